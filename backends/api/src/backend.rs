@@ -1,0 +1,240 @@
+//! The [`Backend`] trait and what its methods take and give.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BackendName, ClaimUid, ContainerEdits, Device, Grant};
+
+/// One kind of hardware.
+///
+/// Methods are called from blocking threads, several at once, for different claims. No method may assume that an
+/// earlier one has run in the same process: everything that must outlive a crash is in the arguments.
+pub trait Backend: Send + Sync + 'static {
+    /// The backend's name: lower case, unique in the daemon.
+    fn name(&self) -> BackendName;
+
+    /// The kernel subsystems whose uevents ask for a new [`enumerate`](Self::enumerate).
+    fn subsystems(&self) -> &[&'static str];
+
+    /// Reads what is there now. No side effects.
+    ///
+    /// # Errors
+    /// When nothing can be said about the hardware. A single broken device is a device with
+    /// [`Health::Unhealthy`](crate::Health) or a [`Warning`], not an error.
+    fn enumerate(&self) -> Result<Enumeration, BackendError>;
+
+    /// Chooses what exactly a grant gets. Pure: no side effects, same answer for the same work. The answer is recorded
+    /// before anything is changed, and every later step sees it.
+    ///
+    /// # Errors
+    /// When the grant cannot be met; the message names what is missing and who holds it.
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        let _ = work;
+        Ok(Plan::default())
+    }
+
+    /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, it
+    /// gives the same answer to the byte.
+    ///
+    /// # Errors
+    /// When the hardware could not be changed; the caller then calls [`unprepare`](Self::unprepare).
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        Ok(Prepared { edits: work.device.edits.clone() })
+    }
+
+    /// Undoes what [`prepare`](Self::prepare) did, or any part of it. Undoing what is already undone succeeds. The
+    /// device itself may be gone.
+    ///
+    /// # Errors
+    /// When the hardware is not clean; the device stays taken and the call is repeated.
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        let _ = work;
+        Ok(())
+    }
+
+    /// Checks that what was prepared is really usable now.
+    ///
+    /// # Errors
+    /// When it is not; the message says what was seen.
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        let _ = work;
+        Ok(())
+    }
+}
+
+/// The answer of [`Backend::enumerate`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Enumeration {
+    /// The devices, in the order of preference.
+    pub devices: Vec<Device>,
+    /// What could not be understood.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something about the machine that makes no sense or could not be read, and what was done about it.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Warning {
+    /// The file or folder that is at fault.
+    pub path: String,
+    /// What is wrong and what follows from it, for people.
+    pub reason: String,
+}
+
+/// What [`Backend::plan`] works on.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanWork<'a> {
+    /// The claim that asks.
+    pub claim: &'a ClaimUid,
+    /// What it was given.
+    pub grant: &'a Grant,
+    /// The device, as last enumerated.
+    pub device: &'a Device,
+    /// What all claims, this one's earlier grants included, hold of this backend.
+    pub held: &'a [Held<'a>],
+}
+
+/// A part of the hardware that a claim holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// The holder.
+    pub claim: &'a ClaimUid,
+    /// How people call the holder: `namespace/name`.
+    pub claim_name: &'a str,
+    /// What it was given.
+    pub grant: &'a Grant,
+    /// What was chosen for it.
+    pub plan: &'a Plan,
+}
+
+/// What was chosen for a grant. Stands in the claim's record.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Plan {
+    /// CPUs and memory nodes to bind containers to.
+    #[serde(default, skip_serializing_if = "Pinning::is_empty")]
+    pub pinning: Pinning,
+    /// Whatever else the backend must know to prepare, verify and undo.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub data: serde_json::Value,
+}
+
+/// The CPUs and NUMA nodes that a container is bound to. An empty set binds nothing.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Pinning {
+    /// Logical CPUs, kernel numbers.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cpus: BTreeSet<u32>,
+    /// NUMA nodes, kernel numbers.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub mems: BTreeSet<u32>,
+}
+
+impl Pinning {
+    /// Whether nothing is bound.
+    pub fn is_empty(&self) -> bool {
+        self.cpus.is_empty() && self.mems.is_empty()
+    }
+
+    /// Adds what `other` allows.
+    pub fn extend(&mut self, other: &Self) {
+        self.cpus.extend(&other.cpus);
+        self.mems.extend(&other.mems);
+    }
+}
+
+/// What [`Backend::prepare`] works on.
+#[derive(Clone, Copy, Debug)]
+pub struct PrepareWork<'a> {
+    /// The claim.
+    pub claim: &'a ClaimUid,
+    /// What it was given.
+    pub grant: &'a Grant,
+    /// The device, as last enumerated.
+    pub device: &'a Device,
+    /// What was chosen, and recorded.
+    pub plan: &'a Plan,
+}
+
+/// The answer of [`Backend::prepare`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prepared {
+    /// What a container needs in order to use the device. Binding to CPUs and nodes is added by the daemon.
+    pub edits: ContainerEdits,
+}
+
+/// What [`Backend::unprepare`] works on.
+#[derive(Clone, Copy, Debug)]
+pub struct UnprepareWork<'a> {
+    /// The claim.
+    pub claim: &'a ClaimUid,
+    /// What it was given.
+    pub grant: &'a Grant,
+    /// What was chosen.
+    pub plan: &'a Plan,
+}
+
+/// What [`Backend::verify`] works on.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyWork<'a> {
+    /// The claim.
+    pub claim: &'a ClaimUid,
+    /// What it was given.
+    pub grant: &'a Grant,
+    /// What was chosen.
+    pub plan: &'a Plan,
+}
+
+/// Why a backend could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The hardware cannot be described at all.
+    #[error("failed to enumerate: {reason}")]
+    Enumerate {
+        /// What was seen.
+        reason: String,
+        /// The cause, where there is one below.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The grant asks for something that cannot be given.
+    #[error("{reason}")]
+    Refused {
+        /// What is missing, and who holds it.
+        reason: String,
+    },
+    /// The grant's configuration is wrong.
+    #[error("configuration field {field} is not valid: {reason}")]
+    Config {
+        /// Path of the field.
+        field: String,
+        /// The fix.
+        reason: String,
+    },
+    /// A step on the hardware failed.
+    #[error("failed to {step}")]
+    Step {
+        /// What was tried, for example "open /dev/dfl-port.0".
+        step: String,
+        /// What the kernel said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The device was prepared but is not usable.
+    #[error("device is not usable: {reason}")]
+    NotUsable {
+        /// What was seen.
+        reason: String,
+    },
+}
+
+impl BackendError {
+    /// A refusal.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.into() }
+    }
+
+    /// A failed step with its cause.
+    pub fn step(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Step { step: step.into(), source: source.into() }
+    }
+}

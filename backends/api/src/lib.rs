@@ -1,0 +1,21 @@
+//! The vocabulary of devices, and the [`Backend`] trait that every kind of hardware implements.
+//!
+//! A backend is plain synchronous Rust: it knows no Kubernetes, no async runtime and no file of the daemon's. It says
+//! what hardware is there ([`Backend::enumerate`]), chooses what a claim gets ([`Backend::plan`]), changes the hardware
+//! ([`Backend::prepare`], [`Backend::unprepare`]) and checks that the result is usable ([`Backend::verify`]).
+
+mod backend;
+mod device;
+mod grant;
+mod names;
+mod quantity;
+
+pub use backend::{
+    Backend, BackendError, Enumeration, Held, Pinning, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
+    VerifyWork, Warning,
+};
+pub use device::{AttributeValue, Attributes, Capacities, Capacity, Device, Health, RequestPolicy, Sharing};
+pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
+pub use hostler_cdi::ContainerEdits;
+pub use names::{BackendName, DeviceName, NameError, QualifiedName};
+pub use quantity::{ParseQuantityError, Quantity};

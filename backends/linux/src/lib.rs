@@ -1,0 +1,23 @@
+//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups. The only crate that may contain `unsafe`.
+//!
+//! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
+//! made-up one. An attribute that cannot be read is an absent value; a tree that contradicts itself gives what can be
+//! known and a [`Warning`].
+
+mod idset;
+mod root;
+pub mod topology;
+
+pub use idset::{IdSet, ParseIdSetError};
+pub use root::SysRoot;
+
+use serde::Serialize;
+
+/// Something about the tree that makes no sense, and what was done about it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Warning {
+    /// The file or folder at fault, as a path of the machine described (`/sys/…`).
+    pub path: String,
+    /// What is wrong and what follows from it.
+    pub reason: String,
+}
