@@ -1,0 +1,196 @@
+//! Holds the names and numbers of the kubelet's APIs against bytes written by hand.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+use hostler_proto::{dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration};
+use prost::Message;
+use tonic::{codegen::Service, server::NamedService};
+
+/// Stands in for a connection: notes the path of each call and answers nothing.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<String>>>);
+
+impl Service<tonic::codegen::http::Request<tonic::body::Body>> for Recorder {
+    type Response = tonic::codegen::http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: tonic::codegen::http::Request<tonic::body::Body>) -> Self::Future {
+        self.0.lock().unwrap().push(request.uri().path().to_owned());
+        ready(Ok(tonic::codegen::http::Response::new(tonic::body::Body::empty())))
+    }
+}
+
+/// Runs a call that never has to wait.
+fn finish<T>(call: impl Future<Output = T>) {
+    let mut call = std::pin::pin!(call);
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready(), "a recorder answers at once");
+}
+
+#[test]
+fn calls_go_to_the_paths_of_the_kubelet() {
+    let recorder = Recorder::default();
+    let mut registration = registration::registration_client::RegistrationClient::new(recorder.clone());
+    finish(registration.get_info(registration::InfoRequest {}));
+    finish(registration.notify_registration_status(registration::RegistrationStatus::default()));
+    let mut v1 = dra_v1::dra_plugin_client::DraPluginClient::new(recorder.clone());
+    finish(v1.node_prepare_resources(dra_v1::NodePrepareResourcesRequest::default()));
+    finish(v1.node_unprepare_resources(dra_v1::NodeUnprepareResourcesRequest::default()));
+    let mut v1beta1 = dra_v1beta1::dra_plugin_client::DraPluginClient::new(recorder.clone());
+    finish(v1beta1.node_prepare_resources(dra_v1beta1::NodePrepareResourcesRequest::default()));
+    finish(v1beta1.node_unprepare_resources(dra_v1beta1::NodeUnprepareResourcesRequest::default()));
+    let mut health = health_v1::dra_resource_health_client::DraResourceHealthClient::new(recorder.clone());
+    finish(health.node_watch_resources(health_v1::NodeWatchResourcesRequest {}));
+    let mut health = health_v1alpha1::dra_resource_health_client::DraResourceHealthClient::new(recorder.clone());
+    finish(health.node_watch_resources(health_v1alpha1::NodeWatchResourcesRequest {}));
+    assert_eq!(
+        *recorder.0.lock().unwrap(),
+        [
+            "/pluginregistration.Registration/GetInfo",
+            "/pluginregistration.Registration/NotifyRegistrationStatus",
+            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
+            "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodePrepareResources",
+            "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodeUnprepareResources",
+            "/v1.DRAResourceHealth/NodeWatchResources",
+            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+        ]
+    );
+}
+
+#[test]
+fn servers_answer_under_the_same_names() {
+    assert_eq!(
+        [
+            registration::registration_server::RegistrationServer::<()>::NAME,
+            dra_v1::dra_plugin_server::DraPluginServer::<()>::NAME,
+            dra_v1beta1::dra_plugin_server::DraPluginServer::<()>::NAME,
+            health_v1::dra_resource_health_server::DraResourceHealthServer::<()>::NAME,
+            health_v1alpha1::dra_resource_health_server::DraResourceHealthServer::<()>::NAME,
+        ],
+        [
+            "pluginregistration.Registration",
+            "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+            "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+            "v1.DRAResourceHealth",
+            "v1alpha1.DRAResourceHealth",
+        ]
+    );
+}
+
+/// A length-delimited field: texts, messages and map entries. Lengths below 128 are one byte.
+fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    let length = u8::try_from(content.len()).ok().filter(|length| *length < 128).expect("short content");
+    [&[number << 3 | 2, length], content].concat()
+}
+
+/// A small number, truth value or enum value.
+fn number(number: u8, value: u8) -> Vec<u8> {
+    assert!(value < 128, "one byte");
+    vec![number << 3, value]
+}
+
+/// The message and the bytes are the same thing, in both directions.
+fn same<M: Message + Default + PartialEq + std::fmt::Debug>(message: &M, bytes: &[u8]) {
+    assert_eq!(message.encode_to_vec(), bytes);
+    assert_eq!(M::decode(bytes).unwrap(), *message);
+}
+
+#[test]
+fn registration_messages_have_the_numbers_of_the_kubelet() {
+    let info = registration::PluginInfo {
+        r#type: "DRAPlugin".into(),
+        name: "n".into(),
+        endpoint: "/e".into(),
+        supported_versions: vec!["a".into(), "b".into()],
+    };
+    same(&info, &[field(1, "DRAPlugin"), field(2, "n"), field(3, "/e"), field(4, "a"), field(4, "b")].concat());
+    let status = registration::RegistrationStatus { plugin_registered: true, error: "e".into() };
+    same(&status, &[number(1, 1), field(2, "e")].concat());
+    same(&registration::InfoRequest {}, &[]);
+    same(&registration::RegistrationStatusResponse {}, &[]);
+}
+
+/// The tables of v1 and v1beta1 are the same but for the share id.
+macro_rules! dra_messages {
+    ($module:ident, $share_bytes:expr, { $($share:tt)* }) => {{
+        let claim = $module::Claim { namespace: "ns".into(), uid: "u".into(), name: "n".into() };
+        let claim_bytes = [field(1, "ns"), field(2, "u"), field(3, "n")].concat();
+        same(&claim, &claim_bytes);
+        let claims = vec![claim.clone(), claim];
+        let request_bytes = [field(1, &claim_bytes), field(1, &claim_bytes)].concat();
+        same(&$module::NodePrepareResourcesRequest { claims: claims.clone() }, &request_bytes);
+        same(&$module::NodeUnprepareResourcesRequest { claims }, &request_bytes);
+
+        let device = $module::Device {
+            request_names: vec!["r".into(), "s".into()],
+            pool_name: "p".into(),
+            device_name: "d".into(),
+            cdi_device_ids: vec!["v/c=d".into()],
+            $($share)*
+        };
+        let device_bytes =
+            [field(1, "r"), field(1, "s"), field(2, "p"), field(3, "d"), field(4, "v/c=d"), $share_bytes].concat();
+        same(&device, &device_bytes);
+        let result = $module::NodePrepareResourceResponse { devices: vec![device], error: "e".into() };
+        let result_bytes = [field(1, device_bytes), field(2, "e")].concat();
+        let entry = [field(1, "u"), field(2, result_bytes)].concat();
+        same(&$module::NodePrepareResourcesResponse { claims: [("u".into(), result)].into() }, &field(1, entry));
+
+        let result = $module::NodeUnprepareResourceResponse { error: "e".into() };
+        let entry = [field(1, "u"), field(2, field(1, "e"))].concat();
+        same(&$module::NodeUnprepareResourcesResponse { claims: [("u".into(), result)].into() }, &field(1, entry));
+    }};
+}
+
+#[test]
+fn dra_messages_have_the_numbers_of_the_kubelet() {
+    dra_messages!(dra_v1, field(5, "s"), { share_id: Some("s".into()) });
+    dra_messages!(dra_v1beta1, vec![], {});
+}
+
+#[test]
+fn an_empty_share_is_not_the_same_as_no_share() {
+    let device = dra_v1::Device { share_id: Some(String::new()), ..dra_v1::Device::default() };
+    same(&device, &field(5, ""));
+    same(&dra_v1::Device::default(), &[]);
+}
+
+macro_rules! health_messages {
+    ($module:ident) => {{
+        let health = $module::DeviceHealth {
+            device: Some($module::DeviceIdentifier { pool_name: "p".into(), device_name: "d".into() }),
+            health: $module::HealthStatus::Unhealthy.into(),
+            last_updated_time: 7,
+            health_check_timeout_seconds: 30,
+            message: "m".into(),
+        };
+        let id = [field(1, "p"), field(2, "d")].concat();
+        let bytes = [field(1, id), number(2, 2), number(3, 7), number(4, 30), field(5, "m")].concat();
+        same(&health, &bytes);
+        same(&$module::NodeWatchResourcesResponse { devices: vec![health] }, &field(1, bytes));
+        same(&$module::NodeWatchResourcesRequest {}, &[]);
+        assert_eq!(
+            [0, 1, 2].map(|value| $module::HealthStatus::try_from(value).unwrap().as_str_name()),
+            ["UNKNOWN", "HEALTHY", "UNHEALTHY"]
+        );
+    }};
+}
+
+#[test]
+fn health_messages_have_the_numbers_of_the_kubelet() {
+    health_messages!(health_v1);
+    health_messages!(health_v1alpha1);
+}
