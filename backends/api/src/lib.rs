@@ -5,6 +5,7 @@
 //! ([`Backend::prepare`], [`Backend::unprepare`]) and checks that the result is usable ([`Backend::verify`]).
 
 mod backend;
+mod config;
 mod device;
 mod grant;
 mod names;
@@ -14,6 +15,7 @@ pub use backend::{
     Backend, BackendError, Enumeration, Held, Pinning, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
     VerifyWork, Warning,
 };
+pub use config::{ConfigProblem, refuse_opaque_config};
 pub use device::{AttributeValue, Attributes, Capacities, Capacity, Device, Health, RequestPolicy, Sharing};
 pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
