@@ -1,0 +1,127 @@
+# hostler: what one does with the source tree. `make demo` and `make test` are enough to begin; `make help` lists the rest.
+
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+INSTALL ?= install
+# Where `make install` puts things: DESTDIR is in front of every path and appears in no file, PREFIX is part of the paths.
+DESTDIR ?=
+PREFIX ?= /usr
+SYSCONFDIR ?= /etc
+BINDIR := $(PREFIX)/bin
+MANDIR := $(PREFIX)/share/man/man1
+UNITDIR := $(PREFIX)/lib/systemd/system
+# Cargo's own variable moves the build elsewhere; follow it.
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET_DIR)/release/hostler
+# Seconds that `make fuzz` gives each target.
+FUZZ_SECONDS ?= 60
+
+.PHONY: help build demo test lint unit-check bench fuzz install uninstall clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
+		|| sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1: \2/p' $(firstword $(MAKEFILE_LIST))
+
+build: ## Build the optimised binary
+	@tools/deps.sh build
+	$(CARGO) build --release --locked
+
+demo: ## Install what is missing, build, and show a claim's whole life on this machine
+	@tools/deps.sh test
+	$(CARGO) build --locked --bin hostler
+	$(CARGO) run --locked --quiet --example demo
+
+# Documentation tests go first: nextest does not run them, and the last lines should be the summary of all others.
+test: ## Install what is missing and run every test
+	@tools/deps.sh test
+	$(CARGO) test --locked --workspace --doc
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --locked --workspace --no-fail-fast; \
+	else \
+		$(CARGO) test --locked --workspace --lib --bins --tests --examples --no-fail-fast; \
+	fi
+
+lint: unit-check ## Formatting, clippy, documentation, import rules, licences and scripts
+	@tools/deps.sh build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	$(CARGO) test --locked --quiet --test architecture
+	if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --workspace check; \
+	else \
+		echo "lint: cargo-deny is not installed: licences, bans and sources are not checked"; \
+	fi
+	if command -v shellcheck >/dev/null 2>&1; then \
+		shellcheck tools/*.sh .ci/run; \
+	fi
+
+# systemd-analyze looks for the binary that the unit names; a stand-in lets it check a tree where nothing is installed.
+unit-check: ## Check the systemd unit and its exposure (where systemd-analyze is installed)
+	@if ! command -v systemd-analyze >/dev/null 2>&1; then \
+		echo "lint: systemd-analyze is not installed: the unit is not checked"; \
+		exit 0; \
+	fi; \
+	work=$$(mktemp -d); \
+	trap 'rm -rf "$$work"' EXIT; \
+	sed 's|/usr/bin/hostler|/bin/true|' systemd/hostler.service >"$$work/hostler.service"; \
+	systemd-analyze verify --man=no "$$work/hostler.service"; \
+	systemd-analyze security --offline=true --threshold=40 --no-pager "$$work/hostler.service" >"$$work/report" \
+		|| { cat "$$work/report"; exit 1; }; \
+	tail -n 1 "$$work/report"
+
+bench: ## Measure what docs/performance.md reports
+	@tools/deps.sh build
+	$(CARGO) bench --locked --workspace
+
+# cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.
+fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuzz)
+	@if ! $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
+		echo "fuzz: needs a nightly compiler and cargo-fuzz:" >&2; \
+		echo "fuzz:   rustup toolchain install nightly && cargo install cargo-fuzz" >&2; \
+		exit 1; \
+	fi
+	for target in $$($(CARGO) +nightly fuzz list); do \
+		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+install: build ## Install binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
+	$(INSTALL) -Dm 0755 $(RELEASE) "$(DESTDIR)$(BINDIR)/hostler"
+	$(INSTALL) -d "$(DESTDIR)$(UNITDIR)"
+	sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.service \
+		>"$(DESTDIR)$(UNITDIR)/hostler.service"
+	chmod 0644 "$(DESTDIR)$(UNITDIR)/hostler.service"
+	$(INSTALL) -Dm 0644 systemd/hostler.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf"
+	$(INSTALL) -Dm 0644 systemd/hostler.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf"
+	$(INSTALL) -d -m 0755 "$(DESTDIR)$(SYSCONFDIR)/hostler"
+	if [ ! -e "$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml" ]; then \
+		sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.toml \
+			>"$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml"; \
+		chmod 0644 "$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml"; \
+	fi
+	$(INSTALL) -d "$(DESTDIR)$(MANDIR)"
+	$(RELEASE) man "$(DESTDIR)$(MANDIR)"
+	$(INSTALL) -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
+		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	$(RELEASE) completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler"
+	$(RELEASE) completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler"
+	$(RELEASE) completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
+	if [ -z "$(DESTDIR)" ]; then \
+		echo "installed; now: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload \\"; \
+		echo "                && systemctl enable --now hostler"; \
+	fi
+
+uninstall: ## Remove what `make install` put there, except the configuration and the state
+	rm -f "$(DESTDIR)$(BINDIR)/hostler" "$(DESTDIR)$(UNITDIR)/hostler.service" \
+		"$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf" \
+		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler" \
+		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler" \
+		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
+	rm -f "$(DESTDIR)$(MANDIR)"/hostler.1 "$(DESTDIR)$(MANDIR)"/hostler-*.1
+
+clean: ## Remove everything that was built
+	$(CARGO) clean

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Installs the system packages that a step needs and this machine lacks.
+#
+#   tools/deps.sh build    what compiling needs: a C linker, pkg-config, libudev's headers; missing ones are an error
+#   tools/deps.sh test     the same, and runc for the container tests; without runc those tests say that they skip
+#
+# Root installs directly, others through sudo where it asks no password. Nothing is touched when nothing is missing.
+set -eu
+
+step=${1:-build}
+
+have_udev() {
+    command -v pkg-config >/dev/null 2>&1 && pkg-config --exists libudev
+}
+
+# Names of Debian packages; the other families' names stand in the message of `explain`.
+missing_build() {
+    command -v cc >/dev/null 2>&1 || printf ' gcc libc6-dev'
+    command -v pkg-config >/dev/null 2>&1 || printf ' pkg-config'
+    have_udev || printf ' libudev-dev'
+}
+
+# runc lives in /usr/sbin, which is not on every user's PATH. The tests that need it need root as well.
+missing_test() {
+    [ "$(id -u)" -eq 0 ] || return 0
+    PATH="$PATH:/usr/sbin:/sbin" command -v runc >/dev/null 2>&1 || printf ' runc'
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        return 1
+    fi
+}
+
+# A fresh machine or container has no package lists, and old lists name versions that are gone: update first.
+install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    echo "deps: installing$*" >&2
+    # shellcheck disable=SC2048,SC2086 # the list is words on purpose
+    as_root apt-get -qq update >&2 \
+        && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $* >&2
+}
+
+explain() {
+    cat >&2 <<TEXT
+deps: missing:$1
+deps: install it, then run the command again:
+deps:   Debian, Ubuntu   sudo apt-get install gcc libc6-dev pkg-config libudev-dev
+deps:   Fedora, RHEL     sudo dnf install gcc pkgconf-pkg-config systemd-devel
+deps:   Arch             sudo pacman -S gcc pkgconf systemd-libs
+TEXT
+    exit 1
+}
+
+case "$step" in
+build | test) ;;
+*)
+    echo "usage: tools/deps.sh build|test" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "deps: cargo is not on the PATH: install Rust, https://rustup.rs" >&2
+    exit 1
+fi
+
+missing=$(missing_build)
+if [ -n "$missing" ]; then
+    install "$missing" || explain "$missing"
+    still=$(missing_build)
+    [ -z "$still" ] || explain "$still"
+fi
+
+if [ "$step" = test ]; then
+    missing=$(missing_test)
+    if [ -n "$missing" ]; then
+        install "$missing" || echo "deps: could not install$missing: the container tests will be skipped" >&2
+    fi
+fi
