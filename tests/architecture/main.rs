@@ -1,0 +1,363 @@
+//! The rules of docs/architecture.md that a compiler does not check: which crate may depend on what, which module may
+//! name what, and what a source file looks like. Each rule is a line of a table here; [`manifests`] and [`sources`]
+//! read the tree, and their own tests show that they see a broken rule.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what cannot be read fails it")]
+
+mod manifests;
+mod sources;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use manifests::{Lock, Manifest};
+use sources::Source;
+
+/// What a crate may depend on.
+struct CrateRule {
+    name: &'static str,
+    /// The crates of this workspace that it may import.
+    ours: &'static [&'static str],
+    /// External crates that must not be reachable from it, over any number of steps.
+    never: &'static [&'static str],
+    /// If not empty: the only external crates that it may name.
+    only: &'static [&'static str],
+}
+
+const BACKEND_IMPORTS: &[&str] = &["hostler-backend", "hostler-cdi", "hostler-linux"];
+const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
+
+const CRATES: &[CrateRule] = &[
+    CrateRule { name: "hostler-cdi", ours: &[], never: &["tokio", "kube", "tonic", "nix"], only: &[] },
+    CrateRule {
+        name: "hostler-proto",
+        ours: &[],
+        never: &["kube"],
+        only: &["prost", "prost-types", "tonic", "tonic-prost"],
+    },
+    CrateRule { name: "hostler-linux", ours: &[], never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-backend",
+        ours: &["hostler-cdi"],
+        never: &["tokio", "kube", "tonic", "udev", "nix"],
+        only: &[],
+    },
+    CrateRule { name: "hostler-cpu", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-memory", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-fake", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler",
+        ours: &[
+            "hostler-backend",
+            "hostler-cdi",
+            "hostler-cpu",
+            "hostler-fake",
+            "hostler-linux",
+            "hostler-memory",
+            "hostler-proto",
+        ],
+        never: &[],
+        only: &[],
+    },
+];
+
+/// What a module of the daemon may not name.
+struct ModuleRule {
+    module: &'static str,
+    never: &'static [&'static str],
+    why: &'static str,
+}
+
+const MODULES: &[ModuleRule] = &[
+    ModuleRule {
+        module: "inventory",
+        never: &[
+            "kube",
+            "tonic",
+            "prost",
+            "hostler_proto",
+            "axum",
+            "hyper",
+            "crate::claims",
+            "crate::kubelet",
+            "crate::cluster",
+            "crate::standalone",
+            "crate::admin",
+            "crate::cli",
+            "crate::daemon",
+        ],
+        why: "the inventory knows hardware, not those who read it",
+    },
+    ModuleRule {
+        module: "claims",
+        never: &[
+            "kube",
+            "tonic",
+            "prost",
+            "hostler_proto",
+            "axum",
+            "hyper",
+            "crate::kubelet",
+            "crate::cluster",
+            "crate::standalone",
+            "crate::admin",
+            "crate::cli",
+            "crate::daemon",
+        ],
+        why: "claims answer whoever asks; an allocation comes through the ReadClaim trait",
+    },
+    ModuleRule {
+        module: "kubelet",
+        never: &["kube", "crate::cluster", "crate::standalone", "crate::admin", "crate::cli", "crate::daemon"],
+        why: "the kubelet's services and the source of claims meet in the daemon only",
+    },
+    ModuleRule {
+        module: "cluster",
+        never: &["hostler_proto", "tonic", "crate::kubelet", "crate::admin", "crate::cli", "crate::daemon"],
+        why: "the kubelet's services and the source of claims meet in the daemon only",
+    },
+    ModuleRule {
+        module: "standalone",
+        never: &["kube", "hostler_proto", "tonic", "crate::kubelet", "crate::cluster", "crate::cli", "crate::daemon"],
+        why: "a source of claims knows neither the kubelet nor another source",
+    },
+    ModuleRule {
+        module: "hook",
+        never: &[
+            "tokio",
+            "tonic",
+            "kube",
+            "tracing",
+            "crate::config",
+            "crate::daemon",
+            "crate::claims",
+            "crate::inventory",
+        ],
+        why: "the hook runs in front of every container: no runtime, no configuration, no state",
+    },
+];
+
+#[test]
+fn crates_depend_only_on_what_their_rule_allows() {
+    let root = root();
+    let manifests = manifests::workspace(&root);
+    let lock = Lock::parse(&read(&root.join("Cargo.lock")));
+    let mut broken = Vec::new();
+    for manifest in &manifests {
+        match CRATES.iter().find(|rule| rule.name == manifest.name) {
+            Some(rule) => broken.extend(broken_dependencies(rule, manifest, &manifests, &lock)),
+            None => broken.push(format!("{} has no rule: add one to CRATES", manifest.name)),
+        }
+    }
+    assert!(manifests.len() >= CRATES.len(), "found only {} manifests", manifests.len());
+    assert_none(&broken);
+}
+
+#[test]
+fn modules_of_the_daemon_name_only_what_their_rule_allows() {
+    let sources = sources();
+    let broken: Vec<String> = sources.iter().flat_map(|source| broken_imports(MODULES, source)).collect();
+    assert!(sources.iter().any(|source| source.module.as_deref() == Some("claims")), "the daemon was not read");
+    assert_none(&broken);
+}
+
+#[test]
+fn the_shape_of_every_source_file_is_as_agreed() {
+    let sources = sources();
+    let broken: Vec<String> = sources.iter().flat_map(broken_shape).collect();
+    assert!(sources.len() > 30, "found only {} files", sources.len());
+    assert_none(&broken);
+}
+
+fn broken_dependencies(rule: &CrateRule, manifest: &Manifest, all: &[Manifest], lock: &Lock) -> Vec<String> {
+    let name = rule.name;
+    let (ours, external): (Vec<&String>, Vec<&String>) =
+        manifest.dependencies.iter().partition(|dependency| all.iter().any(|other| other.name == **dependency));
+    let mut broken = Vec::new();
+    for dependency in ours.iter().filter(|dependency| !rule.ours.contains(&dependency.as_str())) {
+        broken.push(format!("{name} must not import {dependency}"));
+    }
+    for dependency in external.iter().filter(|dep| !rule.only.is_empty() && !rule.only.contains(&dep.as_str())) {
+        broken.push(format!("{name} may name {:?} only, not {dependency}", rule.only));
+    }
+    for never in rule.never {
+        if let Some(chain) = lock.chain(manifest, all, never) {
+            broken.push(format!("{name} must not reach {never}: {}", chain.join(" -> ")));
+        }
+    }
+    broken
+}
+
+fn broken_imports(rules: &[ModuleRule], source: &Source) -> Vec<String> {
+    let Some(module) = source.module.as_deref() else { return Vec::new() };
+    let top = module.split("::").next().unwrap_or_default();
+    let rules = rules.iter().filter(|rule| rule.module == top);
+    rules
+        .flat_map(|rule| {
+            let is_broken = |path: &&String| rule.never.iter().any(|never| sources::starts_with(path, never));
+            let paths = source.paths();
+            let broken: Vec<String> = paths
+                .iter()
+                .filter(is_broken)
+                .map(|path| format!("{}: names {path}, but {}", source.file, rule.why))
+                .collect();
+            broken
+        })
+        .collect()
+}
+
+fn broken_shape(source: &Source) -> Vec<String> {
+    const MOST_LINES: usize = 500;
+    let file = &source.file;
+    let mut broken = Vec::new();
+    if file.ends_with("/mod.rs") {
+        broken.push(format!("{file}: a module `foo` is foo.rs, its parts are in foo/"));
+    }
+    if source.has_unsafe() && !file.starts_with("backends/linux/") {
+        broken.push(format!("{file}: `unsafe` belongs into backends/linux"));
+    }
+    if source.is_generated() {
+        return broken;
+    }
+    if !source.text.starts_with("//!") {
+        broken.push(format!("{file}: the first line says with //! what the file owns"));
+    }
+    let lines = source.lines();
+    if !source.is_test && lines > MOST_LINES {
+        broken.push(format!("{file}: {lines} lines without tests, {MOST_LINES} are the most"));
+    }
+    if !source.is_test && source.paths().iter().any(|path| sources::names_command(path)) {
+        broken.push(format!("{file}: privileged code starts no program"));
+    }
+    broken
+}
+
+fn assert_none(broken: &[String]) {
+    assert!(broken.is_empty(), "{} broken rules:\n  {}", broken.len(), broken.join("\n  "));
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every Rust file of the tree, build products and hidden folders left out.
+fn sources() -> Vec<Source> {
+    let root = root();
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                let built =
+                    name == "target" && entry.path().parent().is_some_and(|parent| parent.join("Cargo.toml").exists());
+                if !built && !name.starts_with('.') {
+                    folders.push(entry.path());
+                }
+            } else if name.ends_with(".rs") {
+                found.insert(entry.path());
+            }
+        }
+    }
+    found.iter().map(|path| Source::new(path.strip_prefix(&root).unwrap().to_str().unwrap(), &read(path))).collect()
+}
+
+mod self_test {
+    //! The rules, given trees that break them.
+
+    use super::*;
+
+    fn manifest(text: &str) -> Manifest {
+        Manifest::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_forbidden_crate_is_found_at_the_end_of_a_chain() {
+        let rule = CrateRule { name: "hostler-cdi", ours: &[], never: &["tokio"], only: &[] };
+        let cdi =
+            manifest("[package]\nname = 'hostler-cdi'\n[dependencies]\nharmless = '1'\nhostler-linux.workspace = true");
+        let linux = manifest("[package]\nname = 'hostler-linux'");
+        let lock = Lock::parse(
+            "[[package]]\nname = 'harmless'\nversion = '1.0.0'\ndependencies = ['middle 2.0.0']\n\
+             [[package]]\nname = 'middle'\nversion = '2.0.0'\ndependencies = ['tokio']\n\
+             [[package]]\nname = 'tokio'\nversion = '1.0.0'",
+        );
+        let all = [cdi, linux];
+        assert_eq!(
+            broken_dependencies(&rule, &all[0], &all, &lock),
+            [
+                "hostler-cdi must not import hostler-linux",
+                "hostler-cdi must not reach tokio: harmless -> middle -> tokio"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_crate_with_a_closed_list_may_name_nothing_else() {
+        let rule = CrateRule { name: "hostler-proto", ours: &[], never: &[], only: &["prost", "tonic"] };
+        let all = [manifest("[package]\nname = 'hostler-proto'\n[dependencies]\nprost = '1'\nserde = '1'")];
+        let broken = broken_dependencies(&rule, &all[0], &all, &Lock::parse(""));
+        assert_eq!(broken, [r#"hostler-proto may name ["prost", "tonic"] only, not serde"#]);
+    }
+
+    #[test]
+    fn a_forbidden_import_is_found_however_it_is_written() {
+        for text in [
+            "use crate::kubelet::Dra;",
+            "use crate::{claims, kubelet::{dra, health}};",
+            "use super::super::kubelet as k;",
+            "fn f() { crate::kubelet::serve(); }",
+            "use tonic::Status;",
+            "fn f() -> Result<(), tonic::Status> { Ok(()) }",
+            "use ::tonic as rpc;",
+        ] {
+            let source = Source::new("src/claims/task.rs", text);
+            assert!(!broken_imports(MODULES, &source).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_only_look_like_imports_are_let_pass() {
+        for text in [
+            "// use crate::kubelet;",
+            "/* crate::kubelet::x */ fn f() {}",
+            "const S: &str = \"crate::kubelet::x\"; const R: &str = r#\"use tonic::\"x\";\"#;",
+            "use crate::kubelet_free::X; use tonic_free::Y;",
+            "fn f(tonic: u32) -> u32 { tonic }",
+            "#[cfg(test)]\nmod tests { use crate::kubelet::X; }",
+        ] {
+            let source = Source::new("src/claims/task.rs", text);
+            assert_eq!(broken_imports(MODULES, &source), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_defect_of_a_file_is_named() {
+        let broken = broken_shape(&Source::new("src/kubelet/mod.rs", "use std::process::Command;\nunsafe fn f() {}"));
+        assert_eq!(broken.len(), 4, "{broken:#?}");
+        let long = format!("//! Long.\n{}", "fn f() {}\n".repeat(500));
+        assert_eq!(broken_shape(&Source::new("src/long.rs", &long)).len(), 1);
+    }
+
+    #[test]
+    fn what_is_allowed_is_let_pass() {
+        for (file, text) in [
+            ("backends/linux/src/ioctl.rs", "//! Owns ioctls.\nunsafe fn f() {}"),
+            ("tests/daemon.rs", "//! Tests.\nuse std::process::Command;"),
+            ("src/a.rs", "//! A.\n#[cfg(test)]\nmod tests { use std::process::Command; }"),
+            ("src/b.rs", "//! B: never unsafe.\nconst U: &str = \"unsafe\";"),
+            ("proto/src/gen/dra.rs", "// This file is @generated by prost-build."),
+        ] {
+            assert_eq!(broken_shape(&Source::new(file, text)), Vec::<String>::new(), "{file}");
+        }
+        let tested = format!("//! A.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(600));
+        assert_eq!(broken_shape(&Source::new("src/a.rs", &tested)), Vec::<String>::new());
+    }
+}
