@@ -22,7 +22,7 @@ impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Self {
         let is_test = ["tests.rs", "testkit.rs"].iter().any(|name| file.ends_with(&format!("/{name}")))
             || file.split('/').any(|folder| ["tests", "testkit", "benches"].contains(&folder));
-        let (tokens, test_tokens, test_lines) = split_tests(tokens(&code(text)));
+        let (tokens, test_tokens, test_lines) = split_tests(&tokens(&code(text)));
         let module = if is_test { None } else { module_of(file) };
         Self { file: file.to_owned(), text: text.to_owned(), module, is_test, tokens, test_tokens, test_lines }
     }
@@ -160,7 +160,7 @@ fn tokens(code: &str) -> Vec<Token> {
 }
 
 /// Takes every `#[cfg(test)] mod … { … }` out: the words outside, the words inside, the number of lines inside.
-fn split_tests(tokens: Vec<Token>) -> (Vec<String>, Vec<String>, usize) {
+fn split_tests(tokens: &[Token]) -> (Vec<String>, Vec<String>, usize) {
     let (mut outside, mut inside, mut lines) = (Vec::new(), Vec::new(), 0);
     let mut at = 0;
     while at < tokens.len() {
