@@ -1,24 +1,31 @@
 //! The CDI spec types, in the shape of the JSON files that container runtimes read.
+//!
+//! Reading is as strict on names as the runtimes are (an unknown field refuses the file) and as lax on absence: they
+//! take a missing or `null` field for its empty value, so required fields default here too and it is `Spec::validate`
+//! that misses them, all at once and each with its place.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One CDI file: devices of one kind, and edits that apply as soon as any of them is requested.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spec {
     /// Version of the CDI specification that the file needs, for example `0.6.0`.
+    #[serde(default, deserialize_with = "or_empty")]
     pub cdi_version: String,
     /// `vendor/class`.
+    #[serde(default, deserialize_with = "or_empty")]
     pub kind: String,
     /// Free-form notes on the whole file.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// The devices, at least one.
+    #[serde(default, deserialize_with = "or_empty")]
     pub devices: Vec<Device>,
     /// Edits that apply once to a container that requests at least one device of this file.
-    #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "ContainerEdits::is_empty")]
     pub container_edits: ContainerEdits,
 }
 
@@ -27,11 +34,13 @@ pub struct Spec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Device {
     /// The part after the `=`.
+    #[serde(default, deserialize_with = "or_empty")]
     pub name: String,
     /// Free-form notes on the device.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// What changes in a container that requests the device. Must not be empty.
+    #[serde(default, deserialize_with = "or_empty")]
     pub container_edits: ContainerEdits,
 }
 
@@ -40,25 +49,25 @@ pub struct Device {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContainerEdits {
     /// `NAME=value` pairs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// Device nodes to create in the container.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub device_nodes: Vec<DeviceNode>,
     /// Network interfaces to move into the container (CDI 1.1.0).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub net_devices: Vec<NetDevice>,
     /// OCI hooks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
     /// Mounts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
     /// Intel RDT class (CDI 0.7.0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intel_rdt: Option<IntelRdt>,
     /// Supplementary groups of the container process (CDI 0.7.0).
-    #[serde(default, rename = "additionalGids", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,
 }
 
@@ -67,6 +76,7 @@ pub struct ContainerEdits {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeviceNode {
     /// Path in the container.
+    #[serde(default, deserialize_with = "or_empty")]
     pub path: String,
     /// Path on the host, where it differs (CDI 0.5.0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +93,7 @@ pub struct DeviceNode {
     /// File mode, permission bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_mode: Option<u32>,
-    /// Device cgroup permissions, a combination of `r`, `w` and `m`.
+    /// Device cgroup permissions, a combination of `r`, `w` and `m`; all three where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
     /// Owner.
@@ -99,8 +109,10 @@ pub struct DeviceNode {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetDevice {
     /// Name on the host.
+    #[serde(default, deserialize_with = "or_empty")]
     pub host_interface_name: String,
     /// Name in the container.
+    #[serde(default, deserialize_with = "or_empty")]
     pub name: String,
 }
 
@@ -129,12 +141,13 @@ pub struct Hook {
     /// When it runs.
     pub hook_name: HookName,
     /// Absolute path of the executable on the host.
+    #[serde(default, deserialize_with = "or_empty")]
     pub path: String,
     /// Arguments; the first is the program's own name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// `NAME=value` pairs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// Seconds after which the runtime kills the hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,11 +159,13 @@ pub struct Hook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mount {
     /// Path on the host.
+    #[serde(default, deserialize_with = "or_empty")]
     pub host_path: String,
     /// Path in the container.
+    #[serde(default, deserialize_with = "or_empty")]
     pub container_path: String,
     /// Mount options.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// File system type (CDI 0.4.0).
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
@@ -161,7 +176,7 @@ pub struct Mount {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IntelRdt {
-    /// Class of service; empty means one of the container's own.
+    /// Class of service; absent means one of the container's own.
     #[serde(default, rename = "closID", skip_serializing_if = "Option::is_none")]
     pub clos_id: Option<String>,
     /// L3 cache schema line.
@@ -170,9 +185,9 @@ pub struct IntelRdt {
     /// Memory bandwidth schema line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_bw_schema: Option<String>,
-    /// Schemata lines (CDI 1.1.0).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub schemata: Vec<String>,
+    /// Schemata lines (CDI 1.1.0). An empty list is not the same as none: runtimes count it as use of the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schemata: Option<Vec<String>>,
     /// Monitoring group (CDI 1.1.0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_monitoring: Option<bool>,
@@ -196,4 +211,13 @@ impl ContainerEdits {
         }
         self.additional_gids.extend_from_slice(&other.additional_gids);
     }
+}
+
+/// Takes an explicit `null` for the empty value, as the runtimes do.
+fn or_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,0 +1,191 @@
+//! All devices that a container on this host can request, by the runtimes' rules of precedence.
+//!
+//! Of two files with the same device the one in the later directory counts. In one directory there is no order: the
+//! device is in conflict and cannot be requested, whatever other directories say.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use crate::dir::{DirError, SpecDir, SpecFile};
+
+/// The devices of some directories.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// By qualified name.
+    pub devices: Vec<CatalogDevice>,
+    /// Devices that nobody can request because two files of one directory define them, by qualified name.
+    pub conflicts: Vec<Conflict>,
+    /// Every file, in the order of the directories; those that are not [`SpecFile::usable`] contribute no device.
+    pub files: Vec<SpecFile>,
+    /// Directories that could not be listed. Missing ones are no error.
+    pub unreadable: Vec<DirError>,
+}
+
+/// A device that can be requested.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CatalogDevice {
+    /// `vendor/class=name`.
+    pub name: String,
+    /// The file that counts.
+    pub file: PathBuf,
+    /// Files of earlier directories with a device of the same name.
+    pub shadowed: Vec<PathBuf>,
+}
+
+/// A device that several files of one directory define.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Conflict {
+    /// `vendor/class=name`.
+    pub name: String,
+    /// All files with the device.
+    pub files: Vec<PathBuf>,
+}
+
+/// Why a device cannot be requested.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ResolveError {
+    /// No usable file has it.
+    #[error("no CDI file has the device {name}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// Several files of one directory have it.
+    #[error("the device {} is in several CDI files of one directory: {}", .0.name, joined(&.0.files))]
+    Conflict(Conflict),
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// A file with a device, and the position of its directory.
+type Definition<'a> = (usize, &'a Path);
+
+impl Catalog {
+    /// Reads the directories, the one that counts least first (`/etc/cdi`, then `/var/run/cdi`).
+    pub fn read(dirs: &[SpecDir]) -> Self {
+        let mut catalog = Self::default();
+        let mut priorities = Vec::new();
+        for (priority, dir) in dirs.iter().enumerate() {
+            match dir.scan() {
+                Ok(files) => {
+                    priorities.extend(files.iter().map(|_| priority));
+                    catalog.files.extend(files);
+                }
+                Err(error) => catalog.unreadable.push(error),
+            }
+        }
+        catalog.resolve_all(&priorities);
+        catalog
+    }
+
+    /// The device of this qualified name.
+    ///
+    /// # Errors
+    /// It is in no usable file, or in conflict.
+    pub fn get(&self, name: &str) -> Result<&CatalogDevice, ResolveError> {
+        if let Some(conflict) = self.conflicts.iter().find(|conflict| conflict.name == name) {
+            return Err(ResolveError::Conflict(conflict.clone()));
+        }
+        let unknown = || ResolveError::Unknown { name: name.to_owned() };
+        self.devices.iter().find(|device| device.name == name).ok_or_else(unknown)
+    }
+
+    fn resolve_all(&mut self, priorities: &[usize]) {
+        let mut definitions: BTreeMap<String, Vec<Definition<'_>>> = BTreeMap::new();
+        for (file, priority) in self.files.iter().zip(priorities) {
+            let Some(spec) = file.usable() else { continue };
+            for device in &spec.devices {
+                let name = format!("{}={}", spec.kind, device.name);
+                definitions.entry(name).or_default().push((*priority, &file.path));
+            }
+        }
+        for (name, found) in definitions {
+            let mut files: Vec<_> = found.iter().map(|(_, path)| path.to_path_buf()).collect();
+            if found.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+                self.conflicts.push(Conflict { name, files });
+            } else if let Some(file) = files.pop() {
+                self.devices.push(CatalogDevice { name, file, shadowed: files });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::spec::{ContainerEdits, Device, Spec};
+
+    fn dirs(root: &TempDir) -> [SpecDir; 2] {
+        ["etc", "run"].map(|name| SpecDir::new(root.path().join(name)))
+    }
+
+    fn write(dir: &SpecDir, stem: &str, devices: &[&str]) -> PathBuf {
+        let device = |name: &&str| {
+            let edits = ContainerEdits { env: vec![format!("FROM={stem}")], ..ContainerEdits::default() };
+            Device { name: (*name).to_owned(), container_edits: edits, ..Device::default() }
+        };
+        let devices = devices.iter().map(device).collect();
+        let spec = Spec { kind: "vendor.com/gpu".to_owned(), devices, ..Spec::default() };
+        dir.write(stem, &spec.with_minimum_version()).unwrap();
+        dir.file(stem).unwrap()
+    }
+
+    #[test]
+    fn the_later_directory_counts() {
+        let root = TempDir::new().unwrap();
+        let dirs = dirs(&root);
+        let etc = write(&dirs[0], "a", &["x", "y"]);
+        let run = write(&dirs[1], "a", &["x"]);
+        let catalog = Catalog::read(&dirs);
+        let x = catalog.get("vendor.com/gpu=x").unwrap();
+        assert_eq!((&x.file, &x.shadowed), (&run, &vec![etc.clone()]));
+        assert_eq!(catalog.get("vendor.com/gpu=y").unwrap().file, etc);
+        assert_eq!(catalog.devices.len(), 2);
+        assert!(catalog.conflicts.is_empty());
+    }
+
+    #[test]
+    fn two_files_of_one_directory_conflict_and_hide_the_device_everywhere() {
+        let root = TempDir::new().unwrap();
+        let dirs = dirs(&root);
+        let files = vec![write(&dirs[0], "a", &["x"]), write(&dirs[0], "b", &["x"]), write(&dirs[1], "c", &["x", "y"])];
+        let catalog = Catalog::read(&dirs);
+        let conflict = Conflict { name: "vendor.com/gpu=x".to_owned(), files };
+        assert_eq!(catalog.get("vendor.com/gpu=x"), Err(ResolveError::Conflict(conflict)));
+        assert!(catalog.get("vendor.com/gpu=y").is_ok());
+    }
+
+    #[test]
+    fn files_that_runtimes_refuse_contribute_nothing_but_are_shown() {
+        let root = TempDir::new().unwrap();
+        let dirs = dirs(&root);
+        write(&dirs[0], "a", &["x"]);
+        fs::create_dir(dirs[1].path()).unwrap();
+        let refused = r#"{"cdiVersion": "0.3.0", "kind": "vendor.com/gpu", "devices": [
+            {"name": "x", "containerEdits": {"additionalGids": [5]}}]}"#;
+        fs::write(dirs[1].path().join("refused.json"), refused).unwrap();
+        fs::write(dirs[1].path().join("cut.yaml"), "kind: [").unwrap();
+        let catalog = Catalog::read(&dirs);
+        assert!(catalog.get("vendor.com/gpu=x").unwrap().shadowed.is_empty());
+        assert_eq!(catalog.files.iter().filter(|file| file.usable().is_none()).count(), 2);
+    }
+
+    #[test]
+    fn an_unknown_device_is_named_and_an_unreadable_directory_reported() {
+        let root = TempDir::new().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let catalog = Catalog::read(&[SpecDir::new(file), SpecDir::new(root.path().join("nowhere"))]);
+        assert_eq!(catalog.unreadable.len(), 1);
+        let error = catalog.get("vendor.com/gpu=x").unwrap_err();
+        assert_eq!(error.to_string(), "no CDI file has the device vendor.com/gpu=x");
+    }
+}
