@@ -52,7 +52,12 @@ lint: unit-check ## Formatting, clippy, documentation, import rules, licences an
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 	$(CARGO) test --locked --quiet --test architecture
 	if $(CARGO) deny --version >/dev/null 2>&1; then \
-		$(CARGO) deny --workspace check; \
+		$(CARGO) deny --workspace --locked check bans licenses sources; \
+		if $(CARGO) deny --locked fetch db 2>/dev/null; then \
+			$(CARGO) deny --workspace --locked check advisories; \
+		else \
+			echo "lint: the advisory database cannot be reached: known vulnerabilities are not checked"; \
+		fi; \
 	else \
 		echo "lint: cargo-deny is not installed: licences, bans and sources are not checked"; \
 	fi
