@@ -1,1 +1,58 @@
-//! (skeleton)
+//! CPUs as devices: groups per NUMA node, L3 cache, socket or machine, or single physical cores.
+//!
+//! A group is a shared device with the capacity `cpus`; which CPUs a claim gets is chosen in [`Backend::plan`]:
+//! within one L3 cache where one has room, in whole physical cores, with the least fragmentation, and never a CPU that
+//! anyone holds. A grant with administrative access gets no CPUs of its own: it is given an empty pinning, so that a
+//! monitor may look at devices that others hold.
+
+mod config;
+mod enumerate;
+mod names;
+mod pick;
+mod prepare;
+#[cfg(test)]
+mod tests;
+
+use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_linux::{SysRoot, topology::Topology};
+
+pub use config::{Config, Mode};
+pub use enumerate::enumeration;
+
+/// The CPUs of the machine under a root.
+#[derive(Clone, Debug)]
+pub struct CpuBackend {
+    root: SysRoot,
+    config: Config,
+}
+
+impl CpuBackend {
+    /// A backend for the machine under `root`. A `config` that does not [`validate`](Config::validate) makes
+    /// [`enumerate`](Backend::enumerate) fail: CPUs that were meant to be reserved must not be handed out.
+    pub fn new(root: SysRoot, config: Config) -> Self {
+        Self { root, config }
+    }
+}
+
+impl Backend for CpuBackend {
+    #[expect(clippy::expect_used, reason = "the literal is a DNS label")]
+    fn name(&self) -> BackendName {
+        BackendName::new("cpu").expect("a DNS label")
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        &["cpu"]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        enumeration(&Topology::read(&self.root), &self.config)
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        prepare::plan(work)
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        prepare::verify(&self.root, work.plan)
+    }
+}

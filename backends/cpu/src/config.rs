@@ -1,0 +1,60 @@
+//! The `[backends.cpu]` section of the configuration.
+
+use hostler_backend::ConfigProblem;
+use hostler_linux::IdSet;
+use serde::{Deserialize, Serialize};
+
+/// How CPUs are offered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
+pub struct Config {
+    /// What one device is. Default: `numa`.
+    pub mode: Mode,
+    /// CPUs that are never handed out, as a kernel list such as `0-1,64-65`: those that the system, the kubelet and
+    /// pods without a claim run on. Default: none.
+    pub reserved: String,
+    /// Whether CPUs that the kernel isolates (`isolcpus=`, isolated cpuset partitions) are kept back. Default: false:
+    /// they are often isolated for the very purpose of being handed out.
+    pub exclude_isolated: bool,
+    /// Whether only whole physical cores are handed out, so that no two claims share one. Threads whose core is partly
+    /// offline, reserved or not ours are left over, with a warning. Default: true.
+    pub full_cores: bool,
+}
+
+/// What one device is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The CPUs of a NUMA node, shared by claims.
+    #[default]
+    Numa,
+    /// The CPUs behind a level 3 cache, shared by claims.
+    L3,
+    /// The CPUs of a package, shared by claims.
+    Socket,
+    /// All CPUs, shared by claims.
+    Machine,
+    /// One physical core, for one claim at a time.
+    Core,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { mode: Mode::default(), reserved: String::new(), exclude_isolated: false, full_cores: true }
+    }
+}
+
+impl Config {
+    /// All mistakes; none for a good configuration.
+    pub fn validate(&self) -> Vec<ConfigProblem> {
+        self.reserved_cpus().err().into_iter().collect()
+    }
+
+    /// The CPUs that are never handed out.
+    ///
+    /// # Errors
+    /// When `reserved` is not a list.
+    pub(crate) fn reserved_cpus(&self) -> Result<IdSet, ConfigProblem> {
+        self.reserved.parse().map_err(|error| ConfigProblem::new("reserved", format!("{error}")))
+    }
+}

@@ -1,0 +1,209 @@
+//! Which devices the CPUs of a machine make. Pure: from a [`Topology`] and a [`Config`] to devices.
+
+use std::collections::BTreeMap;
+
+use hostler_backend::{
+    AttributeValue, Attributes, BackendError, Capacity, Device, DeviceName, Enumeration, NameError, QualifiedName,
+    Quantity, RequestPolicy, Sharing, Warning,
+};
+use hostler_linux::{
+    IdSet,
+    topology::{CoreType, Cpu, Topology},
+};
+
+use crate::{
+    config::{Config, Mode},
+    names::Names,
+    pick::{Offer, OfferedCore, Place},
+};
+
+/// Name of the capacity: logical CPUs.
+pub(crate) const CPUS: &str = "cpus";
+/// Where the warnings of this backend point to.
+pub(crate) const CPU_FOLDER: &str = "/sys/devices/system/cpu";
+
+/// The devices that `config` makes of the CPUs of `topology`, and what could not be offered or understood.
+///
+/// # Errors
+/// When the machine shows no CPU, or the configuration is not valid.
+pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, BackendError> {
+    let fail = |reason: &str, source| BackendError::Enumerate { reason: reason.to_owned(), source };
+    if topology.cpus.is_empty() {
+        return Err(fail("no online CPU was found in /sys/devices/system/cpu", None));
+    }
+    let reserved = config.reserved_cpus().map_err(|error| fail("bad configuration", Some(error.into())))?;
+    let mut enumeration = Enumeration { devices: Vec::new(), warnings: warnings(topology, &reserved) };
+    let names = Names::new(topology, config.mode);
+    enumeration.warnings.extend(names.warning());
+    let offered = offered_cpus(topology, config, &reserved);
+    for group in groups(topology, config.mode) {
+        let (offer, left_over) = group.offer(config.full_cores, &offered);
+        let name = names.device(group.key).map_err(|error| fail("bad device name", Some(error.into())))?;
+        enumeration.warnings.extend(left_over_warning(&name, &left_over));
+        if !offer.cores.is_empty() {
+            let device = device(name, &group, &offer, config.mode, topology);
+            enumeration.devices.push(device.map_err(|error| fail("bad attribute name", Some(error.into())))?);
+        }
+    }
+    Ok(enumeration)
+}
+
+/// The CPUs of one device: those of one NUMA node, L3 cache, package or core, or all; of one kind of core.
+#[derive(Debug)]
+struct Group<'a> {
+    key: GroupKey,
+    /// The online CPUs by number, with what is known of each.
+    cpus: BTreeMap<u32, &'a Cpu>,
+}
+
+/// What the CPUs of a group have in common.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct GroupKey {
+    /// Node number, index of the L3 cache, package or core; 0 for the machine.
+    pub(crate) place: usize,
+    /// The NUMA node, where CPUs have no L3 cache to be grouped by.
+    pub(crate) node_without_l3: Option<u32>,
+    pub(crate) core_type: CoreType,
+}
+
+impl GroupKey {
+    fn of(cpu: &Cpu, mode: Mode) -> Self {
+        let place = match mode {
+            Mode::Numa => cpu.node as usize,
+            Mode::L3 => cpu.l3.unwrap_or(usize::MAX),
+            Mode::Socket => cpu.package,
+            Mode::Machine => 0,
+            Mode::Core => cpu.core,
+        };
+        let node_without_l3 = (mode == Mode::L3 && cpu.l3.is_none()).then_some(cpu.node);
+        Self { place, node_without_l3, core_type: cpu.core_type }
+    }
+}
+
+fn groups(topology: &Topology, mode: Mode) -> Vec<Group<'_>> {
+    let mut groups: BTreeMap<GroupKey, BTreeMap<u32, &Cpu>> = BTreeMap::new();
+    for (number, cpu) in &topology.cpus {
+        groups.entry(GroupKey::of(cpu, mode)).or_default().insert(*number, cpu);
+    }
+    groups.into_iter().map(|(key, cpus)| Group { key, cpus }).collect()
+}
+
+/// The CPUs that may be handed out at all.
+fn offered_cpus(topology: &Topology, config: &Config, reserved: &IdSet) -> IdSet {
+    let offered = topology.allowed_cpus.difference(reserved);
+    if config.exclude_isolated { offered.difference(&topology.isolated) } else { offered }
+}
+
+impl Group<'_> {
+    /// The cores to hand out, and the CPUs that might be but are not because they are no whole core.
+    fn offer(&self, whole_cores: bool, offered: &IdSet) -> (Offer, IdSet) {
+        let mut cores: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (number, cpu) in &self.cpus {
+            cores.entry(cpu.core).or_default().push(*number);
+        }
+        let threads = cores.values().map(Vec::len).max().unwrap_or(0);
+        let mut offer = Offer { whole_cores, cores: Vec::new() };
+        let mut left_over = IdSet::new();
+        for mut cpus in cores.into_values() {
+            cpus.retain(|cpu| offered.contains(*cpu));
+            if whole_cores && cpus.len() != threads {
+                left_over = left_over.union(&cpus.into_iter().collect());
+            } else if let Some(first) = cpus.first() {
+                let place = self.cpus.get(first).map_or([0; 3], |cpu| place_of(cpu));
+                offer.cores.push(OfferedCore(cpus, place));
+            }
+        }
+        (offer, left_over)
+    }
+
+    /// What all CPUs of the group agree on.
+    fn common<T: PartialEq>(&self, of: impl Fn(&Cpu) -> Option<T>) -> Option<T> {
+        let mut values = self.cpus.values().map(|cpu| of(cpu));
+        let first = values.next()??;
+        values.all(|value| value.as_ref() == Some(&first)).then_some(first)
+    }
+
+    fn attributes(&self, offer: &Offer, topology: &Topology) -> Result<Attributes, NameError> {
+        let id = |id: Option<u32>| id.map(|id| AttributeValue::Int(id.into()));
+        let socket = self.common(|cpu| topology.packages.get(cpu.package)?.id);
+        let die = self.common(|cpu| topology.dies.get(cpu.die?)?.id);
+        let l3 = self.common(|cpu| topology.caches.get(cpu.l3?)?.id);
+        let smt = offer.cores.iter().any(|core| core.0.len() > 1);
+        let count = i64::try_from(offer.cpus()).ok().map(AttributeValue::Int);
+        [
+            ("resource.kubernetes.io/numaNode", id(self.common(|cpu| Some(cpu.node)))),
+            ("socket", id(socket)),
+            ("die", id(die)),
+            ("l3", id(l3)),
+            ("coreType", Some(core_type(self.key.core_type).into())),
+            ("smt", Some(smt.into())),
+            (CPUS, count),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| Ok((QualifiedName::new(name)?, value))))
+        .collect()
+    }
+}
+
+fn place_of(cpu: &Cpu) -> Place {
+    // No machine has so many caches or packages; what is too large is one place together.
+    let index = |index: Option<usize>| index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX);
+    [index(Some(cpu.package)), cpu.node, index(cpu.l3)]
+}
+
+fn core_type(core_type: CoreType) -> &'static str {
+    match core_type {
+        CoreType::Uniform => "uniform",
+        CoreType::Performance => "performance",
+        CoreType::Balanced => "balanced",
+        CoreType::Efficiency => "efficiency",
+    }
+}
+
+fn device(
+    name: DeviceName,
+    group: &Group<'_>,
+    offer: &Offer,
+    mode: Mode,
+    topology: &Topology,
+) -> Result<Device, NameError> {
+    let mut device = Device::new(name);
+    device.attributes = group.attributes(offer, topology)?;
+    device.data = serde_json::json!(offer);
+    if mode != Mode::Core {
+        let step = quantity(offer.step());
+        let policy = Some(RequestPolicy { default: step, min: step, step });
+        device.sharing = Sharing::Shared;
+        device.capacity.insert(QualifiedName::new(CPUS)?, Capacity { value: quantity(offer.cpus()), policy });
+    }
+    Ok(device)
+}
+
+fn quantity(cpus: usize) -> Quantity {
+    Quantity::whole(cpus as u64)
+}
+
+fn warnings(topology: &Topology, reserved: &IdSet) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = topology
+        .warnings
+        .iter()
+        .map(|warning| Warning { path: warning.path.clone(), reason: warning.reason.clone() })
+        .collect();
+    let known = topology.possible.union(&topology.online);
+    let unknown = reserved.difference(&known);
+    if !unknown.is_empty() {
+        let reason = format!("CPUs {unknown} are reserved by the configuration but not possible on this machine");
+        warnings.push(Warning { path: format!("{CPU_FOLDER}/possible"), reason });
+    }
+    warnings
+}
+
+fn left_over_warning(device: &DeviceName, left_over: &IdSet) -> Option<Warning> {
+    (!left_over.is_empty()).then(|| Warning {
+        path: CPU_FOLDER.to_owned(),
+        reason: format!(
+            "CPUs {left_over} of {device} are not offered: other threads of their cores are offline, reserved or not \
+             ours; set full_cores = false to offer them all the same"
+        ),
+    })
+}

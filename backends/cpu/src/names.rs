@@ -1,0 +1,115 @@
+//! Names of CPU devices: from the kernel's ids where they tell the groups of the machine apart, else from CPU numbers.
+//!
+//! One scheme is used for the whole machine, so that a CPU that goes offline renames as little as possible.
+
+use std::collections::BTreeSet;
+
+use hostler_backend::{DeviceName, NameError, Warning};
+use hostler_linux::topology::{Core, CoreType, Topology};
+
+use crate::{
+    config::Mode,
+    enumerate::{CPU_FOLDER, GroupKey},
+};
+
+/// How the groups of a machine are named, in the order of [`GroupKey::place`].
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    topology: &'a Topology,
+    mode: Mode,
+    scheme: Scheme,
+}
+
+/// What tells the groups apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Scheme {
+    /// The kernel's id of the group; for cores, the ids of package and core.
+    Id,
+    /// For cores: the ids of package, die and core.
+    DieId,
+    /// The lowest online CPU.
+    LowestCpu,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(topology: &'a Topology, mode: Mode) -> Self {
+        let mut names = Self { topology, mode, scheme: Scheme::Id };
+        let schemes = if mode == Mode::Core { &[Scheme::Id, Scheme::DieId][..] } else { &[Scheme::Id] };
+        names.scheme = schemes.iter().copied().find(|scheme| names.is_unique(*scheme)).unwrap_or(Scheme::LowestCpu);
+        names
+    }
+
+    /// The name of a group.
+    ///
+    /// # Errors
+    /// Never for the groups of a real machine: the parts are numbers and words that a DNS label may hold.
+    pub(crate) fn device(&self, key: GroupKey) -> Result<DeviceName, NameError> {
+        let stem = match key.node_without_l3 {
+            Some(node) => format!("numa{node}-no-l3"),
+            None => self.stem(key.place, self.scheme).unwrap_or_else(|| self.lowest_cpu_stem(key.place)),
+        };
+        DeviceName::new(match (self.mode, key.core_type) {
+            // A core has one kind; the strongest cores go without a suffix and so keep their name when all others go
+            // offline.
+            (Mode::Core, _) | (_, CoreType::Uniform | CoreType::Performance) => stem,
+            (_, CoreType::Balanced) => format!("{stem}-balanced"),
+            (_, CoreType::Efficiency) => format!("{stem}-efficiency"),
+        })
+    }
+
+    /// Says so where names may change with the set of online CPUs and CPUs are offline.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let offline = self.topology.present.difference(&self.topology.online);
+        (self.scheme == Scheme::LowestCpu && !offline.is_empty()).then(|| Warning {
+            path: CPU_FOLDER.to_owned(),
+            reason: format!(
+                "the kernel's ids do not tell the groups of CPUs apart, so devices are named after their lowest \
+                 online CPU; names may change when CPUs {offline} come online"
+            ),
+        })
+    }
+
+    fn is_unique(&self, scheme: Scheme) -> bool {
+        let places: BTreeSet<usize> = match self.mode {
+            Mode::Numa | Mode::Machine => return true,
+            Mode::L3 => self.topology.cpus.values().filter_map(|cpu| cpu.l3).collect(),
+            Mode::Socket => self.topology.cpus.values().map(|cpu| cpu.package).collect(),
+            Mode::Core => self.topology.cpus.values().map(|cpu| cpu.core).collect(),
+        };
+        let mut seen = BTreeSet::new();
+        places.into_iter().all(|place| self.stem(place, scheme).is_some_and(|stem| seen.insert(stem)))
+    }
+
+    fn stem(&self, place: usize, scheme: Scheme) -> Option<String> {
+        if scheme == Scheme::LowestCpu {
+            return None;
+        }
+        match self.mode {
+            Mode::Numa => Some(format!("numa{place}")),
+            Mode::Machine => Some("machine".to_owned()),
+            Mode::L3 => Some(format!("l3-{}", self.topology.caches.get(place)?.id?)),
+            Mode::Socket => Some(format!("socket{}", self.topology.packages.get(place)?.id?)),
+            Mode::Core => self.core_stem(self.topology.cores.get(place)?, scheme),
+        }
+    }
+
+    fn core_stem(&self, core: &Core, scheme: Scheme) -> Option<String> {
+        let cpu = self.topology.cpus.get(&core.cpus.first()?)?;
+        let package = self.topology.packages.get(cpu.package)?.id?;
+        let core_id = cpu.core_id?;
+        if scheme == Scheme::DieId {
+            return Some(format!("core-{package}-{}-{core_id}", self.topology.dies.get(cpu.die?)?.id?));
+        }
+        Some(format!("core-{package}-{core_id}"))
+    }
+
+    fn lowest_cpu_stem(&self, place: usize) -> String {
+        let (word, cpus) = match self.mode {
+            Mode::L3 => ("l3", self.topology.caches.get(place).map(|cache| &cache.cpus)),
+            Mode::Socket => ("socket", self.topology.packages.get(place).map(|package| &package.cpus)),
+            _ => ("core", self.topology.cores.get(place).map(|core| &core.cpus)),
+        };
+        let lowest = cpus.and_then(|cpus| cpus.first());
+        lowest.map_or_else(|| format!("{word}-{place}"), |cpu| format!("{word}-cpu{cpu}"))
+    }
+}

@@ -1,0 +1,171 @@
+//! What holds for every machine and every order of claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::machines::Shape;
+use crate::{
+    Config, Mode, enumeration,
+    pick::{Offer, OfferedCore, Place},
+};
+
+/// Cores in random places, with one to `threads` CPUs each; with whole cores all alike.
+fn offers() -> impl Strategy<Value = Offer> {
+    let places = prop::collection::vec((0..2_u32, 0..3_u32, 0..3_u32, 1..4_usize), 1..24);
+    (any::<bool>(), 1..4_usize, places).prop_map(|(whole_cores, threads, places)| {
+        let mut next = 0;
+        let mut core = |(package, node, l3, own): (u32, u32, u32, usize)| {
+            let count = if whole_cores { threads } else { own };
+            let cpus: Vec<u32> = (next..).take(count).collect();
+            next += u32::try_from(count).unwrap();
+            // Nodes and caches are numbered over the whole machine.
+            OfferedCore(cpus, [package, package * 3 + node, (package * 3 + node) * 3 + l3])
+        };
+        let cores = places.into_iter().map(&mut core).collect();
+        Offer { whole_cores, cores }
+    })
+}
+
+fn free(offer: &Offer, held: &BTreeSet<u32>, level: usize) -> BTreeMap<Vec<u32>, usize> {
+    let mut free: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
+    for OfferedCore(cpus, place) in &offer.cores {
+        let count = cpus.iter().filter(|cpu| !held.contains(cpu)).count();
+        let counts = count == cpus.len() || !offer.whole_cores;
+        *free.entry(place[..level].to_vec()).or_default() += if counts { count } else { 0 };
+    }
+    free
+}
+
+fn touched(offer: &Offer, picked: &BTreeSet<u32>, level: usize) -> BTreeSet<Vec<u32>> {
+    let cores = offer.cores.iter().filter(|core| core.0.iter().any(|cpu| picked.contains(cpu)));
+    cores.map(|OfferedCore(_, place): &OfferedCore| -> &Place { place }).map(|place| place[..level].to_vec()).collect()
+}
+
+/// Checks one answer against what was free.
+fn check(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, picked: &BTreeSet<u32>) -> Result<(), TestCaseError> {
+    prop_assert_eq!(picked.len(), wanted);
+    prop_assert!(picked.is_disjoint(held));
+    let all: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
+    prop_assert!(picked.is_subset(&all));
+    if offer.whole_cores {
+        for core in &offer.cores {
+            let count = core.0.iter().filter(|cpu| picked.contains(cpu)).count();
+            prop_assert!(count == 0 || count == core.0.len(), "core {core:?} is split");
+        }
+    }
+    // One cache, node or package is enough wherever one has room; the finest level that has room decides.
+    if let Some(level) = [3, 2, 1].into_iter().find(|level| free(offer, held, *level).values().any(|n| *n >= wanted)) {
+        prop_assert_eq!(touched(offer, picked, level).len(), 1, "level {}", level);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_claims_is_served_whenever_there_is_room(
+        offer in offers(),
+        steps in prop::collection::vec((1..12_usize, any::<prop::sample::Index>(), any::<bool>()), 1..40),
+    ) {
+        let mut claims: Vec<BTreeSet<u32>> = Vec::new();
+        for (steps, index, release) in steps {
+            if release && !claims.is_empty() {
+                claims.swap_remove(index.index(claims.len()));
+            }
+            let held: BTreeSet<u32> = claims.iter().flatten().copied().collect();
+            let wanted = steps * offer.step();
+            let room = offer.free(&held) >= wanted;
+            let picked = offer.pick(wanted, &held);
+            prop_assert_eq!(picked.is_some(), room);
+            prop_assert_eq!(&picked, &offer.pick(wanted, &held));
+            if let Some(picked) = picked {
+                check(&offer, wanted, &held, &picked)?;
+                claims.push(picked);
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_holds_split_cores_and_still_nothing_is_given_twice(
+        offer in offers(),
+        foreign in prop::collection::btree_set(0..60_u32, 0..30),
+        steps in 1..12_usize,
+    ) {
+        let wanted = steps * offer.step();
+        let picked = offer.pick(wanted, &foreign);
+        prop_assert_eq!(picked.is_some(), offer.free(&foreign) >= wanted);
+        if let Some(picked) = picked {
+            check(&offer, wanted, &foreign, &picked)?;
+        }
+    }
+
+    #[test]
+    fn what_is_no_multiple_of_a_core_is_never_given_in_whole_cores(offer in offers(), wanted in 1..40_usize) {
+        let picked = offer.pick(wanted, &BTreeSet::new());
+        prop_assert_eq!(picked.is_some(), wanted <= offer.cpus() && wanted % offer.step() == 0);
+    }
+
+    #[test]
+    fn every_request_that_the_policy_allows_can_be_met(
+        packages in 1..3_u32, nodes in 1..3_u32, caches in 1..3_u32, cores in 1..4_u32, threads in 1..3_u32,
+        reserved in prop::collection::btree_set(0..96_u32, 0..8),
+        full_cores: bool, mode in 0..4_usize,
+    ) {
+        let shape = Shape { packages, nodes, caches, cores, threads };
+        let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
+        let config = Config {
+            mode: [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine][mode],
+            reserved: hostler_linux::IdSet::from(reserved.clone()).to_string(),
+            full_cores,
+            ..Config::default()
+        };
+        let found = enumeration(&shape.machine(), &config).unwrap();
+        for device in &found.devices {
+            let offer: Offer = serde_json::from_value(device.data.clone()).unwrap();
+            let capacity = device.capacity["cpus"];
+            let (value, policy) = (capacity.value.as_whole().unwrap(), capacity.policy.unwrap());
+            let step = policy.step.as_whole().unwrap();
+            prop_assert_eq!(value % step, 0);
+            for wanted in (step..=value).step_by(usize::try_from(step).unwrap()) {
+                let wanted = usize::try_from(wanted).unwrap();
+                let picked = offer.pick(wanted, &BTreeSet::new());
+                prop_assert!(picked.is_some_and(|picked| picked.len() == wanted && picked.is_disjoint(&reserved)));
+            }
+        }
+    }
+}
+
+fn one_cache(cores: &[&[u32]]) -> Offer {
+    Offer { whole_cores: false, cores: cores.iter().map(|cpus| OfferedCore(cpus.to_vec(), [0, 0, 0])).collect() }
+}
+
+#[test]
+fn single_threads_come_from_cores_that_are_split_already() {
+    let offer = one_cache(&[&[0, 4], &[1, 5], &[2, 6], &[3, 7]]);
+    let picked = offer.pick(3, &BTreeSet::from([5])).unwrap();
+    assert_eq!(picked, BTreeSet::from([0, 4, 1]));
+}
+
+#[test]
+fn whole_cores_come_before_the_tightest_cache() {
+    let offer = Offer {
+        whole_cores: false,
+        cores: vec![
+            OfferedCore(vec![0, 4], [0, 0, 0]),
+            OfferedCore(vec![1, 5], [0, 0, 0]),
+            OfferedCore(vec![2, 6], [0, 0, 1]),
+            OfferedCore(vec![3, 7], [0, 0, 1]),
+        ],
+    };
+    // The first cache has exactly two threads left, of two cores; the second has a whole core.
+    assert_eq!(offer.pick(2, &BTreeSet::from([0, 1])), Some(BTreeSet::from([2, 6])));
+}
+
+#[test]
+fn a_request_that_fits_one_cache_does_not_cross_into_another() {
+    let cores = (0..8).map(|core| OfferedCore(vec![core], [0, 0, core / 4])).collect();
+    let offer = Offer { whole_cores: true, cores };
+    // One CPU of the first cache is taken: three stay there, four in the second.
+    assert_eq!(offer.pick(4, &BTreeSet::from([0])), Some(BTreeSet::from([4, 5, 6, 7])));
+    assert_eq!(offer.pick(3, &BTreeSet::from([0])), Some(BTreeSet::from([1, 2, 3])));
+}
