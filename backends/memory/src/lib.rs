@@ -1,1 +1,59 @@
-//! (skeleton)
+//! Memory and huge pages of NUMA nodes as devices.
+//!
+//! A node with memory is a shared device with the capacity `memory` in bytes, and so is each of its pools of huge
+//! pages. A claim binds containers to the node (`cpuset.mems`) and accounts what it takes; it does not limit what a
+//! process uses: that stays with the container's own memory and hugetlb limits. A request that names no amount gets
+//! the least that can be accounted, 1 MiB or one huge page: it asks for the place alone. A grant with administrative
+//! access binds nothing and takes nothing.
+
+mod config;
+mod enumerate;
+mod prepare;
+#[cfg(test)]
+mod tests;
+mod zones;
+
+use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_linux::{SysRoot, topology::Topology};
+
+pub use config::Config;
+pub use enumerate::enumeration;
+pub use zones::Zones;
+
+/// The memory of the machine under a root.
+#[derive(Clone, Debug)]
+pub struct MemoryBackend {
+    root: SysRoot,
+    config: Config,
+}
+
+impl MemoryBackend {
+    /// A backend for the machine under `root`. A `config` that does not [`validate`](Config::validate) makes
+    /// [`enumerate`](Backend::enumerate) fail: memory that was meant to be reserved must not be handed out.
+    pub fn new(root: SysRoot, config: Config) -> Self {
+        Self { root, config }
+    }
+}
+
+impl Backend for MemoryBackend {
+    #[expect(clippy::expect_used, reason = "the literal is a DNS label")]
+    fn name(&self) -> BackendName {
+        BackendName::new("memory").expect("a DNS label")
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        &["node", "memory"]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        enumeration(&Topology::read(&self.root), &Zones::read(&self.root), &self.config)
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        prepare::plan(work)
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        prepare::verify(&self.root, work.plan)
+    }
+}

@@ -1,0 +1,134 @@
+//! Accounting memory to a grant, and checking that it is still there.
+
+use std::collections::BTreeMap;
+
+use hostler_backend::{Access, BackendError, Held, Pinning, Plan, PlanWork, Quantity, refuse_opaque_config};
+use hostler_linux::SysRoot;
+use serde::{Deserialize, Serialize};
+
+use crate::enumerate::{MEMORY, Source};
+
+/// What a grant was given; stands in the claim's record.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+struct Taken {
+    #[serde(flatten)]
+    source: Source,
+    bytes: u64,
+}
+
+/// Accounts the memory of a grant. Needs nothing but `work`.
+///
+/// # Errors
+/// When there is not so much left, or the amount is no multiple of a page, or the grant brings configuration.
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    refuse_opaque_config(work.grant)?;
+    if work.grant.access == Access::Admin {
+        return Ok(Plan::default());
+    }
+    let source = Source::deserialize(&work.device.data)
+        .map_err(|error| BackendError::step("read the node of the device", error))?;
+    let bytes = wanted(work)?;
+    let holders = holders(work);
+    let total = capacity(work).as_whole().unwrap_or(0);
+    let free = holders.values().fold(total, |free, held| free.saturating_sub(*held));
+    if bytes > free {
+        return Err(BackendError::refused(refusal(work, bytes, free, &holders)));
+    }
+    let pinning = Pinning { mems: [source.node].into(), ..Pinning::default() };
+    Ok(Plan { pinning, data: serde_json::json!(Taken { source, bytes }) })
+}
+
+fn capacity(work: &PlanWork<'_>) -> Quantity {
+    work.device.capacity.get(MEMORY).map(|capacity| capacity.value).unwrap_or_default()
+}
+
+/// The bytes that the grant takes.
+fn wanted(work: &PlanWork<'_>) -> Result<u64, BackendError> {
+    let asked = work.grant.consumed.get(MEMORY).copied().unwrap_or_else(|| capacity(work));
+    let policy = work.device.capacity.get(MEMORY).and_then(|capacity| capacity.policy);
+    let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
+    asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
+        let step = policy.map_or_else(|| "1".to_owned(), |policy| policy.step.human());
+        BackendError::refused(format!(
+            "{} of {} cannot be given: it gives multiples of {step}; ask for {}",
+            asked.human(),
+            work.device.name,
+            rounded.human()
+        ))
+    })
+}
+
+/// The claims that hold a part of this device, with the bytes that each holds.
+fn holders<'a>(work: &PlanWork<'a>) -> BTreeMap<&'a str, u64> {
+    let mut holders: BTreeMap<&str, u64> = BTreeMap::new();
+    for held in work.held.iter().filter(|held| held.grant.device == work.device.name) {
+        let bytes = held_bytes(held, capacity(work));
+        if bytes > 0 {
+            let sum = holders.entry(held.claim_name).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+    holders
+}
+
+/// What a claim holds: as recorded; without a readable record as much as it may have been given.
+fn held_bytes(held: &Held<'_>, whole: Quantity) -> u64 {
+    if held.grant.access == Access::Admin {
+        return 0;
+    }
+    let asked = || held.grant.consumed.get(MEMORY).copied().unwrap_or(whole).as_whole().unwrap_or(u64::MAX);
+    Taken::deserialize(&held.plan.data).map_or_else(|_| asked(), |taken| taken.bytes)
+}
+
+/// Says what is wanted, what is free and who holds the rest.
+fn refusal(work: &PlanWork<'_>, bytes: u64, free: u64, holders: &BTreeMap<&str, u64>) -> String {
+    let human = |bytes| Quantity::whole(bytes).human();
+    let names: Vec<String> = holders.iter().map(|(name, bytes)| format!("{name} ({})", human(*bytes))).collect();
+    let held_by = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+    format!(
+        "{} has {} of {} free, {} are wanted; held by {held_by}",
+        work.device.name,
+        human(free),
+        capacity(work).human(),
+        human(bytes)
+    )
+}
+
+/// Checks that the node of a plan is online with memory, and that its pool still has the pages.
+///
+/// # Errors
+/// When it is not; the message says what was seen.
+pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
+    if plan.pinning.mems.is_empty() {
+        return Ok(());
+    }
+    let taken = Taken::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;
+    let Source { node, huge_page_bytes } = taken.source;
+    // A kernel without NUMA shows no node at all; its memory, node 0, cannot go.
+    if !root.exists("sys/devices/system/node") && node == 0 {
+        return Ok(());
+    }
+    let folder = format!("sys/devices/system/node/node{node}");
+    if !node_has_memory(root, &folder) {
+        return unusable(format!("NUMA node {node} is offline or has no memory"));
+    }
+    let Some(size) = huge_page_bytes else { return Ok(()) };
+    let pool = format!("{folder}/hugepages/hugepages-{}kB/nr_hugepages", size / 1024);
+    let pages: u64 = root.text(&pool).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let wanted = taken.bytes / size.max(1);
+    if pages < wanted {
+        return unusable(format!("/{pool} is {pages}, {wanted} pages are claimed"));
+    }
+    Ok(())
+}
+
+fn unusable(reason: String) -> Result<(), BackendError> {
+    Err(BackendError::NotUsable { reason })
+}
+
+/// Whether a node is online with memory. Its folder is there only while it is online.
+fn node_has_memory(root: &SysRoot, folder: &str) -> bool {
+    let Some(text) = root.text(format!("{folder}/meminfo")) else { return false };
+    let total = text.lines().find_map(|line| line.split_once("MemTotal:")).map(|(_, value)| value);
+    total.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok()).is_some_and(|kb| kb > 0)
+}
