@@ -8,8 +8,11 @@ mod backend;
 mod config;
 mod device;
 mod grant;
+mod limits;
 mod names;
 mod quantity;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 
 pub use backend::{
     Backend, BackendError, Enumeration, Held, Pinning, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
@@ -19,5 +22,6 @@ pub use config::{ConfigProblem, refuse_opaque_config};
 pub use device::{AttributeValue, Attributes, Capacities, Capacity, Device, Health, RequestPolicy, Sharing};
 pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
+pub use limits::{DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES_AND_CAPACITIES, edits_problems};
 pub use names::{BackendName, DeviceName, NameError, QualifiedName};
 pub use quantity::{ParseQuantityError, Quantity};

@@ -1,0 +1,300 @@
+//! What the Kubernetes API server and the container runtimes accept of a device, beyond what the types can say. One
+//! device that breaks a limit costs the whole slice or CDI file that it is published in, so it is worth knowing early.
+
+use std::fmt;
+
+use hostler_cdi::ContainerEdits;
+
+use crate::{AttributeValue, Capacity, Device, Health, QualifiedName, Quantity, RequestPolicy, Sharing};
+
+/// Attributes and capacities of a device, counted together.
+pub const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
+/// Bytes of an attribute that is a string or a version.
+pub const MAX_ATTRIBUTE_BYTES: usize = 64;
+/// The highest NUMA node that the standard attribute can hold.
+const MAX_NUMA_NODE: i64 = 1023;
+const STANDARD_DOMAIN: &str = "resource.kubernetes.io/";
+
+/// A limit that a device breaks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceProblem {
+    /// Where: `attributes`, `attributes.<name>`, `capacity.<name>`, `health` or `edits.<field>`.
+    pub field: String,
+    /// What is wrong and how to mend it, for people.
+    pub reason: String,
+}
+
+impl fmt::Display for DeviceProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}
+
+impl Device {
+    /// Every limit that the device breaks; empty for a device that can be published.
+    pub fn problems(&self) -> Vec<DeviceProblem> {
+        let mut problems = Vec::new();
+        let mut add = |field: String, reason: Option<String>| {
+            problems.extend(reason.map(|reason| DeviceProblem { field, reason }));
+        };
+        let count = self.attributes.len() + self.capacity.len();
+        add("attributes".to_owned(), count_problem(count));
+        for (name, value) in &self.attributes {
+            add(format!("attributes.{name}"), value_problem(value).or_else(|| standard_problem(name, value)));
+        }
+        for (name, capacity) in &self.capacity {
+            add(format!("capacity.{name}"), capacity_problem(capacity, self.sharing));
+        }
+        add("health".to_owned(), health_problem(&self.health));
+        problems.extend(edits_problems(&self.edits));
+        problems
+    }
+}
+
+/// What container runtimes would refuse of `edits`, or would get wrong. Edits that change nothing are fine: the daemon
+/// adds its own.
+pub fn edits_problems(edits: &ContainerEdits) -> Vec<DeviceProblem> {
+    // A spec of one device, as in a claim's CDI file; only its edits can be wrong.
+    let mut spec = hostler_cdi::Spec {
+        kind: "hostler.dev/device".to_owned(),
+        devices: vec![hostler_cdi::Device {
+            name: "device".to_owned(),
+            container_edits: edits.clone(),
+            ..hostler_cdi::Device::default()
+        }],
+        ..hostler_cdi::Spec::default()
+    };
+    spec.cdi_version = hostler_cdi::minimum_version(&spec).to_string();
+    let problems = if edits.is_empty() { Vec::new() } else { spec.validate().err().unwrap_or_default() };
+    problems
+        .into_iter()
+        .map(|problem| DeviceProblem {
+            field: problem.field.replacen("devices[0].containerEdits", "edits", 1),
+            reason: format!("{}; {}", problem.message, problem.fix),
+        })
+        .collect()
+}
+
+fn health_problem(health: &Health) -> Option<String> {
+    health.reason()?.trim().is_empty().then(|| "say why the device is not healthy".to_owned())
+}
+
+fn count_problem(count: usize) -> Option<String> {
+    let most = MAX_ATTRIBUTES_AND_CAPACITIES;
+    (count > most).then(|| format!("{count} attributes and capacities; a device has {most} at most"))
+}
+
+fn value_problem(value: &AttributeValue) -> Option<String> {
+    let text = match value {
+        AttributeValue::Int(_) | AttributeValue::Bool(_) => return None,
+        AttributeValue::String(text) | AttributeValue::Version(text) => text,
+    };
+    if text.len() > MAX_ATTRIBUTE_BYTES {
+        return Some(format!("{text:?} has {} bytes; {MAX_ATTRIBUTE_BYTES} are the most", text.len()));
+    }
+    (matches!(value, AttributeValue::Version(_)) && !is_semver(text))
+        .then(|| format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string"))
+}
+
+/// The standard attributes mean the same with every driver, so schedulers compare them: a near miss never matches.
+fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<String> {
+    let standard = name.as_str().strip_prefix(STANDARD_DOMAIN)?;
+    let (ok, rule) = match (standard, value) {
+        ("numaNode", AttributeValue::Int(node)) => {
+            ((0..=MAX_NUMA_NODE).contains(node), "a node from 0 to 1023; leave it out where the node is not known")
+        }
+        ("numaNode", _) => (false, "a whole number"),
+        ("pciBusID", AttributeValue::String(text)) => {
+            (is_pci_bus_id(text), "lower-case dddd:bb:dd.f; leave it out for five-digit domains")
+        }
+        ("pcieRoot", AttributeValue::String(text)) => (is_pcie_root(text), "such as pci0000:16"),
+        ("pciBusID" | "pcieRoot", _) => (false, "a string"),
+        _ => (false, "one of numaNode, pciBusID and pcieRoot: other names under this domain belong to Kubernetes"),
+    };
+    (!ok).then(|| format!("{value} does not fit: the standard attribute is {rule}"))
+}
+
+fn capacity_problem(capacity: &Capacity, sharing: Sharing) -> Option<String> {
+    if capacity.value < Quantity::default() {
+        return Some(format!("{} is negative; a device has nothing or something", capacity.value));
+    }
+    let policy = capacity.policy.as_ref()?;
+    if sharing == Sharing::Exclusive {
+        return Some("only a shared device can have a request policy".to_owned());
+    }
+    policy_problem(capacity.value, policy)
+}
+
+fn policy_problem(value: Quantity, policy: &RequestPolicy) -> Option<String> {
+    let RequestPolicy { default, min, step } = *policy;
+    // The API server does this arithmetic in whole units, rounding up what is finer.
+    let amounts = [("value", value), ("default", default), ("min", min), ("step", step)];
+    if let Some((name, amount)) = amounts.iter().find(|(_, amount)| amount.as_whole().is_none()) {
+        return Some(format!("{name} is {amount}; with a request policy it must be a whole number, not negative"));
+    }
+    if step == Quantity::default() {
+        return Some("step is 0; it must be 1 or more".to_owned());
+    }
+    if default < min || default > value {
+        return Some(format!("default is {default}; it must lie between min ({min}) and the value ({value})"));
+    }
+    [("default", default), ("the value", value)].iter().find(|(_, amount)| amount.round_up(min, step) != *amount).map(
+        |(name, amount)| format!("{name} ({amount}) cannot be requested: it is not min ({min}) plus steps of {step}"),
+    )
+}
+
+fn is_pci_bus_id(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 12
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            4 | 7 => *byte == b':',
+            10 => *byte == b'.',
+            _ => is_lower_hex(*byte),
+        })
+}
+
+fn is_pcie_root(text: &str) -> bool {
+    let Some((domain, bus)) = text.strip_prefix("pci").and_then(|rest| rest.split_once(':')) else { return false };
+    (4..=8).contains(&domain.len()) && bus.len() == 2 && domain.bytes().chain(bus.bytes()).all(is_lower_hex)
+}
+
+fn is_lower_hex(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
+/// Semantic Versioning 2.0.0: `MAJOR.MINOR.PATCH[-pre.release][+build]`.
+fn is_semver(text: &str) -> bool {
+    let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
+    let (core, pre) = text.split_once('-').map_or((text, None), |(core, pre)| (core, Some(pre)));
+    let numeric = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let no_leading_zero = |part: &str| part == "0" || !part.starts_with('0');
+    let identifier =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    core.split('.').count() == 3
+        && core.split('.').all(|part| numeric(part) && no_leading_zero(part))
+        && pre
+            .is_none_or(|pre| pre.split('.').all(|part| identifier(part) && (!numeric(part) || no_leading_zero(part))))
+        && build.is_none_or(|build| build.split('.').all(identifier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceName;
+
+    const GI: u64 = 1 << 30;
+
+    fn device() -> Device {
+        Device::new(DeviceName::new("disk-0").unwrap())
+    }
+
+    fn with_attribute(name: &str, value: impl Into<AttributeValue>) -> Vec<DeviceProblem> {
+        let mut device = device();
+        device.attributes.insert(QualifiedName::new(name).unwrap(), value.into());
+        device.problems()
+    }
+
+    fn with_policy(value: u64, default: u64, min: u64, step: u64) -> Vec<DeviceProblem> {
+        let [value, default, min, step] = [value, default, min, step].map(Quantity::whole);
+        let mut device = device();
+        device.sharing = Sharing::Shared;
+        let capacity = Capacity { value, policy: Some(RequestPolicy { default, min, step }) };
+        device.capacity.insert(QualifiedName::new("memory").unwrap(), capacity);
+        device.problems()
+    }
+
+    #[test]
+    fn a_plain_device_breaks_no_limit() {
+        assert_eq!(device().problems(), []);
+    }
+
+    #[test]
+    fn attributes_and_capacities_are_counted_together() {
+        let mut device = device();
+        for index in 0..32 {
+            device.attributes.insert(QualifiedName::new(format!("a{index}")).unwrap(), AttributeValue::Int(index));
+        }
+        assert_eq!(device.problems(), []);
+        let capacity = Capacity { value: Quantity::whole(1), policy: None };
+        device.capacity.insert(QualifiedName::new("c").unwrap(), capacity);
+        assert_eq!(device.problems()[0].field, "attributes");
+    }
+
+    #[test]
+    fn long_strings_and_malformed_versions_are_found() {
+        assert_eq!(with_attribute("model", &*"x".repeat(64)), []);
+        assert_eq!(with_attribute("model", &*"x".repeat(65))[0].field, "attributes.model");
+        for good in ["0.0.0", "1.2.3", "1.2.3-rc.1+build.007", "1.0.0-0A", "1.0.0--"] {
+            assert_eq!(with_attribute("firmware", AttributeValue::Version(good.to_owned())), [], "{good}");
+        }
+        for bad in ["", "1", "1.2", "1.2.3.4", "v1.2.3", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "1.2.x"] {
+            assert_eq!(with_attribute("firmware", AttributeValue::Version(bad.to_owned())).len(), 1, "{bad}");
+        }
+    }
+
+    #[test]
+    fn standard_attributes_are_exact() {
+        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", 0), []);
+        assert_eq!(with_attribute("resource.kubernetes.io/pciBusID", "0000:3b:00.0"), []);
+        assert_eq!(with_attribute("resource.kubernetes.io/pcieRoot", "pci0000:16"), []);
+        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", -1).len(), 1);
+        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", "0").len(), 1);
+        for bad in ["0000:3B:00.0", "10000:3b:00.0", "3b:00.0", "0000-3b-00-0"] {
+            assert_eq!(with_attribute("resource.kubernetes.io/pciBusID", bad).len(), 1, "{bad}");
+        }
+        for bad in ["0000:16", "pci:16", "pci0000:1", "pci0000"] {
+            assert_eq!(with_attribute("resource.kubernetes.io/pcieRoot", bad).len(), 1, "{bad}");
+        }
+        assert_eq!(with_attribute("resource.kubernetes.io/numanode", 0).len(), 1);
+    }
+
+    #[test]
+    fn request_policies_are_checked_as_the_api_server_does() {
+        assert_eq!(with_policy(16 * GI, GI, GI, GI), []);
+        assert_eq!(with_policy(2, 2, 2, 2), []);
+        for (value, default, min, step, part) in [
+            (16, 4, 4, 0, "step is 0"),
+            (16, 2, 4, 4, "default is 2"),
+            (16, 20, 4, 4, "default is 20"),
+            (16, 6, 4, 4, "default (6)"),
+            (15, 4, 4, 4, "the value (15)"),
+        ] {
+            let problems = with_policy(value, default, min, step);
+            assert!(problems.len() == 1 && problems[0].reason.contains(part), "{part}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn a_capacity_is_not_negative() {
+        let mut device = device();
+        let capacity = Capacity { value: "-1".parse().unwrap(), policy: None };
+        device.capacity.insert(QualifiedName::new("cpus").unwrap(), capacity);
+        assert!(device.problems()[0].reason.starts_with("-1 is negative"));
+    }
+
+    #[test]
+    fn an_exclusive_device_has_no_request_policy() {
+        let one = Quantity::whole(1);
+        let mut device = device();
+        let capacity = Capacity { value: one, policy: Some(RequestPolicy { default: one, min: one, step: one }) };
+        device.capacity.insert(QualifiedName::new("cpus").unwrap(), capacity);
+        assert_eq!(device.problems()[0].reason, "only a shared device can have a request policy");
+    }
+
+    #[test]
+    fn edits_that_a_runtime_refuses_are_found() {
+        let mut device = device();
+        device.edits.env.push("GOOD=1".to_owned());
+        assert_eq!(device.problems(), []);
+        device.edits.env.push("bad".to_owned());
+        let problems = device.problems();
+        assert!(problems.len() == 1 && problems[0].field.starts_with("edits.env[1]"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_device_that_is_not_healthy_says_why() {
+        let mut device = device();
+        device.health = Health::Unhealthy { reason: " ".to_owned() };
+        assert_eq!(device.problems()[0].to_string(), "health: say why the device is not healthy");
+    }
+}
