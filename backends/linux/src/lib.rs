@@ -4,7 +4,10 @@
 //! made-up one. An attribute that cannot be read is an absent value; a tree that contradicts itself gives what can be
 //! known and a [`Warning`].
 
+pub mod archive;
+pub mod boot;
 mod idset;
+pub mod pci;
 mod root;
 pub mod topology;
 

@@ -1,0 +1,80 @@
+//! Which boot of which host this is.
+
+use std::io;
+
+use crate::SysRoot;
+
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+
+/// The kernel's random name for this boot: 36 characters, new at each start of the machine.
+///
+/// # Errors
+/// When it cannot be read, or is not of that form (`InvalidData`).
+pub fn boot_id(root: &SysRoot) -> io::Result<String> {
+    let bytes = root.bytes(BOOT_ID)?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    let well_formed = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if well_formed {
+        Ok(text)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no boot id")))
+    }
+}
+
+/// The host's name as the kernel knows it.
+///
+/// # Errors
+/// When the kernel does not tell it, or it is not UTF-8 (`InvalidData`).
+pub fn hostname() -> io::Result<String> {
+    let name = nix::unistd::gethostname()?;
+    name.into_string().map_err(|name| io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is not UTF-8")))
+}
+
+/// The kernel's release (`6.1.0-31-amd64`).
+pub fn kernel_release(root: &SysRoot) -> Option<String> {
+    root.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn root_with(id: &str) -> (tempfile::TempDir, SysRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(folder.path());
+        fs::create_dir_all(root.path("proc/sys/kernel/random")).unwrap();
+        fs::write(root.path(BOOT_ID), id).unwrap();
+        (folder, root)
+    }
+
+    #[test]
+    fn the_boot_id_is_read_without_its_line_end() {
+        let (_folder, root) = root_with("3b5ad29e-6c4f-4f0c-9d33-0d3b6dd6c1a2\n");
+        assert_eq!(boot_id(&root).unwrap(), "3b5ad29e-6c4f-4f0c-9d33-0d3b6dd6c1a2");
+    }
+
+    #[test]
+    fn a_boot_id_of_another_form_is_refused() {
+        for id in
+            ["", "\n", "3b5ad29e", "3b5ad29e-6c4f-4f0c-9d33-0d3b6dd6c1a2x", "../b5ad29e-6c4f-4f0c-9d33-0d3b6dd6c1a"]
+        {
+            let (_folder, root) = root_with(id);
+            assert_eq!(boot_id(&root).unwrap_err().kind(), io::ErrorKind::InvalidData, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn this_host_says_who_it_is() {
+        assert!(!hostname().unwrap().is_empty());
+        assert_eq!(boot_id(&SysRoot::host()).unwrap().len(), 36);
+        assert!(kernel_release(&SysRoot::host()).is_some());
+    }
+
+    #[test]
+    fn an_absent_release_is_no_value() {
+        let (_folder, root) = root_with("");
+        assert_eq!(kernel_release(&root), None);
+    }
+}

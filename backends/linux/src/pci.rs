@@ -1,0 +1,198 @@
+//! PCI functions: what `/sys/bus/pci/devices` says about each, without waking or touching any.
+
+use std::{
+    io::{self, Read},
+    path::{Component, Path, PathBuf},
+    str::FromStr,
+};
+
+use serde::Serialize;
+
+use crate::{IdSet, SysRoot, Warning};
+
+mod address;
+mod capabilities;
+mod standard;
+
+pub use address::{ParsePciAddressError, PciAddress};
+pub use capabilities::{Dvsec, ExtendedCapability, extended_capabilities};
+pub use standard::PcieRootError;
+
+/// One link per function, to its folder under `/sys/devices`.
+const DEVICES: &str = "sys/bus/pci/devices";
+
+/// The size of a function's whole configuration space.
+const CONFIG_BYTES: u64 = 4096;
+
+/// One PCI function. Ids come from the attribute files: the configuration space of a virtual function reads as ffff.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PciFunction {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Its maker.
+    pub vendor: u16,
+    /// The maker's number for it.
+    pub device: u16,
+    /// The board's maker.
+    pub subsystem_vendor: Option<u16>,
+    /// The board maker's number for it.
+    pub subsystem_device: Option<u16>,
+    /// Base class, subclass and programming interface, 24 bits.
+    pub class: Option<u32>,
+    /// The silicon's revision.
+    pub revision: Option<u8>,
+    /// The NUMA node it is attached to; where the function does not say, its nearest ancestor's.
+    pub numa_node: Option<u32>,
+    /// The CPUs that the kernel holds for near; all of them where it does not know.
+    pub local_cpus: Option<IdSet>,
+    /// The bound driver.
+    pub driver: Option<String>,
+    /// The unit of isolation for passing it on.
+    pub iommu_group: Option<u32>,
+    /// The physical function, if this one is virtual.
+    pub physical_function: Option<PciAddress>,
+    /// The virtual functions of this one that exist, by index.
+    pub virtual_functions: Vec<PciAddress>,
+    /// What it can do as the parent of virtual functions.
+    pub sriov: Option<Sriov>,
+    /// The ways to reset it, best first; empty if there is none.
+    pub reset_methods: Vec<String>,
+    /// Its folder as a path of the machine (`/sys/devices/pci0000:00/0000:00:02.0`), where the tree links to it.
+    pub path: Option<PathBuf>,
+}
+
+/// Virtual functions of a physical one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Sriov {
+    /// How many there can be.
+    pub total: u32,
+    /// How many there are.
+    pub enabled: u32,
+    /// Whether the kernel binds a driver to new ones; `None` where it does not say.
+    pub autoprobe: Option<bool>,
+}
+
+impl PciFunction {
+    /// Whether this is an SR-IOV virtual function.
+    pub fn is_virtual(&self) -> bool {
+        self.physical_function.is_some()
+    }
+
+    /// The base class: the upper 8 of the 24 bits.
+    pub fn base_class(&self) -> Option<u8> {
+        self.class.and_then(|class| u8::try_from(class >> 16).ok())
+    }
+}
+
+/// Every PCI function under `root`, by address. A function without readable ids is left out with a warning.
+pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
+    let (mut functions, mut warnings) = (Vec::new(), Vec::new());
+    for name in root.names(DEVICES) {
+        match function(root, &name) {
+            Ok(function) => functions.push(function),
+            Err(reason) => warnings.push(Warning { path: format!("/{DEVICES}/{name}"), reason }),
+        }
+    }
+    functions.sort_by_key(|function| function.address);
+    (functions, warnings)
+}
+
+/// The configuration space as far as the kernel shows it: 64 bytes, or with CAP_SYS_ADMIN in the first user namespace
+/// 256 or 4096. Reading it wakes a sleeping device.
+///
+/// # Errors
+/// Whatever the kernel says.
+pub fn read_config(root: &SysRoot, address: PciAddress) -> io::Result<Vec<u8>> {
+    let file = std::fs::File::open(root.path(format!("{DEVICES}/{address}/config")))?;
+    let mut config = Vec::new();
+    file.take(CONFIG_BYTES).read_to_end(&mut config)?;
+    Ok(config)
+}
+
+fn function(root: &SysRoot, name: &str) -> Result<PciFunction, String> {
+    let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
+    let target = device_path(root, name);
+    let folder = target.clone().unwrap_or_else(|| Path::new(DEVICES).join(name));
+    let text = |attribute: &str| root.text(folder.join(attribute));
+    let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
+    let required = |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` cannot be read; it is left out"));
+    Ok(PciFunction {
+        address,
+        vendor: required("vendor")?,
+        device: required("device")?,
+        subsystem_vendor: id("subsystem_vendor"),
+        subsystem_device: id("subsystem_device"),
+        class: text("class").and_then(|text| hex(&text)),
+        revision: text("revision").and_then(|text| hex(&text)).and_then(|id| u8::try_from(id).ok()),
+        numa_node: numa_node(root, &folder),
+        local_cpus: local_cpus(root, &folder),
+        driver: root.link_name(folder.join("driver")),
+        iommu_group: root.link_name(folder.join("iommu_group")).and_then(|group| group.parse().ok()),
+        physical_function: linked_function(root, &folder.join("physfn")),
+        virtual_functions: virtual_functions(root, &folder),
+        sriov: sriov(root, &folder),
+        reset_methods: text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+        path: target.map(|target| Path::new("/").join(target)),
+    })
+}
+
+/// The function's folder relative to the root (`sys/devices/…`), from its link alone, so that nothing outside is read.
+/// `None` if there is no link or it leads out of `/sys`.
+fn device_path(root: &SysRoot, name: &str) -> Option<PathBuf> {
+    let target = root.link(Path::new(DEVICES).join(name))?;
+    let path = clean(&Path::new("/").join(DEVICES).join(target));
+    let path = path.strip_prefix("/").ok()?;
+    path.starts_with("sys").then(|| path.to_path_buf())
+}
+
+/// An absolute path without `.` and `..`, by its text alone.
+fn clean(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(cleaned.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => cleaned.push(component),
+        }
+    }
+    cleaned
+}
+
+/// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.
+fn numa_node(root: &SysRoot, folder: &Path) -> Option<u32> {
+    let above = |folder: &&Path| folder.starts_with("sys/devices") && *folder != Path::new("sys/devices");
+    let own = std::iter::once(folder);
+    own.chain(folder.ancestors().skip(1).take_while(above))
+        .find_map(|folder| root.text(folder.join("numa_node"))?.parse::<u32>().ok())
+}
+
+/// Old kernels have the mask and not the list.
+fn local_cpus(root: &SysRoot, folder: &Path) -> Option<IdSet> {
+    let list = root.text(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
+    list.or_else(|| IdSet::from_mask(&root.text(folder.join("local_cpus"))?).ok())
+}
+
+fn sriov(root: &SysRoot, folder: &Path) -> Option<Sriov> {
+    let number = |attribute: &str| root.text(folder.join(attribute))?.parse::<u32>().ok();
+    Some(Sriov {
+        total: number("sriov_totalvfs")?,
+        enabled: number("sriov_numvfs").unwrap_or(0),
+        autoprobe: number("sriov_drivers_autoprobe").map(|value| value != 0),
+    })
+}
+
+fn virtual_functions(root: &SysRoot, folder: &Path) -> Vec<PciAddress> {
+    let names = root.names(folder);
+    let mut links: Vec<(u32, &String)> =
+        names.iter().filter_map(|name| Some((name.strip_prefix("virtfn")?.parse().ok()?, name))).collect();
+    links.sort_unstable();
+    links.iter().filter_map(|(_, name)| linked_function(root, &folder.join(name))).collect()
+}
+
+fn linked_function(root: &SysRoot, link: &Path) -> Option<PciAddress> {
+    root.link_name(link)?.parse().ok()
+}
+
+fn hex(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
