@@ -10,6 +10,7 @@ mod idset;
 pub mod pci;
 mod root;
 pub mod topology;
+pub mod uevent;
 
 pub use idset::{IdSet, ParseIdSetError};
 pub use root::SysRoot;
