@@ -6,6 +6,7 @@
 
 pub mod archive;
 pub mod boot;
+pub mod cgroup;
 mod idset;
 pub mod pci;
 mod root;

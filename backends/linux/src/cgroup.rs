@@ -1,0 +1,265 @@
+//! The cpuset cgroup of a process, on cgroup v1, v2 and machines that mix them: finding it and pinning it.
+//!
+//! Used by the container hook, so it is quick (a dozen small files) and every failure says what to do. Nothing that the
+//! kernel accepts is believed: on v2 a set that cannot be had is accepted and silently replaced by the parent's.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{IdSet, SysRoot};
+
+mod explain;
+mod locate;
+
+/// What is pinned: the names by which the kernel knows CPUs and memory nodes.
+#[derive(Clone, Copy, Debug)]
+struct Resource {
+    noun: &'static str,
+    file: &'static str,
+    effective_v1: &'static str,
+    effective_v2: &'static str,
+    status: &'static str,
+    usable: &'static str,
+}
+
+const CPUS: Resource = Resource {
+    noun: "CPUs",
+    file: "cpuset.cpus",
+    effective_v1: "cpuset.effective_cpus",
+    effective_v2: "cpuset.cpus.effective",
+    status: "Cpus_allowed_list:",
+    usable: "sys/devices/system/cpu/online",
+};
+
+const MEMS: Resource = Resource {
+    noun: "memory nodes",
+    file: "cpuset.mems",
+    effective_v1: "cpuset.effective_mems",
+    effective_v2: "cpuset.mems.effective",
+    status: "Mems_allowed_list:",
+    usable: "sys/devices/system/node/has_memory",
+};
+
+/// Version of the hierarchy that has the cpusets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CgroupVersion {
+    /// A hierarchy of their own (or with others).
+    V1,
+    /// The unified hierarchy.
+    V2,
+}
+
+/// The cgroup that decides on which CPUs and memory nodes a process may run.
+#[derive(Clone, Debug)]
+pub struct CpusetCgroup {
+    root: SysRoot,
+    pid: u32,
+    version: CgroupVersion,
+    /// Where the hierarchy is mounted, absolute.
+    mount: PathBuf,
+    /// The cgroup below `mount`; empty at its top.
+    below: PathBuf,
+}
+
+/// Why a process was not pinned.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// Something could not be read.
+    #[error("failed to read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel has no cpusets, or the process is a kernel thread of another world.
+    #[error("process {pid} is in no cgroup with cpusets; the kernel needs CONFIG_CPUSETS")]
+    NoCpuset {
+        /// The process.
+        pid: u32,
+    },
+    /// The hierarchy is not visible.
+    #[error("the {hierarchy} cgroups of process {pid} are not mounted here; mount them or run the hook on the host")]
+    NotMounted {
+        /// The process.
+        pid: u32,
+        /// `cpuset` (v1) or `unified` (v2).
+        hierarchy: &'static str,
+    },
+    /// Only another part of the hierarchy is visible.
+    #[error(
+        "cgroup {cgroup} of process {pid} is not below any cgroup mount here; run the hook in the host's namespaces"
+    )]
+    Outside {
+        /// The process.
+        pid: u32,
+        /// Its cgroup as the kernel names it.
+        cgroup: String,
+    },
+    /// A v2 cgroup without the controller.
+    #[error("cgroup {} has no cpuset controller: {reason}", cgroup.display())]
+    NotDelegated {
+        /// The cgroup.
+        cgroup: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The kernel refused a set.
+    #[error("failed to write {wanted} to {}, which has {seen:?}: {cause}", file.display())]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// The set.
+        wanted: String,
+        /// What the file has.
+        seen: String,
+        /// Likely cause and fix.
+        cause: String,
+        /// What the kernel says.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel accepted a set and uses another.
+    #[error("{} is {seen:?} instead of {wanted}: {cause}", file.display())]
+    Mismatch {
+        /// The file, of the cgroup or of the process.
+        file: PathBuf,
+        /// The set that was written.
+        wanted: String,
+        /// What the file has.
+        seen: String,
+        /// Likely cause and fix.
+        cause: String,
+    },
+}
+
+impl CpusetCgroup {
+    /// Finds the cgroup of a process by the `proc` and mounts under `root`.
+    ///
+    /// # Errors
+    /// When the process is gone, or its cgroup cannot be seen from here.
+    pub fn of_process(root: &SysRoot, pid: u32) -> Result<Self, CgroupError> {
+        let member = locate::membership(root, pid)?;
+        let (mount, below) = locate::mounted(root, pid, &member)?;
+        Ok(Self { root: root.clone(), pid, version: member.version, mount, below })
+    }
+
+    /// Version of the hierarchy.
+    pub fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    /// The cgroup's folder, as a path of the machine.
+    pub fn path(&self) -> PathBuf {
+        self.mount.join(&self.below)
+    }
+
+    /// Restricts the cgroup to these CPUs and memory nodes, and proves that the process is restricted; an empty set
+    /// leaves the resource alone. Memory first: what CPUs of the new set allocate is then already in place.
+    ///
+    /// # Errors
+    /// When the kernel refuses a set, or accepts it and uses another. The cgroup may be half-changed then.
+    pub fn pin(&self, cpus: &IdSet, mems: &IdSet) -> Result<(), CgroupError> {
+        if self.version == CgroupVersion::V2 {
+            self.require_controller()?;
+        }
+        let wanted = [(&MEMS, mems), (&CPUS, cpus)];
+        let wanted = wanted.into_iter().filter(|(_, set)| !set.is_empty());
+        for (resource, set) in wanted.clone() {
+            self.write(resource, set)?;
+        }
+        for (resource, set) in wanted {
+            self.verify(resource, set)?;
+        }
+        Ok(())
+    }
+
+    /// Where a path of the machine is under our root.
+    fn real(&self, path: &Path) -> PathBuf {
+        self.root.path(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// The cgroup above; `None` at the top of what is mounted.
+    fn parent(&self) -> Option<PathBuf> {
+        Some(self.mount.join(self.below.parent()?))
+    }
+
+    fn read(&self, path: &Path) -> Result<String, CgroupError> {
+        let bytes = std::fs::read(self.real(path));
+        let bytes = bytes.map_err(|source| CgroupError::Read { path: path.to_owned(), source })?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// Never creates the file: a missing one is a missing controller or an ended container.
+    fn put(&self, path: &Path, text: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).truncate(true).open(self.real(path))?.write_all(text.as_bytes())
+    }
+
+    fn write(&self, resource: &Resource, set: &IdSet) -> Result<(), CgroupError> {
+        let (file, wanted) = (self.file(resource.file), set.to_string());
+        self.put(&file, &wanted).map_err(|source| CgroupError::Write {
+            seen: self.read(&file).unwrap_or_default(),
+            cause: self.refusal(resource, set, &source),
+            file,
+            wanted,
+            source,
+        })
+    }
+
+    /// The requested value, the effective one and what the process itself is told must all be the set.
+    fn verify(&self, resource: &Resource, set: &IdSet) -> Result<(), CgroupError> {
+        let same = |seen: &str| seen.parse::<IdSet>().is_ok_and(|seen| seen == *set);
+        let mismatch = |file, seen: String, cause| {
+            let error = CgroupError::Mismatch { file, wanted: set.to_string(), seen, cause };
+            Err(error)
+        };
+        let effective = match self.version {
+            CgroupVersion::V1 => Some(self.file(resource.effective_v1)).filter(|file| self.real(file).exists()),
+            CgroupVersion::V2 => Some(self.file(resource.effective_v2)),
+        };
+        for file in std::iter::once(self.file(resource.file)).chain(effective) {
+            let seen = self.read(&file)?;
+            if !same(&seen) {
+                return mismatch(file, seen, self.replacement(resource, set));
+            }
+        }
+        let file = PathBuf::from(format!("/proc/{}/status", self.pid));
+        let status = self.read(&file)?;
+        let seen = status.lines().find_map(|line| line.strip_prefix(resource.status)).unwrap_or_default().trim();
+        if same(seen) { Ok(()) } else { mismatch(file, seen.to_owned(), explain::narrowed(resource)) }
+    }
+
+    /// A runtime that was asked for no cpuset may have made the cgroup without the controller; where the parent has it,
+    /// it is passed on, as the runtime would have done.
+    fn require_controller(&self) -> Result<(), CgroupError> {
+        if self.has_controller(&self.path())? {
+            return Ok(());
+        }
+        let refuse = |reason| Err(CgroupError::NotDelegated { cgroup: self.path(), reason });
+        let Some(parent) = self.parent() else { return refuse(explain::top(&self.mount)) };
+        if !self.has_controller(&parent)? {
+            return refuse(explain::parent_without_controller(&parent));
+        }
+        let control = parent.join("cgroup.subtree_control");
+        if let Err(error) = self.put(&control, "+cpuset") {
+            return refuse(explain::not_passed_on(&control, &error));
+        }
+        if self.has_controller(&self.path())? { Ok(()) } else { refuse(explain::still_without(&control)) }
+    }
+
+    fn has_controller(&self, cgroup: &Path) -> Result<bool, CgroupError> {
+        let controllers = self.read(&cgroup.join("cgroup.controllers"))?;
+        Ok(controllers.split_whitespace().any(|controller| controller == "cpuset"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

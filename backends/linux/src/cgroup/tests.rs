@@ -1,0 +1,232 @@
+//! Cgroup v2 and mixed machines as plain files; `tests/cgroup.rs` has the real v1.
+
+use std::{fs, io::Write, thread};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+use tempfile::TempDir;
+
+use super::*;
+
+const POD: &str = "sys/fs/cgroup/kubepods/pod1/ctr";
+
+/// A machine with CPUs 0-7 on nodes 0-1, and process 42 in a container's cgroup.
+struct Machine(TempDir);
+
+impl Machine {
+    fn v2() -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        machine.put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n");
+        machine.put("proc/42/cgroup", "0::/kubepods/pod1/ctr\n");
+        machine.put("sys/devices/system/cpu/online", "0-7\n");
+        machine.put("sys/devices/system/node/has_memory", "0-1\n");
+        for cgroup in ["sys/fs/cgroup/kubepods/pod1", POD] {
+            machine.put(&format!("{cgroup}/cgroup.controllers"), "cpuset cpu memory\n");
+            machine.put(&format!("{cgroup}/cpuset.cpus"), "\n");
+            machine.put(&format!("{cgroup}/cpuset.mems"), "\n");
+        }
+        machine.put("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control", "cpu memory\n");
+        machine.effective("sys/fs/cgroup/kubepods/pod1", "0-7", "0-1");
+        machine.now("0-7", "0-1");
+        machine
+    }
+
+    fn root(&self) -> SysRoot {
+        SysRoot::new(self.0.path())
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.root().path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn effective(&self, cgroup: &str, cpus: &str, mems: &str) {
+        self.put(&format!("{cgroup}/cpuset.cpus.effective"), &format!("{cpus}\n"));
+        self.put(&format!("{cgroup}/cpuset.mems.effective"), &format!("{mems}\n"));
+    }
+
+    /// What the kernel will say about the container after the pin.
+    fn now(&self, cpus: &str, mems: &str) {
+        self.effective(POD, cpus, mems);
+        self.status(cpus, mems);
+    }
+
+    fn status(&self, cpus: &str, mems: &str) {
+        let lines =
+            format!("Cpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\nMems_allowed:\t3\nMems_allowed_list:\t{mems}\n");
+        self.put("proc/42/status", &lines);
+    }
+
+    fn pin(&self, cpus: &str, mems: &str) -> Result<(), CgroupError> {
+        CpusetCgroup::of_process(&self.root(), 42).unwrap().pin(&cpus.parse().unwrap(), &mems.parse().unwrap())
+    }
+
+    fn locate(&self) -> Result<CpusetCgroup, CgroupError> {
+        CpusetCgroup::of_process(&self.root(), 42)
+    }
+}
+
+#[test]
+fn both_sets_are_written_and_verified() {
+    let machine = Machine::v2();
+    machine.now("2-3", "1");
+    machine.pin("2-3", "1").unwrap();
+    assert_eq!(fs::read_to_string(machine.root().path(POD).join("cpuset.cpus")).unwrap(), "2-3");
+    assert_eq!(fs::read_to_string(machine.root().path(POD).join("cpuset.mems")).unwrap(), "1");
+    assert_eq!(machine.locate().unwrap().path(), Path::new("/sys/fs/cgroup/kubepods/pod1/ctr"));
+    assert_eq!(machine.locate().unwrap().version(), CgroupVersion::V2);
+}
+
+#[test]
+fn an_empty_set_leaves_its_file_alone() {
+    let machine = Machine::v2();
+    machine.now("2", "0-1");
+    machine.pin("2", "").unwrap();
+    assert_eq!(machine.root().bytes(format!("{POD}/cpuset.mems")).unwrap(), b"\n");
+    machine.now("2", "0");
+    machine.pin("", "0").unwrap();
+    assert_eq!(machine.root().bytes(format!("{POD}/cpuset.cpus")).unwrap(), b"2");
+}
+
+#[test]
+fn a_parent_that_allows_less_is_named() {
+    let machine = Machine::v2();
+    machine.effective("sys/fs/cgroup/kubepods/pod1", "0-3", "0");
+    machine.now("0-3", "0");
+    let error = machine.pin("2-5", "").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "/sys/fs/cgroup/kubepods/pod1/ctr/cpuset.cpus.effective is \"0-3\" instead of 2-5: the parent cgroup \
+         /sys/fs/cgroup/kubepods/pod1 allows CPUs 0-3, not 4-5; widen it (AllowedCPUs= and AllowedMemoryNodes= of its \
+         systemd slice) or reserve 4-5 in the configuration"
+    );
+    let error = machine.pin("", "1").unwrap_err().to_string();
+    assert!(error.contains("allows memory nodes 0, not 1"), "{error}");
+}
+
+#[test]
+fn offline_cpus_are_named() {
+    let machine = Machine::v2();
+    machine.put("sys/devices/system/cpu/online", "0-5\n");
+    machine.now("4-5", "0-1");
+    let error = machine.pin("4-7", "").unwrap_err().to_string();
+    assert!(error.ends_with("CPUs 6-7 are offline; bring them online or prepare the claim anew"), "{error}");
+}
+
+#[test]
+fn a_process_with_less_than_its_cgroup_is_refused() {
+    let machine = Machine::v2();
+    machine.now("2-3", "1");
+    machine.status("2", "1");
+    let error = machine.pin("2-3", "1").unwrap_err();
+    let CgroupError::Mismatch { file, wanted, seen, cause } = error else { panic!("{error}") };
+    assert_eq!((file.as_path(), wanted.as_str(), seen.as_str()), (Path::new("/proc/42/status"), "2-3", "2"));
+    assert!(cause.contains("CPUAffinity="), "{cause}");
+}
+
+#[test]
+fn a_set_that_others_hold_is_explained() {
+    let machine = Machine::v2();
+    machine.now("0-1", "0-1");
+    let error = machine.pin("2-3", "").unwrap_err().to_string();
+    assert!(error.contains("cpuset.cpus.partition"), "{error}");
+}
+
+#[test]
+fn a_controller_that_nobody_delegated_is_refused() {
+    let machine = Machine::v2();
+    machine.put(&format!("{POD}/cgroup.controllers"), "cpu memory\n");
+    machine.put("sys/fs/cgroup/kubepods/pod1/cgroup.controllers", "cpu memory\n");
+    let error = machine.pin("2", "").unwrap_err().to_string();
+    assert!(error.contains("its parent /sys/fs/cgroup/kubepods/pod1 does not have it either"), "{error}");
+    let control = machine.root().text("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
+    assert_eq!(control.as_deref(), Some("cpu memory"), "nothing is written where it cannot help");
+}
+
+#[test]
+fn passing_the_controller_on_is_not_believed() {
+    let machine = Machine::v2();
+    machine.put(&format!("{POD}/cgroup.controllers"), "cpu memory\n");
+    let error = machine.pin("2", "").unwrap_err();
+    assert!(matches!(&error, CgroupError::NotDelegated { .. }), "{error}");
+    assert!(error.to_string().contains("changed nothing"), "{error}");
+    let missing = machine.root().path("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
+    fs::remove_file(&missing).unwrap();
+    let error = machine.pin("2", "").unwrap_err().to_string();
+    assert!(error.contains("failed to write +cpuset"), "{error}");
+    assert!(!missing.exists(), "a missing file is never made");
+}
+
+#[test]
+fn a_parent_with_the_controller_passes_it_on() {
+    let machine = Machine::v2();
+    machine.now("2", "0-1");
+    let control = machine.root().path("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
+    let controllers = machine.root().path(POD).join("cgroup.controllers");
+    for pipe in [&control, &controllers] {
+        fs::remove_file(pipe).unwrap();
+        mkfifo(pipe, Mode::S_IRWXU).unwrap();
+    }
+    // Named pipes let this thread be the kernel: each opening waits for its other end.
+    let kernel = thread::spawn(move || {
+        let say = |text: &[u8]| OpenOptions::new().write(true).open(&controllers).unwrap().write_all(text).unwrap();
+        say(b"cpu memory\n");
+        let written = fs::read_to_string(&control).unwrap();
+        say(b"cpuset cpu memory\n");
+        written
+    });
+    machine.pin("2", "").unwrap();
+    assert_eq!(kernel.join().unwrap(), "+cpuset");
+}
+
+#[test]
+fn the_top_of_the_hierarchy_is_not_pinned() {
+    let machine = Machine::v2();
+    machine.put("proc/42/cgroup", "0::/\n");
+    machine.put("sys/fs/cgroup/cgroup.controllers", "cpu\n");
+    let error = machine.pin("2", "").unwrap_err().to_string();
+    assert!(error.contains("holds every process"), "{error}");
+}
+
+#[test]
+fn a_v1_hierarchy_beside_v2_has_the_cpusets() {
+    let machine = Machine::v2();
+    let mounts = "30 1 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                  31 1 0:27 /other /mnt/other rw - cgroup cgroup rw,cpuset\n\
+                  32 1 0:27 /docker /mnt/cpu\\040sets rw shared:1 - cgroup cgroup rw,cpuset,cpu\n";
+    machine.put("proc/self/mountinfo", mounts);
+    machine.put("proc/42/cgroup", "5:cpu,cpuset:/docker/abc\n1:name=systemd:/x\n0::/kubepods/pod1/ctr\n");
+    let cgroup = machine.locate().unwrap();
+    assert_eq!((cgroup.version(), cgroup.path()), (CgroupVersion::V1, PathBuf::from("/mnt/cpu sets/abc")));
+    machine.put("mnt/cpu sets/abc/cpuset.cpus", "0-7\n");
+    machine.put("mnt/cpu sets/abc/cpuset.mems", "0-1\n");
+    machine.status("4", "1");
+    cgroup.pin(&"4".parse().unwrap(), &"1".parse().unwrap()).unwrap();
+    machine.put("mnt/cpu sets/abc/cpuset.effective_cpus", "5\n");
+    let error = cgroup.pin(&"4".parse().unwrap(), &IdSet::new()).unwrap_err().to_string();
+    assert!(error.starts_with("/mnt/cpu sets/abc/cpuset.effective_cpus is \"5\" instead of 4"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_found_is_told_apart() {
+    let machine = Machine::v2();
+    assert!(matches!(CpusetCgroup::of_process(&machine.root(), 43), Err(CgroupError::Read { .. })));
+    machine.put("proc/42/cgroup", "0::/../elsewhere\n");
+    assert!(matches!(machine.locate(), Err(CgroupError::Outside { cgroup, .. }) if cgroup == "/../elsewhere"));
+    machine.put("proc/42/cgroup", "3:cpuset:/x\n0::/\n");
+    assert!(matches!(machine.locate(), Err(CgroupError::NotMounted { hierarchy: "cpuset", .. })));
+    machine.put("proc/42/cgroup", "3:cpu,cpuacct:/x\n");
+    assert!(matches!(machine.locate(), Err(CgroupError::NoCpuset { pid: 42 })));
+    machine.put("proc/42/cgroup", "");
+    assert!(matches!(machine.locate(), Err(CgroupError::NoCpuset { pid: 42 })));
+}
+
+#[test]
+fn a_cgroup_that_has_gone_is_an_error_and_not_made_again() {
+    let machine = Machine::v2();
+    fs::remove_file(machine.root().path(POD).join("cpuset.cpus")).unwrap();
+    let error = machine.pin("2", "").unwrap_err();
+    assert!(matches!(&error, CgroupError::Write { .. }), "{error}");
+    assert!(error.to_string().contains("has gone"), "{error}");
+    assert!(!machine.root().path(POD).join("cpuset.cpus").exists());
+}

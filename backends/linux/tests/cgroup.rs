@@ -1,0 +1,154 @@
+//! The kernel's own cgroup v1: needs root and a writable cpuset hierarchy.
+
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "the tests need a process to pin")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use hostler_linux::{
+    IdSet, SysRoot,
+    cgroup::{CgroupError, CgroupVersion, CpusetCgroup},
+};
+
+/// A process in a cgroup of its own, below one that may be narrowed.
+struct Pinned {
+    parent: PathBuf,
+    cgroup: PathBuf,
+    process: Child,
+}
+
+impl Pinned {
+    /// `None`, with a word, where this machine has no v1 cpusets or lets us not make any.
+    fn start(name: &str) -> Option<Self> {
+        let own = CpusetCgroup::of_process(&SysRoot::host(), std::process::id());
+        let Some(own) = own.ok().filter(|own| own.version() == CgroupVersion::V1) else {
+            eprintln!("skipped: this machine has no cgroup v1 cpusets");
+            return None;
+        };
+        let parent = own.path().join(format!("hostler-test-{}-{name}", std::process::id()));
+        if let Err(error) = fs::create_dir(&parent) {
+            eprintln!("skipped: {} cannot be made ({error}); run as root", parent.display());
+            return None;
+        }
+        let cgroup = parent.join("container");
+        let process = Command::new("sleep").arg("600").spawn().unwrap();
+        let pinned = Self { parent, cgroup, process };
+        pinned.fill(&own.path());
+        Some(pinned)
+    }
+
+    fn fill(&self, above: &Path) {
+        fs::create_dir(&self.cgroup).unwrap();
+        for folder in [&self.parent, &self.cgroup] {
+            for file in ["cpuset.mems", "cpuset.cpus"] {
+                fs::write(folder.join(file), fs::read(above.join(file)).unwrap()).unwrap();
+            }
+        }
+        fs::write(self.cgroup.join("cgroup.procs"), self.process.id().to_string()).unwrap();
+    }
+
+    fn find(&self) -> CpusetCgroup {
+        let found = CpusetCgroup::of_process(&SysRoot::host(), self.process.id()).unwrap();
+        assert_eq!(found.path(), self.cgroup);
+        found
+    }
+
+    fn cpus(&self) -> IdSet {
+        fs::read_to_string(self.cgroup.join("cpuset.cpus")).unwrap().parse().unwrap()
+    }
+
+    fn mems(&self) -> IdSet {
+        fs::read_to_string(self.cgroup.join("cpuset.mems")).unwrap().parse().unwrap()
+    }
+
+    fn status(&self, field: &str) -> String {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let killed = self.process.kill().and_then(|()| self.process.wait());
+        let removed = fs::remove_dir(&self.cgroup).and_then(|()| fs::remove_dir(&self.parent));
+        if !std::thread::panicking() {
+            killed.unwrap();
+            removed.unwrap();
+        }
+    }
+}
+
+fn one(id: u32) -> IdSet {
+    IdSet::from_iter([id])
+}
+
+#[test]
+fn a_process_is_pinned_to_each_cpu_in_turn() {
+    let Some(pinned) = Pinned::start("pin") else { return };
+    let (cgroup, cpus, mems) = (pinned.find(), pinned.cpus(), pinned.mems());
+    for cpu in cpus.iter() {
+        cgroup.pin(&one(cpu), &one(mems.first().unwrap())).unwrap();
+        assert_eq!(pinned.status("Cpus_allowed_list:"), cpu.to_string());
+        assert_eq!(pinned.status("Mems_allowed_list:"), mems.first().unwrap().to_string());
+    }
+    cgroup.pin(&cpus, &mems).unwrap();
+    assert_eq!(pinned.status("Cpus_allowed_list:"), cpus.to_string());
+}
+
+#[test]
+fn cpus_that_the_parent_has_not_are_refused_by_name() {
+    let Some(pinned) = Pinned::start("parent") else { return };
+    let (cgroup, cpus) = (pinned.find(), pinned.cpus());
+    let (Some(first), Some(last)) = (cpus.first(), cpus.iter().next_back().filter(|last| Some(*last) != cpus.first()))
+    else {
+        eprintln!("skipped: this machine has one CPU");
+        return;
+    };
+    cgroup.pin(&one(first), &IdSet::new()).unwrap();
+    fs::write(pinned.parent.join("cpuset.cpus"), first.to_string()).unwrap();
+    let error = cgroup.pin(&one(last), &IdSet::new()).unwrap_err();
+    let CgroupError::Write { file, wanted, seen, cause, .. } = error else { panic!("{error}") };
+    assert_eq!(file, pinned.cgroup.join("cpuset.cpus"));
+    assert_eq!((wanted, seen), (last.to_string(), first.to_string()));
+    let expected = format!("the parent cgroup {} allows CPUs {first}, not {last};", pinned.parent.display());
+    assert!(cause.starts_with(&expected), "{cause}");
+    assert_eq!(pinned.status("Cpus_allowed_list:"), first.to_string());
+}
+
+#[test]
+fn cpus_and_nodes_that_are_not_there_are_refused_by_name() {
+    let Some(pinned) = Pinned::start("offline") else { return };
+    let cgroup = pinned.find();
+    let absent: IdSet = "4000-4001".parse().unwrap();
+    let error = cgroup.pin(&absent, &IdSet::new()).unwrap_err().to_string();
+    assert!(error.contains("CPUs 4000-4001 are offline"), "{error}");
+    let error = cgroup.pin(&IdSet::new(), &one(60)).unwrap_err().to_string();
+    assert!(error.contains("memory nodes 60 are offline"), "{error}");
+}
+
+#[test]
+fn a_process_with_a_narrower_affinity_is_refused() {
+    let Some(mut pinned) = Pinned::start("affinity") else { return };
+    let (cgroup, cpus) = (pinned.find(), pinned.cpus());
+    if cpus.len() < 2 {
+        eprintln!("skipped: this machine has one CPU");
+        return;
+    }
+    cgroup.pin(&cpus, &IdSet::new()).unwrap();
+    let pid = nix::unistd::Pid::from_raw(pinned.process.id().try_into().unwrap());
+    let mut first = nix::sched::CpuSet::new();
+    first.set(cpus.first().unwrap() as usize).unwrap();
+    nix::sched::sched_setaffinity(pid, &first).unwrap();
+    // Kernels before 6.2 forget the affinity when the cpuset is written; then the process has the whole set.
+    match cgroup.pin(&cpus, &IdSet::new()) {
+        Ok(()) => assert_eq!(pinned.status("Cpus_allowed_list:"), cpus.to_string()),
+        Err(error) => assert!(error.to_string().contains("CPUAffinity="), "{error}"),
+    }
+    pinned.process.kill().unwrap();
+    pinned.process.wait().unwrap();
+    assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read { .. })));
+}
