@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::{Child, Command},
 };
@@ -26,12 +27,12 @@ impl Pinned {
     fn start(name: &str) -> Option<Self> {
         let own = CpusetCgroup::of_process(&SysRoot::host(), std::process::id());
         let Some(own) = own.ok().filter(|own| own.version() == CgroupVersion::V1) else {
-            eprintln!("skipped: this machine has no cgroup v1 cpusets");
+            skipped("this machine has no cgroup v1 cpusets");
             return None;
         };
         let parent = own.path().join(format!("hostler-test-{}-{name}", std::process::id()));
         if let Err(error) = fs::create_dir(&parent) {
-            eprintln!("skipped: {} cannot be made ({error}); run as root", parent.display());
+            skipped(&format!("{} cannot be made ({error}); run as root", parent.display()));
             return None;
         }
         let cgroup = parent.join("container");
@@ -82,6 +83,11 @@ impl Drop for Pinned {
     }
 }
 
+/// Not `eprintln!`: the harness shows that of failed tests only.
+fn skipped(reason: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {reason}");
+}
+
 fn one(id: u32) -> IdSet {
     IdSet::from_iter([id])
 }
@@ -105,7 +111,7 @@ fn cpus_that_the_parent_has_not_are_refused_by_name() {
     let (cgroup, cpus) = (pinned.find(), pinned.cpus());
     let (Some(first), Some(last)) = (cpus.first(), cpus.iter().next_back().filter(|last| Some(*last) != cpus.first()))
     else {
-        eprintln!("skipped: this machine has one CPU");
+        skipped("this machine has one CPU");
         return;
     };
     cgroup.pin(&one(first), &IdSet::new()).unwrap();
@@ -135,7 +141,7 @@ fn a_process_with_a_narrower_affinity_is_refused() {
     let Some(mut pinned) = Pinned::start("affinity") else { return };
     let (cgroup, cpus) = (pinned.find(), pinned.cpus());
     if cpus.len() < 2 {
-        eprintln!("skipped: this machine has one CPU");
+        skipped("this machine has one CPU");
         return;
     }
     cgroup.pin(&cpus, &IdSet::new()).unwrap();
