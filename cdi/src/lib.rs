@@ -2,6 +2,25 @@
 //! directory.
 //!
 //! Source of the format: the CDI specification of the Cloud Native Computing Foundation, versions 0.3.0 to 1.1.0.
+//!
+//! ```
+//! # let root = std::env::temp_dir().join(format!("hostler-cdi-doc-{}", std::process::id()));
+//! use hostler_cdi::{ContainerEdits, Device, Kind, Spec, SpecDir, qualified_name, transient_stem};
+//!
+//! let kind: Kind = "hostler.dev/claim".parse()?;
+//! let edits = ContainerEdits { env: vec!["HOSTLER_CPUS=0-3".to_owned()], ..Default::default() };
+//! let device = Device { name: "5f0c7a1e-cpu-0".to_owned(), container_edits: edits, ..Default::default() };
+//! let spec = Spec { kind: kind.to_string(), devices: vec![device], ..Default::default() }.with_minimum_version();
+//!
+//! let dir = SpecDir::new(&root);
+//! let stem = transient_stem(&kind, "5f0c7a1e");
+//! dir.write(&stem, &spec)?;
+//! assert_eq!(spec.cdi_version, "0.5.0"); // for the device name that begins with a digit
+//! assert_eq!(qualified_name(&kind, &spec.devices[0].name), "hostler.dev/claim=5f0c7a1e-cpu-0");
+//! dir.remove(&stem)?;
+//! # std::fs::remove_dir(&root)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod catalog;
 mod dir;

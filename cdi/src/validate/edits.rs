@@ -154,6 +154,9 @@ fn check_rdt(rdt: &IntelRdt, place: &Place<'_>, found: &mut Found) {
     if let Some(id) = rdt.clos_id.as_deref() {
         check_clos_id(id, &place.field("closID"), found);
     }
+    if rdt.schemata.as_ref().is_some_and(Vec::is_empty) {
+        found.risky(&place.field("schemata"), "the list is empty, and needs CDI 1.1.0 all the same", "leave it out");
+    }
     for (index, line) in rdt.schemata.iter().flatten().enumerate() {
         if line.is_empty() || line.contains(['\n', '\0']) {
             let message = format!("{} is not one schemata line", quoted(line));

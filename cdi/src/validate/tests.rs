@@ -254,6 +254,9 @@ fn the_rdt_class_is_a_folder_name() {
 
 #[test]
 fn schemata_are_single_lines() {
+    let empty = IntelRdt { schemata: Some(vec![]), ..IntelRdt::default() };
+    let edits = ContainerEdits { intel_rdt: Some(empty), ..ContainerEdits::default() };
+    assert_only_in_edits(edits, Severity::Risky, ".intelRdt.schemata");
     let rdt = IntelRdt { schemata: Some(strings(&["L3:0=ff", "MB:0=1\nL3:0=1"])), ..IntelRdt::default() };
     let edits = ContainerEdits { intel_rdt: Some(rdt), ..ContainerEdits::default() };
     assert_only_in_edits(edits, Severity::Risky, ".intelRdt.schemata[1]");
