@@ -1,1 +1,137 @@
-//! (skeleton)
+//! Scripted devices, for tests, demos and rehearsals of failure.
+//!
+//! A script in TOML says which devices there are and what goes wrong with them. It is read anew on every call, so devices
+//! appear, change and go when the file changes. The fake's hardware is a folder: [`Backend::prepare`] puts one file per
+//! claim, device and share there, [`Backend::verify`] looks at it, [`Backend::unprepare`] removes it. Removing the folder
+//! is what a reboot does.
+//!
+//! ```toml
+//! seed = 7                               # for faults with a probability
+//!
+//! [latency_ms]                           # how long each step takes: enumerate, plan, prepare, verify, unprepare
+//! prepare = 20
+//!
+//! [[device]]
+//! name = "gpu"                           # with `count`, "-{n}" is added where no {n} stands in the name
+//! count = 4                              # every text of a device may hold {n} (0, 1, …) and {x} (00, 01, … hexadecimal)
+//! sharing = "shared"                     # or "exclusive", the default
+//! numa_node = 0                          # the three standard attributes
+//! pci_root = "pci0000:16"
+//! pci_bus_id = "0000:{x}:00.0"
+//! attributes = { model = "x100", cores = 64, ecc = true, firmware = { version = "1.2.3" } }
+//! capacity.memory = { value = "16Gi", min = "1Gi", step = "1Gi", default = "2Gi" }
+//! capacity.engines = 4                   # no policy: only the whole
+//! health = "healthy"                     # or "unhealthy", "unknown"; then with `reason`
+//! health_change = [{ enumerations = 3, health = "unhealthy", reason = "overheats" }]   # from the fourth one on
+//! edits = { env = ["GPU={n}"], deviceNodes = [{ path = "/dev/null" }] }                 # as in a CDI file
+//!
+//! [[fault]]
+//! step = "prepare"                       # enumerate, plan, prepare, verify or unprepare
+//! device = "gpu-1"                       # any device where absent
+//! at = "after"                           # after the step's effect; "before", the default, is before it
+//! skip = 1                               # let the first call pass
+//! times = 2                              # strike twice, then never again
+//! probability = 0.5                      # strike every other time, as the seed decides
+//! delay_ms = 100                         # wait, and then …
+//! error = "the power supply is gone"     # … fail,
+//! kill = false                           # … or end the process, with KILL_EXIT_CODE
+//!
+//! [[warning]]                            # what `enumerate` warns of
+//! path = "/sys/bus/pci/devices/0000:16:00.0"
+//! reason = "the firmware is old"
+//! ```
+//!
+//! `skip` and `times` count the calls of this process that the fault could strike, since the script got the content that
+//! it has: whoever writes a new script begins to count anew, and so does a daemon that was restarted.
+
+mod config;
+mod enumerate;
+mod hardware;
+mod prepare;
+mod script;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use hostler_backend::{
+    Backend, BackendError, BackendName, Enumeration, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
+    VerifyWork,
+};
+
+pub use config::Config;
+pub use script::ScriptError;
+
+use hardware::Hardware;
+use script::Step;
+use source::Source;
+
+/// What a process ends with that a fault has killed: none of the codes that the daemon or a shell uses.
+pub const KILL_EXIT_CODE: i32 = 86;
+
+/// The devices of a script.
+#[derive(Debug)]
+pub struct FakeBackend {
+    source: Source,
+    hardware: Hardware,
+}
+
+impl FakeBackend {
+    /// A backend for the script that `config` names. The script is first read by [`Backend::enumerate`].
+    pub fn new(config: Config) -> Self {
+        Self { hardware: Hardware::new(config.state_dir()), source: Source::new(config.script) }
+    }
+
+    /// One step on the grant's device. A script that is gone or wrong leaves the last one in force (`enumerate` reports
+    /// the mistake), and none at all strikes nothing: what is prepared can be taken back without a script.
+    fn rehearse<T>(
+        &self,
+        step: Step,
+        grant: &Grant,
+        effect: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        let _ = self.source.read();
+        self.source.rehearse(step, Some(&grant.device), effect)
+    }
+}
+
+impl Backend for FakeBackend {
+    #[expect(clippy::expect_used, reason = "the literal is a DNS label")]
+    fn name(&self) -> BackendName {
+        BackendName::new("fake").expect("a DNS label")
+    }
+
+    /// None: a changed script is noticed by the daemon's timed scan, or by a scan that somebody asks for.
+    fn subsystems(&self) -> &[&'static str] {
+        &[]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        let script = self.source.read().map_err(enumerate::failed)?;
+        self.source.rehearse(Step::Enumerate, None, || Ok(enumerate::enumeration(&script, self.source.enumerated())))
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        self.rehearse(Step::Plan, work.grant, || prepare::plan(work))
+    }
+
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        self.rehearse(Step::Prepare, work.grant, || {
+            self.hardware.write(work.claim, work.grant, work.plan)?;
+            Ok(Prepared { edits: work.device.edits.clone() })
+        })
+    }
+
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        self.rehearse(Step::Unprepare, work.grant, || self.hardware.remove(work.claim, work.grant))
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        self.rehearse(Step::Verify, work.grant, || {
+            self.hardware.check(work.claim, work.grant, work.plan)?;
+            match self.source.last() {
+                Some((script, enumerations)) => enumerate::usable(&script, enumerations, &work.grant.device),
+                None => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! What a claim gets: the device, or a part of its capacities that nobody holds.
+
+use hostler_backend::{Access, BackendError, Capacity, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing};
+use serde_json::json;
+
+/// Chooses for one grant. The plan holds what the "hardware" is told: the device, the amounts and the configuration.
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    if let Some(wrong) = work.grant.config.iter().find(|config| !config.is_object()) {
+        let reason = format!("{wrong} is not an object; the fake takes any object");
+        return Err(BackendError::Config { field: "parameters".to_owned(), reason });
+    }
+    if work.grant.access == Access::Use {
+        check_free(work)?;
+    }
+    let mut data = json!({ "device": work.grant.device });
+    if !work.grant.consumed.is_empty() {
+        data["consumed"] = json!(work.grant.consumed);
+    }
+    if let Some(config) = work.grant.config.last() {
+        data["config"] = config.clone();
+    }
+    Ok(Plan { data, ..Plan::default() })
+}
+
+fn check_free(work: &PlanWork<'_>) -> Result<(), BackendError> {
+    let device = &work.device.name;
+    let users = || work.held.iter().filter(|held| held.grant.device == *device && held.grant.access == Access::Use);
+    if work.device.sharing == Sharing::Exclusive {
+        return match users().find(|held| held.claim != work.claim) {
+            Some(holder) => Err(BackendError::refused(format!("device {device} is held by {}", holder.claim_name))),
+            None => Ok(()),
+        };
+    }
+    for (name, capacity) in &work.device.capacity {
+        let amount = |held: &Held<'_>| held.grant.consumed.get(name).copied().unwrap_or(capacity.value);
+        let taken = users().fold(Quantity::default(), |sum, held| sum.plus(amount(held)));
+        let wanted = work.grant.consumed.get(name).copied().unwrap_or(capacity.value);
+        if taken.plus(wanted) > capacity.value {
+            let holders: Vec<&str> = users().map(|held| held.claim_name).collect();
+            return Err(too_much(work, name, capacity, wanted, taken, &holders));
+        }
+    }
+    Ok(())
+}
+
+fn too_much(
+    work: &PlanWork<'_>,
+    name: &QualifiedName,
+    capacity: &Capacity,
+    wanted: Quantity,
+    taken: Quantity,
+    holders: &[&str],
+) -> BackendError {
+    let (device, free) = (&work.device.name, capacity.value.minus(taken).human());
+    let mut reason = format!("device {device} has {free} of {name} left, and {} was asked for", wanted.human());
+    if !holders.is_empty() {
+        reason = format!("{reason}; the rest is held by {}", holders.join(", "));
+    }
+    BackendError::refused(reason)
+}
