@@ -166,8 +166,17 @@ impl FromIterator<u32> for IdSet {
     }
 }
 
+impl Extend<u32> for IdSet {
+    fn extend<I: IntoIterator<Item = u32>>(&mut self, ids: I) {
+        self.0.extend(ids);
+    }
+}
+
 impl From<BTreeSet<u32>> for IdSet {
     fn from(set: BTreeSet<u32>) -> Self {
         Self(set)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,13 @@
 //! The root of the tree that is read: the host's, a captured machine's or a made-up one.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
+
+/// No sysfs text attribute is longer than a page; only masks of thousands of CPUs are.
+const PAGE: usize = 4096;
 
 /// A folder that holds `sys`, `proc` and `dev`.
 #[derive(Clone, Debug)]
@@ -28,8 +32,21 @@ impl SysRoot {
     /// The content of an attribute without the white space around it. `None` if it is absent or cannot be read: sysfs
     /// files may exist and still fail with EIO, EINVAL, ENXIO or EBUSY.
     pub fn text(&self, relative: impl AsRef<Path>) -> Option<String> {
-        let bytes = self.bytes(relative).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+        Some(trimmed(&self.bytes(relative).ok()?))
+    }
+
+    /// As [`SysRoot::text`], for sysfs alone: the kernel hands a sysfs attribute over in one read, so that a short read
+    /// is its end and nothing asks for more. A scan of a machine reads thousands of them.
+    pub fn attribute(&self, relative: impl AsRef<Path>) -> Option<String> {
+        let mut file = File::open(self.path(relative)).ok()?;
+        let mut page = [0; PAGE];
+        let length = file.read(&mut page).ok()?;
+        if length < PAGE {
+            return Some(trimmed(&page[..length]));
+        }
+        let mut bytes = page.to_vec();
+        file.read_to_end(&mut bytes).ok()?;
+        Some(trimmed(&bytes))
     }
 
     /// The content of a file, whole: the size that `stat` gives for sysfs means nothing.
@@ -63,4 +80,9 @@ impl SysRoot {
     pub fn link_name(&self, relative: impl AsRef<Path>) -> Option<String> {
         self.link(relative)?.file_name()?.to_str().map(str::to_owned)
     }
+}
+
+/// White space and NUL bytes (of captures that pad, of kernels that print a terminator) are not part of a value.
+fn trimmed(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
 }
