@@ -6,11 +6,24 @@ use serde::Serialize;
 
 use crate::{IdSet, SysRoot, Warning};
 
+mod allowed;
+mod caches;
+mod core_types;
+mod cpus;
+mod identity;
+mod memory;
+mod node_memory;
+mod nodes;
+mod read;
+mod reader;
+
 /// The processing and memory side of a machine, as read at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Topology {
     /// CPU architecture as far as the tree tells (`x86_64`, `aarch64`, `riscv64`, `ppc64`, `s390x`), else `None`.
     pub arch: Option<String>,
+    /// The CPU's name as `/proc/cpuinfo` gives it; arm64 gives none.
+    pub cpu_model: Option<String>,
     /// CPUs that could ever be there.
     pub possible: IdSet,
     /// CPUs that are plugged in.
@@ -31,8 +44,12 @@ pub struct Topology {
     pub packages: Vec<Group>,
     /// Dies, where the kernel tells them apart.
     pub dies: Vec<Group>,
-    /// Clusters of cores, where the kernel tells them apart.
+    /// Clusters of cores, where the kernel tells them apart and one has more than one core.
     pub clusters: Vec<Group>,
+    /// Books of packages (s390), where the kernel tells them apart.
+    pub books: Vec<Group>,
+    /// Drawers of books (s390), where the kernel tells them apart.
+    pub drawers: Vec<Group>,
     /// Caches, by level, type and lowest online CPU.
     pub caches: Vec<Cache>,
     /// Every online NUMA node, by number.
@@ -45,7 +62,7 @@ pub struct Topology {
     pub memory_blocks: Option<MemoryBlocks>,
     /// CPUs that the host's cpuset lets us hand out; equals `online` where nothing narrows it.
     pub allowed_cpus: IdSet,
-    /// NUMA nodes that the host's cpuset lets us hand out.
+    /// NUMA nodes whose memory the host's cpuset lets us hand out; on cgroup v2 it never names a node without memory.
     pub allowed_nodes: IdSet,
     /// What could not be understood.
     pub warnings: Vec<Warning>,
@@ -64,7 +81,8 @@ pub struct Cpu {
     pub cluster: Option<usize>,
     /// Index into [`Topology::caches`] of the last-level (level 3, unified) cache.
     pub l3: Option<usize>,
-    /// The NUMA node it belongs to.
+    /// The NUMA node it belongs to. A tree may place an online CPU in an offline node: [`Topology::nodes`] then lacks
+    /// it, and a warning says so.
     pub node: u32,
     /// The kernel's `core_id`; repeats across packages, may be −1 (then `None`).
     pub core_id: Option<u32>,
@@ -127,7 +145,8 @@ pub struct Cache {
 pub struct Node {
     /// Its online CPUs; empty for a CPU-less node.
     pub cpus: IdSet,
-    /// Bytes of memory (`MemTotal`); 0 for a memory-less node, `None` if unknown.
+    /// Bytes of memory (`MemTotal`; the machine's where there can be one node only); 0 for a memory-less node, `None` if
+    /// unknown.
     pub memory_bytes: Option<u64>,
     /// Bytes of free memory (`MemFree`).
     pub free_bytes: Option<u64>,
@@ -202,7 +221,6 @@ pub struct MemoryBlocks {
 impl Topology {
     /// Reads the machine under `root`. Never fails: what cannot be known is absent, and a warning says why.
     pub fn read(root: &SysRoot) -> Self {
-        let _ = root;
-        Self::default()
+        read::stable(root)
     }
 }

@@ -1,0 +1,265 @@
+//! Which CPUs there are, and how they form cores, packages, dies and clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Cache, Core, Cpu, Group,
+    reader::{CPU, Reader},
+};
+use crate::IdSet;
+
+/// What the kernel says of all CPUs together.
+pub(super) struct Processors {
+    pub(super) possible: IdSet,
+    pub(super) present: IdSet,
+    pub(super) online: IdSet,
+    /// By the boot command line alone.
+    pub(super) isolated: IdSet,
+    pub(super) nohz_full: IdSet,
+    pub(super) smt_active: Option<bool>,
+}
+
+impl Processors {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let online = reader.list(&format!("{CPU}/online")).unwrap_or_else(|| online_by_folder(reader));
+        if online.is_empty() {
+            reader.warn(CPU, "no CPU is online; the tree says nothing about CPUs");
+        }
+        let present = reader.list(&format!("{CPU}/present"));
+        let present =
+            present.unwrap_or_else(|| reader.numbered(CPU, "cpu").into_iter().collect::<IdSet>().union(&online));
+        let possible = reader.list(&format!("{CPU}/possible")).unwrap_or_else(|| present.clone());
+        let smt_active = match reader.text(&format!("{CPU}/smt/active")).as_deref() {
+            Some("1") => Some(true),
+            Some("0") => Some(false),
+            _ => None,
+        };
+        let isolated = boot_list(reader, "isolated");
+        let nohz_full = boot_list(reader, "nohz_full");
+        Self { possible, present, online, isolated, nohz_full, smt_active }
+    }
+}
+
+/// Old kernels have no list of what is online: a CPU is, unless it says otherwise; the boot CPU often does not say.
+fn online_by_folder(reader: &mut Reader<'_>) -> IdSet {
+    let cpus = reader.numbered(CPU, "cpu").into_iter();
+    cpus.filter(|cpu| reader.text(&format!("{CPU}/cpu{cpu}/online")).as_deref() != Some("0")).collect()
+}
+
+/// A list from the boot command line, which prints as `(null)` on some kernels where nothing was asked for.
+fn boot_list(reader: &mut Reader<'_>, name: &str) -> IdSet {
+    let path = format!("{CPU}/{name}");
+    match reader.text(&path) {
+        Some(text) if text.starts_with(|c: char| c.is_ascii_digit()) => reader.list(&path).unwrap_or_default(),
+        _ => IdSet::new(),
+    }
+}
+
+/// The files of a kind of group: those that name the members, best first, and the one with the id.
+struct GroupFiles {
+    members: &'static [&'static str],
+    id: Option<&'static str>,
+}
+
+const CORE: GroupFiles =
+    GroupFiles { members: &["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"], id: None };
+const PACKAGE: GroupFiles = GroupFiles {
+    members: &["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"],
+    id: Some("physical_package_id"),
+};
+const DIE: GroupFiles = GroupFiles { members: &["die_cpus_list", "die_cpus"], id: Some("die_id") };
+const CLUSTER: GroupFiles = GroupFiles { members: &["cluster_cpus_list", "cluster_cpus"], id: Some("cluster_id") };
+const BOOK: GroupFiles = GroupFiles { members: &["book_siblings_list", "book_siblings"], id: Some("book_id") };
+const DRAWER: GroupFiles = GroupFiles { members: &["drawer_siblings_list", "drawer_siblings"], id: Some("drawer_id") };
+
+/// How the online CPUs form groups. Members come from sibling masks: ids repeat, have gaps and may be −1.
+pub(super) struct Grouping {
+    pub(super) cores: Vec<Core>,
+    pub(super) packages: Vec<Group>,
+    pub(super) dies: Vec<Group>,
+    pub(super) clusters: Vec<Group>,
+    pub(super) books: Vec<Group>,
+    pub(super) drawers: Vec<Group>,
+}
+
+impl Grouping {
+    pub(super) fn read(reader: &mut Reader<'_>, online: &IdSet) -> Self {
+        let mut scan = GroupScan::new(reader, online);
+        let packages = scan.packages();
+        let cores = scan.cores();
+        let mut clusters = scan.named_groups(&CLUSTER);
+        // Where each cluster is one core, the kernel only repeats itself (x86 without module ids, most VMs).
+        let one_core = |cluster: &Group| cores.iter().any(|core| cluster.cpus.is_subset(&core.cpus));
+        if clusters.iter().all(one_core) {
+            clusters.clear();
+        }
+        let (dies, books, drawers) = (scan.named_groups(&DIE), scan.named_groups(&BOOK), scan.named_groups(&DRAWER));
+        Self { cores, packages, dies, clusters, books, drawers }
+    }
+}
+
+struct GroupScan<'r, 'root> {
+    reader: &'r mut Reader<'root>,
+    online: &'r IdSet,
+    /// The files that topology folders have: asking each CPU for what no kernel of this age has costs as much as reading.
+    files: BTreeSet<String>,
+}
+
+impl<'r, 'root> GroupScan<'r, 'root> {
+    fn new(reader: &'r mut Reader<'root>, online: &'r IdSet) -> Self {
+        let files = ends(online).flat_map(|cpu| reader.names(&format!("{CPU}/cpu{cpu}/topology"))).collect();
+        Self { reader, online, files }
+    }
+
+    fn cores(&mut self) -> Vec<Core> {
+        let (groups, alone) = self.groups(&CORE);
+        let mut cores: Vec<Core> = groups.into_iter().map(|group| Core { cpus: group.cpus }).collect();
+        if self.files.iter().any(|file| CORE.members.contains(&file.as_str())) {
+            for cpu in alone.iter() {
+                self.reader.warn(&format!("{CPU}/cpu{cpu}/topology"), "names no siblings; taken as a core of its own");
+            }
+        }
+        cores.extend(alone.iter().map(|cpu| Core { cpus: IdSet::from_iter([cpu]) }));
+        cores.sort_by_key(|core| core.cpus.first());
+        cores
+    }
+
+    /// Packages; CPUs that name no package form one together, as on the machines that have no topology folder at all.
+    fn packages(&mut self) -> Vec<Group> {
+        let (mut packages, rest) = self.groups(&PACKAGE);
+        if !rest.is_empty() {
+            packages.push(Group { id: None, cpus: rest });
+        }
+        packages.sort_by_key(|package| package.cpus.first());
+        packages
+    }
+
+    /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart.
+    fn named_groups(&mut self, files: &GroupFiles) -> Vec<Group> {
+        let mut groups = self.groups(files).0;
+        groups.retain(|group| group.id.is_some());
+        groups
+    }
+
+    /// Disjoint groups by lowest CPU, and the CPUs that name none. One CPU of a group is asked: its siblings would say
+    /// the same, or contradict it, which would leave no better answer.
+    fn groups(&mut self, files: &GroupFiles) -> (Vec<Group>, IdSet) {
+        let online = self.online;
+        let members: Vec<&str> = files.members.iter().copied().filter(|name| self.files.contains(*name)).collect();
+        let (mut groups, mut placed, mut alone) = (Vec::new(), IdSet::new(), IdSet::new());
+        for cpu in online.iter() {
+            if placed.contains(cpu) {
+                continue;
+            }
+            let folder = format!("{CPU}/cpu{cpu}/topology");
+            let set = members.iter().find_map(|name| self.reader.set(&format!("{folder}/{name}")));
+            let Some(set) = set else {
+                alone.insert(cpu);
+                continue;
+            };
+            let cpus = self.plausible(cpu, &set, &placed, &folder, members[0]);
+            placed.extend(cpus.iter());
+            let id = files.id.and_then(|id| self.reader.number::<i64>(&format!("{folder}/{id}")));
+            groups.push(Group { id: id.and_then(|id| u32::try_from(id).ok()), cpus });
+        }
+        let alone = alone.difference(&placed);
+        (groups, alone)
+    }
+
+    /// What a sibling mask can mean: online CPUs that no other group has, this one among them.
+    fn plausible(&mut self, cpu: u32, set: &IdSet, placed: &IdSet, folder: &str, file: &str) -> IdSet {
+        let (mut set, path) = (set.intersection(self.online), format!("{folder}/{file}"));
+        if set.insert(cpu) {
+            self.reader.warn(&path, format!("does not name CPU {cpu} itself; taken as if it did"));
+        }
+        let taken = set.intersection(placed);
+        if !taken.is_empty() {
+            self.reader.warn(&path, format!("names CPUs {taken}, which are in another group; they stay there"));
+        }
+        set.difference(&taken)
+    }
+}
+
+/// The first and the last: between them they show what kind of attributes the machine has, also a hybrid one.
+pub(super) fn ends(cpus: &IdSet) -> impl Iterator<Item = u32> {
+    let last = cpus.iter().next_back();
+    cpus.first().into_iter().chain(last.filter(|last| cpus.first() != Some(*last)))
+}
+
+/// Puts together what is known of each CPU, except its core type.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    online: &IdSet,
+    grouping: &Grouping,
+    caches: &[Cache],
+    nodes: &BTreeMap<u32, u32>,
+) -> BTreeMap<u32, Cpu> {
+    let cores = places(grouping.cores.iter().map(|core| &core.cpus));
+    let packages = places(grouping.packages.iter().map(|package| &package.cpus));
+    let dies = places(grouping.dies.iter().map(|die| &die.cpus));
+    let clusters = places(grouping.clusters.iter().map(|cluster| &cluster.cpus));
+    let mut last_level = BTreeMap::new();
+    for (index, cache) in
+        caches.iter().enumerate().filter(|(_, cache)| cache.level == 3 && cache.cache_type == "Unified")
+    {
+        last_level.extend(cache.cpus.iter().map(|cpu| (cpu, index)));
+    }
+    let strengths = Strengths::read(reader, online, &grouping.cores);
+    let cpu = |id| Cpu {
+        core: cores.get(&id).copied().unwrap_or_default(),
+        package: packages.get(&id).copied().unwrap_or_default(),
+        die: dies.get(&id).copied(),
+        cluster: clusters.get(&id).copied(),
+        l3: last_level.get(&id).copied(),
+        node: nodes.get(&id).copied().unwrap_or_default(),
+        core_id: strengths.core_ids.get(&id).copied(),
+        capacity: cores.get(&id).and_then(|core| strengths.capacities.get(core).copied()),
+        max_frequency_khz: cores.get(&id).and_then(|core| strengths.frequencies.get(core).copied()),
+        ..Cpu::default()
+    };
+    online.iter().map(|id| (id, cpu(id))).collect()
+}
+
+/// In which group each CPU is.
+fn places<'a>(groups: impl Iterator<Item = &'a IdSet>) -> BTreeMap<u32, usize> {
+    groups.enumerate().flat_map(|(index, cpus)| cpus.iter().map(move |cpu| (cpu, index))).collect()
+}
+
+/// Numbers of single CPUs; capacity and frequency are read once per core, by its index, since its threads share them.
+struct Strengths {
+    core_ids: BTreeMap<u32, u32>,
+    capacities: BTreeMap<usize, u32>,
+    frequencies: BTreeMap<usize, u64>,
+}
+
+impl Strengths {
+    fn read(reader: &mut Reader<'_>, online: &IdSet, cores: &[Core]) -> Self {
+        let core_ids = online.iter().filter_map(|cpu| {
+            let id: i64 = reader.number(&format!("{CPU}/cpu{cpu}/topology/core_id"))?;
+            Some((cpu, u32::try_from(id).ok()?))
+        });
+        let core_ids = core_ids.collect();
+        let capacities = per_core(reader, cores, "cpu_capacity");
+        let frequencies = per_core(reader, cores, "cpufreq/cpuinfo_max_freq");
+        Self {
+            core_ids,
+            capacities: capacities
+                .into_iter()
+                .filter_map(|(core, value)| Some((core, u32::try_from(value).ok()?)))
+                .collect(),
+            frequencies,
+        }
+    }
+}
+
+/// A number of the first CPU of each core, by the core's index; empty where neither end of the machine has the file.
+pub(super) fn per_core(reader: &mut Reader<'_>, cores: &[Core], file: &str) -> BTreeMap<usize, u64> {
+    let asked: Vec<(usize, u32)> =
+        cores.iter().enumerate().filter_map(|(index, core)| Some((index, core.cpus.first()?))).collect();
+    let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.number(&format!("{CPU}/cpu{cpu}/{file}"))?));
+    let (Some(first), Some(last)) = (asked.first(), asked.last()) else { return BTreeMap::new() };
+    if value(first).is_none() && value(last).is_none() {
+        return BTreeMap::new();
+    }
+    asked.iter().filter_map(value).collect()
+}

@@ -1,0 +1,82 @@
+//! Which architecture and model of CPU a tree is of.
+
+use std::{fs::File, io::Read};
+
+use super::reader::{CPU, Reader};
+
+/// The first CPU's entry, and s390's preface, end well before this; the whole file is a megabyte on large machines, and
+/// slow to make for the kernel.
+const FIRST_ENTRY: u64 = 8192;
+
+#[derive(Default)]
+pub(super) struct Identity {
+    pub(super) arch: Option<String>,
+    pub(super) model: Option<String>,
+}
+
+/// Asks `/proc/cpuinfo`, whose format differs between architectures, then files that only one of them has.
+pub(super) fn read(reader: &Reader<'_>) -> Identity {
+    let cpuinfo = cpuinfo(reader).unwrap_or_default();
+    let arch = arch_of_cpuinfo(&cpuinfo).or_else(|| arch_of_files(reader));
+    Identity { model: model(&cpuinfo, arch), arch: arch.map(str::to_owned) }
+}
+
+fn cpuinfo(reader: &Reader<'_>) -> Option<String> {
+    let mut bytes = Vec::new();
+    let file = File::open(reader.root().path("proc/cpuinfo")).ok()?;
+    file.take(FIRST_ENTRY).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The value of the first line `key : value`.
+fn field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
+    let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let value = fields.find(|(name, _)| name.trim() == key)?.1.trim();
+    (!value.is_empty()).then_some(value)
+}
+
+fn arch_of_cpuinfo(cpuinfo: &str) -> Option<&'static str> {
+    if field(cpuinfo, "vendor_id").is_some_and(|vendor| vendor.starts_with("IBM/S390")) {
+        return Some("s390x");
+    }
+    if let Some(flags) = field(cpuinfo, "flags") {
+        // `lm`: long mode, which a 32-bit x86 lacks.
+        return Some(if flags.split(' ').any(|flag| flag == "lm") { "x86_64" } else { "x86" });
+    }
+    match (field(cpuinfo, "CPU architecture"), field(cpuinfo, "isa")) {
+        (Some("8" | "AArch64"), _) => Some("aarch64"),
+        (Some(_), _) => Some("arm"),
+        (_, Some(isa)) if isa.starts_with("rv64") => Some("riscv64"),
+        (_, Some(isa)) if isa.starts_with("rv32") => Some("riscv32"),
+        _ if field(cpuinfo, "cpu").is_some_and(|cpu| cpu.starts_with("POWER")) => Some("ppc64"),
+        _ => None,
+    }
+}
+
+fn arch_of_files(reader: &Reader<'_>) -> Option<&'static str> {
+    const FILES: [(&str, &str); 4] = [
+        ("cpu0/regs/identification/midr_el1", "aarch64"),
+        ("cpu0/polarization", "s390x"),
+        ("cpu0/physical_id", "ppc64"),
+        ("microcode", "x86_64"),
+    ];
+    let mut known = FILES.iter().filter(|(file, _)| reader.root().exists(format!("{CPU}/{file}")));
+    known.next().map(|(_, arch)| *arch)
+}
+
+fn model(cpuinfo: &str, arch: Option<&str>) -> Option<String> {
+    let key = match arch? {
+        "ppc64" => "cpu",
+        "riscv64" | "riscv32" => "uarch",
+        "s390x" => return s390_model(cpuinfo),
+        _ => "model name",
+    };
+    field(cpuinfo, key).map(str::to_owned)
+}
+
+/// s390 has one line per CPU: `processor 0: version = FF,  identification = 0133E8,  machine = 8561`.
+fn s390_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("processor"))?;
+    let machine = line.split_once("machine =")?.1.split(',').next()?.trim();
+    (!machine.is_empty()).then(|| format!("IBM machine {machine}"))
+}

@@ -1,0 +1,69 @@
+//! Amounts of memory: meminfo, huge pages, memory blocks.
+
+use std::collections::BTreeMap;
+
+use super::{HugePages, MemoryBlocks, reader::Reader};
+
+/// The machine's huge page pools.
+pub(super) const HUGE_PAGES: &str = "sys/kernel/mm/hugepages";
+const BLOCKS: &str = "sys/devices/system/memory";
+
+/// The bytes of a line `MemTotal: 16 kB` or `Node 0 MemTotal: 16 kB`; `key` ends in a colon.
+pub(super) fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
+    let kilobytes = meminfo.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        words.find(|word| *word == key)?;
+        words.next()?.parse::<u64>().ok()
+    })?;
+    kilobytes.checked_mul(1 << 10)
+}
+
+/// The sizes that the kernel has pools for, bytes, in no order.
+pub(super) fn huge_page_sizes(reader: &Reader<'_>) -> Vec<u64> {
+    reader.names(HUGE_PAGES).iter().filter_map(|name| page_bytes(name)).collect()
+}
+
+/// The pools in a folder, by page size in bytes. A pool whose size cannot be read is absent.
+pub(super) fn huge_pages(reader: &mut Reader<'_>, folder: &str) -> BTreeMap<u64, HugePages> {
+    let names = reader.names(folder);
+    let mut pools = BTreeMap::new();
+    for (bytes, name) in names.iter().filter_map(|name| Some((page_bytes(name)?, name))) {
+        let mut count = |file: &str| reader.number::<u64>(&format!("{folder}/{name}/{file}_hugepages"));
+        let Some(total) = count("nr") else { continue };
+        let (free, surplus) = (count("free").unwrap_or_default(), count("surplus").unwrap_or_default());
+        pools.insert(bytes, HugePages { total, free, surplus });
+    }
+    pools
+}
+
+/// The size that a folder's name (`hugepages-2048kB`) says: sizes differ between architectures and base page sizes.
+fn page_bytes(name: &str) -> Option<u64> {
+    let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+    kilobytes.checked_mul(1 << 10).filter(|bytes| *bytes > 0)
+}
+
+/// The memory blocks; the nodes' folders told whose they are.
+pub(super) fn blocks(reader: &mut Reader<'_>, by_node: BTreeMap<u32, usize>) -> Option<MemoryBlocks> {
+    let path = format!("{BLOCKS}/block_size_bytes");
+    let text = reader.text(&path)?;
+    // Hexadecimal without saying so.
+    let block_bytes = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok().filter(|bytes| *bytes > 0);
+    let Some(block_bytes) = block_bytes else {
+        reader.warn(&path, format!("{text:?} is not a hexadecimal size; memory blocks are left out"));
+        return None;
+    };
+    let mut blocks = MemoryBlocks { block_bytes, by_node, ..MemoryBlocks::default() };
+    let linked = blocks.by_node.is_empty();
+    for block in reader.numbered(BLOCKS, "memory") {
+        let folder = format!("{BLOCKS}/memory{block}");
+        match reader.text(&format!("{folder}/state")).as_deref() {
+            Some("online") => blocks.online += 1,
+            Some(_) => blocks.offline += 1,
+            None => reader.warn(&format!("{folder}/state"), "cannot be read; counted neither as online nor as offline"),
+        }
+        if linked {
+            reader.numbered(&folder, "node").into_iter().for_each(|node| *blocks.by_node.entry(node).or_default() += 1);
+        }
+    }
+    Some(blocks)
+}

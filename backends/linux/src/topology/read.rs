@@ -1,0 +1,121 @@
+//! Reads a whole machine, again if it changed meanwhile.
+
+use super::{
+    Topology, allowed, caches, core_types, cpus,
+    cpus::Processors,
+    identity, memory, nodes,
+    reader::{CPU, NODE, Reader},
+};
+use crate::{IdSet, SysRoot, Warning};
+
+/// Hot-plug settles within this many readings, or something is flapping: then an old view is better than none.
+const ATTEMPTS: usize = 4;
+
+/// Which CPUs and nodes were online, as text.
+type Moment = [Option<String>; 2];
+
+/// Reads the machine until nothing came or went meanwhile.
+pub(super) fn stable(root: &SysRoot) -> Topology {
+    let moment = || [CPU, NODE].map(|folder| root.attribute(format!("{folder}/online")));
+    settle(moment, || once(root))
+}
+
+/// Masks are read at different instants: a view counts if the same was online before and after.
+fn settle(moment: impl Fn() -> Moment, mut read: impl FnMut() -> Topology) -> Topology {
+    let mut before = moment();
+    let mut topology = read();
+    for _ in 1..ATTEMPTS {
+        let after = moment();
+        if after == before {
+            return topology;
+        }
+        (before, topology) = (after, read());
+    }
+    if moment() != before {
+        let reason = "CPUs or NUMA nodes came or went during each reading; parts of this view may be out of date";
+        topology.warnings.push(Warning { path: format!("/{CPU}/online"), reason: reason.to_owned() });
+    }
+    topology
+}
+
+fn once(root: &SysRoot) -> Topology {
+    let mut reader = Reader::new(root);
+    let Processors { possible, present, online, isolated, nohz_full, smt_active } = Processors::read(&mut reader);
+    let grouping = cpus::Grouping::read(&mut reader, &online);
+    let caches = caches::read(&mut reader, &online);
+    let nodes = nodes::read(&mut reader, &online);
+    let mut cpus = cpus::read(&mut reader, &online, &grouping, &caches, &nodes.of_cpu);
+    core_types::assign(&mut reader, &grouping.cores, &mut cpus);
+    let online_nodes: IdSet = nodes.nodes.keys().copied().collect();
+    let allowed = allowed::read(&mut reader, &online, &online_nodes, &isolated);
+    let identity = identity::read(&reader);
+    let memory_blocks = memory::blocks(&mut reader, nodes.blocks_by_node);
+    Topology {
+        arch: identity.arch,
+        cpu_model: identity.model,
+        possible,
+        present,
+        online,
+        isolated: isolated.union(&allowed.isolated),
+        nohz_full,
+        smt_active,
+        cpus,
+        cores: grouping.cores,
+        packages: grouping.packages,
+        dies: grouping.dies,
+        clusters: grouping.clusters,
+        books: grouping.books,
+        drawers: grouping.drawers,
+        caches,
+        nodes: nodes.nodes,
+        possible_nodes: nodes.possible,
+        huge_page_sizes: nodes.huge_page_sizes,
+        memory_blocks,
+        allowed_cpus: allowed.cpus,
+        allowed_nodes: allowed.nodes,
+        warnings: reader.into_warnings(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{ATTEMPTS, Moment, settle};
+    use crate::topology::Topology;
+
+    /// A machine whose moments are `moments`, the last for ever; gives the warnings and the number of readings.
+    fn readings(moments: &[u32]) -> (usize, usize) {
+        let next = Cell::new(0);
+        let moment = || -> Moment {
+            let at = next.replace(next.get() + 1).min(moments.len() - 1);
+            [Some(moments[at].to_string()), None]
+        };
+        let mut reads = 0;
+        let topology = settle(moment, || {
+            reads += 1;
+            Topology::default()
+        });
+        (topology.warnings.len(), reads)
+    }
+
+    #[test]
+    fn a_machine_at_rest_is_read_once() {
+        assert_eq!(readings(&[1]), (0, 1));
+    }
+
+    #[test]
+    fn a_cpu_that_comes_during_the_reading_has_it_read_again() {
+        assert_eq!(readings(&[1, 2]), (0, 2));
+    }
+
+    #[test]
+    fn a_machine_that_settles_at_the_last_attempt_needs_no_warning() {
+        assert_eq!(readings(&[1, 2, 3, 4, 4]), (0, ATTEMPTS));
+    }
+
+    #[test]
+    fn a_machine_that_never_settles_gives_a_view_and_a_warning() {
+        assert_eq!(readings(&[1, 2, 3, 4, 5, 6, 7, 8]), (1, ATTEMPTS));
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads attributes of the tree, and keeps what was wrong with them.
+
+use std::str::FromStr;
+
+use crate::{IdSet, SysRoot, Warning};
+
+/// Where CPUs are.
+pub(super) const CPU: &str = "sys/devices/system/cpu";
+/// Where NUMA nodes are.
+pub(super) const NODE: &str = "sys/devices/system/node";
+
+/// A tree, and what could not be understood of it so far. Paths are relative to the tree: `sys/devices/…`.
+pub(super) struct Reader<'a> {
+    root: &'a SysRoot,
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(root: &'a SysRoot) -> Self {
+        Self { root, warnings: Vec::new() }
+    }
+
+    /// Ends the reading: the warnings, each once.
+    pub(super) fn into_warnings(mut self) -> Vec<Warning> {
+        self.warnings.sort_unstable();
+        self.warnings.dedup();
+        self.warnings
+    }
+
+    pub(super) fn warn(&mut self, path: &str, reason: impl Into<String>) {
+        self.warnings.push(Warning { path: format!("/{path}"), reason: reason.into() });
+    }
+
+    pub(super) fn root(&self) -> &SysRoot {
+        self.root
+    }
+
+    /// A sysfs attribute's text.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        self.root.attribute(path)
+    }
+
+    /// A number. An empty attribute is an absent one; anything else that is no number gets a warning.
+    pub(super) fn number<T: FromStr>(&mut self, path: &str) -> Option<T> {
+        let text = self.text(path).filter(|text| !text.is_empty())?;
+        let number = text.parse().ok();
+        if number.is_none() {
+            self.warn(path, format!("{text:?} is not a number in range; taken as absent"));
+        }
+        number
+    }
+
+    /// A list such as `0-3,8`.
+    pub(super) fn list(&mut self, path: &str) -> Option<IdSet> {
+        let text = self.text(path)?;
+        self.parsed(path, text.parse())
+    }
+
+    /// A list or a mask, as the name of the file says.
+    pub(super) fn set(&mut self, path: &str) -> Option<IdSet> {
+        if path.ends_with("list") {
+            return self.list(path);
+        }
+        let text = self.text(path)?;
+        self.parsed(path, IdSet::from_mask(&text))
+    }
+
+    fn parsed(&mut self, path: &str, set: Result<IdSet, crate::ParseIdSetError>) -> Option<IdSet> {
+        set.map_err(|error| self.warn(path, format!("{error}; taken as absent"))).ok()
+    }
+
+    /// The names in a folder, sorted.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        self.root.names(path)
+    }
+
+    /// The numbers of the entries `prefixN` of a folder, ascending.
+    pub(super) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
+        numbers(&self.names(path), prefix)
+    }
+}
+
+/// The numbers of the names `prefixN`, ascending. Names that only look alike (`cpufreq`, `memory_side_cache`) have none.
+pub(super) fn numbers(names: &[String], prefix: &str) -> Vec<u32> {
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix).filter(digits)?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Reads `32768K`, `30M` or plain bytes.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}

@@ -1,0 +1,93 @@
+//! Caches and who shares them.
+
+use hostler_linux::topology::Topology;
+
+use crate::tree::{CPU, Tree, only_warning};
+
+/// Level, the first letter of the type, size in KiB and the CPUs of each cache.
+fn shown(topology: &Topology) -> Vec<String> {
+    let caches = topology.caches.iter();
+    caches
+        .map(|cache| {
+            format!("{}{} {} {}", cache.level, &cache.cache_type[..1], cache.size_bytes.unwrap_or(0) >> 10, cache.cpus)
+        })
+        .collect()
+}
+
+#[test]
+fn caches_are_keyed_by_who_shares_them_and_carry_their_ids() {
+    let tree = Tree::with_cores(4);
+    for cpu in 0..4 {
+        tree.cache(cpu, 0, (1, "Data", "48K"), &cpu.to_string());
+        tree.cache(cpu, 1, (1, "Instruction", "32K"), &cpu.to_string());
+        tree.cache(cpu, 2, (2, "Unified", "2M"), &cpu.to_string());
+        tree.cache(cpu, 3, (3, "Unified", "32768K"), if cpu < 2 { "0-1" } else { "2-3" });
+        tree.file(&format!("{CPU}/cpu{cpu}/cache/index0/id"), &cpu.to_string());
+        tree.file(&format!("{CPU}/cpu{cpu}/cache/index3/id"), if cpu < 2 { "0" } else { "9" });
+    }
+    let topology = tree.read_clean();
+    assert_eq!(shown(&topology)[..4], ["1D 48 0", "1D 48 1", "1D 48 2", "1D 48 3"]);
+    assert_eq!(
+        shown(&topology)[8..],
+        ["2U 2048 0", "2U 2048 1", "2U 2048 2", "2U 2048 3", "3U 32768 0-1", "3U 32768 2-3"]
+    );
+    assert_eq!((topology.cpus[&1].l3, topology.cpus[&2].l3), (Some(12), Some(13)));
+    assert_eq!((topology.caches[13].id, topology.caches[8].id), (Some(9), None));
+}
+
+#[test]
+fn an_instruction_cache_may_span_more_cpus_than_the_data_cache() {
+    let tree = Tree::with_online("0-1");
+    for cpu in 0..2 {
+        tree.cpu(cpu, "0-1", "0-1").cache(cpu, 0, (1, "Data", "16K"), &cpu.to_string());
+        tree.cache(cpu, 1, (1, "Instruction", "64K"), "0-1").cache(cpu, 2, (2, "Unified", "2M"), "0-1");
+    }
+    assert_eq!(shown(&tree.read_clean()), ["1D 16 0", "1D 16 1", "1I 64 0-1", "2U 2048 0-1"]);
+}
+
+#[test]
+fn a_cpu_with_fewer_leaves_than_its_neighbour_is_read_by_level_not_by_position() {
+    let tree = Tree::with_cores(2);
+    tree.cache(0, 0, (1, "Data", "32K"), "0").cache(0, 1, (1, "Instruction", "32K"), "0");
+    tree.cache(0, 2, (3, "Unified", "8M"), "0-1");
+    tree.cache(1, 0, (1, "Unified", "64K"), "1").cache(1, 1, (2, "Unified", "1M"), "1").cache(
+        1,
+        2,
+        (3, "Unified", "8M"),
+        "0-1",
+    );
+    assert_eq!(shown(&tree.read_clean()), ["1D 32 0", "1I 32 0", "1U 64 1", "2U 1024 1", "3U 8192 0-1"]);
+}
+
+#[test]
+fn unreadable_parts_of_a_cache_are_absent() {
+    let tree = Tree::with_cores(2);
+    for cpu in 0..2 {
+        tree.cache(cpu, 0, (1, "Data", "32K"), "0-1").cache(cpu, 1, (2, "Unified", "1M"), "0-1");
+        tree.cache(cpu, 2, (3, "Unified", "8M"), "0-1");
+        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index0/level"));
+        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_list"));
+        tree.file(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_map"), "3");
+        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index2/size"));
+    }
+    assert_eq!(shown(&tree.read_clean()), ["2U 1024 0-1", "3U 0 0-1"]);
+}
+
+#[test]
+fn a_cache_that_names_nobody_is_the_cpus_own() {
+    let tree = Tree::with_cores(2);
+    for cpu in 0..2 {
+        tree.cache(cpu, 0, (2, "Unified", "1M"), "");
+    }
+    assert_eq!(shown(&tree.read_clean()), ["2U 1024 0", "2U 1024 1"]);
+}
+
+#[test]
+fn sharers_that_contradict_each_other_stay_with_the_first() {
+    let tree = Tree::with_cores(3);
+    tree.cache(0, 0, (3, "Unified", "8M"), "0-1").cache(1, 0, (3, "Unified", "8M"), "0-1");
+    tree.cache(2, 0, (3, "Unified", "8M"), "1-2");
+    let topology = tree.read();
+    assert_eq!(shown(&topology), ["3U 8192 0-1", "3U 8192 2"]);
+    assert_eq!(only_warning(&topology).0, "/sys/devices/system/cpu/cpu2/cache/index0/shared_cpu_list");
+}
