@@ -25,3 +25,7 @@ pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES_AND_CAPACITIES, edits_problems};
 pub use names::{BackendName, DeviceName, NameError, QualifiedName};
 pub use quantity::{ParseQuantityError, Quantity};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-backend.md")]
+struct WritingABackend;
