@@ -89,8 +89,10 @@ impl Grouping {
         let cores = scan.cores();
         let mut clusters = scan.named_groups(&CLUSTER);
         // Where each cluster is one core, the kernel only repeats itself (x86 without module ids, most VMs).
-        let one_core = |cluster: &Group| cores.iter().any(|core| cluster.cpus.is_subset(&core.cpus));
-        if clusters.iter().all(one_core) {
+        let core_of = places(cores.iter().map(|core| &core.cpus));
+        let cores_in =
+            |cluster: &Group| cluster.cpus.iter().map(|cpu| core_of.get(&cpu)).collect::<BTreeSet<_>>().len();
+        if clusters.iter().all(|cluster| cores_in(cluster) == 1) {
             clusters.clear();
         }
         let (dies, books, drawers) = (scan.named_groups(&DIE), scan.named_groups(&BOOK), scan.named_groups(&DRAWER));
