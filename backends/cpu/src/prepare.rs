@@ -64,10 +64,11 @@ fn holders(held: &[Held<'_>], cpus: &BTreeSet<u32>) -> String {
     names.join(", ")
 }
 
-/// Checks that the CPUs of a plan run and may be used.
+/// Checks that the CPUs of a plan run. That the host's cpuset still allows them is checked where it takes effect, when
+/// the container's own cpuset is written and read again: finding the limits costs more than all the rest of a prepare.
 ///
 /// # Errors
-/// When one went offline, or the host's cpuset no longer allows it.
+/// When one went offline.
 pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
     let planned = IdSet::from(plan.pinning.cpus.clone());
     if planned.is_empty() {

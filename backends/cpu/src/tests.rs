@@ -1,6 +1,8 @@
 //! Tests of the whole crate, and the made-up machines that they run on.
 
+mod conformance;
 mod devices;
+mod fixtures;
 mod machines;
 mod picking;
 mod plans;

@@ -94,7 +94,8 @@ fn refusal(work: &PlanWork<'_>, bytes: u64, free: u64, holders: &BTreeMap<&str, 
     )
 }
 
-/// Checks that the node of a plan is online with memory, and that its pool still has the pages.
+/// Checks that the node of a plan is online with memory, and that its pool still has the pages. That the host's cpuset
+/// still allows the node is checked where it takes effect, when the container's own cpuset is written and read again.
 ///
 /// # Errors
 /// When it is not; the message says what was seen.
@@ -104,16 +105,15 @@ pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
     }
     let taken = Taken::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;
     let Source { node, huge_page_bytes } = taken.source;
-    // A kernel without NUMA shows no node at all; its memory, node 0, cannot go.
-    if !root.exists("sys/devices/system/node") && node == 0 {
-        return Ok(());
-    }
+    // A kernel without NUMA shows no node; its memory, node 0, cannot go, but its huge pages can.
+    let numa = node != 0 || root.exists("sys/devices/system/node");
     let folder = format!("sys/devices/system/node/node{node}");
-    if !node_has_memory(root, &folder) {
+    if numa && !node_has_memory(root, &folder) {
         return unusable(format!("NUMA node {node} is offline or has no memory"));
     }
     let Some(size) = huge_page_bytes else { return Ok(()) };
-    let pool = format!("{folder}/hugepages/hugepages-{}kB/nr_hugepages", size / 1024);
+    let pools = if numa { format!("{folder}/hugepages") } else { "sys/kernel/mm/hugepages".to_owned() };
+    let pool = format!("{pools}/hugepages-{}kB/nr_hugepages", size / 1024);
     let pages: u64 = root.text(&pool).and_then(|text| text.parse().ok()).unwrap_or(0);
     let wanted = taken.bytes / size.max(1);
     if pages < wanted {

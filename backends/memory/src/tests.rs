@@ -1,6 +1,8 @@
 //! Tests of the whole crate, and the made-up machine that they run on.
 
+mod conformance;
 mod devices;
+mod fixtures;
 mod plans;
 mod zones;
 

@@ -12,7 +12,7 @@ use crate::{
 
 /// Cores in random places, with one to `threads` CPUs each; with whole cores all alike.
 fn offers() -> impl Strategy<Value = Offer> {
-    let places = prop::collection::vec((0..2_u32, 0..3_u32, 0..3_u32, 1..4_usize), 1..24);
+    let places = prop::collection::vec((0..2_u32, 0..3_u32, 0..3_u32, 1..5_usize), 1..24);
     (any::<bool>(), 1..4_usize, places).prop_map(|(whole_cores, threads, places)| {
         let mut next = 0;
         let mut core = |(package, node, l3, own): (u32, u32, u32, usize)| {
@@ -56,9 +56,55 @@ fn check(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, picked: &BTreeSet<u
     }
     // One cache, node or package is enough wherever one has room; the finest level that has room decides.
     if let Some(level) = [3, 2, 1].into_iter().find(|level| free(offer, held, *level).values().any(|n| *n >= wanted)) {
-        prop_assert_eq!(touched(offer, picked, level).len(), 1, "level {}", level);
+        let places = touched(offer, picked, level);
+        prop_assert_eq!(places.len(), 1, "level {}", level);
+        match level {
+            3 => check_in_one_cache(offer, wanted, held, picked)?,
+            2 => prop_assert_eq!(touched(offer, picked, 3).len(), fewest_caches(offer, wanted, held, &places)),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// As many whole cores as can be, and one is split only when the cores that are split already do not suffice.
+fn check_in_one_cache(
+    offer: &Offer,
+    wanted: usize,
+    held: &BTreeSet<u32>,
+    picked: &BTreeSet<u32>,
+) -> Result<(), TestCaseError> {
+    let place = touched(offer, picked, 3);
+    let cores = offer.cores.iter().filter(|core| place.contains(core.1.as_slice()));
+    let count = |core: &OfferedCore, set: &BTreeSet<u32>| core.0.iter().filter(|cpu| set.contains(cpu)).count();
+    let (whole, part): (Vec<_>, Vec<_>) = cores.partition(|core| count(core, held) == 0);
+    let mut sizes: Vec<usize> = whole.iter().map(|core| core.0.len()).collect();
+    sizes.sort_by_key(|size| std::cmp::Reverse(*size));
+    let expected = sizes.iter().fold(0, |sum, size| if sum + size <= wanted { sum + size } else { sum });
+    let given: usize = whole
+        .iter()
+        .map(|core| core.0.len())
+        .zip(whole.iter().map(|core| count(core, picked)))
+        .filter(|(size, picked)| size == picked)
+        .map(|(size, _)| size)
+        .sum();
+    prop_assert_eq!(given, expected, "CPUs in whole cores");
+    let newly_split = whole.iter().any(|core| (1..core.0.len()).contains(&count(core, picked)));
+    let left = part.iter().any(|core| count(core, held) + count(core, picked) < core.0.len());
+    prop_assert!(!(newly_split && left), "a core is split, and a split one has room");
+    Ok(())
+}
+
+/// The least number of caches of a node that have room for `wanted` together.
+fn fewest_caches(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, node: &BTreeSet<Vec<u32>>) -> usize {
+    let caches = free(offer, held, 3).into_iter().filter(|(place, _)| node.contains(&place[..2]));
+    let mut sizes: Vec<usize> = caches.map(|(_, free)| free).collect();
+    sizes.sort_by_key(|size| std::cmp::Reverse(*size));
+    let sums = sizes.iter().scan(0, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    1 + sums.take_while(|sum| *sum < wanted).count()
 }
 
 proptest! {
@@ -168,4 +214,26 @@ fn a_request_that_fits_one_cache_does_not_cross_into_another() {
     // One CPU of the first cache is taken: three stay there, four in the second.
     assert_eq!(offer.pick(4, &BTreeSet::from([0])), Some(BTreeSet::from([4, 5, 6, 7])));
     assert_eq!(offer.pick(3, &BTreeSet::from([0])), Some(BTreeSet::from([1, 2, 3])));
+}
+
+#[test]
+fn of_split_cores_the_one_with_enough_threads_is_taken() {
+    let offer = one_cache(&[&[0, 1, 2, 3, 4, 5, 6, 7], &[8, 9, 10, 11, 12, 13, 14, 15]]);
+    // One thread is left of the first core, which is nearer to two than the four of the second.
+    assert_eq!(offer.pick(2, &(1..12).collect()), Some(BTreeSet::from([12, 13])));
+}
+
+#[test]
+fn large_cores_count_before_small_ones() {
+    let offer = Offer {
+        whole_cores: false,
+        cores: vec![
+            OfferedCore(vec![0], [0, 0, 0]),
+            OfferedCore(vec![1, 2], [0, 0, 0]),
+            OfferedCore(vec![3, 4], [0, 0, 1]),
+            OfferedCore(vec![5, 6], [0, 0, 1]),
+        ],
+    };
+    // Both caches have a core of two threads; the first has less left over.
+    assert_eq!(offer.pick(2, &BTreeSet::new()), Some(BTreeSet::from([1, 2])));
 }

@@ -173,14 +173,21 @@ fn a_plan_is_usable_only_while_node_and_pages_are_there() {
 }
 
 #[test]
-fn a_kernel_without_numa_keeps_its_one_node() {
+fn a_kernel_without_numa_keeps_its_one_node_but_may_lose_pages() {
     let mut host = Host::new();
-    let grant = host.grant("node0", Some("1Mi"));
-    let plan = host.hold("default/a", grant.clone()).unwrap();
     let root = tempfile::tempdir().unwrap();
     let backend = MemoryBackend::new(SysRoot::new(root.path()), Config::default());
     let claim = ClaimUid::new("c").unwrap();
-    assert!(backend.verify(&VerifyWork { claim: &claim, grant: &grant, plan: &plan }).is_ok());
+    let mut verify = |on: &str, amount: &str| {
+        let grant = host.grant(on, Some(amount));
+        let plan = host.hold("default/a", grant.clone()).unwrap();
+        backend.verify(&VerifyWork { claim: &claim, grant: &grant, plan: &plan }).is_ok()
+    };
+    assert!(verify("node0", "1Mi"));
+    assert!(!verify("node2", "1Mi"));
+    assert!(!verify("node0-hugepages-2mi", "4Mi"));
+    write(root.path(), "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "2\n");
+    assert!(verify("node0-hugepages-2mi", "4Mi"));
 }
 
 proptest! {

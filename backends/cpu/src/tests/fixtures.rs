@@ -1,0 +1,101 @@
+//! The CPUs of captured machines: what is offered must add up to what the machine has.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use crate::{Config, CpuBackend, Mode, enumeration};
+use hostler_backend::{
+    Access, Backend, ClaimUid, Device, Grant, Held, Plan, PlanWork, Sharing,
+    testkit::{Samples, conformance},
+};
+use hostler_linux::{IdSet, archive::Capture, topology::Topology};
+
+const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
+
+/// The captures; none, with a word, where the folder is absent.
+fn captures() -> Vec<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
+    let folder = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from);
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: {} is absent; set HOSTLER_FIXTURES", folder.display());
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(".tar.zst"));
+    paths.sort();
+    assert!(!paths.is_empty(), "{} holds no capture", folder.display());
+    paths
+}
+
+/// The CPUs that a claim on the whole of `device` gets, beside `held`.
+fn whole(backend: &CpuBackend, device: &Device, held: &[Held<'_>]) -> (Grant, Plan) {
+    let grant = Grant {
+        request: "cpus".to_owned(),
+        pool: "node/cpu".to_owned(),
+        device: device.name.clone(),
+        share_id: None,
+        access: Access::Use,
+        consumed: device.capacity.iter().map(|(name, capacity)| (name.clone(), capacity.value)).collect(),
+        config: Vec::new(),
+    };
+    let claim = ClaimUid::new("claim").unwrap();
+    let plan = backend.plan(&PlanWork { claim: &claim, grant: &grant, device, held }).unwrap();
+    (grant, plan)
+}
+
+/// Gives every device whole to one claim and returns all CPUs that were given; none may be given twice.
+fn all_cpus(backend: &CpuBackend, devices: &[Device]) -> IdSet {
+    let mut cpus = BTreeSet::new();
+    for device in devices {
+        let (_, plan) = whole(backend, device, &[]);
+        let promised = device.capacity.get("cpus").and_then(|capacity| capacity.value.as_whole());
+        if device.sharing == Sharing::Shared {
+            assert_eq!(promised, Some(plan.pinning.cpus.len() as u64), "{}", device.name);
+        }
+        for cpu in plan.pinning.cpus {
+            assert!(cpus.insert(cpu), "CPU {cpu} of {} was given before", device.name);
+        }
+    }
+    cpus.into()
+}
+
+/// What is offered in a mode must be what the host lets us hand out, in whole cores where that is wanted.
+fn check_sum(capture: &Capture, topology: &Topology, config: &Config, label: &str) {
+    let found = enumeration(topology, config).unwrap();
+    for device in &found.devices {
+        assert_eq!(device.problems(), [], "{label}");
+    }
+    let given = all_cpus(&CpuBackend::new(capture.root(), config.clone()), &found.devices);
+    if !config.full_cores {
+        assert_eq!(given, topology.allowed_cpus, "{label}");
+        return;
+    }
+    assert!(given.is_subset(&topology.allowed_cpus), "{label}");
+    let mut touched = topology.cores.iter().filter(|core| !core.cpus.is_disjoint(&given));
+    assert!(touched.all(|core| core.cpus.is_subset(&given)), "{label}");
+    // What is not offered is reported.
+    let left_over = topology.allowed_cpus.difference(&given);
+    let reported = found.warnings.iter().any(|warning| warning.reason.contains("are not offered"));
+    assert_eq!(!left_over.is_empty(), reported, "{label}: {left_over} left over");
+}
+
+#[test]
+fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend() {
+    for path in captures() {
+        // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
+        let capture = Capture::open(&path).unwrap();
+        let topology = Topology::read(&capture.root());
+        if topology.cpus.is_empty() {
+            // A capture of PCI devices alone.
+            assert!(CpuBackend::new(capture.root(), Config::default()).enumerate().is_err(), "{}", path.display());
+            continue;
+        }
+        for mode in MODES {
+            for full_cores in [true, false] {
+                let config = Config { mode, full_cores, ..Config::default() };
+                let label = format!("{} {mode:?} full_cores={full_cores}", path.display());
+                check_sum(&capture, &topology, &config, &label);
+            }
+            conformance(&CpuBackend::new(capture.root(), Config { mode, ..Config::default() }), &Samples::default());
+        }
+    }
+}

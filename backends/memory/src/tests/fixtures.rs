@@ -1,0 +1,66 @@
+//! The memory of captured machines: what is offered must fit into what the machine has.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use crate::{Config, MemoryBackend};
+use hostler_backend::{
+    AttributeValue, Backend, Device,
+    testkit::{Samples, conformance},
+};
+use hostler_linux::{archive::Capture, topology::Topology};
+
+/// The captures; none, with a word, where the folder is absent.
+fn captures() -> Vec<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
+    let folder = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from);
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: {} is absent; set HOSTLER_FIXTURES", folder.display());
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(".tar.zst"));
+    paths.sort();
+    assert!(!paths.is_empty(), "{} holds no capture", folder.display());
+    paths
+}
+
+fn node(device: &Device) -> u32 {
+    match device.attributes["resource.kubernetes.io/numaNode"] {
+        AttributeValue::Int(node) => u32::try_from(node).unwrap(),
+        ref other => panic!("{other:?} is no node"),
+    }
+}
+
+#[test]
+fn captured_machines_offer_no_more_than_they_have_and_keep_the_promises_of_a_backend() {
+    for path in captures() {
+        // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
+        let capture = Capture::open(&path).unwrap();
+        let topology = Topology::read(&capture.root());
+        let backend = MemoryBackend::new(capture.root(), Config::default());
+        let label = path.display();
+        if topology.nodes.is_empty() {
+            // A capture of PCI devices alone.
+            assert!(backend.enumerate().is_err(), "{label}");
+            continue;
+        }
+        let found = backend.enumerate().unwrap();
+        let mut offered: BTreeMap<u32, u64> = BTreeMap::new();
+        for device in &found.devices {
+            assert_eq!(device.problems(), [], "{label}");
+            *offered.entry(node(device)).or_default() += device.capacity["memory"].value.as_whole().unwrap();
+        }
+        for (number, node) in &topology.nodes {
+            let total = node.memory_bytes.unwrap_or(0);
+            let offered = offered.get(number).copied().unwrap_or(0);
+            assert!(offered <= total, "{label} node {number}: {offered} of {total}");
+            // Without reservations and `zoneinfo`, what is missing is less than a step.
+            let wanted = topology.allowed_nodes.contains(*number) && node.gpu.is_none();
+            assert!(!wanted || total - offered < 1 << 20, "{label} node {number}: {offered} of {total}");
+        }
+        // Old captures lack the sizes of nodes.
+        if !found.devices.is_empty() {
+            conformance(&backend, &Samples::default());
+        }
+    }
+}
