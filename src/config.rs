@@ -1,0 +1,287 @@
+//! The daemon's configuration: every key, its unit, its default and its rules.
+//!
+//! ```text
+//!   file ── TOML ──► sections, key by key ([`read`]) ──► Config ──► rules ([`check`]) ──► Config or every mistake
+//! ```
+//!
+//! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.
+
+mod check;
+pub mod duration;
+mod error;
+mod fields;
+mod listen;
+mod read;
+mod switch;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+pub use error::{ConfigErrors, Problem};
+pub use listen::Listen;
+pub use switch::Switched;
+
+/// Where the daemon and the command line look for a configuration file when none is named.
+pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
+
+/// The whole configuration.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Config {
+    /// The node's name, first part of every pool's name. In a cluster it must equal the Node object's name. Default: the
+    /// host name in lower case.
+    pub node_name: String,
+    /// The driver's name, as device classes select it: a DNS subdomain of at most 63 lower-case characters.
+    pub driver: String,
+    /// The binary that the hooks of containers run, as the container runtime sees it. Default: this binary.
+    pub hook: PathBuf,
+    /// Folders of the daemon and of the programs that it works with.
+    pub paths: Paths,
+    /// Where claims come from.
+    pub cluster: Cluster,
+    /// The services that the kubelet calls.
+    pub kubelet: Kubelet,
+    /// When the hardware is looked at again.
+    pub inventory: Inventory,
+    /// What is logged, and how.
+    pub log: Log,
+    /// Where figures can be read.
+    pub metrics: Metrics,
+    /// The kinds of hardware to look after.
+    #[serde(skip_deserializing)]
+    pub backends: Backends,
+}
+
+/// `[paths]`: folders, absolute.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Paths {
+    /// Claim records; must survive a reboot.
+    pub state: PathBuf,
+    /// The admin socket and the lock; may be emptied by a reboot.
+    pub run: PathBuf,
+    /// CDI files of claims, in one of the folders that the container runtime reads.
+    pub cdi: PathBuf,
+    /// The kubelet's root folder (`--root-dir`).
+    pub kubelet: PathBuf,
+    /// The root of the tree whose `sys`, `proc` and `dev` describe the hardware.
+    pub root: PathBuf,
+}
+
+/// `[cluster]`: where claims come from.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Cluster {
+    /// The source of claims.
+    pub mode: ClusterMode,
+    /// Folder with ResourceClaim manifests, for `mode = "standalone"`.
+    pub manifests: PathBuf,
+}
+
+/// Where claims come from.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterMode {
+    /// Manifests in a folder; no API server is needed.
+    #[default]
+    Standalone,
+}
+
+/// `[kubelet]`: the services that the kubelet calls.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Kubelet {
+    /// Whether to offer them. A host without a kubelet loses nothing by it.
+    pub enabled: bool,
+}
+
+/// `[inventory]`: when the hardware is looked at again.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Inventory {
+    /// Time between two full scans, which find what no event told of.
+    #[serde(with = "duration")]
+    pub rescan: Duration,
+    /// How long events must be quiet before a scan: one plugged card sends dozens.
+    #[serde(with = "duration")]
+    pub quiet: Duration,
+    /// The longest that a stream of events can delay a scan.
+    #[serde(with = "duration")]
+    pub quiet_limit: Duration,
+}
+
+/// `[log]`: what is logged, and how.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Log {
+    /// For people or for programs.
+    pub format: LogFormat,
+    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; `TARGET=LEVEL` after a comma sets the level of one module.
+    pub level: String,
+}
+
+/// The shape of a log line.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// `[metrics]`: where figures can be read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Metrics {
+    /// `unix:/path`, a loopback address with a port, or `off`. Serves `/metrics`, `/healthz` and `/readyz`. Default:
+    /// `metrics.sock` in `paths.run`.
+    pub listen: Option<Listen>,
+}
+
+/// `[backends.*]`: the kinds of hardware to look after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Backends {
+    /// CPUs; on by default.
+    pub cpu: Switched<hostler_cpu::Config>,
+    /// Memory and huge pages; on by default.
+    pub memory: Switched<hostler_memory::Config>,
+    /// Made-up devices for tests and demonstrations; off by default.
+    pub fake: Switched<hostler_fake::Config>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or with every mistake in it.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let text = fs::read_to_string(path).map_err(|error| ConfigErrors::unreadable(path, &error))?;
+        Self::parse(&text).map_err(|problems| ConfigErrors { path: Some(path.to_owned()), problems })
+    }
+
+    /// The file that is named, else the [`DEFAULT_FILE`] if there is one, else the defaults.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); a file that is named and missing is an error.
+    pub fn load_or_default(path: Option<&Path>) -> Result<Self, ConfigErrors> {
+        match path {
+            Some(path) => Self::load(path),
+            None if Path::new(DEFAULT_FILE).exists() => Self::load(Path::new(DEFAULT_FILE)),
+            None => Self::default().checked(),
+        }
+    }
+
+    /// Reads and checks the text of a file.
+    ///
+    /// # Errors
+    /// Every mistake, in the order of the text.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let (config, mut problems, lines) = read::read(text);
+        for problem in check::problems(&config) {
+            let line = lines.of(&problem.key);
+            // One report per key is enough: a socket path and another made from it are too long together.
+            if !problems.iter().any(|known: &Problem| known.key == problem.key) {
+                problems.push(Problem { line, ..problem });
+            }
+        }
+        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    fn checked(self) -> Result<Self, ConfigErrors> {
+        let problems = check::problems(&self);
+        if problems.is_empty() { Ok(self) } else { Err(ConfigErrors { path: None, problems }) }
+    }
+
+    /// The socket of the command line.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.paths.run.join("admin.sock")
+    }
+
+    /// Where figures are served.
+    pub fn metrics_listen(&self) -> Listen {
+        self.metrics.listen.clone().unwrap_or_else(|| Listen::Unix(self.paths.run.join("metrics.sock")))
+    }
+
+    /// The socket on which the kubelet finds the driver. The `@` keeps the kubelet's client from reading the name as a
+    /// host and port.
+    pub fn registration_socket(&self) -> PathBuf {
+        self.paths.kubelet.join("plugins_registry").join(format!("dra@{}-reg.sock", self.driver))
+    }
+
+    /// The socket on which the kubelet calls the driver.
+    pub fn plugin_socket(&self) -> PathBuf {
+        self.paths.kubelet.join("plugins").join(&self.driver).join("dra.sock")
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node_name: nix::unistd::gethostname()
+                .map_or_else(|_| "localhost".to_owned(), |name| name.to_string_lossy().to_lowercase()),
+            driver: "hostler.dev".to_owned(),
+            // An empty path is no valid one: the check then asks for the key.
+            hook: std::env::current_exe().unwrap_or_default(),
+            paths: Paths::default(),
+            cluster: Cluster::default(),
+            kubelet: Kubelet::default(),
+            inventory: Inventory::default(),
+            log: Log::default(),
+            metrics: Metrics::default(),
+            backends: Backends::default(),
+        }
+    }
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self {
+            state: "/var/lib/hostler".into(),
+            run: "/run/hostler".into(),
+            cdi: "/var/run/cdi".into(),
+            kubelet: "/var/lib/kubelet".into(),
+            root: "/".into(),
+        }
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { mode: ClusterMode::default(), manifests: "/etc/hostler/claims".into() }
+    }
+}
+
+impl Default for Kubelet {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+impl Default for Inventory {
+    fn default() -> Self {
+        Self { rescan: Duration::from_secs(60), quiet: Duration::from_millis(250), quiet_limit: Duration::from_secs(2) }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), level: "info".to_owned() }
+    }
+}
+
+impl Default for Backends {
+    fn default() -> Self {
+        Self { cpu: Switched::on(), memory: Switched::on(), fake: Switched::off() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

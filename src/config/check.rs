@@ -1,0 +1,144 @@
+//! The rules between and beyond types: what a value may be.
+
+use std::{
+    path::{Component, Path},
+    time::Duration,
+};
+
+use super::{Config, Listen, Problem};
+
+/// The kernel's limit for the path of a unix socket, without the NUL byte.
+const LONGEST_SOCKET_PATH: usize = 107;
+/// Shorter scans would keep a large machine busy with itself.
+const SHORTEST_RESCAN: Duration = Duration::from_secs(1);
+
+/// Every broken rule.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    names(config, &mut problems);
+    paths(config, &mut problems);
+    sockets(config, &mut problems);
+    times(config, &mut problems);
+    level(&config.log.level, &mut problems);
+    backends(config, &mut problems);
+    problems
+}
+
+fn names(config: &Config, problems: &mut Vec<Problem>) {
+    if !is_subdomain(&config.driver, 63) {
+        problems.push(Problem::new(
+            "driver",
+            format!("{:?} is no driver name", config.driver),
+            "write a DNS subdomain of at most 63 lower-case characters, such as \"hostler.dev\"",
+        ));
+    }
+    if !is_subdomain(&config.node_name, 253) {
+        problems.push(Problem::new(
+            "node_name",
+            format!("{:?} is no node name", config.node_name),
+            "write the name of the Node object: a DNS subdomain in lower case",
+        ));
+    }
+}
+
+/// RFC 1123: labels of lower-case letters, digits and inner hyphens, joined by dots.
+fn is_subdomain(name: &str, longest: usize) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        let bytes = label.as_bytes();
+        (1..=63).contains(&bytes.len())
+            && bytes.iter().all(|byte| alphanumeric(*byte) || *byte == b'-')
+            && bytes.first().copied().is_some_and(alphanumeric)
+            && bytes.last().copied().is_some_and(alphanumeric)
+    };
+    name.len() <= longest && name.split('.').all(label)
+}
+
+fn paths(config: &Config, problems: &mut Vec<Problem>) {
+    let paths = &config.paths;
+    for (key, path) in [
+        ("hook", &config.hook),
+        ("paths.state", &paths.state),
+        ("paths.run", &paths.run),
+        ("paths.cdi", &paths.cdi),
+        ("paths.kubelet", &paths.kubelet),
+        ("paths.root", &paths.root),
+        ("cluster.manifests", &config.cluster.manifests),
+    ] {
+        problems.extend(path_problem(key, path));
+    }
+}
+
+fn path_problem(key: &str, path: &Path) -> Option<Problem> {
+    let shown = path.display();
+    if !path.is_absolute() {
+        return Some(Problem::new(key, format!("\"{shown}\" is not absolute"), "begin it with /"));
+    }
+    let climbs = path.components().any(|component| component == Component::ParentDir);
+    climbs.then(|| Problem::new(key, format!("\"{shown}\" contains .."), "write the path that is meant"))
+}
+
+fn sockets(config: &Config, problems: &mut Vec<Problem>) {
+    let mut check = |key: &str, path: &Path| {
+        let length = path.as_os_str().len();
+        if length > LONGEST_SOCKET_PATH {
+            let what = format!("makes the socket path {} {length} bytes long", path.display());
+            problems.push(Problem::new(key, what, format!("shorten it: the kernel takes {LONGEST_SOCKET_PATH}")));
+        }
+    };
+    check("paths.run", &config.admin_socket());
+    if config.kubelet.enabled {
+        // Either can be shortened; the longer one is where there is something to gain.
+        let is_long_name = config.driver.len() > config.paths.kubelet.as_os_str().len();
+        let key = if is_long_name { "driver" } else { "paths.kubelet" };
+        check(key, &config.registration_socket());
+        check(key, &config.plugin_socket());
+    }
+    match &config.metrics.listen {
+        Some(Listen::Unix(path)) => {
+            check("metrics.listen", path);
+            problems.extend(path_problem("metrics.listen", path));
+        }
+        Some(_) => {}
+        None => check("paths.run", &config.paths.run.join("metrics.sock")),
+    }
+}
+
+fn times(config: &Config, problems: &mut Vec<Problem>) {
+    let inventory = &config.inventory;
+    if inventory.rescan < SHORTEST_RESCAN {
+        problems.push(Problem::new("inventory.rescan", "is shorter than a second", "write \"1s\" or more"));
+    }
+    if inventory.quiet_limit < inventory.quiet {
+        let what = "is shorter than inventory.quiet, so that no burst of events would ever be collected";
+        problems.push(Problem::new("inventory.quiet_limit", what, "write a time that is not shorter"));
+    }
+}
+
+/// A word without `=` would be taken for a module's name and switch on all of its tracing.
+fn level(level: &str, problems: &mut Vec<Problem>) {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in level.split(',') {
+        let (target, name) = part.split_once('=').map_or((None, part), |(target, name)| (Some(target), name));
+        if !levels.contains(&name.trim()) || target.is_some_and(str::is_empty) {
+            let what = format!("{part:?} is no level");
+            problems.push(Problem::new("log.level", what, format!("write one of {}", levels.join(", "))));
+        }
+    }
+}
+
+/// A backend that is switched off may keep its mistakes: nothing reads them.
+fn backends(config: &Config, problems: &mut Vec<Problem>) {
+    let backends = &config.backends;
+    let found = [
+        ("cpu", backends.cpu.active().map(hostler_cpu::Config::validate)),
+        ("memory", backends.memory.active().map(hostler_memory::Config::validate)),
+        ("fake", backends.fake.active().map(hostler_fake::Config::validate)),
+    ];
+    for (name, found) in found {
+        problems.extend(found.into_iter().flatten().map(|problem| {
+            // The reason of a backend's problem has the fix in it.
+            Problem::new(format!("backends.{name}.{}", problem.field), problem.reason, "")
+        }));
+    }
+}

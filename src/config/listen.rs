@@ -1,0 +1,72 @@
+//! Where figures are served: a unix socket, a loopback address, or nowhere.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// An address of the metrics server. Only local ones: nothing asks a reader who it is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Listen {
+    /// Nowhere.
+    Off,
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A loopback address.
+    Tcp(SocketAddr),
+}
+
+/// Why a text is not an address that figures may be served on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// It is none of the forms.
+    #[error("{0:?} is not an address; write \"unix:/run/hostler/metrics.sock\", \"127.0.0.1:9464\" or \"off\"")]
+    Form(String),
+    /// Other hosts could reach it.
+    #[error(
+        "{0} can be reached from outside the host; write \"127.0.0.1:{port}\" and let an authenticating proxy serve it",
+        port = .0.port()
+    )]
+    NotLoopback(SocketAddr),
+}
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Self, ListenError> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(path.into()));
+        }
+        let numeric =
+            text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+        let address: SocketAddr = numeric.parse().map_err(|_| ListenError::Form(text.to_owned()))?;
+        if address.ip().is_loopback() { Ok(Self::Tcp(address)) } else { Err(ListenError::NotLoopback(address)) }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+impl TryFrom<String> for Listen {
+    type Error = ListenError;
+
+    fn try_from(text: String) -> Result<Self, ListenError> {
+        text.parse()
+    }
+}
+
+impl From<Listen> for String {
+    fn from(listen: Listen) -> String {
+        listen.to_string()
+    }
+}

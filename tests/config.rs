@@ -1,0 +1,54 @@
+//! The example configuration that is installed: it must be right, complete, and change nothing but what it says.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::path::Path;
+
+use hostler::config::Config;
+
+fn example() -> (Config, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/hostler.toml");
+    let config = Config::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+    (config, std::fs::read_to_string(path).unwrap())
+}
+
+#[test]
+fn the_example_gives_the_defaults() {
+    let (example, _) = example();
+    let default = Config::default();
+    let metrics = hostler::config::Metrics { listen: Some(default.metrics_listen()) };
+    assert_eq!(example, Config { hook: "/usr/bin/hostler".into(), metrics, ..default });
+}
+
+#[test]
+fn the_example_explains_every_key() {
+    let (mut config, text) = example();
+    // Keys without a value are not written; give each one.
+    config.backends.fake.config.script = "/x".into();
+    let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
+    let mut missing = Vec::new();
+    look_for(&all, "", &text, &mut missing);
+    assert!(missing.is_empty(), "systemd/hostler.toml does not mention {missing:?}");
+}
+
+/// A key stands in its section, set or commented out, with a comment above it or above the section.
+fn look_for(table: &toml::Table, section: &str, text: &str, missing: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().collect();
+    let header = format!("[{section}]");
+    let start = lines.iter().position(|line| *line == header).unwrap_or(0);
+    let end = lines[start + 1..].iter().position(|line| line.starts_with('[')).map_or(lines.len(), |at| start + 1 + at);
+    // The comment above a section belongs to it.
+    let body = &lines[start.saturating_sub(1)..end];
+    for (key, value) in table {
+        let path = if section.is_empty() { key.clone() } else { format!("{section}.{key}") };
+        match value {
+            toml::Value::Table(inner) if key != "reserved" => look_for(inner, &path, text, missing),
+            _ => {
+                let set = format!("{key} =");
+                let at = body.iter().position(|line| line.trim_start_matches('#').starts_with(&set));
+                if !at.is_some_and(|at| body[..at].iter().any(|line| line.starts_with("# "))) {
+                    missing.push(path);
+                }
+            }
+        }
+    }
+}
