@@ -1,0 +1,224 @@
+//! The command line: what can be asked for, and how answers and failures leave the process.
+//!
+//! Every subcommand has a file of its own that reads arguments, calls the library and renders the answer. Nothing else
+//! writes to standard output or standard error.
+//!
+//! Exit codes:
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; a reader that went away early (`hostler … \| head`) is no failure |
+//! | 1 | failed, or what was checked is not in order |
+//! | 2 | wrong usage |
+//! | 78 | the configuration is wrong (`EX_CONFIG`; systemd shows it as CONFIG) |
+
+mod cdi;
+mod claim;
+mod client;
+mod completions;
+mod config;
+mod doctor;
+pub mod hook;
+mod inventory;
+mod man;
+mod run;
+mod status;
+mod table;
+mod units;
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::{
+    config::{Config, ConfigErrors},
+    report::Chain,
+};
+
+const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
+
+/// Prepares this host's hardware for the containers that run on it, and takes it back clean.
+#[derive(Debug, Parser)]
+#[command(name = "hostler", version, after_help = AFTER_HELP, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Inventory(inventory::Args),
+    Claim(claim::Args),
+    Cdi(cdi::Args),
+    Config(config::Args),
+    Status(status::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// The option that every subcommand with a configuration takes.
+#[derive(clap::Args, Debug)]
+struct ConfigArgs {
+    /// Configuration file; without it /etc/hostler/hostler.toml if there is one, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    fn load(&self) -> Result<Config, ConfigErrors> {
+        Config::load_or_default(self.config.as_deref())
+    }
+}
+
+/// The shape of an answer that has no shape of its own.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+/// How a subcommand ended that could do its work.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Outcome {
+    /// All is well.
+    Done,
+    /// What was looked at is not in order; the output says why.
+    NotInOrder,
+}
+
+/// Why a subcommand could not do its work.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error("failed to write the answer")]
+    Output(#[from] io::Error),
+    #[error(transparent)]
+    Client(#[from] client::ClientError),
+    #[error("{0}")]
+    Said(String),
+    #[error("failed to {step}")]
+    Step {
+        step: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl Failure {
+    fn step(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Step { step: step.into(), source: source.into() }
+    }
+}
+
+/// Reads the arguments of the process, does what they ask and gives the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too. A closed pipe is no reason to fail.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = dispatch(cli.command, &mut out).and_then(|outcome| {
+        out.flush()?;
+        Ok(outcome)
+    });
+    exit_code(result, &mut io::stderr().lock())
+}
+
+fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Inventory(args) => inventory::run(&args, out),
+        Command::Claim(args) => claim::run(args, out),
+        Command::Cdi(args) => cdi::run(&args, out),
+        Command::Config(args) => config::run(&args, out),
+        Command::Status(args) => status::run(&args, out),
+        Command::Doctor(args) => doctor::run(&args, out),
+        Command::Completions(args) => completions::run(&args, out),
+        Command::Man(args) => man::run(&args, out),
+    }
+}
+
+fn exit_code(result: Result<Outcome, Failure>, err: &mut dyn Write) -> ExitCode {
+    let failure = match result {
+        Ok(Outcome::Done) => return ExitCode::SUCCESS,
+        Ok(Outcome::NotInOrder) => return ExitCode::from(1),
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    // Nobody is left to tell if this fails.
+    let _ = match &failure {
+        // One line per mistake, each with its own place in front, as compilers do.
+        Failure::Config(errors) => writeln!(err, "{errors}"),
+        other => writeln!(err, "hostler: {}", Chain(other)),
+    };
+    ExitCode::from(if matches!(failure, Failure::Config(_)) { 78 } else { 1 })
+}
+
+/// Writes `value` as indented JSON with a line end.
+fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_and_option_explains_itself() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {} has no help", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let gone = Failure::Output(io::ErrorKind::BrokenPipe.into());
+        let mut err = Vec::new();
+        assert_eq!(exit_code(Err(gone), &mut err), ExitCode::SUCCESS);
+        assert!(err.is_empty());
+    }
+
+    #[test]
+    fn a_failure_shows_its_whole_chain() {
+        let mut err = Vec::new();
+        let failure = Failure::step("open /x", io::Error::other("disk full"));
+        assert_eq!(exit_code(Err(failure), &mut err), ExitCode::from(1));
+        assert_eq!(String::from_utf8(err).unwrap(), "hostler: failed to open /x: disk full\n");
+    }
+
+    #[test]
+    fn a_wrong_configuration_has_an_exit_code_of_its_own() {
+        let mut err = Vec::new();
+        let errors = Config::load(std::path::Path::new("/nonexistent/hostler.toml")).unwrap_err();
+        assert_eq!(exit_code(Err(errors.into()), &mut err), ExitCode::from(78));
+        assert!(String::from_utf8(err).unwrap().starts_with("/nonexistent/hostler.toml: failed to read"));
+    }
+}

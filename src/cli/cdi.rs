@@ -1,0 +1,217 @@
+//! `hostler cdi`: check and list CDI files.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use hostler_cdi::{Catalog, Severity, SpecDir, SpecFile};
+use serde::Serialize;
+
+use super::{ConfigArgs, Failure, Format, Outcome, table::Table, write_json};
+use crate::report::Chain;
+
+/// Check and list CDI files
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Check a CDI file, or all of a folder, more strictly than runtimes do
+    Validate(ValidateArgs),
+    /// List the devices that containers on this host can request, as runtimes see them
+    List(ListArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct ValidateArgs {
+    /// A file, or a folder of files
+    #[arg(value_name = "FILE|DIR")]
+    path: PathBuf,
+}
+
+#[derive(clap::Args, Debug)]
+struct ListArgs {
+    /// Folder to read instead of /etc/cdi, /var/run/cdi and the paths.cdi of the configuration; repeatable, the last counts most
+    #[arg(long = "dir", value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    match &args.command {
+        Command::Validate(args) => validate(&args.path, out),
+        Command::List(args) => list(args, out),
+    }
+}
+
+fn validate(path: &Path, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let files = if path.is_dir() {
+        let files = SpecDir::new(path).scan();
+        files.map_err(|source| Failure::step(format!("read {}", path.display()), source))?
+    } else {
+        vec![file(path)]
+    };
+    if files.is_empty() {
+        return Err(Failure::Said(format!("{} has no .json or .yaml file", path.display())));
+    }
+    let mut outcome = Outcome::Done;
+    for file in &files {
+        let complaints = complaints(file);
+        if complaints.is_empty() {
+            writeln!(out, "{}: valid", file.path.display())?;
+        } else {
+            outcome = Outcome::NotInOrder;
+        }
+        for complaint in complaints {
+            writeln!(out, "{complaint}")?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn file(path: &Path) -> SpecFile {
+    let spec = hostler_cdi::read_spec(path);
+    let problems = spec.as_ref().map_or_else(|_| Vec::new(), |spec| spec.validate().err().unwrap_or_default());
+    SpecFile { path: path.to_owned(), spec, problems }
+}
+
+/// What is wrong with a file, each with its path.
+fn complaints(file: &SpecFile) -> Vec<String> {
+    if let Err(error) = &file.spec {
+        return vec![Chain(error).to_string()];
+    }
+    let line = |problem: &hostler_cdi::Problem| {
+        let label = match problem.severity {
+            Severity::Refused => "refused",
+            Severity::Risky => "risky",
+        };
+        format!("{}: {label}: {problem}", file.path.display())
+    };
+    file.problems.iter().map(line).collect()
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Listed<'a> {
+    device: &'a str,
+    /// The file that counts; `None` for a device that nobody can request.
+    file: Option<&'a Path>,
+    /// Why it is not as simple as that; empty if it is.
+    note: String,
+}
+
+fn list(args: &ListArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let catalog = Catalog::read(&dirs(args)?);
+    let mut lines: Vec<Listed<'_>> = Vec::new();
+    for device in &catalog.devices {
+        let note =
+            if device.shadowed.is_empty() { String::new() } else { format!("hides {}", joined(&device.shadowed)) };
+        lines.push(Listed { device: &device.name, file: Some(&device.file), note });
+    }
+    for conflict in &catalog.conflicts {
+        let note = format!("cannot be requested: it is in {}", joined(&conflict.files));
+        lines.push(Listed { device: &conflict.name, file: None, note });
+    }
+    lines.sort_by_key(|line| line.device);
+    match args.output {
+        Format::Json => write_json(&lines, out)?,
+        Format::Table => {
+            let mut table = Table::new(&["DEVICE", "FILE", "NOTE"]);
+            for Listed { device, file, note } in lines {
+                let file = file.map_or_else(|| "-".to_owned(), |file| file.display().to_string());
+                table.row([(*device).to_owned(), file, note]);
+            }
+            write!(out, "{table}")?;
+            write_unusable(&catalog, out)?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn write_unusable(catalog: &Catalog, out: &mut dyn Write) -> Result<(), Failure> {
+    let complaints = catalog.files.iter().filter(|file| file.usable().is_none()).flat_map(complaints);
+    let unreadable = catalog.unreadable.iter().map(|error| Chain(error).to_string());
+    for (index, line) in complaints.chain(unreadable).enumerate() {
+        let title = if index == 0 { "\nnot usable:\n" } else { "" };
+        writeln!(out, "{title}  {line}")?;
+    }
+    Ok(())
+}
+
+/// The folders, the one that counts least first.
+fn dirs(args: &ListArgs) -> Result<Vec<SpecDir>, Failure> {
+    if !args.dirs.is_empty() {
+        return Ok(args.dirs.iter().map(SpecDir::new).collect());
+    }
+    let mut dirs = vec![PathBuf::from("/etc/cdi"), PathBuf::from("/var/run/cdi")];
+    let own = args.config.load()?.paths.cdi;
+    // /var/run is a link to /run: one folder under two names would conflict with itself.
+    let same = |dir: &PathBuf| dir.canonicalize().unwrap_or_else(|_| dir.clone());
+    if !dirs.iter().any(|dir| same(dir) == same(&own)) {
+        dirs.push(own);
+    }
+    Ok(dirs.into_iter().map(SpecDir::new).collect())
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const GOOD: &str = r#"{"cdiVersion":"0.3.0","kind":"vendor.com/gpu",
+        "devices":[{"name":"g0","containerEdits":{"env":["A=b"]}}]}"#;
+
+    fn validated(path: &Path) -> (Outcome, String) {
+        let mut out = Vec::new();
+        let outcome = validate(path, &mut out).unwrap();
+        (outcome, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_folder_is_in_order_when_all_of_its_files_are() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("good.json"), GOOD).unwrap();
+        let (outcome, text) = validated(dir.path());
+        assert_eq!(outcome, Outcome::Done);
+        assert!(text.ends_with("good.json: valid\n"), "{text}");
+        fs::write(dir.path().join("bad.json"), GOOD.replace("A=b", "Ab")).unwrap();
+        let (outcome, text) = validated(dir.path());
+        assert_eq!(outcome, Outcome::NotInOrder);
+        assert!(text.contains("bad.json: ") && text.contains("containerEdits.env[0]"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_folder_is_not_called_valid() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = validate(dir.path(), &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.ends_with("has no .json or .yaml file"), "{error}");
+    }
+
+    #[test]
+    fn the_list_shows_conflicts_and_files_that_do_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.json"), GOOD).unwrap();
+        fs::write(dir.path().join("b.json"), GOOD).unwrap();
+        fs::write(dir.path().join("c.json"), "{").unwrap();
+        let args =
+            ListArgs { dirs: vec![dir.path().to_owned()], output: Format::Table, config: ConfigArgs { config: None } };
+        let mut out = Vec::new();
+        list(&args, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("vendor.com/gpu=g0  -     cannot be requested: it is in "), "{text}");
+        assert!(text.contains("not usable:\n") && text.contains("failed to parse "), "{text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Claims in words, in tables and as options of podman.
+
+use std::io::Write;
+
+use super::ClaimFormat;
+use crate::{
+    admin::types::{AdminClaim, AdminClaimDevice},
+    cli::{Failure, table::Table, write_json},
+};
+
+/// One line per claim.
+pub(super) fn list(claims: &[AdminClaim]) -> String {
+    let mut table = Table::new(&["NAMESPACE", "NAME", "STATE", "DEVICES", "CPUS", "NODES", "UID", "PROBLEM"]);
+    for claim in claims {
+        let devices: Vec<String> = claim.devices.iter().map(device_path).collect();
+        table.row([
+            claim.namespace.clone(),
+            claim.name.clone(),
+            claim.state.clone(),
+            devices.join(" "),
+            lists(claim, |device| &device.cpus),
+            lists(claim, |device| &device.mems),
+            claim.uid.clone(),
+            claim.problem.clone().unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// One claim in the wanted shape.
+pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), Failure> {
+    match format {
+        ClaimFormat::Table => write!(out, "{}", details(claim))?,
+        ClaimFormat::Json => write_json(claim, out)?,
+        ClaimFormat::Cdi => {
+            for id in cdi_ids(claim)? {
+                writeln!(out, "{id}")?;
+            }
+        }
+        ClaimFormat::Podman => {
+            let options: Vec<String> = cdi_ids(claim)?.iter().map(|id| format!("--device {id}")).collect();
+            writeln!(out, "{}", options.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+fn details(claim: &AdminClaim) -> String {
+    let mut text =
+        format!("claim    {}/{}\nuid      {}\nstate    {}\n", claim.namespace, claim.name, claim.uid, claim.state);
+    if let Some(problem) = &claim.problem {
+        text.push_str(&format!("problem  {problem}\n"));
+    }
+    if claim.devices.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&["DEVICE", "REQUEST", "TAKEN", "CPUS", "NODES", "CDI"]);
+    for device in &claim.devices {
+        let taken: Vec<String> =
+            device.consumed.iter().map(|(name, amount)| format!("{name}={}", amount.human())).collect();
+        table.row([
+            device_path(device),
+            device.request.clone(),
+            taken.join(" "),
+            device.cpus.clone(),
+            device.mems.clone(),
+            device.cdi_ids.join(" "),
+        ]);
+    }
+    format!("{text}\n{table}")
+}
+
+fn device_path(device: &AdminClaimDevice) -> String {
+    format!("{}/{}", device.pool, device.device)
+}
+
+/// What the devices bind to, each list once.
+fn lists(claim: &AdminClaim, list: impl Fn(&AdminClaimDevice) -> &String) -> String {
+    let mut lists: Vec<&str> = Vec::new();
+    for device in &claim.devices {
+        let list = list(device).as_str();
+        if !list.is_empty() && !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    lists.join(",")
+}
+
+/// A container that got no device would run unbound: an empty answer must not look like one.
+fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, Failure> {
+    let ids: Vec<&str> = claim.devices.iter().flat_map(|device| &device.cdi_ids).map(String::as_str).collect();
+    if ids.is_empty() {
+        let (name, state) = (&claim.name, &claim.state);
+        return Err(Failure::Said(format!(
+            "claim {name} is {state} and has no CDI ids: run `hostler claim prepare {name}`"
+        )));
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hostler_backend::Quantity;
+
+    use super::*;
+
+    fn claim(cdi_ids: &[&str]) -> AdminClaim {
+        let device = AdminClaimDevice {
+            pool: "n1/cpu".to_owned(),
+            device: "numa0".to_owned(),
+            request: "device-0".to_owned(),
+            cdi_ids: cdi_ids.iter().map(ToString::to_string).collect(),
+            cpus: "0-3".to_owned(),
+            mems: "0".to_owned(),
+            consumed: BTreeMap::from([("cpus".to_owned(), Quantity::whole(4))]),
+        };
+        AdminClaim {
+            namespace: "default".to_owned(),
+            name: "training".to_owned(),
+            uid: "5f0c".to_owned(),
+            state: "prepared".to_owned(),
+            problem: None,
+            devices: vec![device],
+        }
+    }
+
+    fn written(claim: &AdminClaim, format: ClaimFormat) -> Result<String, Failure> {
+        let mut out = Vec::new();
+        write(claim, format, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn podman_gets_one_option_per_id() {
+        let claim = claim(&["hostler.dev/claim=5f0c-0", "hostler.dev/claim=5f0c-1"]);
+        let options = "--device hostler.dev/claim=5f0c-0 --device hostler.dev/claim=5f0c-1\n";
+        assert_eq!(written(&claim, ClaimFormat::Podman).unwrap(), options);
+        assert_eq!(written(&claim, ClaimFormat::Cdi).unwrap(), "hostler.dev/claim=5f0c-0\nhostler.dev/claim=5f0c-1\n");
+    }
+
+    #[test]
+    fn a_claim_without_ids_is_an_error_for_podman_and_names_the_way_on() {
+        let error = written(&claim(&[]), ClaimFormat::Podman).unwrap_err().to_string();
+        assert!(error.ends_with("run `hostler claim prepare training`"), "{error}");
+    }
+
+    #[test]
+    fn people_see_what_was_taken() {
+        let text = written(&claim(&["a/b=c"]), ClaimFormat::Table).unwrap();
+        assert!(text.contains("n1/cpu/numa0  device-0  cpus=4  0-3       0  a/b=c"), "{text}");
+        let list = list(&[claim(&[])]);
+        assert!(list.contains("default    training  prepared  n1/cpu/numa0"), "{list}");
+    }
+}

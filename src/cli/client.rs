@@ -1,0 +1,227 @@
+//! Talks to the running daemon: HTTP over its admin socket.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Bytes,
+    client::conn::http1,
+    header::{CONTENT_TYPE, HOST},
+};
+use hyper_util::rt::TokioIo;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{net::UnixStream, runtime, time};
+
+use super::{ConfigArgs, Failure};
+use crate::admin::types::AdminError;
+
+/// Preparing waits for hardware; a daemon that needs longer than this has lost the request.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The options of every subcommand that asks the daemon.
+#[derive(clap::Args, Debug)]
+pub(super) struct DaemonArgs {
+    /// Admin socket of the daemon; without it admin.sock in the paths.run of the configuration
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+impl DaemonArgs {
+    /// A client of the daemon that is meant.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        let socket = match &self.socket {
+            Some(socket) => socket.clone(),
+            None => self.config.load()?.admin_socket(),
+        };
+        Ok(Client { socket })
+    }
+}
+
+/// A client of one daemon.
+#[derive(Debug)]
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+/// Why the daemon gave no good answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    /// There is no socket.
+    #[error("no daemon listens on {}: start it (systemctl start hostler), or name its socket with --socket", .0.display())]
+    NotRunning(PathBuf),
+    /// The socket is there, and nobody behind it.
+    #[error("the daemon behind {} is gone: start it again (systemctl start hostler)", .0.display())]
+    Gone(PathBuf),
+    /// The socket is not for us.
+    #[error("only root may talk to the daemon on {}: try again with sudo", .0.display())]
+    NotAllowed(PathBuf),
+    /// The socket does not work otherwise.
+    #[error("failed to connect to {}", socket.display())]
+    Connect {
+        socket: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// This side could not be set up.
+    #[error("failed to set up the connection")]
+    SetUp(#[source] io::Error),
+    /// The connection broke.
+    #[error("the daemon broke the connection")]
+    Exchange(#[source] hyper::Error),
+    /// The request cannot be written.
+    #[error("failed to make the request")]
+    Request(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No answer in time.
+    #[error("the daemon gave no answer within {} s", PATIENCE.as_secs())]
+    TimedOut,
+    /// The daemon said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer has another shape.
+    #[error("the daemon's answer is not understood; is it of the same version?")]
+    Answer(#[source] serde_json::Error),
+}
+
+impl Client {
+    /// Asks for something.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.answer(Method::GET, path, Bytes::new())
+    }
+
+    /// Asks to do something.
+    pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Request(source.into()))?;
+        self.answer(Method::POST, path, body.into())
+    }
+
+    /// Asks to do something whose only answer is that it was done.
+    pub(super) fn order(&self, method: Method, path: &str) -> Result<(), ClientError> {
+        self.exchange(method, path, Bytes::new()).map(drop)
+    }
+
+    fn answer<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, ClientError> {
+        let bytes = self.exchange(method, path, body)?;
+        serde_json::from_slice(&bytes).map_err(ClientError::Answer)
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::SetUp)?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "hostler")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|source| ClientError::Request(source.into()))?;
+        let (status, bytes) = runtime.block_on(async {
+            time::timeout(PATIENCE, send(&self.socket, request)).await.map_err(|_| ClientError::TimedOut)?
+        })?;
+        if status.is_success() { Ok(bytes) } else { Err(refusal(status, &bytes)) }
+    }
+}
+
+async fn send(socket: &Path, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), ClientError> {
+    let stream = UnixStream::connect(socket).await.map_err(|source| connect_error(socket, source))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
+    let exchange = async move {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        // The sender goes at the end of this block, and with it the connection below.
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    };
+    let (answer, _closed) = tokio::join!(exchange, connection);
+    answer.map_err(ClientError::Exchange)
+}
+
+fn connect_error(socket: &Path, source: io::Error) -> ClientError {
+    let socket = socket.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound => ClientError::NotRunning(socket),
+        io::ErrorKind::ConnectionRefused => ClientError::Gone(socket),
+        io::ErrorKind::PermissionDenied => ClientError::NotAllowed(socket),
+        _ => ClientError::Connect { socket, source },
+    }
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    let said = serde_json::from_slice::<AdminError>(body).map(|body| body.error);
+    ClientError::Refused(said.unwrap_or_else(|_| format!("the daemon answered {status}")))
+}
+
+/// `text` as one segment of a path.
+pub(super) fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixListener,
+        thread,
+    };
+
+    use super::*;
+    use crate::report::Chain;
+
+    /// Answers one request with `answer` and gives what was asked.
+    fn daemon(answer: &'static str) -> (tempfile::TempDir, Client, thread::JoinHandle<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("admin.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let served = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8(request[..length].to_vec()).unwrap()
+        });
+        (dir, Client { socket }, served)
+    }
+
+    #[test]
+    fn an_answer_is_read_as_its_type() {
+        let (_dir, client, served) = daemon("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n[1,2,3]");
+        assert_eq!(client.get::<Vec<u32>>("/v1/claims").unwrap(), [1, 2, 3]);
+        let request = served.join().unwrap();
+        assert!(request.starts_with("GET /v1/claims HTTP/1.1\r\nhost: hostler\r\n"), "{request}");
+    }
+
+    #[test]
+    fn the_daemons_own_words_are_the_error() {
+        let (_dir, client, _served) =
+            daemon("HTTP/1.1 409 Conflict\r\ncontent-length: 29\r\n\r\n{\"error\":\"held by default/a\"}");
+        let error = client.order(Method::DELETE, "/v1/claims/x").unwrap_err();
+        assert_eq!(error.to_string(), "held by default/a");
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_is_an_error_and_not_a_guess() {
+        let (_dir, client, _served) = daemon("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+        let error = client.get::<Vec<u32>>("/v1/claims").unwrap_err();
+        assert!(Chain(&error).to_string().contains("expected a sequence"), "{}", Chain(&error));
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_run_is_told_from_one_that_died() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("admin.sock");
+        let client = Client { socket: socket.clone() };
+        assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::NotRunning(path) if path == socket));
+        drop(UnixListener::bind(&socket).unwrap());
+        assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::Gone(path) if path == socket));
+    }
+
+    #[test]
+    fn names_cannot_leave_their_segment() {
+        assert_eq!(segment("default/../a b"), "default%2F..%2Fa%20b");
+    }
+}

@@ -1,0 +1,120 @@
+//! `hostler doctor`: what is missing or wrong on this host, each with the fix.
+//!
+//! Facts are gathered once ([`facts`]); every check is a pure function over them ([`host`], [`services`]).
+
+mod facts;
+mod host;
+mod services;
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::{ConfigArgs, Failure, Format, Outcome, write_json};
+use crate::config::{Config, ConfigErrors};
+use facts::Facts;
+
+/// Say what is missing or wrong on this host for hostler, each with the fix
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, but not all of it, or not as well as it could.
+    Warn,
+    /// Something does not work.
+    Fail,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+struct Finding {
+    /// What was looked at.
+    check: &'static str,
+    /// How bad it is.
+    level: Level,
+    /// What was seen.
+    found: String,
+    /// What to do; empty where nothing needs to be done.
+    fix: String,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, found: found.into(), fix: String::new() }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Warn, found: found.into(), fix: fix.into() }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Fail, found: found.into(), fix: fix.into() }
+    }
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let (config, mut findings) = configuration(args.config.load());
+    let facts = Facts::gather(&config, "/");
+    findings.extend(host::checks(&facts));
+    findings.extend(services::checks(&facts, &config));
+    match args.output {
+        Format::Table => out.write_all(in_words(&findings).as_bytes())?,
+        Format::Json => write_json(&findings, out)?,
+    }
+    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
+    Ok(if failed { Outcome::NotInOrder } else { Outcome::Done })
+}
+
+/// A wrong configuration is one more thing that is wrong; the rest is checked with the defaults.
+fn configuration(loaded: Result<Config, ConfigErrors>) -> (Config, Vec<Finding>) {
+    match loaded {
+        Ok(config) => (config, vec![Finding::ok("configuration", "in order")]),
+        Err(errors) => {
+            let place = errors.path.as_ref().map_or_else(|| "defaults".to_owned(), |path| path.display().to_string());
+            let finding = |problem: &crate::config::Problem| {
+                let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+                let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+                Finding::fail("configuration", format!("{place}{line}: {key}{}", problem.what), problem.fix.clone())
+            };
+            (Config::default(), errors.problems.iter().map(finding).collect())
+        }
+    }
+}
+
+fn in_words(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { check, level, found, fix } in findings {
+        let mark = match level {
+            Level::Ok => "ok  ",
+            Level::Warn => "warn",
+            Level::Fail => "FAIL",
+        };
+        text.push_str(&format!("{mark}  {check:<width$}  {found}\n"));
+        if !fix.is_empty() {
+            text.push_str(&format!("{:indent$}→ {fix}\n", "", indent = width + 8));
+        }
+    }
+    let number = |level| findings.iter().filter(|finding| finding.level == level).count();
+    text.push_str(&format!(
+        "\n{} ok, {} to look at, {} failed\n",
+        number(Level::Ok),
+        number(Level::Warn),
+        number(Level::Fail)
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests;

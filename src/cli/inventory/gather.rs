@@ -1,0 +1,125 @@
+//! Reads the machine once and asks the backends about it.
+
+use std::collections::BTreeSet;
+
+use hostler_backend::{Backend, BackendError, Device, Enumeration, Warning};
+use hostler_linux::{SysRoot, topology::Topology};
+use hostler_memory::Zones;
+
+use crate::{
+    config::{Backends, Config},
+    report::Chain,
+};
+
+/// Everything that is shown.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// The node's name.
+    pub(super) node: String,
+    /// CPUs, caches, memory.
+    pub(super) topology: Topology,
+    /// One pool per backend, by name.
+    pub(super) pools: Vec<Pool>,
+    /// What could not be understood, each once.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// The devices of a backend.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// Name of the backend.
+    pub(super) backend: &'static str,
+    /// `<node>/<backend>`.
+    pub(super) name: String,
+    /// In the backend's order.
+    pub(super) devices: Vec<Device>,
+}
+
+impl Machine {
+    /// Every device with its pool.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&Pool, &Device)> {
+        self.pools.iter().flat_map(|pool| pool.devices.iter().map(move |device| (pool, device)))
+    }
+
+    /// Adds warnings that are not there yet.
+    pub(super) fn warn(&mut self, warnings: Vec<Warning>) {
+        let mut known: BTreeSet<Warning> = self.warnings.iter().cloned().collect();
+        self.warnings.extend(warnings.into_iter().filter(|warning| known.insert(warning.clone())));
+    }
+}
+
+/// Reads the machine under `root` and asks the enabled backends, or the one that is named. A backend that fails costs
+/// its devices and leaves a warning.
+pub(super) fn gather(config: &Config, root: &SysRoot, only: Option<&str>) -> Machine {
+    let topology = Topology::read(root);
+    let mut machine = Machine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
+    machine.warn(no_machine(root).into_iter().collect());
+    machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
+    for (backend, scan) in scans(config, root, &machine.topology, only) {
+        let Enumeration { devices, warnings } = scan.unwrap_or_else(|error| failed(backend, &error));
+        machine.warn(warnings);
+        let name = format!("{}/{backend}", machine.node);
+        machine.pools.push(Pool { backend, name, devices });
+    }
+    machine
+}
+
+/// The most likely mistake with a captured tree, said before what follows from it.
+fn no_machine(root: &SysRoot) -> Option<Warning> {
+    let reason = "the tree holds neither sys nor proc; name the folder above them".to_owned();
+    (!root.exists("sys") && !root.exists("proc")).then(|| Warning { path: "/".to_owned(), reason })
+}
+
+/// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
+/// nearly all that this program does.
+fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<Scan> {
+    let Backends { cpu, memory, fake } = &config.backends;
+    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    let mut scans: Vec<Scan> = Vec::new();
+    if let Some(config) = cpu.active().filter(|_| wanted("cpu")) {
+        scans.push(("cpu", hostler_cpu::enumeration(topology, config)));
+    }
+    if let Some(config) = fake.active().filter(|_| wanted("fake")) {
+        scans.push(("fake", hostler_fake::FakeBackend::new(config.clone()).enumerate()));
+    }
+    if let Some(config) = memory.active().filter(|_| wanted("memory")) {
+        scans.push(("memory", hostler_memory::enumeration(topology, &Zones::read(root), config)));
+    }
+    scans
+}
+
+type Scan = (&'static str, Result<Enumeration, BackendError>);
+
+/// The configured name; on a captured machine the host name that the tree tells, where it does.
+fn node_name(config: &Config, root: &SysRoot) -> String {
+    if !config.node_name.is_empty() {
+        return config.node_name.clone();
+    }
+    let name = root.text("proc/sys/kernel/hostname").filter(|name| !name.is_empty());
+    name.map_or_else(|| "captured".to_owned(), |name| name.to_lowercase())
+}
+
+fn failed(backend: &str, error: &BackendError) -> Enumeration {
+    let warning = Warning { path: format!("backend {backend}"), reason: Chain(error).to_string() };
+    Enumeration { devices: Vec::new(), warnings: vec![warning] }
+}
+
+/// A reader's warning as one of the inventory.
+pub(super) fn own_warning(warning: &hostler_linux::Warning) -> Warning {
+    Warning { path: warning.path.clone(), reason: warning.reason.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Switched, registry};
+
+    #[test]
+    fn the_backends_are_those_of_the_daemon() {
+        let config = Config { backends: Backends { fake: Switched::on(), ..Backends::default() }, ..Config::default() };
+        let root = SysRoot::new("/nonexistent");
+        let here: Vec<&str> = gather(&config, &root, None).pools.iter().map(|pool| pool.backend).collect();
+        let daemon = registry::from_config(&config, &root);
+        assert_eq!(here, daemon.iter().map(|(name, _)| name.as_str().to_owned()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,48 @@
+//! Text as a tree.
+
+use std::fmt;
+
+/// A line and what belongs under it.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    /// The line.
+    pub(super) text: String,
+    /// What is drawn under it.
+    pub(super) children: Vec<Outline>,
+}
+
+impl Outline {
+    /// A line with nothing under it.
+    pub(super) fn leaf(text: impl Into<String>) -> Self {
+        Self { text: text.into(), children: Vec::new() }
+    }
+
+    fn draw_children(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
+        for (index, child) in self.children.iter().enumerate() {
+            let last = index + 1 == self.children.len();
+            let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            writeln!(f, "{indent}{branch}{}", child.text)?;
+            child.draw_children(f, &format!("{indent}{below}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Outline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.text)?;
+        self.draw_children(f, "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_join_and_end() {
+        let inner = Outline { text: "b".to_owned(), children: vec![Outline::leaf("c")] };
+        let outline = Outline { text: "a".to_owned(), children: vec![inner, Outline::leaf("d")] };
+        assert_eq!(outline.to_string(), "a\n├─ b\n│  └─ c\n└─ d\n");
+    }
+}

@@ -1,0 +1,240 @@
+//! The machine as a tree: package, die, NUMA node, cache, cluster, cores, and each device where it belongs.
+//!
+//! The levels nest differently from machine to machine (a NUMA node may hold packages or be a part of one), so nothing
+//! is assumed: whatever has the CPUs of another within its own stands above it.
+
+mod cores;
+
+use hostler_linux::{
+    IdSet,
+    topology::{Node, Topology},
+};
+
+use super::{
+    gather::{Machine, Pool},
+    outline::Outline,
+    table::{capacity, device_path, health, numa_node, summary},
+};
+use crate::cli::{
+    table::Table,
+    units::{bytes, page},
+};
+
+/// Equal neighbours beyond this number are drawn as one line.
+const MOST_EQUAL: usize = 4;
+
+/// The tree, and the distances of the nodes below it.
+pub(super) fn tree(machine: &Machine) -> String {
+    let topology = &machine.topology;
+    let mut outline = Outline { text: summary(machine), children: restrictions(topology) };
+    let mut tops = nest(objects(topology));
+    outline.children.extend(tops.drain(..).map(|object| object.draw(machine)));
+    for (id, node) in topology.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
+        let text = format!("NUMA node {id} · no CPUs · {}", memory(node));
+        outline.children.push(Outline { text, children: node_devices(machine, *id) });
+    }
+    outline.children.extend(devices(machine, |node| !node.is_some_and(|id| has_node(topology, id))));
+    format!("{outline}{}", distances(topology))
+}
+
+fn has_node(topology: &Topology, id: i64) -> bool {
+    u32::try_from(id).is_ok_and(|id| topology.nodes.contains_key(&id))
+}
+
+/// CPUs that are there and are not like the others.
+fn restrictions(topology: &Topology) -> Vec<Outline> {
+    let offline = topology.present.difference(&topology.online);
+    let foreign = topology.online.difference(&topology.allowed_cpus);
+    let sets = [
+        ("offline CPUs", &offline),
+        ("isolated CPUs", &topology.isolated),
+        ("CPUs without tick", &topology.nohz_full),
+        ("CPUs that the host's cpuset withholds", &foreign),
+    ];
+    let shown = sets.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+    shown.map(|(what, cpus)| Outline::leaf(format!("{what}: {}", cores::list(cpus)))).collect()
+}
+
+/// A part of the machine that has CPUs.
+#[derive(Debug)]
+struct Object {
+    label: String,
+    cpus: IdSet,
+    /// The NUMA nodes that are drawn here, with their memory and devices.
+    nodes: Vec<u32>,
+    children: Vec<Object>,
+}
+
+/// Every part, the outermost first where several have the same CPUs.
+fn objects(topology: &Topology) -> Vec<Object> {
+    let object =
+        |label: String, cpus: &IdSet| Object { label, cpus: cpus.clone(), nodes: Vec::new(), children: Vec::new() };
+    let group = |kind: &str, index: usize, id: Option<u32>| match id {
+        Some(id) => format!("{kind} {id}"),
+        None => format!("{kind} #{index}"),
+    };
+    let mut objects = Vec::new();
+    for (kind, groups) in [("drawer", &topology.drawers), ("book", &topology.books), ("package", &topology.packages)] {
+        let parts = groups.iter().enumerate();
+        objects.extend(parts.map(|(index, part)| object(group(kind, index, part.id), &part.cpus)));
+    }
+    for (id, node) in &topology.nodes {
+        objects.push(Object { nodes: vec![*id], ..object(format!("NUMA node {id}"), &node.cpus) });
+    }
+    objects.extend(topology.dies.iter().map(|die| object("die".to_owned(), &die.cpus)));
+    for cache in topology.caches.iter().filter(|cache| cache.level >= 3 && cache.cache_type != "Instruction") {
+        let size = cache.size_bytes.map(bytes).unwrap_or_default();
+        objects.push(object(format!("L{} {size}", cache.level).trim_end().to_owned(), &cache.cpus));
+    }
+    objects.extend(topology.clusters.iter().map(|cluster| object("cluster".to_owned(), &cluster.cpus)));
+    objects.retain(|object| !object.cpus.is_empty());
+    objects
+}
+
+/// Puts each object under the smallest that has all of its CPUs. Objects with the same CPUs become one.
+fn nest(mut objects: Vec<Object>) -> Vec<Object> {
+    // Stable: of objects with as many CPUs, the outermost kind stays in front.
+    objects.sort_by_key(|object| std::cmp::Reverse(object.cpus.len()));
+    let mut tops: Vec<Object> = Vec::new();
+    for object in objects {
+        place(&mut tops, object);
+    }
+    sort(&mut tops);
+    tops
+}
+
+fn place(siblings: &mut Vec<Object>, object: Object) {
+    let Some(above) = siblings.iter_mut().find(|sibling| object.cpus.is_subset(&sibling.cpus)) else {
+        siblings.push(object);
+        return;
+    };
+    if above.cpus != object.cpus {
+        place(&mut above.children, object);
+        return;
+    }
+    above.nodes.extend(object.nodes);
+    // A die or cluster that is all of the part above it says nothing new.
+    if !matches!(&*object.label, "die" | "cluster") {
+        above.label = format!("{} · {}", above.label, object.label);
+    }
+}
+
+fn sort(objects: &mut [Object]) {
+    objects.sort_by_key(|object| object.cpus.first());
+    objects.iter_mut().for_each(|object| sort(&mut object.children));
+}
+
+impl Object {
+    fn draw(&self, machine: &Machine) -> Outline {
+        let topology = &machine.topology;
+        let inner = self.children.iter().fold(IdSet::new(), |inner, child| inner.union(&child.cpus));
+        let own = cores::summaries(topology, &self.cpus.difference(&inner));
+        let mut outline = Outline::leaf(self.label.clone());
+        outline.children = self.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
+        match &own[..] {
+            [only] if self.children.is_empty() => outline.text = format!("{} · {only}", self.label),
+            _ => outline.children.extend(own.into_iter().map(Outline::leaf)),
+        }
+        outline.children.extend(self.draw_children(machine));
+        outline
+    }
+
+    /// The children, with runs of equal ones drawn once.
+    fn draw_children(&self, machine: &Machine) -> Vec<Outline> {
+        let shape = |object: &Object| {
+            let plain = object.children.is_empty() && object.nodes.is_empty();
+            plain.then(|| (object.label.clone(), cores::shape(&machine.topology, &object.cpus)))
+        };
+        let mut lines = Vec::new();
+        for run in self.children.chunk_by(|one, next| shape(one).is_some_and(|one| Some(one) == shape(next))) {
+            match shape(&run[0]) {
+                Some((label, cores)) if run.len() > MOST_EQUAL => {
+                    let cpus = run.iter().fold(IdSet::new(), |cpus, object| cpus.union(&object.cpus));
+                    lines.push(Outline::leaf(format!(
+                        "{} × {label}, each {cores} · CPUs {}",
+                        run.len(),
+                        cores::list(&cpus)
+                    )));
+                }
+                _ => lines.extend(run.iter().map(|object| object.draw(machine))),
+            }
+        }
+        lines
+    }
+}
+
+/// A node's memory in one line, and its devices.
+fn node_lines(machine: &Machine, id: u32) -> Vec<Outline> {
+    let memory = machine.topology.nodes.get(&id).map(|node| Outline::leaf(memory(node)));
+    memory.into_iter().chain(node_devices(machine, id)).collect()
+}
+
+fn node_devices(machine: &Machine, id: u32) -> Vec<Outline> {
+    devices(machine, |node| node == Some(i64::from(id)))
+}
+
+fn memory(node: &Node) -> String {
+    let mut facts = vec![match (node.memory_bytes, node.free_bytes) {
+        (None, _) => "memory of unknown size".to_owned(),
+        (Some(0), _) => "no memory".to_owned(),
+        (Some(total), None) => format!("memory {}", bytes(total)),
+        (Some(total), Some(free)) => format!("memory {} ({} free)", bytes(total), bytes(free)),
+    }];
+    for (size, pages) in node.huge_pages.iter().filter(|(_, pages)| pages.total > 0) {
+        facts.push(format!("hugepages-{} {} ({} free)", page(*size), pages.total, pages.free));
+    }
+    facts.extend(node.memory_side_caches.iter().map(|cache| format!("memory-side cache {}", bytes(cache.size_bytes))));
+    facts.extend(node.tier.map(|tier| format!("tier {tier}")));
+    facts.extend(node.access.as_ref().and_then(|access| access.read_bandwidth).map(|mib| format!("reads {mib} MiB/s")));
+    facts.extend(node.gpu.as_ref().map(|gpu| format!("memory of GPU {gpu}")));
+    facts.join(" · ")
+}
+
+/// The devices whose NUMA node is wanted; many that differ by name alone are one line.
+fn devices(machine: &Machine, wanted: impl Fn(Option<i64>) -> bool) -> Vec<Outline> {
+    let mut lines = Vec::new();
+    for pool in &machine.pools {
+        let here: Vec<_> = pool.devices.iter().filter(|device| wanted(numa_node(device))).collect();
+        let facts = |device: &hostler_backend::Device| (capacity(device), health(device));
+        for run in here.chunk_by(|one, next| facts(one) == facts(next)) {
+            if run.len() > MOST_EQUAL {
+                lines.push(device_run(pool, run));
+            } else {
+                lines.extend(run.iter().map(|device| device_line(&device_path(pool, device), device)));
+            }
+        }
+    }
+    lines
+}
+
+fn device_run(pool: &Pool, run: &[&hostler_backend::Device]) -> Outline {
+    let path = format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len());
+    device_line(&path, run[0])
+}
+
+fn device_line(path: &str, device: &hostler_backend::Device) -> Outline {
+    let mut text = format!("▪ {path}");
+    let health = health(device);
+    for fact in [capacity(device), health].iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
+        text.push_str("  ");
+        text.push_str(fact);
+    }
+    Outline::leaf(text)
+}
+
+fn distances(topology: &Topology) -> String {
+    if topology.nodes.len() < 2 || topology.nodes.values().all(|node| node.distances.is_empty()) {
+        return String::new();
+    }
+    let headings: Vec<String> =
+        std::iter::once("distance".to_owned()).chain(topology.nodes.keys().map(ToString::to_string)).collect();
+    let mut table = Table::new(&headings);
+    for (id, node) in &topology.nodes {
+        let distance = |to: &u32| node.distances.get(to).map_or_else(|| "-".to_owned(), ToString::to_string);
+        table.row(std::iter::once(id.to_string()).chain(topology.nodes.keys().map(distance)));
+    }
+    format!("\n{table}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! `hostler man`: manual pages, one per subcommand.
+
+use std::{fs, io::Write, path::PathBuf};
+
+use clap::CommandFactory;
+
+use super::{Cli, Failure, Outcome};
+
+/// Write the manual pages, one per subcommand, into a folder
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// The folder; made if it is not there
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let dir = &args.dir;
+    fs::create_dir_all(dir).map_err(|source| Failure::step(format!("make the folder {}", dir.display()), source))?;
+    clap_mangen::generate_to(Cli::command(), dir)
+        .map_err(|source| Failure::step(format!("write manual pages to {}", dir.display()), source))?;
+    writeln!(out, "wrote the manual pages to {}", dir.display())?;
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subcommand_has_a_page() {
+        let dir = tempfile::tempdir().unwrap();
+        run(&Args { dir: dir.path().join("man1") }, &mut Vec::new()).unwrap();
+        for page in ["hostler", "hostler-run", "hostler-inventory", "hostler-claim-create", "hostler-doctor"] {
+            let text = fs::read_to_string(dir.path().join("man1").join(format!("{page}.1"))).unwrap();
+            assert!(text.contains(".SH DESCRIPTION") || text.contains(".SH NAME"), "{page}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `hostler status`: how the running daemon is.
+
+use std::{io::Write, time::Duration};
+
+use hyper::Method;
+
+use super::{
+    Failure, Format, Outcome,
+    client::DaemonArgs,
+    table::Table,
+    units::{bytes, elapsed},
+    write_json,
+};
+use crate::admin::types::{AdminKubelet, AdminStatus};
+
+/// Show how the running daemon is
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Have it look at all hardware anew first
+    #[arg(long)]
+    rescan: bool,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let client = args.daemon.client()?;
+    if args.rescan {
+        client.order(Method::POST, "/v1/rescan")?;
+    }
+    let status: AdminStatus = client.get("/v1/status")?;
+    match args.output {
+        Format::Table => write!(out, "{}", in_words(&status))?,
+        Format::Json => write_json(&status, out)?,
+    }
+    Ok(if status.not_ready.is_empty() { Outcome::Done } else { Outcome::NotInOrder })
+}
+
+fn in_words(status: &AdminStatus) -> String {
+    let ready =
+        if status.not_ready.is_empty() { "yes".to_owned() } else { format!("no: {}", status.not_ready.join("; ")) };
+    let claims = &status.claims;
+    let facts = [
+        ("hostler", format!("{} as {} on {}, {}", status.version, status.driver, status.node, status.mode)),
+        ("ready", ready),
+        (
+            "running",
+            format!("{}, {} resident", elapsed(Duration::from_secs(status.uptime_seconds)), bytes(status.rss_bytes)),
+        ),
+        ("boot", status.boot_id.clone()),
+        ("kubelet", status.kubelet.as_ref().map_or_else(|| "switched off".to_owned(), kubelet)),
+        (
+            "claims",
+            format!("{} prepared, {} preparing, {} quarantined", claims.prepared, claims.preparing, claims.quarantined),
+        ),
+    ];
+    let mut text: String = facts.iter().map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
+    let mut table = Table::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "SCAN"]);
+    for backend in &status.backends {
+        let scan = backend.stale.as_ref().map_or_else(|| "ok".to_owned(), |error| format!("failed: {error}"));
+        let counts = [backend.devices.to_string(), backend.healthy.to_string()];
+        table.row([backend.name.clone(), backend.pool.clone()].into_iter().chain(counts).chain([scan]));
+    }
+    text.push_str(&format!("\n{table}"));
+    if !status.warnings.is_empty() {
+        text.push_str("\nwarnings:\n");
+        text.extend(status.warnings.iter().map(|warning| format!("  {warning}\n")));
+    }
+    text
+}
+
+fn kubelet(kubelet: &AdminKubelet) -> String {
+    match (kubelet.registered, &kubelet.error) {
+        (Some(true), _) => "registered".to_owned(),
+        (_, Some(error)) => format!("refused the registration: {error}"),
+        _ => format!("has not called yet; waiting on {}", kubelet.registration_socket.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::types::{AdminBackend, AdminClaimCounts};
+
+    fn status() -> AdminStatus {
+        AdminStatus {
+            version: "0.1.0".to_owned(),
+            node: "n1".to_owned(),
+            driver: "hostler.dev".to_owned(),
+            mode: "standalone".to_owned(),
+            uptime_seconds: 125,
+            boot_id: "b".to_owned(),
+            rss_bytes: 8 << 20,
+            not_ready: Vec::new(),
+            kubelet: None,
+            backends: vec![AdminBackend {
+                name: "cpu".to_owned(),
+                pool: "n1/cpu".to_owned(),
+                devices: 2,
+                healthy: 1,
+                stale: Some("sysfs is gone".to_owned()),
+            }],
+            claims: AdminClaimCounts { prepared: 3, preparing: 0, quarantined: 1 },
+            warnings: vec!["/sys/x: odd".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_status_reads_top_down() {
+        let expected = "\
+hostler  0.1.0 as hostler.dev on n1, standalone
+ready    yes
+running  2m 5s, 8 MiB resident
+boot     b
+kubelet  switched off
+claims   3 prepared, 0 preparing, 1 quarantined
+
+BACKEND  POOL    DEVICES  HEALTHY  SCAN
+cpu      n1/cpu        2        1  failed: sysfs is gone
+
+warnings:
+  /sys/x: odd
+";
+        assert_eq!(in_words(&status()), expected);
+    }
+
+    #[test]
+    fn a_kubelet_that_refuses_is_quoted() {
+        let said = AdminKubelet {
+            registered: Some(false),
+            error: Some("unsupported version".to_owned()),
+            registration_socket: "/r.sock".into(),
+            service_socket: "/s.sock".into(),
+        };
+        assert_eq!(kubelet(&said), "refused the registration: unsupported version");
+        let silent = AdminKubelet { registered: None, error: None, ..said };
+        assert_eq!(kubelet(&silent), "has not called yet; waiting on /r.sock");
+    }
+}

@@ -1,0 +1,143 @@
+//! The real binary, as a shell sees it: exit codes, what goes to which stream, and pipes that close early.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "these tests run the binary")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn hostler(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hostler")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn the_machine_that_runs_the_test_has_an_inventory() {
+    let output = hostler(&["inventory", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["topology"]["threads"].as_u64().unwrap() >= 1);
+    assert!(json["devices"].as_array().unwrap().iter().any(|device| device["backend"] == "cpu"));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_says_so_on_standard_error() {
+    let output = hostler(&["inventory", "--colour"]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(2), ""));
+    assert!(text(&output.stderr).contains("unexpected argument '--colour'"));
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for args in [["--help"], ["--version"]] {
+        let output = hostler(&args);
+        assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""), "{args:?}");
+        assert!(text(&output.stdout).contains("hostler"));
+    }
+}
+
+#[test]
+fn config_check_reports_every_mistake_and_has_its_own_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hostler.toml");
+    fs::write(&path, "drivr = \"x\"\n[paths]\nstate = 3\n").unwrap();
+    let output = hostler(&["config", "check", "--config", path.to_str().unwrap()]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(78), ""));
+    let shown = text(&output.stderr);
+    assert!(shown.contains("hostler.toml:1: drivr: ") && shown.contains("hostler.toml:3: paths.state: "), "{shown}");
+    fs::write(&path, "driver = \"hostler.dev\"\n").unwrap();
+    let output = hostler(&["config", "check", "--config", path.to_str().unwrap()]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "the configuration is in order\n"));
+}
+
+#[test]
+fn config_show_writes_what_config_check_accepts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shown.toml");
+    fs::write(&path, "[inventory]\nrescan = \"5m\"\n").unwrap();
+    let shown = hostler(&["config", "show", "--config", path.to_str().unwrap()]);
+    assert!(text(&shown.stdout).contains("rescan = \"5m\""), "{}", text(&shown.stdout));
+    fs::write(&path, &shown.stdout).unwrap();
+    let output = hostler(&["config", "check", "--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hostler"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn without_a_daemon_its_questions_fail_with_the_way_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("admin.sock");
+    let socket = socket.to_str().unwrap();
+    for args in [&["status"][..], &["claim", "list"], &["claim", "show", "x"], &["claim", "delete", "x"]] {
+        let output = hostler(&[args, &["--socket", socket]].concat());
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let shown = text(&output.stderr);
+        assert!(shown.starts_with("hostler: no daemon listens on ") && shown.contains("systemctl start"), "{shown}");
+    }
+}
+
+#[test]
+fn a_hook_that_is_not_called_as_written_fails_with_its_reason() {
+    for (args, reason) in [(&["hook"][..], "the only hook is"), (&["hook", "cpuset", "--cpus"], "it has no value")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_hostler")).args(args).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn doctor_judges_this_host_in_words_and_in_json() {
+    let output = hostler(&["doctor", "-o", "json"]);
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failed = findings.as_array().unwrap().iter().any(|finding| finding["level"] == "fail");
+    assert_eq!(output.status.code(), Some(i32::from(failed)), "{findings}");
+    for finding in findings.as_array().unwrap() {
+        assert_eq!(finding["level"] == "ok", finding["fix"] == "", "{finding}");
+    }
+    assert!(text(&hostler(&["doctor"]).stdout).contains(" to look at, "));
+}
+
+#[test]
+fn cdi_files_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.json");
+    let check = |path: &Path| hostler(&["cdi", "validate", path.to_str().unwrap()]);
+    fs::write(
+        &path,
+        r#"{"cdiVersion":"0.3.0","kind":"a.b/c","devices":[{"name":"d","containerEdits":{"env":["A=b"]}}]}"#,
+    )
+    .unwrap();
+    let output = check(&path);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    fs::write(&path, r#"{"cdiVersion":"0.3.0","kind":"a.b/c","devices":[]}"#).unwrap();
+    let output = check(&path);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("x.json: refused: devices: "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn manual_pages_and_completions_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = hostler(&["man", dir.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(dir.path().join("hostler-claim-create.1").is_file());
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&hostler(&["completions", shell]).stdout).contains("inventory"), "{shell}");
+    }
+}
