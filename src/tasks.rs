@@ -1,0 +1,92 @@
+//! The only place that spawns: a service that ends, ends the daemon; a job is waited for at shutdown.
+
+use std::{error::Error, future::Future};
+
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
+
+/// What a service gives when it ends.
+pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// A service that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name.
+    pub name: &'static str,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Spawns tasks and stops them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    ended_tx: mpsc::UnboundedSender<Ended>,
+}
+
+impl Tasks {
+    /// A new set, and where the names of ended services arrive.
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Ended>) {
+        // Unbounded: one message per service in the life of the daemon.
+        let (ended_tx, ended_rx) = mpsc::unbounded_channel();
+        (Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), ended_tx }, ended_rx)
+    }
+
+    /// Spawns a part of the daemon that runs until [`Tasks::stop_token`] fires. Its end, good or bad, is reported.
+    pub fn service(&self, name: &'static str, service: impl Future<Output = Outcome> + Send + 'static) {
+        let ended_tx = self.ended_tx.clone();
+        let run = async move {
+            let outcome = service.await;
+            // The receiver is gone only when the daemon is already on its way out.
+            let _ = ended_tx.send(Ended { name, outcome });
+        };
+        self.tracker.spawn(run.instrument(tracing::info_span!("task", name)));
+    }
+
+    /// Spawns work that comes to an end by itself. It is finished even if whoever asked for it has gone.
+    pub fn job<T: Send + 'static>(&self, job: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.tracker.spawn(job.in_current_span())
+    }
+
+    /// Runs blocking work (sysfs, fsync, ioctl) on a blocking thread.
+    pub fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let span = tracing::Span::current();
+        self.tracker.spawn_blocking(move || span.in_scope(work))
+    }
+
+    /// Fires when the daemon stops.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Waits until everything that was spawned has ended.
+    pub async fn drain(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_service_is_reported_with_its_name() {
+        let (tasks, mut ended_rx) = Tasks::new();
+        tasks.service("listener", async { Err("socket closed".into()) });
+        let ended = ended_rx.recv().await.unwrap();
+        assert_eq!(ended.name, "listener");
+        assert_eq!(ended.outcome.unwrap_err().to_string(), "socket closed");
+    }
+
+    #[tokio::test]
+    async fn a_job_finishes_although_nobody_waits_for_it() {
+        let (tasks, _ended_rx) = Tasks::new();
+        let (done_tx, mut done_rx) = mpsc::unbounded_channel();
+        drop(tasks.job(async move { done_tx.send(1) }));
+        tasks.drain().await;
+        assert_eq!(done_rx.recv().await, Some(1));
+    }
+}
