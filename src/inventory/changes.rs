@@ -1,0 +1,133 @@
+//! Compares two inventories, for the log: what came, went and changed. Pure.
+
+use std::{collections::BTreeMap, fmt};
+
+use hostler_backend::Device;
+
+use super::Inventory;
+
+/// A difference between two inventories.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// The pool.
+    pub pool: String,
+    /// The device; `None` where the whole pool is meant.
+    pub device: Option<String>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a device or a pool.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// It was not there before.
+    Added,
+    /// It is not there any more.
+    Removed,
+    /// Its attributes, capacities or edits are others.
+    Changed,
+    /// It is another health than before.
+    Health(&'static str),
+    /// The backend could not be scanned; the last known devices stay.
+    Stale(String),
+    /// The backend can be scanned again.
+    Fresh,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added => f.write_str("added"),
+            Self::Removed => f.write_str("removed"),
+            Self::Changed => f.write_str("changed"),
+            Self::Health(health) => f.write_str(health),
+            Self::Stale(reason) => write!(f, "stale: {reason}"),
+            Self::Fresh => f.write_str("fresh"),
+        }
+    }
+}
+
+/// The differences, pool by pool, by device name.
+pub fn changes(old: &Inventory, new: &Inventory) -> Vec<Change> {
+    let mut found = Vec::new();
+    for (backend, pool) in &new.pools {
+        let before = old.pools.get(backend);
+        let stale = before.and_then(|pool| pool.stale.as_ref());
+        let what = match (&pool.stale, stale) {
+            (Some(now), before) if before != Some(now) => Some(What::Stale(now.clone())),
+            (None, Some(_)) => Some(What::Fresh),
+            _ => None,
+        };
+        found.extend(what.map(|what| Change { pool: pool.name.clone(), device: None, what }));
+        let before = before.map_or(&[][..], |pool| &pool.devices);
+        found.extend(device_changes(&pool.name, before, &pool.devices));
+    }
+    found
+}
+
+fn device_changes(pool: &str, old: &[Device], new: &[Device]) -> Vec<Change> {
+    let by_name = |devices: &[Device]| -> BTreeMap<String, Device> {
+        devices.iter().map(|device| (device.name.to_string(), device.clone())).collect()
+    };
+    let (old, new) = (by_name(old), by_name(new));
+    let removed = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, What::Removed));
+    let others = new.iter().filter_map(|(name, device)| Some((name, compare(old.get(name), device)?)));
+    removed
+        .chain(others)
+        .map(|(name, what)| Change { pool: pool.to_owned(), device: Some(name.clone()), what })
+        .collect()
+}
+
+fn compare(old: Option<&Device>, new: &Device) -> Option<What> {
+    let Some(old) = old else { return Some(What::Added) };
+    if old.health != new.health {
+        return Some(What::Health(new.health.as_str()));
+    }
+    (old != new).then_some(What::Changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_backend::{BackendName, DeviceName, Health};
+
+    use super::*;
+    use crate::inventory::Pool;
+
+    fn inventory(devices: &[(&str, Health)], stale: Option<&str>) -> Inventory {
+        let device = |(name, health): &(&str, Health)| {
+            let mut device = Device::new(DeviceName::new(*name).unwrap());
+            device.health = health.clone();
+            device
+        };
+        let pool = Pool {
+            name: "node/fake".to_owned(),
+            devices: devices.iter().map(device).collect(),
+            warnings: Vec::new(),
+            stale: stale.map(str::to_owned),
+        };
+        Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into() }
+    }
+
+    fn text(old: &Inventory, new: &Inventory) -> Vec<String> {
+        let name = |change: &Change| change.device.clone().unwrap_or_default();
+        changes(old, new).iter().map(|change| format!("{} {}", name(change), change.what)).collect()
+    }
+
+    #[test]
+    fn what_came_went_and_fell_ill_is_named() {
+        let ill = Health::Unhealthy { reason: "hot".to_owned() };
+        let old = inventory(&[("a", Health::Healthy), ("b", Health::Healthy), ("c", Health::Healthy)], None);
+        let new = inventory(&[("b", ill), ("c", Health::Healthy), ("d", Health::Healthy)], None);
+        assert_eq!(text(&old, &new), ["a removed", "b Unhealthy", "d added"]);
+        assert_eq!(text(&new, &new), [""; 0]);
+    }
+
+    #[test]
+    fn a_failed_scan_is_one_change_and_so_is_its_end() {
+        let (fresh, stale) =
+            (inventory(&[("a", Health::Healthy)], None), inventory(&[("a", Health::Healthy)], Some("EIO")));
+        assert_eq!(text(&fresh, &stale), [" stale: EIO"]);
+        assert_eq!(text(&stale, &fresh), [" fresh"]);
+        assert_eq!(text(&stale, &stale), [""; 0]);
+    }
+}

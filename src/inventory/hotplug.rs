@@ -1,0 +1,87 @@
+//! Listens to uevents on a thread of its own and turns bursts of them into rescans.
+
+use std::{io, sync::mpsc as std_mpsc, thread, time::Instant};
+
+use hostler_linux::{
+    SysRoot,
+    uevent::{self, Coalescer, Monitor, Source, StopHandle, StopSignal},
+};
+use tokio::sync::mpsc;
+use tracing::{debug, info, warn};
+
+use super::task::Rescan;
+use crate::tasks::Tasks;
+
+/// Subscribes to the host's uevents and asks for rescans from then on. What happens after this returns is not missed.
+/// Blocking, for a moment.
+///
+/// # Errors
+/// When no subscription can be had, in a sandbox for example. Only the timed rescan notices changes then.
+pub fn listen(
+    root: &SysRoot,
+    quiet: uevent::Quiet,
+    requests_tx: mpsc::Sender<Rescan>,
+    tasks: &Tasks,
+) -> io::Result<()> {
+    let (stop_handle, stop_signal) = uevent::stop_pair()?;
+    let (opened_tx, opened_rx) = std_mpsc::channel();
+    let source = Source::detect(root);
+    // libudev's objects belong to one thread, and a blocking wait needs one anyway.
+    let thread = thread::Builder::new().name("uevents".to_owned()).spawn(move || {
+        run(source, quiet, stop_signal, &opened_tx, &requests_tx);
+    })?;
+    opened_rx.recv().unwrap_or_else(|_| Err(io::Error::other("the listener ended before it began")))?;
+    info!(source = ?source, "listening to uevents");
+    watch(thread, stop_handle, tasks);
+    Ok(())
+}
+
+/// Ends the thread when the daemon stops, and the daemon when the thread ends.
+fn watch(thread: thread::JoinHandle<()>, stop_handle: StopHandle, tasks: &Tasks) {
+    let stop = tasks.stop_token();
+    tasks.job(async move {
+        stop.cancelled().await;
+        drop(stop_handle);
+    });
+    let joined = tasks.blocking(move || thread.join());
+    let stop = tasks.stop_token();
+    tasks.service("uevents", async move {
+        joined.await?.map_err(|_| "the thread panicked")?;
+        if stop.is_cancelled() { Ok(()) } else { Err("the socket failed".into()) }
+    });
+}
+
+fn run(
+    source: Source,
+    quiet: uevent::Quiet,
+    stop: StopSignal,
+    opened_tx: &std_mpsc::Sender<io::Result<()>>,
+    requests_tx: &mpsc::Sender<Rescan>,
+) {
+    let (monitor, answer) = match Monitor::open(source, stop) {
+        Ok(monitor) => (Some(monitor), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    // The other end waits for exactly this.
+    let _ = opened_tx.send(answer);
+    let mut coalescer = Coalescer::new(quiet);
+    while let Some(monitor) = monitor.as_ref().filter(|monitor| !monitor.is_stopped()) {
+        match monitor.wait(coalescer.due_in(Instant::now())) {
+            Ok(events) => events.into_iter().for_each(|event| coalescer.push(event, Instant::now())),
+            Err(error) => {
+                warn!(error = %error, "uevent socket failed");
+                return;
+            }
+        }
+        let Some(due) = coalescer.take(Instant::now()) else { continue };
+        debug!(rescan = ?due, "uevents ask for a rescan");
+        let request = match due {
+            uevent::Rescan::All => Rescan::All(None),
+            uevent::Rescan::Subsystems(subsystems) => Rescan::Subsystems(subsystems.into_iter().collect()),
+        };
+        // Fails only when the inventory task is gone, and the daemon with it.
+        if requests_tx.blocking_send(request).is_err() {
+            return;
+        }
+    }
+}

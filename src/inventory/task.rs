@@ -1,0 +1,248 @@
+//! The owner of the inventory: scans backends when something hints at a change, and every now and then anyway.
+//!
+//! Backends are scanned in parallel and do not wait for each other; a backend that is being scanned while a new hint
+//! comes in is scanned once more.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Warning};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+    time::{self, MissedTickBehavior},
+};
+use tracing::{info, warn};
+
+use super::{
+    Inventory, InventoryReader, Pool,
+    changes::{What, changes},
+    pool_name,
+};
+use crate::{
+    registry::Backends,
+    report::Chain,
+    tasks::{Outcome, Tasks},
+};
+
+/// Rescans that may wait at once. More would say nothing new: each of them reads the truth.
+const QUEUE: usize = 16;
+
+/// What the inventory task is made of.
+#[derive(Debug)]
+pub struct InventoryParts {
+    /// What is scanned.
+    pub backends: Backends,
+    /// The node's name, first part of every pool's name.
+    pub node: String,
+    /// Time between two scans that nothing has asked for.
+    pub rescan: Duration,
+}
+
+/// What asks for a scan.
+#[derive(Debug)]
+pub enum Rescan {
+    /// The backends that have to do with these kernel subsystems.
+    Subsystems(Vec<String>),
+    /// All of them; answered when everything that was there at the time of asking has been read.
+    All(Option<oneshot::Sender<()>>),
+}
+
+/// Asks for scans. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct InventoryHandle {
+    requests_tx: mpsc::Sender<Rescan>,
+    reader: InventoryReader,
+    backends: Backends,
+}
+
+impl InventoryHandle {
+    /// What is scanned.
+    pub fn backends(&self) -> Backends {
+        self.backends.clone()
+    }
+
+    /// Reads the inventory.
+    pub fn reader(&self) -> InventoryReader {
+        self.reader.clone()
+    }
+
+    /// Where hints go.
+    pub fn requests(&self) -> mpsc::Sender<Rescan> {
+        self.requests_tx.clone()
+    }
+
+    /// Scans everything and waits for the result.
+    pub async fn rescan(&self) {
+        let (done_tx, done_rx) = oneshot::channel();
+        // An error means that the daemon is stopping; there is nothing to wait for then.
+        let _ = self.requests_tx.send(Rescan::All(Some(done_tx))).await;
+        let _ = done_rx.await;
+    }
+}
+
+/// Starts the task. The first scan begins at once; [`InventoryHandle::rescan`] waits for it.
+pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
+    let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+    let (inventory_tx, inventory_rx) = watch::channel(Arc::default());
+    let backends = parts.backends.clone();
+    let owner = Owner {
+        node: parts.node,
+        scans: parts.backends.iter().map(|(name, _)| (name.clone(), Scan::default())).collect(),
+        backends: parts.backends,
+        inventory_tx,
+        running: JoinSet::new(),
+        tasks: tasks.clone(),
+    };
+    tasks.service("inventory", owner.run(requests_rx, parts.rescan));
+    InventoryHandle { requests_tx, reader: InventoryReader::new(inventory_rx), backends }
+}
+
+/// The state of one backend's scan.
+#[derive(Default)]
+struct Scan {
+    running: bool,
+    again: bool,
+    /// Who waits for the scan that is running, and for the one after it.
+    waiting: Vec<Arc<Done>>,
+    waiting_again: Vec<Arc<Done>>,
+}
+
+/// Answers when the last of several scans has let go of it.
+struct Done(Option<oneshot::Sender<()>>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // Whoever asked may have stopped waiting.
+        self.0.take().map(|done_tx| done_tx.send(()));
+    }
+}
+
+type Scanned = (BackendName, Result<Enumeration, BackendError>);
+
+struct Owner {
+    node: String,
+    backends: Backends,
+    scans: BTreeMap<BackendName, Scan>,
+    inventory_tx: watch::Sender<Arc<Inventory>>,
+    running: JoinSet<Option<Scanned>>,
+    tasks: Tasks,
+}
+
+impl Owner {
+    async fn run(mut self, mut requests_rx: mpsc::Receiver<Rescan>, rescan: Duration) -> Outcome {
+        let stop = self.tasks.stop_token();
+        // The first scan is asked for by whoever starts the daemon, and waited for.
+        let mut timer = time::interval_at(time::Instant::now() + rescan, rescan);
+        // After a suspend, one scan tells as much as all that were missed.
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // All arms are cancel safe: channels, timer and token lose nothing when another arm wins, and a JoinSet
+            // keeps what has finished until it is joined.
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                _ = timer.tick() => self.scan_all(None),
+                Some(request) = requests_rx.recv() => self.ask(request),
+                Some(scanned) = self.running.join_next() => {
+                    if let Some((backend, result)) = scanned? {
+                        self.take(&backend, result);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, request: Rescan) {
+        match request {
+            Rescan::All(done_tx) => self.scan_all(done_tx),
+            Rescan::Subsystems(subsystems) => {
+                let concerned = |backend: &dyn Backend| {
+                    backend.subsystems().iter().any(|own| subsystems.iter().any(|hint| hint == own))
+                };
+                let names: Vec<BackendName> = self
+                    .backends
+                    .iter()
+                    .filter(|(_, backend)| concerned(backend.as_ref()))
+                    .map(|(name, _)| name.clone())
+                    .collect();
+                names.iter().for_each(|name| self.scan(name, None));
+            }
+        }
+    }
+
+    fn scan_all(&mut self, done_tx: Option<oneshot::Sender<()>>) {
+        let done = Arc::new(Done(done_tx));
+        let names: Vec<BackendName> = self.scans.keys().cloned().collect();
+        names.iter().for_each(|name| self.scan(name, Some(done.clone())));
+    }
+
+    fn scan(&mut self, name: &BackendName, done: Option<Arc<Done>>) {
+        let (Some(scan), Some(backend)) = (self.scans.get_mut(name), self.backends.get(name)) else { return };
+        if scan.running {
+            // What has changed may be behind the point that the running scan has reached.
+            scan.again = true;
+            scan.waiting_again.extend(done);
+            return;
+        }
+        scan.running = true;
+        scan.waiting.extend(done);
+        let backend = backend.clone();
+        let scanning = self.tasks.blocking(move || (backend.name(), backend.enumerate()));
+        self.running.spawn(async move { scanning.await.ok() });
+    }
+
+    fn take(&mut self, name: &BackendName, result: Result<Enumeration, BackendError>) {
+        self.publish(name, result);
+        let Some(scan) = self.scans.get_mut(name) else { return };
+        scan.running = false;
+        scan.waiting = std::mem::take(&mut scan.waiting_again);
+        if std::mem::take(&mut scan.again) {
+            self.scan(name, None);
+        }
+    }
+
+    fn publish(&self, name: &BackendName, result: Result<Enumeration, BackendError>) {
+        let old = self.inventory_tx.borrow().clone();
+        let mut new = Inventory::clone(&old);
+        let pool = merge(pool_name(&self.node, name), old.pools.get(name), result);
+        new.pools.insert(name.clone(), pool);
+        for change in changes(&old, &new) {
+            let device = change.device.as_deref().unwrap_or("*");
+            match &change.what {
+                What::Stale(_) => {
+                    warn!(backend = %name, pool = change.pool, device, change = %change.what, "inventory stale")
+                }
+                what => info!(backend = %name, pool = change.pool, device, change = %what, "inventory changed"),
+            }
+        }
+        self.inventory_tx.send_if_modified(|latest| {
+            let modified = **latest != new;
+            *latest = Arc::new(new);
+            modified
+        });
+    }
+}
+
+/// The pool after a scan: what was found, or what was known before and why it is not known better.
+fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
+    match result {
+        Ok(found) => {
+            let mut pool = Pool { name, devices: Vec::new(), warnings: found.warnings, stale: None };
+            for device in found.devices {
+                if pool.devices.iter().any(|other| other.name == device.name) {
+                    let reason = format!("device {} is there twice; the second is left out", device.name);
+                    pool.warnings.push(Warning { path: pool.name.clone(), reason });
+                } else {
+                    pool.devices.push(device);
+                }
+            }
+            pool
+        }
+        Err(error) => {
+            let empty = Pool { name, devices: Vec::new(), warnings: Vec::new(), stale: None };
+            Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use std::sync::Mutex;
+
+use hostler_backend::{Device, DeviceName};
+
+use super::*;
+
+/// A backend whose answers the test decides.
+struct Scripted {
+    name: &'static str,
+    answer: Mutex<Result<Vec<&'static str>, &'static str>>,
+    scans: Mutex<u32>,
+}
+
+impl Scripted {
+    fn new(name: &'static str, devices: &[&'static str]) -> Arc<Self> {
+        Arc::new(Self { name, answer: Mutex::new(Ok(devices.to_vec())), scans: Mutex::new(0) })
+    }
+
+    fn set(&self, answer: Result<Vec<&'static str>, &'static str>) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    fn scans(&self) -> u32 {
+        *self.scans.lock().unwrap()
+    }
+}
+
+impl Backend for Scripted {
+    fn name(&self) -> BackendName {
+        BackendName::new(self.name).unwrap()
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        &["cpu"]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        *self.scans.lock().unwrap() += 1;
+        let device = |name: &&str| Device::new(DeviceName::new(*name).unwrap());
+        match &*self.answer.lock().unwrap() {
+            Ok(names) => Ok(Enumeration { devices: names.iter().map(device).collect(), warnings: Vec::new() }),
+            Err(reason) => Err(BackendError::Enumerate { reason: (*reason).to_owned(), source: None }),
+        }
+    }
+}
+
+fn started(backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
+    let (tasks, _) = Tasks::new();
+    let backends = Backends::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
+    let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600) };
+    (start(parts, &tasks), tasks)
+}
+
+fn names(handle: &InventoryHandle) -> Vec<String> {
+    handle.reader().latest().devices().map(|(pool, device)| format!("{pool}/{}", device.name)).collect()
+}
+
+#[tokio::test]
+async fn a_rescan_sees_what_has_come_and_gone() {
+    let backend = Scripted::new("one", &["a", "b"]);
+    let (handle, _tasks) = started(&[backend.clone()]);
+    handle.rescan().await;
+    assert_eq!(names(&handle), ["node/one/a", "node/one/b"]);
+    backend.set(Ok(vec!["b", "c"]));
+    handle.rescan().await;
+    assert_eq!(names(&handle), ["node/one/b", "node/one/c"]);
+}
+
+#[tokio::test]
+async fn a_failing_backend_keeps_its_devices_and_hides_nobody() {
+    let (good, bad) = (Scripted::new("good", &["a"]), Scripted::new("ill", &["x"]));
+    let (handle, _tasks) = started(&[good.clone(), bad.clone()]);
+    handle.rescan().await;
+    bad.set(Err("bus fell off"));
+    good.set(Ok(vec!["a", "b"]));
+    handle.rescan().await;
+    assert_eq!(names(&handle), ["node/good/a", "node/good/b", "node/ill/x"]);
+    let inventory = handle.reader().latest();
+    assert_eq!(inventory.pools["ill"].stale.as_deref(), Some("failed to enumerate: bus fell off"));
+    assert_eq!(inventory.pools["good"].stale, None);
+}
+
+#[tokio::test]
+async fn readers_are_woken_only_by_a_change() {
+    let backend = Scripted::new("one", &["a"]);
+    let (handle, _tasks) = started(&[backend.clone()]);
+    handle.rescan().await;
+    let mut inventory_rx = handle.reader().subscribe();
+    inventory_rx.mark_unchanged();
+    handle.rescan().await;
+    assert!(!inventory_rx.has_changed().unwrap());
+    backend.set(Ok(vec!["z"]));
+    handle.rescan().await;
+    assert!(inventory_rx.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_hint_scans_only_backends_of_its_subsystem() {
+    let backend = Scripted::new("one", &["a"]);
+    let (handle, _tasks) = started(&[backend.clone()]);
+    handle.rescan().await;
+    let before = backend.scans();
+    handle.requests().send(Rescan::Subsystems(vec!["net".to_owned()])).await.unwrap();
+    handle.rescan().await;
+    assert_eq!(backend.scans(), before + 1, "the hint on another subsystem scans nothing");
+    let mut inventory_rx = handle.reader().subscribe();
+    inventory_rx.mark_unchanged();
+    backend.set(Ok(vec!["hotplugged"]));
+    handle.requests().send(Rescan::Subsystems(vec!["cpu".to_owned()])).await.unwrap();
+    inventory_rx.changed().await.unwrap();
+    assert_eq!(names(&handle), ["node/one/hotplugged"]);
+}
+
+#[tokio::test]
+async fn a_device_that_a_backend_names_twice_is_there_once_with_a_warning() {
+    let backend = Scripted::new("one", &["a", "a"]);
+    let (handle, _tasks) = started(&[backend]);
+    handle.rescan().await;
+    assert_eq!(names(&handle), ["node/one/a"]);
+    assert_eq!(handle.reader().latest().pools["one"].warnings.len(), 1);
+}

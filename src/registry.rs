@@ -1,0 +1,51 @@
+//! The backends of this daemon, by name.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use hostler_backend::{Backend, BackendName};
+use hostler_linux::SysRoot;
+
+use crate::config::Config;
+
+/// The configured backends. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Backends(Arc<BTreeMap<BackendName, Arc<dyn Backend>>>);
+
+impl Backends {
+    /// Takes the backends; of two with one name the later stays.
+    pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
+        Self(Arc::new(backends.into_iter().map(|backend| (backend.name(), backend)).collect()))
+    }
+
+    /// The backend called `name`.
+    pub fn get(&self, name: &BackendName) -> Option<&Arc<dyn Backend>> {
+        self.0.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&BackendName, &Arc<dyn Backend>)> {
+        self.0.iter()
+    }
+}
+
+/// The enabled backends, over the machine under `root`. A new backend gets its line here.
+pub fn from_config(config: &Config, root: &SysRoot) -> Backends {
+    let backends = &config.backends;
+    let mut enabled: Vec<Arc<dyn Backend>> = Vec::new();
+    if backends.cpu.enabled {
+        enabled.push(Arc::new(hostler_cpu::CpuBackend::new(root.clone(), backends.cpu.config.clone())));
+    }
+    if backends.memory.enabled {
+        enabled.push(Arc::new(hostler_memory::MemoryBackend::new(root.clone(), backends.memory.config.clone())));
+    }
+    if backends.fake.enabled {
+        enabled.push(Arc::new(hostler_fake::FakeBackend::new(backends.fake.config.clone())));
+    }
+    Backends::new(enabled)
+}
+
+impl fmt::Debug for Backends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
