@@ -1,0 +1,249 @@
+//! What is prepared for whom. One task writes claim records and claim CDI files, everybody reads the latest table.
+//!
+//! ```text
+//!                 plan                 hardware, verify, CDI file
+//!   (unknown) ──────────► preparing ─────────────────────────────► prepared ◄─┐ prepare again: verify, same answer
+//!       ▲                     │ failed: undo                          │   └───┘
+//!       │◄────────────────────┘                                       │
+//!       └──────────────────── CDI file gone, hardware undone ◄────────┘ unprepare
+//!
+//!   a record that cannot be understood is `quarantined`: its devices stay taken until an operator forgets it
+//! ```
+//!
+//! *preparing* and *prepared* are on disk before the next arrow is followed; see [`store`]. Writer: [`task`]. Readers:
+//! health, metrics, the admin socket, through [`ClaimsHandle::table`].
+
+pub mod admit;
+pub mod recover;
+pub mod spec;
+pub mod store;
+pub mod task;
+#[cfg(test)]
+mod testing;
+mod work;
+
+use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc};
+
+use hostler_backend::{BackendError, ClaimUid, DeviceName, Grant, ShareId};
+use serde::{Deserialize, Serialize};
+
+pub use task::{ClaimsHandle, ClaimsParts, StartError, start};
+
+/// How the kubelet and people call a claim.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct ClaimRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name in the namespace; may come back later with another UID.
+    pub name: String,
+    /// Identity.
+    pub uid: ClaimUid,
+}
+
+impl ClaimRef {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for ClaimRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}/{})", self.uid, self.namespace, self.name)
+    }
+}
+
+/// What the scheduler, or an operator, gave to a claim from this driver.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Allocation {
+    /// The results, in the order of the claim's status.
+    pub grants: Vec<Grant>,
+}
+
+/// The answer of a [`ReadClaim`].
+pub type ReadFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
+
+/// Where a claim's allocation is read: the API server or a manifest on disk.
+pub trait ReadClaim: Send + Sync + 'static {
+    /// Reads the allocation of exactly this claim: a claim of the same name with another UID is an error.
+    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a>;
+}
+
+/// One device of a prepared claim, as the kubelet hears of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PreparedDevice {
+    /// Top-level requests that the device belongs to.
+    pub request_names: Vec<String>,
+    /// Pool of the device.
+    pub pool: String,
+    /// Name of the device.
+    pub device: DeviceName,
+    /// Qualified CDI ids; the first is this device's own.
+    pub cdi_ids: Vec<String>,
+    /// Share of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share_id: Option<ShareId>,
+}
+
+/// The result of an operation on one claim. The error is shared: several callers may wait for one operation.
+pub type ClaimResult<T> = Result<T, Arc<ClaimError>>;
+
+/// Why a claim could not be prepared or taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// The allocation could not be read.
+    #[error("failed to read the allocation of claim {claim}")]
+    Read {
+        /// The claim.
+        claim: ClaimRef,
+        /// What the API server or the manifest said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A device of the allocation is not on this host.
+    #[error("device {device} is not in pool {pool} of this host: it was unplugged, or the pool is another node's")]
+    NoSuchDevice {
+        /// The pool of the allocation.
+        pool: String,
+        /// The device of the allocation.
+        device: DeviceName,
+    },
+    /// Another claim holds the device.
+    #[error("device {device} is already prepared for claim {holder}")]
+    Held {
+        /// The device.
+        device: DeviceName,
+        /// `uid (namespace/name)` of the holder.
+        holder: String,
+    },
+    /// The shares of a device do not fit.
+    #[error("device {device} has {free} of {capacity} left, {wanted} wanted; held by {holders}")]
+    NoCapacity {
+        /// The device.
+        device: DeviceName,
+        /// Name of the capacity.
+        capacity: String,
+        /// Amount wanted.
+        wanted: String,
+        /// Amount left.
+        free: String,
+        /// Claims and amounts.
+        holders: String,
+    },
+    /// A backend could not do its step.
+    #[error("failed to {step} device {device}")]
+    Backend {
+        /// `plan`, `prepare`, `verify` or `unprepare`.
+        step: &'static str,
+        /// The device.
+        device: DeviceName,
+        /// What the backend said.
+        #[source]
+        source: BackendError,
+    },
+    /// The backend that a record names is not configured.
+    #[error("backend {backend} of device {device} is not enabled: enable it, or drain the claim before disabling it")]
+    NoBackend {
+        /// Name of the backend.
+        backend: String,
+        /// The device.
+        device: DeviceName,
+    },
+    /// A record could not be written or removed.
+    #[error("failed to keep the record of claim {uid}")]
+    Store {
+        /// The claim.
+        uid: ClaimUid,
+        /// The failed step.
+        #[source]
+        source: Arc<store::StoreError>,
+    },
+    /// The CDI file could not be written or removed.
+    #[error("failed to keep the CDI file of claim {uid}")]
+    Cdi {
+        /// The claim.
+        uid: ClaimUid,
+        /// The failed step.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Preparing failed, and so did taking it back.
+    #[error("failed to undo a half-prepared claim after this error: {cause}")]
+    RollBack {
+        /// The whole chain of the first error.
+        cause: String,
+        /// Why undoing failed.
+        #[source]
+        source: Arc<ClaimError>,
+    },
+    /// The record cannot be understood.
+    #[error(
+        "claim {uid} is quarantined: {reason}; its devices stay taken; inspect {path}, then run `hostler claim forget {uid}`"
+    )]
+    Quarantined {
+        /// The claim.
+        uid: ClaimUid,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Only quarantined claims can be forgotten.
+    #[error("claim {0} is not quarantined: take it back instead")]
+    NotQuarantined(ClaimUid),
+    /// The claim was taken back while its allocation was not at hand.
+    #[error("claim {0} was taken back in the meantime; try again")]
+    Gone(ClaimRef),
+    /// The daemon is stopping.
+    #[error("the daemon is stopping; try again")]
+    Stopping,
+}
+
+/// Everything that is known about claims, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimTable {
+    /// By UID.
+    pub claims: BTreeMap<ClaimUid, ClaimView>,
+}
+
+/// A claim, for readers.
+#[derive(Clone, Debug)]
+pub enum ClaimView {
+    /// Known from a record.
+    Recorded {
+        /// The record.
+        record: Arc<store::Record>,
+        /// What is wrong with it now, if anything: a failed undo, a reboot since.
+        problem: Option<String>,
+    },
+    /// The record cannot be understood.
+    Quarantined(Arc<recover::Quarantined>),
+}
+
+impl ClaimView {
+    /// Namespace, name and UID, where known.
+    pub fn claim(&self) -> Option<&ClaimRef> {
+        match self {
+            Self::Recorded { record, .. } => Some(&record.claim),
+            Self::Quarantined(quarantined) => quarantined.claim.as_ref(),
+        }
+    }
+
+    /// What it holds, as far as known.
+    pub fn devices(&self) -> &[store::RecordDevice] {
+        match self {
+            Self::Recorded { record, .. } => &record.devices,
+            Self::Quarantined(quarantined) => &quarantined.devices,
+        }
+    }
+}
+
+impl ClaimTable {
+    /// Pool, device and holder of everything that is held.
+    pub fn held_devices(&self) -> impl Iterator<Item = (&str, &DeviceName, &ClaimUid)> {
+        self.claims.iter().flat_map(|(uid, view)| {
+            view.devices().iter().map(move |device| (device.grant.pool.as_str(), &device.grant.device, uid))
+        })
+    }
+}

@@ -1,0 +1,83 @@
+use std::sync::Arc;
+
+use hostler_backend::ShareId;
+
+use super::{
+    super::{
+        store::{Record, RecordState},
+        testing::*,
+    },
+    *,
+};
+
+fn backends() -> Backends {
+    Backends::new([Bench::new() as Arc<dyn Backend>])
+}
+
+fn holder(grants: &[Grant]) -> Record {
+    let mut record = record("holder", RecordState::Prepared, "boot");
+    let device = record.devices[0].clone();
+    record.devices = grants.iter().map(|grant| RecordDevice { grant: grant.clone(), ..device.clone() }).collect();
+    record
+}
+
+fn admit_against(grants: &[Grant], held: &Record) -> Result<Vec<RecordDevice>, String> {
+    let name = held.claim.full_name();
+    let holdings: Vec<Holding<'_>> =
+        held.devices.iter().map(|device| Holding { uid: &held.claim.uid, name: &name, device }).collect();
+    admit(&claim("new"), &allocation(grants), &inventory(), &backends(), &holdings).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_exclusive_device_is_refused_with_the_name_of_its_holder() {
+    let error = admit_against(&[grant("one")], &holder(&[grant("one")])).unwrap_err();
+    assert_eq!(error, "device one is already prepared for claim holder (default/name-holder)");
+    assert!(admit_against(&[grant("two")], &holder(&[grant("one")])).is_ok());
+}
+
+#[test]
+fn one_claim_cannot_take_an_exclusive_device_twice() {
+    let error = admit_against(&[grant("one"), grant("one")], &holder(&[])).unwrap_err();
+    assert!(error.contains("already prepared for claim new"), "{error}");
+}
+
+#[test]
+fn shares_fit_until_the_capacity_is_used_up() {
+    let held = holder(&[part("many", 6)]);
+    assert!(admit_against(&[part("many", 4)], &held).is_ok());
+    let error = admit_against(&[part("many", 5)], &held).unwrap_err();
+    assert_eq!(error, "device many has 4 of units left, 5 wanted; held by holder (default/name-holder): 6");
+    let error = admit_against(&[part("many", 3), part("many", 2)], &held).unwrap_err();
+    assert!(error.contains("has 1 of units left, 2 wanted"), "shares of one claim add up: {error}");
+}
+
+#[test]
+fn a_grant_without_amounts_takes_the_whole_device() {
+    assert!(admit_against(&[grant("many")], &holder(&[])).is_ok());
+    assert!(admit_against(&[grant("many")], &holder(&[part("many", 1)])).is_err());
+    assert!(admit_against(&[part("many", 1)], &holder(&[grant("many")])).is_err());
+}
+
+#[test]
+fn administrative_access_neither_takes_nor_waits() {
+    let admin = Grant { access: Access::Admin, ..grant("one") };
+    assert!(admit_against(std::slice::from_ref(&admin), &holder(&[grant("one")])).is_ok());
+    assert!(admit_against(&[grant("one")], &holder(&[admin])).is_ok());
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_with_its_pool() {
+    for (pool, device) in [(POOL, "three"), ("other/bench", "one")] {
+        let grant = Grant { pool: pool.to_owned(), ..grant(device) };
+        let error = admit_against(&[grant], &holder(&[])).unwrap_err();
+        assert!(error.starts_with(&format!("device {device} is not in pool {pool} of this host")), "{error}");
+    }
+}
+
+#[test]
+fn a_backend_sees_what_is_held_of_it_its_own_earlier_grants_included() {
+    let share = |id: &str| Grant { share_id: Some(ShareId(id.to_owned())), ..part("many", 1) };
+    let admitted = admit_against(&[share("s1"), share("s2")], &holder(&[part("many", 6)])).unwrap();
+    assert_eq!(admitted[0].plan.data, serde_json::json!(1));
+    assert_eq!(admitted[1].plan.data, serde_json::json!(2));
+}

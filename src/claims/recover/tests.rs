@@ -1,0 +1,82 @@
+use hostler_cdi::SpecDir;
+
+use super::{
+    super::{spec::cdi_spec, store::encode, testing::*},
+    *,
+};
+
+fn loaded(record: &Record) -> Loaded {
+    let path = PathBuf::from(format!("/records/{}.json", record.claim.uid));
+    Loaded { uid: record.claim.uid.clone(), path, bytes: encode(record).unwrap(), record: Ok(record.clone()) }
+}
+
+fn holdings(record: &Record) -> Holdings {
+    Holdings { claim: record.claim.clone(), devices: record.devices.clone() }
+}
+
+fn found(uids: &[&str]) -> BTreeMap<ClaimUid, FoundCdi> {
+    uids.iter().map(|text| (uid(text), FoundCdi { path: format!("/cdi/{text}.json").into(), holdings: None })).collect()
+}
+
+#[test]
+fn every_combination_of_record_boot_and_cdi_file_has_its_action() {
+    use RecordState::{Prepared, Preparing};
+    for (state, boot, has_cdi, expected) in [
+        (Prepared, "now", true, "keep"),
+        (Prepared, "now", false, "restore"),
+        (Prepared, "before", true, "await prepare"),
+        (Prepared, "before", false, "await prepare"),
+        (Preparing, "now", true, "roll back"),
+        (Preparing, "now", false, "roll back"),
+        (Preparing, "before", true, "forget"),
+        (Preparing, "before", false, "forget"),
+    ] {
+        let cdi = if has_cdi { found(&["a"]) } else { found(&[]) };
+        let actions = plan(vec![loaded(&record("a", state, boot))], cdi, "now");
+        assert_eq!(actions[&uid("a")].name(), expected, "{state:?} {boot} {has_cdi}");
+    }
+}
+
+#[test]
+fn a_record_that_is_not_understood_keeps_the_devices_that_it_still_names() {
+    let held = record("a", RecordState::Prepared, "now");
+    let damaged = Loaded { record: Err("its checksum is wrong".to_owned()), ..loaded(&held) };
+    let actions = plan(vec![damaged], found(&["a"]), "now");
+    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    assert_eq!(quarantined.devices, held.devices);
+    assert_eq!(quarantined.claim, Some(held.claim));
+}
+
+#[test]
+fn a_record_that_says_nothing_keeps_the_devices_that_its_cdi_file_names() {
+    let held = record("a", RecordState::Prepared, "now");
+    let cdi = [(uid("a"), FoundCdi { path: "/cdi/a.json".into(), holdings: Some(holdings(&held)) })].into();
+    let gone = Loaded { record: Err("it is not JSON".to_owned()), bytes: b"\0\0\0".to_vec(), ..loaded(&held) };
+    let actions = plan(vec![gone], cdi, "now");
+    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    assert_eq!(quarantined.devices, held.devices);
+    assert_eq!(quarantined.path, PathBuf::from("/records/a.json"));
+}
+
+#[test]
+fn a_cdi_file_without_a_record_is_quarantined_not_removed() {
+    let actions = plan(Vec::new(), found(&["a"]), "now");
+    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    assert_eq!(quarantined.path, PathBuf::from("/cdi/a.json"));
+    assert!(quarantined.error().to_string().contains("hostler claim forget a"));
+}
+
+#[test]
+fn what_a_claims_cdi_file_says_is_read_back() {
+    let temp = tempfile::tempdir().unwrap();
+    let naming = Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() };
+    let dir = SpecDir::new(temp.path());
+    let held = record("a", RecordState::Prepared, "now");
+    dir.write(&naming.stem(&uid("a")), &cdi_spec(&held, &naming)).unwrap();
+    std::fs::write(temp.path().join("hostler.dev-claim_b.json"), "garbage").unwrap();
+    std::fs::write(temp.path().join("other.json"), "{}").unwrap();
+    let found = found_cdi(&dir, &naming).unwrap();
+    assert_eq!(found.keys().collect::<Vec<_>>(), [&uid("a"), &uid("b")]);
+    assert_eq!(found[&uid("a")].holdings.as_ref().unwrap().claim, held.claim);
+    assert!(found[&uid("b")].holdings.is_none());
+}

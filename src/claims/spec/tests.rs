@@ -1,0 +1,88 @@
+use std::collections::BTreeSet;
+
+use super::{
+    super::{store::RecordState, testing::*},
+    *,
+};
+
+fn naming() -> Naming {
+    Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() }
+}
+
+/// A claim with two CPU devices and a memory device in request `a`, one CPU device in request `b`, and a plain device.
+fn claim_of_all_kinds() -> Record {
+    let mut record = record("u1", RecordState::Prepared, "boot");
+    let device = |request: &str, name: &str, cpus: &[u32], mems: &[u32]| RecordDevice {
+        grant: hostler_backend::Grant { request: request.to_owned(), ..grant(name) },
+        plan: hostler_backend::Plan {
+            pinning: Pinning { cpus: cpus.iter().copied().collect(), mems: mems.iter().copied().collect() },
+            data: serde_json::Value::Null,
+        },
+        ..record.devices[0].clone()
+    };
+    record.devices = vec![
+        device("a", "numa0", &[0, 1], &[]),
+        device("a", "numa1", &[8, 9], &[]),
+        device("a", "node0", &[], &[0]),
+        device("b/small", "numa2", &[16], &[]),
+        device("c", "card", &[], &[]),
+    ];
+    record
+}
+
+#[test]
+fn every_device_has_a_cdi_id_of_its_own_that_holds_the_uid() {
+    let devices = prepared_devices(&claim_of_all_kinds(), &naming());
+    let first: BTreeSet<&str> = devices.iter().map(|device| device.cdi_ids[0].as_str()).collect();
+    assert_eq!(first.len(), 5);
+    assert_eq!(devices[0].cdi_ids, ["hostler.dev/claim=u1-0-numa0"]);
+    assert_eq!(devices[3].request_names, ["b"], "the kubelet knows top-level requests only");
+    let spec = cdi_spec(&claim_of_all_kinds(), &naming());
+    let in_file: Vec<String> = spec.devices.iter().map(|device| format!("{}={}", spec.kind, device.name)).collect();
+    assert_eq!(in_file, devices.iter().map(|device| device.cdi_ids[0].clone()).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_file_is_valid_and_asks_for_no_more_than_the_version_it_needs() {
+    let spec = cdi_spec(&claim_of_all_kinds(), &naming());
+    spec.validate().unwrap();
+    assert_eq!(spec.cdi_version, "0.6.0", "annotations are the newest thing in it");
+}
+
+#[test]
+fn variables_name_what_the_request_got_and_the_claim_wide_one_all_cpus() {
+    let spec = cdi_spec(&claim_of_all_kinds(), &naming());
+    let env = |index: usize| spec.devices[index].container_edits.env.clone();
+    assert_eq!(env(0)[0], "HOSTLER_DEVICE_u1_0=node/bench/numa0");
+    assert!(env(0).contains(&"HOSTLER_CPUS=0-1,8-9".to_owned()) && env(0).contains(&"HOSTLER_MEMS=0".to_owned()));
+    assert!(env(3).contains(&"HOSTLER_CPUS=16".to_owned()), "{:?}", env(3));
+    assert!(!env(4).iter().any(|variable| variable.starts_with("HOSTLER_CPUS")));
+    assert_eq!(spec.container_edits.env, ["DRA_CPUSET_u1=0-1,8-9,16"]);
+}
+
+#[test]
+fn only_pinned_devices_bring_the_hook_each_with_its_own_sets() {
+    let spec = cdi_spec(&claim_of_all_kinds(), &naming());
+    let args = |index: usize| spec.devices[index].container_edits.hooks.iter().map(|hook| hook.args.join(" "));
+    assert_eq!(args(1).collect::<Vec<_>>(), ["hostler hook cpuset --claim u1 --cpus 8-9"]);
+    assert_eq!(args(2).collect::<Vec<_>>(), ["hostler hook cpuset --claim u1 --mems 0"]);
+    assert_eq!(args(4).count(), 0);
+}
+
+#[test]
+fn the_file_says_what_is_held_for_the_day_on_which_the_record_is_lost() {
+    let record = claim_of_all_kinds();
+    let spec = cdi_spec(&record, &naming());
+    let held: Holdings = serde_json::from_str(&spec.annotations[HOLDINGS_ANNOTATION]).unwrap();
+    assert_eq!(held.claim, record.claim);
+    assert_eq!(held.devices[1].plan, record.devices[1].plan);
+}
+
+#[test]
+fn only_the_names_of_claim_files_are_read_as_such() {
+    let naming = naming();
+    assert_eq!(naming.claim_of_stem(&naming.stem(&uid("u1"))), Some(uid("u1")));
+    for foreign in ["hostler.dev-claim_", "hostler.dev-gpu_u1", "other.dev-claim_u1", "hostler.dev-claim_../x"] {
+        assert_eq!(naming.claim_of_stem(foreign), None, "{foreign}");
+    }
+}

@@ -1,0 +1,346 @@
+//! Claim records on disk: one readable JSON file per claim, versioned and checksummed, written so that a crash at any
+//! moment leaves the old record or the new one.
+//!
+//! ```text
+//! <state>/claims/<uid>.json   {"version": 1, "checksum": "crc32:…", "record": {…}}
+//! ```
+//!
+//! Writer: the claims task, through [`RecordDir`]. The checksum is taken over the compact JSON of `record` as it stands
+//! in the file, so a field that a later version adds does not break it.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::{BackendName, ClaimUid, ContainerEdits, Grant, Plan};
+use serde::{Deserialize, Serialize};
+
+use super::ClaimRef;
+
+/// Version of the file format. Readers accept every version up to their own.
+const VERSION: u64 = 1;
+
+/// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
+const SYNCFS_FROM: usize = 4;
+
+/// What is known of a claim, whole: nothing else is needed to take it back.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Record {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// How far it came.
+    pub state: RecordState,
+    /// The boot in which that was; hardware state does not outlive it.
+    pub boot_id: String,
+    /// What was given, chosen and prepared, in the order of the allocation.
+    pub devices: Vec<RecordDevice>,
+}
+
+/// How far a claim came.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordState {
+    /// Everything is chosen; the hardware may be untouched, half changed or ready.
+    Preparing,
+    /// Ready, and the kubelet may have been told so.
+    Prepared,
+}
+
+/// One grant of a claim with what became of it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RecordDevice {
+    /// The backend that owns the device.
+    pub backend: BackendName,
+    /// What was given.
+    pub grant: Grant,
+    /// What was chosen.
+    pub plan: Plan,
+    /// What containers need; empty until the hardware is ready.
+    #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
+    pub edits: ContainerEdits,
+}
+
+/// What a claim holds, without how far it came: what can still be known when its record is damaged or lost.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Holdings {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// What was given and chosen.
+    pub devices: Vec<RecordDevice>,
+}
+
+/// Why records could not be written, removed or listed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A step on one file or folder failed.
+    #[error("failed to {step} {path}")]
+    Step {
+        /// `write`, `rename`, `remove`, …
+        step: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// A record could not be put into JSON.
+    #[error("failed to encode the record of claim {uid}")]
+    Encode {
+        /// The claim.
+        uid: ClaimUid,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Why the content of a file is not a record.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Truncated or garbled.
+    #[error("it is not the JSON of a claim record")]
+    Json(#[source] serde_json::Error),
+    /// Written by a later version of hostler.
+    #[error("it has format version {found}, this version of hostler reads up to {VERSION}: upgrade hostler")]
+    Version {
+        /// The version in the file.
+        found: u64,
+    },
+    /// The content changed since it was written.
+    #[error("its checksum is {found}, its content gives {computed}")]
+    Checksum {
+        /// In the file.
+        found: String,
+        /// Of the content.
+        computed: String,
+    },
+    /// The record is of another claim than the file's name says.
+    #[error("it holds the record of claim {found}")]
+    WrongClaim {
+        /// In the record.
+        found: ClaimUid,
+    },
+}
+
+#[derive(Deserialize, Serialize)]
+struct Envelope {
+    version: u64,
+    checksum: String,
+    record: serde_json::Value,
+}
+
+/// A record as the bytes of its file.
+///
+/// # Errors
+/// When the record cannot be put into JSON.
+pub fn encode(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
+    let record = serde_json::to_value(record)?;
+    let mut bytes = serde_json::to_vec_pretty(&Envelope { version: VERSION, checksum: checksum(&record), record })?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The record in the bytes of a file.
+///
+/// # Errors
+/// When the bytes are not a whole, unchanged record of a version that is known.
+pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
+    let envelope: Envelope = serde_json::from_slice(bytes).map_err(DecodeError::Json)?;
+    if envelope.version > VERSION {
+        return Err(DecodeError::Version { found: envelope.version });
+    }
+    let computed = checksum(&envelope.record);
+    if computed != envelope.checksum {
+        return Err(DecodeError::Checksum { found: envelope.checksum, computed });
+    }
+    serde_json::from_value(envelope.record).map_err(DecodeError::Json)
+}
+
+/// What a file that is not a valid record still says about its claim, if it is JSON at all. Used only to keep devices
+/// taken, never to prepare or undo.
+pub fn salvage(bytes: &[u8]) -> Option<Holdings> {
+    let envelope: Envelope = serde_json::from_slice(bytes).ok()?;
+    serde_json::from_value(envelope.record).ok()
+}
+
+fn checksum(record: &serde_json::Value) -> String {
+    format!("crc32:{:08x}", crc32fast::hash(record.to_string().as_bytes()))
+}
+
+/// A file of the folder, read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// From the file's name.
+    pub uid: ClaimUid,
+    /// The file.
+    pub path: PathBuf,
+    /// Its content as far as it could be read; empty if not at all.
+    pub bytes: Vec<u8>,
+    /// The record, or what is wrong, for people.
+    pub record: Result<Record, String>,
+}
+
+/// The folder of the records.
+#[derive(Debug)]
+pub struct RecordDir {
+    path: PathBuf,
+    // Held open for its fsync and syncfs, which are the larger part of what a prepare costs.
+    handle: File,
+}
+
+impl RecordDir {
+    /// Opens the folder, makes it if it is absent (mode 0700), and removes what a crash left half written.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, opened or read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        let fail = |step| move |path: &Path, source| StoreError::Step { step, path: path.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|e| fail("create")(&path, e))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(|e| fail("set the mode of")(&path, e))?;
+        let handle = File::open(&path).map_err(|e| fail("open")(&path, e))?;
+        let dir = Self { path, handle };
+        for name in dir.names()?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+            dir.remove_file(&dir.path.join(name))?;
+        }
+        Ok(dir)
+    }
+
+    /// Writes records durably: all of them are on disk when this returns, or, on an error, none that is new.
+    ///
+    /// # Errors
+    /// When any step fails. Records that were there before are then the old or the new ones, whole in either case.
+    pub fn write(&self, records: &[&Record]) -> Result<(), StoreError> {
+        let temporary: Vec<(PathBuf, PathBuf)> = records.iter().map(|record| self.paths(&record.claim.uid)).collect();
+        self.write_temporary(records, &temporary).and_then(|()| self.publish(&temporary)).inspect_err(|_| {
+            for (temporary, _) in &temporary {
+                // The error that is being reported matters more; leftovers go at the next start.
+                let _ = fs::remove_file(temporary);
+            }
+        })
+    }
+
+    /// Removes records durably. A record that is already gone is fine: the kubelet repeats calls.
+    ///
+    /// # Errors
+    /// When a file cannot be removed or the folder cannot be synced.
+    pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
+        for uid in uids {
+            self.remove_file(&self.paths(uid).1)?;
+        }
+        self.sync()
+    }
+
+    /// Moves a record that cannot be understood out of the way, into the folder `forgotten` beside the records.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or the file cannot be moved.
+    pub fn set_aside(&self, uid: &ClaimUid) -> Result<PathBuf, StoreError> {
+        let from = self.paths(uid).1;
+        let dir = self.path.with_file_name("forgotten");
+        let fail = |step, path: &Path, source| StoreError::Step { step, path: path.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| fail("create", &dir, e))?;
+        let to = dir.join(format!("{uid}.json"));
+        match fs::rename(&from, &to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail("move", &from, error)),
+            _ => self.sync()?,
+        }
+        Ok(to)
+    }
+
+    /// Every record, by UID. A file that cannot be read or understood is in the answer too. Other files are not ours
+    /// and are left alone.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn load(&self) -> Result<Vec<Loaded>, StoreError> {
+        let mut names = self.names()?;
+        names.sort_unstable();
+        Ok(names.iter().filter_map(|name| self.load_one(name)).collect())
+    }
+
+    fn load_one(&self, name: &str) -> Option<Loaded> {
+        let uid = ClaimUid::new(name.strip_suffix(".json")?).ok()?;
+        let path = self.path.join(name);
+        let (bytes, record) = match fs::read(&path) {
+            Err(error) => (Vec::new(), Err(format!("it cannot be read: {error}"))),
+            Ok(bytes) => {
+                let record = decode(&bytes)
+                    .and_then(|record| {
+                        let found = record.claim.uid.clone();
+                        if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
+                    })
+                    .map_err(|error| crate::report::Chain(&error).to_string());
+                (bytes, record)
+            }
+        };
+        Some(Loaded { uid, path, bytes, record })
+    }
+
+    /// (temporary, final) path of a claim's record. A UID holds no character that could lead elsewhere.
+    fn paths(&self, uid: &ClaimUid) -> (PathBuf, PathBuf) {
+        (self.path.join(format!(".{uid}.tmp")), self.path.join(format!("{uid}.json")))
+    }
+
+    fn write_temporary(&self, records: &[&Record], paths: &[(PathBuf, PathBuf)]) -> Result<(), StoreError> {
+        let each_alone = records.len() < SYNCFS_FROM;
+        for (record, (temporary, _)) in records.iter().zip(paths) {
+            let bytes =
+                encode(record).map_err(|source| StoreError::Encode { uid: record.claim.uid.clone(), source })?;
+            let write = || {
+                let mut file =
+                    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
+                file.write_all(&bytes)?;
+                if each_alone { file.sync_data() } else { Ok(()) }
+            };
+            write().map_err(|source| StoreError::Step { step: "write", path: temporary.clone(), source })?;
+        }
+        if each_alone {
+            return Ok(());
+        }
+        nix::unistd::syncfs(&self.handle).map_err(|errno| StoreError::Step {
+            step: "sync the file system of",
+            path: self.path.clone(),
+            source: errno.into(),
+        })
+    }
+
+    fn publish(&self, paths: &[(PathBuf, PathBuf)]) -> Result<(), StoreError> {
+        for (temporary, path) in paths {
+            fs::rename(temporary, path).map_err(|source| StoreError::Step {
+                step: "rename",
+                path: temporary.clone(),
+                source,
+            })?;
+        }
+        self.sync()
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), StoreError> {
+        match fs::remove_file(path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::Step { step: "remove", path: path.to_owned(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.handle.sync_all().map_err(|source| StoreError::Step { step: "sync", path: self.path.clone(), source })
+    }
+
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        let fail = |source| StoreError::Step { step: "list", path: self.path.clone(), source };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(fail)? {
+            names.extend(entry.map_err(fail)?.file_name().into_string());
+        }
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests;

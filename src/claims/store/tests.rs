@@ -1,0 +1,200 @@
+use std::collections::BTreeSet;
+
+use hostler_backend::{DeviceName, Pinning};
+use proptest::prelude::*;
+
+use super::{super::testing::*, *};
+use crate::report::Chain;
+
+fn dir() -> (tempfile::TempDir, RecordDir) {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = RecordDir::open(temp.path().join("claims")).unwrap();
+    (temp, dir)
+}
+
+fn reasons(loaded: &[Loaded]) -> Vec<String> {
+    loaded.iter().map(|loaded| loaded.record.as_ref().err().cloned().unwrap_or_default()).collect()
+}
+
+#[test]
+fn records_come_back_as_they_were_written() {
+    let (_temp, dir) = dir();
+    let records: Vec<Record> =
+        ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Preparing, "boot")).into();
+    // One record goes through fsync, five go through syncfs.
+    dir.write(&[&records[0]]).unwrap();
+    dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
+    let loaded = dir.load().unwrap();
+    assert_eq!(loaded.into_iter().map(|loaded| loaded.record.unwrap()).collect::<Vec<_>>(), records);
+}
+
+#[test]
+fn files_and_folder_belong_to_the_owner_alone() {
+    let (temp, dir) = dir();
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    let mode = |path: &str| fs::metadata(temp.path().join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("claims"), mode("claims/a.json")), (0o700, 0o600));
+}
+
+#[test]
+fn an_operator_can_read_a_record() {
+    let bytes = encode(&record("a", RecordState::Prepared, "boot")).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    for line in ["\"version\": 1", "\"state\": \"prepared\"", "\"device\": \"one\"", "\"name\": \"name-a\""] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn removing_twice_is_fine() {
+    let (_temp, dir) = dir();
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    dir.remove([&uid("a")]).unwrap();
+    dir.remove([&uid("a")]).unwrap();
+    assert!(dir.load().unwrap().is_empty());
+}
+
+#[test]
+fn what_a_crash_left_half_written_goes_at_the_next_start_and_foreign_files_stay() {
+    let (temp, dir) = dir();
+    let folder = temp.path().join("claims");
+    fs::write(folder.join(".a.tmp"), "half").unwrap();
+    fs::write(folder.join("README"), "mine").unwrap();
+    drop(dir);
+    let dir = RecordDir::open(&folder).unwrap();
+    assert!(!folder.join(".a.tmp").exists());
+    assert!(folder.join("README").exists());
+    assert!(dir.load().unwrap().is_empty());
+}
+
+#[test]
+fn damage_of_every_kind_is_named_and_costs_one_record() {
+    let (temp, dir) = dir();
+    for text in ["a", "b", "c", "d", "e"] {
+        dir.write(&[&record(text, RecordState::Prepared, "boot")]).unwrap();
+    }
+    let path = |text: &str| temp.path().join(format!("claims/{text}.json"));
+    let change = |text: &str, from: &str, to: &str| {
+        let content = fs::read_to_string(path(text)).unwrap();
+        assert!(content.contains(from));
+        fs::write(path(text), content.replace(from, to)).unwrap();
+    };
+    let whole = fs::read(path("a")).unwrap();
+    fs::write(path("a"), &whole[..whole.len() / 2]).unwrap();
+    change("b", "\"device\": \"one\"", "\"device\": \"two\"");
+    change("c", "\"version\": 1", "\"version\": 99");
+    fs::copy(path("e"), path("d")).unwrap();
+    let loaded = dir.load().unwrap();
+    let reasons = reasons(&loaded);
+    for (reason, expected) in reasons.iter().zip([
+        "it is not the JSON of a claim record: EOF",
+        "its checksum is crc32:",
+        "it has format version 99, this version of hostler reads up to 1",
+        "it holds the record of claim e",
+        "",
+    ]) {
+        assert!(reason.starts_with(expected), "{reason:?} does not begin with {expected:?}");
+    }
+    assert!(loaded[4].record.is_ok());
+    assert_eq!(salvage(&loaded[1].bytes).unwrap().devices[0].grant.device, DeviceName::new("two").unwrap());
+    assert!(salvage(&loaded[0].bytes).is_none());
+}
+
+#[test]
+fn a_field_of_a_later_version_breaks_neither_checksum_nor_reading() {
+    let mut value = serde_json::to_value(record("a", RecordState::Prepared, "boot")).unwrap();
+    value["future"] = serde_json::json!({"x": [1, 2]});
+    let file = serde_json::json!({"version": 1, "checksum": checksum(&value), "record": value});
+    assert_eq!(decode(file.to_string().as_bytes()).unwrap(), record("a", RecordState::Prepared, "boot"));
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
+    let Some(disk) = SmallDisk::mount(64 << 10) else { return };
+    let dir = RecordDir::open(disk.path().join("claims")).unwrap();
+    let old = record("a", RecordState::Preparing, "boot");
+    dir.write(&[&old]).unwrap();
+    disk.fill();
+    let many: Vec<Record> = ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Prepared, "boot")).into();
+    for batch in [&many[..1], &many[..]] {
+        let error = dir.write(&batch.iter().collect::<Vec<_>>()).unwrap_err();
+        let chain = Chain(&error).to_string();
+        assert!(chain.contains("failed to write") && chain.contains("No space left"), "{chain}");
+    }
+    let loaded = dir.load().unwrap();
+    assert_eq!(loaded.len(), 1);
+    assert_eq!(loaded[0].record.as_ref().unwrap(), &old);
+    assert_eq!(dir.names().unwrap(), ["a.json"]);
+}
+
+/// A tmpfs of its own, gone with the test.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(bytes: u64) -> Option<Self> {
+        let temp = tempfile::tempdir().unwrap();
+        let options = format!("size={bytes}");
+        let mounted = nix::mount::mount(
+            Some("hostler-test"),
+            temp.path(),
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            Some(options.as_str()),
+        );
+        if let Err(error) = mounted {
+            println!("skipped: needs the right to mount a tmpfs ({error})");
+            return None;
+        }
+        Some(Self(temp))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn fill(&self) {
+        let mut file = File::create(self.path().join("ballast")).unwrap();
+        while file.write_all(&[0; 512]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_record_survives_the_way_to_disk(
+        cpus in proptest::collection::btree_set(0_u32..1024, 0..40),
+        name in "[a-z][a-z0-9-]{0,20}",
+        env in proptest::collection::vec("\\PC{0,30}", 0..4),
+        prepared in any::<bool>(),
+    ) {
+        let state = if prepared { RecordState::Prepared } else { RecordState::Preparing };
+        let mut record = record("a", state, "boot");
+        record.claim.name = name;
+        record.devices[0].plan.pinning = Pinning { cpus, mems: BTreeSet::new() };
+        record.devices[0].edits.env = env;
+        prop_assert_eq!(decode(&encode(&record).unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn one_flipped_byte_never_gives_another_record(at in 0_usize..600, bit in 0_u8..8) {
+        let record = record("a", RecordState::Prepared, "boot");
+        let mut bytes = encode(&record).unwrap();
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        if let Ok(read) = decode(&bytes) {
+            // White space between tokens may change; what it says may not.
+            prop_assert_eq!(read, record);
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode(&bytes);
+        let _ = salvage(&bytes);
+    }
+}

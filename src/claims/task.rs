@@ -1,0 +1,261 @@
+//! The owner of all claim state: decides on its own thread, lets blocking threads do the work, one claim at a time.
+//!
+//! A request on a claim that is being worked on waits for that work: a second prepare gets the same answer, an
+//! unprepare runs after it. Claims do not wait for each other.
+
+mod owner;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use hostler_backend::ClaimUid;
+use hostler_cdi::SpecDir;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaim, recover,
+    spec::Naming,
+    store::{RecordDir, StoreError},
+    work::Workshop,
+};
+use crate::{inventory::InventoryReader, metrics::Metrics, registry::Backends, tasks::Tasks};
+
+/// Requests that may wait at once: the kubelet starts tens of pods in parallel, and the owner answers each in
+/// microseconds, so a full queue means that it hangs.
+const QUEUE: usize = 64;
+
+/// What the claims task is made of.
+pub struct ClaimsParts {
+    /// The backends that prepare.
+    pub backends: Backends,
+    /// What hardware there is; must have seen its first scan.
+    pub inventory: InventoryReader,
+    /// Where allocations are read.
+    pub reader: Arc<dyn ReadClaim>,
+    /// Folder of the records.
+    pub records: PathBuf,
+    /// Folder of the CDI files.
+    pub cdi: PathBuf,
+    /// Names in CDI files.
+    pub naming: Naming,
+    /// This boot.
+    pub boot_id: String,
+    /// Counters of what is done.
+    pub metrics: Metrics,
+}
+
+impl std::fmt::Debug for ClaimsParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClaimsParts").finish_non_exhaustive()
+    }
+}
+
+/// Why the claims task could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The records are not accessible.
+    #[error("failed to open the claim records")]
+    Records(#[source] StoreError),
+    /// The CDI folder is not accessible.
+    #[error("failed to open the CDI folder")]
+    Cdi(#[source] hostler_cdi::DirError),
+}
+
+/// What the owner is asked to do.
+enum Request {
+    Prepare(Vec<(ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>)>),
+    Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
+    Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
+    Finished(owner::Finished),
+    Stop,
+}
+
+type PrepareAnswer = ClaimResult<Vec<PreparedDevice>>;
+
+/// Asks the claims task. Cheap to clone.
+#[derive(Clone)]
+pub struct ClaimsHandle {
+    requests_tx: mpsc::Sender<Request>,
+    table_rx: watch::Receiver<Arc<ClaimTable>>,
+    reader: Arc<dyn ReadClaim>,
+    naming: Arc<Naming>,
+    tasks: Tasks,
+}
+
+impl std::fmt::Debug for ClaimsHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClaimsHandle").finish_non_exhaustive()
+    }
+}
+
+/// Recovers what the last run left, then starts the owner. Blocking; when it returns, sockets may open.
+///
+/// # Errors
+/// When the folder of the records or of the CDI files cannot be used.
+pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartError> {
+    let records = RecordDir::open(parts.records).map_err(StartError::Records)?;
+    let cdi = SpecDir::new(parts.cdi);
+    cdi.create().and_then(|()| cdi.remove_leftovers()).map_err(StartError::Cdi)?;
+    let loaded = records.load().map_err(StartError::Records)?;
+    let found = recover::found_cdi(&cdi, &parts.naming).map_err(StartError::Cdi)?;
+    let naming = Arc::new(parts.naming.clone());
+    let workshop = Workshop {
+        backends: parts.backends,
+        inventory: parts.inventory,
+        records,
+        cdi,
+        naming: parts.naming,
+        boot_id: parts.boot_id,
+    };
+    let plan = recover::plan(loaded, found, &workshop.boot_id);
+    let claims = recover::apply(&workshop, plan);
+    let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+    let (table_tx, table_rx) = watch::channel(Arc::default());
+    let owner = owner::Owner::new(
+        owner::OwnerParts {
+            workshop: Arc::new(workshop),
+            tasks: tasks.clone(),
+            requests_tx: requests_tx.clone(),
+            table_tx,
+            metrics: parts.metrics,
+        },
+        claims,
+    );
+    serve(owner, requests_rx, requests_tx.clone(), tasks);
+    Ok(ClaimsHandle { requests_tx, table_rx, reader: parts.reader, naming, tasks: tasks.clone() })
+}
+
+fn serve(owner: owner::Owner, requests_rx: mpsc::Receiver<Request>, requests_tx: mpsc::Sender<Request>, tasks: &Tasks) {
+    let running = tasks.blocking(move || owner.run(requests_rx));
+    tasks.service("claims", async move { running.await.map_err(Into::into) });
+    let stop = tasks.stop_token();
+    tasks.job(async move {
+        stop.cancelled().await;
+        // The owner is gone already if this fails.
+        let _ = requests_tx.send(Request::Stop).await;
+    });
+}
+
+impl ClaimsHandle {
+    /// Prepares claims; one answer for each UID. Runs to its end even if the caller stops waiting.
+    pub async fn prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+        let handle = self.clone();
+        let job = self.tasks.job(async move { handle.prepare_now(claims).await });
+        // A job fails only with the whole process: panics abort.
+        job.await.unwrap_or_default()
+    }
+
+    /// Takes claims back; one answer for each UID. Claims that are not known are fine.
+    pub async fn unprepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
+        let (request, answers): (Vec<_>, Vec<_>) = by_uid(claims)
+            .into_values()
+            .map(|claim| {
+                let (answer_tx, answer_rx) = oneshot::channel();
+                let uid = claim.uid.clone();
+                ((claim, answer_tx), (uid, answer_rx))
+            })
+            .unzip();
+        self.send(Request::Unprepare(request)).await;
+        collect(answers).await
+    }
+
+    /// Lets go of a quarantined claim: its record is set aside, its CDI file removed, its devices are free.
+    ///
+    /// # Errors
+    /// When a file cannot be moved.
+    pub async fn forget(&self, uid: ClaimUid) -> ClaimResult<()> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        self.send(Request::Forget(uid, answer_tx)).await;
+        answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
+    }
+
+    /// The latest claim table, and every later one.
+    pub fn table(&self) -> watch::Receiver<Arc<ClaimTable>> {
+        let mut table_rx = self.table_rx.clone();
+        table_rx.mark_changed();
+        table_rx
+    }
+
+    /// What names in CDI files are made of.
+    pub fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    async fn prepare_now(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+        let table = self.table_rx.borrow().clone();
+        let (recorded, new): (Vec<_>, Vec<_>) =
+            by_uid(claims).into_values().partition(|claim| table.claims.contains_key(&claim.uid));
+        // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
+        let mut answers = self.ask(recorded.iter().cloned().map(|claim| (claim, None)).collect()).await;
+        let is_gone = |claim: &ClaimRef| matches!(answers.get(&claim.uid), Some(Err(error)) if matches!(**error, ClaimError::Gone(_)));
+        let gone: Vec<ClaimRef> = recorded.into_iter().filter(is_gone).collect();
+        let mut allocated = Vec::new();
+        for (claim, allocation) in self.allocations(new.into_iter().chain(gone).collect()).await {
+            match allocation {
+                Ok(allocation) => allocated.push((claim, Some(allocation))),
+                Err(error) => {
+                    answers.insert(claim.uid, Err(Arc::new(error)));
+                }
+            }
+        }
+        answers.extend(self.ask(allocated).await);
+        answers
+    }
+
+    async fn ask(&self, claims: Vec<(ClaimRef, Option<Allocation>)>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+        if claims.is_empty() {
+            return BTreeMap::new();
+        }
+        let (request, answers): (Vec<_>, Vec<_>) = claims
+            .into_iter()
+            .map(|(claim, allocation)| {
+                let (answer_tx, answer_rx) = oneshot::channel();
+                let uid = claim.uid.clone();
+                ((claim, allocation, answer_tx), (uid, answer_rx))
+            })
+            .unzip();
+        self.send(Request::Prepare(request)).await;
+        collect(answers).await
+    }
+
+    /// Reads the allocations of claims in parallel.
+    async fn allocations(&self, claims: Vec<ClaimRef>) -> Vec<(ClaimRef, Result<Allocation, ClaimError>)> {
+        let reading: Vec<_> = claims
+            .into_iter()
+            .map(|claim| {
+                let reader = self.reader.clone();
+                self.tasks.job(async move {
+                    let allocation = reader.read(&claim).await;
+                    let allocation = allocation.map_err(|source| ClaimError::Read { claim: claim.clone(), source });
+                    (claim, allocation)
+                })
+            })
+            .collect();
+        let mut read = Vec::new();
+        for job in reading {
+            read.extend(job.await);
+        }
+        read
+    }
+
+    async fn send(&self, request: Request) {
+        // The answer channels inside the request tell the caller that the daemon is stopping.
+        let _ = self.requests_tx.send(request).await;
+    }
+}
+
+/// A claim may stand in a request twice: a pod can list one claim under two names.
+fn by_uid(claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimRef> {
+    claims.into_iter().map(|claim| (claim.uid.clone(), claim)).collect()
+}
+
+async fn collect<T>(answers: Vec<(ClaimUid, oneshot::Receiver<ClaimResult<T>>)>) -> BTreeMap<ClaimUid, ClaimResult<T>> {
+    let mut collected = BTreeMap::new();
+    for (uid, answer_rx) in answers {
+        let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));
+        collected.insert(uid, answer);
+    }
+    collected
+}
+
+#[cfg(test)]
+mod tests;

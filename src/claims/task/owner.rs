@@ -1,0 +1,359 @@
+//! The thread that owns the claim table.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use hostler_backend::ClaimUid;
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{info, warn};
+
+use super::{PrepareAnswer, Request};
+use crate::{
+    claims::{
+        Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, ClaimView,
+        admit::{Holding, admit},
+        recover::Quarantined,
+        spec::prepared_devices,
+        store::{Record, RecordDevice, RecordState},
+        work::{Job, Prepared, Workshop},
+    },
+    metrics::{Metrics, Operation},
+    report::Chain,
+    tasks::Tasks,
+};
+
+/// What blocking threads send back.
+pub(super) enum Finished {
+    Prepared(Vec<(ClaimUid, Prepared)>),
+    Unprepared(Vec<(ClaimUid, ClaimResult<()>)>),
+}
+
+/// Something that waits for the work on a claim to end.
+enum Waiting {
+    Prepare(ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>),
+    Unprepare(ClaimRef, oneshot::Sender<ClaimResult<()>>),
+}
+
+/// Whoever gets the answer of the work under way.
+#[derive(Default)]
+struct Asking {
+    since: Option<Instant>,
+    prepare: Vec<oneshot::Sender<PrepareAnswer>>,
+    unprepare: Vec<oneshot::Sender<ClaimResult<()>>>,
+}
+
+impl Asking {
+    fn begin(prepare: Vec<oneshot::Sender<PrepareAnswer>>, unprepare: Vec<oneshot::Sender<ClaimResult<()>>>) -> Self {
+        Self { since: Some(Instant::now()), prepare, unprepare }
+    }
+
+    fn observe(&self, metrics: &Metrics, operation: Operation, ok: bool) {
+        if let Some(since) = self.since {
+            metrics.observe(operation, ok, since.elapsed());
+        }
+    }
+}
+
+/// A claim in the table.
+struct Entry {
+    name: String,
+    record: Arc<Record>,
+    problem: Option<String>,
+    /// Who gets the answer of the work that is under way; `None`: nothing is.
+    busy: Option<Asking>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Entry {
+    fn new(record: Arc<Record>, problem: Option<String>) -> Self {
+        Self { name: record.claim.full_name(), record, problem, busy: None, waiting: VecDeque::new() }
+    }
+}
+
+/// What the owner works with.
+pub(super) struct OwnerParts {
+    pub(super) workshop: Arc<Workshop>,
+    pub(super) tasks: Tasks,
+    /// Where blocking threads say that they have finished.
+    pub(super) requests_tx: mpsc::Sender<Request>,
+    /// Where readers see the table.
+    pub(super) table_tx: watch::Sender<Arc<ClaimTable>>,
+    pub(super) metrics: Metrics,
+}
+
+/// The owner of the claim table.
+pub(super) struct Owner {
+    parts: OwnerParts,
+    entries: BTreeMap<ClaimUid, Entry>,
+    quarantined: BTreeMap<ClaimUid, (String, Arc<Quarantined>)>,
+    /// Answers that wait until the table shows what they say.
+    answers: Vec<Answer>,
+    stopping: bool,
+}
+
+/// An answer and where it goes.
+enum Answer {
+    Prepare(oneshot::Sender<PrepareAnswer>, PrepareAnswer),
+    Unprepare(oneshot::Sender<ClaimResult<()>>, ClaimResult<()>),
+}
+
+impl Answer {
+    /// Whoever asked may have stopped waiting; the work was done all the same.
+    fn send(self) {
+        match self {
+            Self::Prepare(answer_tx, answer) => drop(answer_tx.send(answer)),
+            Self::Unprepare(answer_tx, answer) => drop(answer_tx.send(answer)),
+        }
+    }
+}
+
+impl Owner {
+    pub(super) fn new(parts: OwnerParts, claims: BTreeMap<ClaimUid, ClaimView>) -> Self {
+        let (mut entries, mut quarantined) = (BTreeMap::new(), BTreeMap::new());
+        for (uid, view) in claims {
+            match view {
+                ClaimView::Recorded { record, problem } => {
+                    entries.insert(uid, Entry::new(record, problem));
+                }
+                ClaimView::Quarantined(found) => {
+                    let name = found.claim.as_ref().map_or_else(|| "unknown name".to_owned(), ClaimRef::full_name);
+                    quarantined.insert(uid, (name, found));
+                }
+            }
+        }
+        let owner = Self { parts, entries, quarantined, answers: Vec::new(), stopping: false };
+        owner.publish();
+        owner
+    }
+
+    /// Runs until it is told to stop and nothing is under way any more.
+    pub(super) fn run(mut self, mut requests_rx: mpsc::Receiver<Request>) {
+        while !(self.stopping && self.entries.values().all(|entry| entry.busy.is_none())) {
+            let Some(request) = requests_rx.blocking_recv() else { break };
+            match request {
+                Request::Stop => self.stopping = true,
+                Request::Finished(finished) => self.finish(finished),
+                // Dropping the answer channels tells the callers.
+                _ if self.stopping => {}
+                Request::Prepare(claims) => self.prepare(claims),
+                Request::Unprepare(claims) => self.unprepare(claims),
+                Request::Forget(uid, answer_tx) => {
+                    let forgotten = self.forget(&uid).map_err(Arc::new);
+                    self.answers.push(Answer::Unprepare(answer_tx, forgotten));
+                }
+            }
+            // Whoever has an answer must find it in the table.
+            self.publish();
+            self.answers.drain(..).for_each(Answer::send);
+        }
+    }
+
+    fn prepare(&mut self, claims: Vec<(ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>)>) {
+        let mut jobs = Vec::new();
+        for (claim, allocation, answer_tx) in claims {
+            if let Some(entry) = self.entries.get_mut(&claim.uid)
+                && let Some(asking) = &mut entry.busy
+            {
+                // A prepare that is under way answers for this one too, unless something else comes in between.
+                if !asking.prepare.is_empty() && entry.waiting.is_empty() {
+                    asking.prepare.push(answer_tx);
+                } else {
+                    entry.waiting.push_back(Waiting::Prepare(claim, allocation, answer_tx));
+                }
+                continue;
+            }
+            match self.job(&claim, allocation) {
+                Err(error) => self.answers.push(Answer::Prepare(answer_tx, Err(Arc::new(error)))),
+                Ok(job) => {
+                    self.begin(&claim.uid, &job, answer_tx);
+                    jobs.push(job);
+                }
+            }
+        }
+        if !jobs.is_empty() {
+            self.spawn(move |workshop| Finished::Prepared(workshop.prepare(jobs)));
+        }
+    }
+
+    /// What has to be done to prepare a claim on which nothing is under way.
+    fn job(&self, claim: &ClaimRef, allocation: Option<Allocation>) -> Result<Job, ClaimError> {
+        if let Some((_, quarantined)) = self.quarantined.get(&claim.uid) {
+            return Err(quarantined.error());
+        }
+        if let Some(entry) = self.entries.get(&claim.uid) {
+            return Ok(Job::Again(entry.record.clone()));
+        }
+        let allocation = allocation.ok_or_else(|| ClaimError::Gone(claim.clone()))?;
+        let inventory = self.parts.workshop.inventory.latest();
+        let devices = admit(claim, &allocation, &inventory, &self.parts.workshop.backends, &self.holdings())?;
+        let boot_id = self.parts.workshop.boot_id.clone();
+        Ok(Job::New(Record { claim: claim.clone(), state: RecordState::Preparing, boot_id, devices }))
+    }
+
+    fn holdings(&self) -> Vec<Holding<'_>> {
+        fn holding<'a>(
+            uid: &'a ClaimUid,
+            name: &'a str,
+            devices: &'a [RecordDevice],
+        ) -> impl Iterator<Item = Holding<'a>> {
+            devices.iter().map(move |device| Holding { uid, name, device })
+        }
+        let recorded = self.entries.iter().flat_map(|(uid, entry)| holding(uid, &entry.name, &entry.record.devices));
+        let unsure = self.quarantined.iter().flat_map(|(uid, (name, found))| holding(uid, name, &found.devices));
+        recorded.chain(unsure).collect()
+    }
+
+    fn begin(&mut self, uid: &ClaimUid, job: &Job, answer_tx: oneshot::Sender<PrepareAnswer>) {
+        let record = match job {
+            // From here on its devices are taken, although nothing is on disk yet.
+            Job::New(record) => Arc::new(record.clone()),
+            Job::Again(record) | Job::Restore(record) => record.clone(),
+        };
+        let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(record, None));
+        entry.busy = Some(Asking::begin(vec![answer_tx], Vec::new()));
+    }
+
+    fn unprepare(&mut self, claims: Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>) {
+        let mut records = Vec::new();
+        for (claim, answer_tx) in claims {
+            if let Some((_, quarantined)) = self.quarantined.get(&claim.uid) {
+                self.answers.push(Answer::Unprepare(answer_tx, Err(Arc::new(quarantined.error()))));
+                continue;
+            }
+            match self.entries.get_mut(&claim.uid) {
+                // Never prepared, or taken back already: the kubelet repeats calls.
+                None => self.answers.push(Answer::Unprepare(answer_tx, Ok(()))),
+                Some(Entry { busy: Some(_), waiting, .. }) => waiting.push_back(Waiting::Unprepare(claim, answer_tx)),
+                Some(entry) => {
+                    entry.busy = Some(Asking::begin(Vec::new(), vec![answer_tx]));
+                    records.push(entry.record.clone());
+                }
+            }
+        }
+        if !records.is_empty() {
+            self.spawn(move |workshop| Finished::Unprepared(workshop.unprepare(&records)));
+        }
+    }
+
+    fn spawn(&self, work: impl FnOnce(&Workshop) -> Finished + Send + 'static) {
+        let (workshop, requests_tx) = (self.parts.workshop.clone(), self.parts.requests_tx.clone());
+        self.parts.tasks.blocking(move || {
+            let finished = work(&workshop);
+            // The owner waits for everything that is under way, so it is there to hear this.
+            let _ = requests_tx.blocking_send(Request::Finished(finished));
+        });
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Prepared(claims) => {
+                for (uid, prepared) in claims {
+                    self.finish_prepare(&uid, prepared);
+                }
+            }
+            Finished::Unprepared(claims) => {
+                for (uid, result) in claims {
+                    self.finish_unprepare(&uid, &result);
+                }
+            }
+        }
+    }
+
+    fn finish_prepare(&mut self, uid: &ClaimUid, prepared: Prepared) {
+        let (result, left) = match prepared {
+            Prepared::Ready(record) => {
+                info!(claim.uid = %uid, claim.name = record.claim.full_name(), devices = record.devices.len(), "claim prepared");
+                (Ok(prepared_devices(&record, &self.parts.workshop.naming)), Some((record, None)))
+            }
+            Prepared::Undone(error) => (Err(error), None),
+            Prepared::Left(record, error) => {
+                let problem = Chain(&*error).to_string();
+                (Err(error), Some((record, Some(problem))))
+            }
+        };
+        if let Err(error) = &result {
+            warn!(claim.uid = %uid, error = %Chain(&**error), "claim not prepared");
+        }
+        let asking = self.settle(uid, left);
+        asking.observe(&self.parts.metrics, Operation::Prepare, result.is_ok());
+        self.answers.extend(asking.prepare.into_iter().map(|answer_tx| Answer::Prepare(answer_tx, result.clone())));
+        self.wake(uid);
+    }
+
+    fn finish_unprepare(&mut self, uid: &ClaimUid, result: &ClaimResult<()>) {
+        let left = match result {
+            Ok(()) => {
+                info!(claim.uid = %uid, "claim taken back");
+                None
+            }
+            Err(error) => {
+                let problem = Chain(&**error).to_string();
+                warn!(claim.uid = %uid, error = problem, "claim not taken back");
+                self.entries.get(uid).map(|entry| (entry.record.clone(), Some(problem)))
+            }
+        };
+        let asking = self.settle(uid, left);
+        asking.observe(&self.parts.metrics, Operation::Unprepare, result.is_ok());
+        self.answers.extend(asking.unprepare.into_iter().map(|answer_tx| Answer::Unprepare(answer_tx, result.clone())));
+        self.wake(uid);
+    }
+
+    /// Notes how work on a claim ended, and starts what waits for a claim of which nothing is left; gives back who asked.
+    fn settle(&mut self, uid: &ClaimUid, left: Option<(Arc<Record>, Option<String>)>) -> Asking {
+        let Some(entry) = self.entries.get_mut(uid) else { return Asking::default() };
+        let asking = entry.busy.take().unwrap_or_default();
+        let Some((record, problem)) = left else {
+            let waiting = self.entries.remove(uid).map(|entry| entry.waiting).unwrap_or_default();
+            self.requeue(waiting);
+            return asking;
+        };
+        entry.record = record;
+        entry.problem = problem;
+        asking
+    }
+
+    /// Starts what waited for a claim on which nothing is under way any more.
+    fn wake(&mut self, uid: &ClaimUid) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            let waiting = std::mem::take(&mut entry.waiting);
+            self.requeue(waiting);
+        }
+    }
+
+    fn requeue(&mut self, waiting: VecDeque<Waiting>) {
+        for next in waiting {
+            match next {
+                Waiting::Prepare(claim, allocation, answer_tx) => self.prepare(vec![(claim, allocation, answer_tx)]),
+                Waiting::Unprepare(claim, answer_tx) => self.unprepare(vec![(claim, answer_tx)]),
+            }
+        }
+    }
+
+    fn forget(&mut self, uid: &ClaimUid) -> Result<(), ClaimError> {
+        if !self.quarantined.contains_key(uid) {
+            return Err(ClaimError::NotQuarantined(uid.clone()));
+        }
+        self.parts
+            .workshop
+            .records
+            .set_aside(uid)
+            .map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })?;
+        self.parts.workshop.remove_cdi(uid)?;
+        self.quarantined.remove(uid);
+        warn!(claim.uid = %uid, "quarantined claim forgotten");
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let recorded = self.entries.iter().map(|(uid, entry)| {
+            let view = ClaimView::Recorded { record: entry.record.clone(), problem: entry.problem.clone() };
+            (uid.clone(), view)
+        });
+        let unsure =
+            self.quarantined.iter().map(|(uid, (_, found))| (uid.clone(), ClaimView::Quarantined(found.clone())));
+        self.parts.table_tx.send_replace(Arc::new(ClaimTable { claims: recorded.chain(unsure).collect() }));
+    }
+}

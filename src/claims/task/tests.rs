@@ -1,0 +1,345 @@
+use std::{fs, sync::Mutex};
+
+use hostler_backend::Grant;
+
+use super::{
+    super::{ClaimView, ReadFuture, store::RecordState, testing::*},
+    *,
+};
+use crate::inventory::Inventory;
+
+/// Allocations that the test puts there.
+#[derive(Default)]
+struct Allocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
+
+impl ReadClaim for Allocations {
+    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a> {
+        let found = self.0.lock().unwrap().get(&claim.uid).cloned();
+        Box::pin(async move { found.ok_or_else(|| "no such claim".into()) })
+    }
+}
+
+/// A claims task on a folder, with a backend that the test controls.
+struct World {
+    temp: tempfile::TempDir,
+    bench: Arc<Bench>,
+    allocations: Arc<Allocations>,
+    boot_id: String,
+    started: Mutex<Vec<ClaimsHandle>>,
+}
+
+impl Drop for World {
+    /// Ends the owners, or the runtime would wait for their threads.
+    fn drop(&mut self) {
+        for handle in self.started.lock().unwrap().iter() {
+            let _ = handle.requests_tx.try_send(Request::Stop);
+        }
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            temp: tempfile::tempdir().unwrap(),
+            bench: Bench::new(),
+            allocations: Arc::default(),
+            boot_id: "boot-1".to_owned(),
+            started: Mutex::default(),
+        }
+    }
+
+    fn allocate(&self, text: &str, grants: &[Grant]) -> ClaimRef {
+        self.allocations.0.lock().unwrap().insert(uid(text), allocation(grants));
+        claim(text)
+    }
+
+    async fn start(&self) -> ClaimsHandle {
+        let (inventory_tx, inventory_rx) = watch::channel(Arc::new(inventory()));
+        let (tasks, _ended_rx) = Tasks::new();
+        let parts = ClaimsParts {
+            backends: Backends::new([self.bench.clone() as Arc<dyn hostler_backend::Backend>]),
+            inventory: InventoryReader::new(inventory_rx),
+            reader: self.allocations.clone(),
+            records: self.temp.path().join("claims"),
+            cdi: self.temp.path().join("cdi"),
+            naming: Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() },
+            boot_id: self.boot_id.clone(),
+            metrics: Metrics::default(),
+        };
+        drop::<watch::Sender<Arc<Inventory>>>(inventory_tx);
+        let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
+        self.started.lock().unwrap().push(handle.clone());
+        handle
+    }
+
+    /// Names of the files below a folder.
+    fn files(&self, folder: &str) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.temp.path().join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn cdi(&self, text: &str) -> String {
+        fs::read_to_string(self.temp.path().join(format!("cdi/hostler.dev-claim_{text}.json"))).unwrap()
+    }
+
+    /// Blocks the next `step` until the answer is used.
+    fn gate(&self, step: &'static str) -> std::sync::mpsc::Sender<()> {
+        let (open_tx, open_rx) = std::sync::mpsc::channel();
+        *self.bench.gate.lock().unwrap() = Some((step, open_rx));
+        open_tx
+    }
+}
+
+async fn prepare(handle: &ClaimsHandle, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, String> {
+    let mut answers = handle.prepare(vec![claim.clone()]).await;
+    answers.remove(&claim.uid).unwrap().map_err(|error| crate::report::Chain(&*error).to_string())
+}
+
+async fn unprepare(handle: &ClaimsHandle, claim: &ClaimRef) -> Result<(), String> {
+    let mut answers = handle.unprepare(vec![claim.clone()]).await;
+    answers.remove(&claim.uid).unwrap().map_err(|error| crate::report::Chain(&*error).to_string())
+}
+
+fn problem(handle: &ClaimsHandle, text: &str) -> Option<String> {
+    match handle.table().borrow().claims.get(&uid(text)) {
+        Some(ClaimView::Recorded { problem, .. }) => problem.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_prepared_and_taken_back_clean() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let devices = prepare(&handle, &claim).await.unwrap();
+    assert_eq!(devices[0].cdi_ids, ["hostler.dev/claim=a-0-one"]);
+    assert_eq!(world.files("claims"), ["a.json"]);
+    assert!(world.cdi("a").contains("BENCH=one"));
+    assert_eq!(world.bench.steps(), ["plan a", "prepare a", "verify a"]);
+    unprepare(&handle, &claim).await.unwrap();
+    assert!(world.files("claims").is_empty() && world.files("cdi").is_empty() && world.bench.ready().is_empty());
+    unprepare(&handle, &claim).await.unwrap();
+}
+
+#[tokio::test]
+async fn preparing_again_gives_the_same_answer_and_file_to_the_byte() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one"), part("many", 2)]);
+    let first = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
+    world.allocations.0.lock().unwrap().clear();
+    assert_eq!((prepare(&handle, &claim).await.unwrap(), world.cdi("a")), first, "a record needs nobody else");
+    assert_eq!(handle.prepare(vec![claim.clone(), claim.clone()]).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_usable_is_never_reported_ready() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    world.bench.fail("verify", true);
+    let error = prepare(&handle, &claim).await.unwrap_err();
+    assert_eq!(error, "failed to verify device one: verify is told to fail");
+    assert!(world.files("claims").is_empty() && world.files("cdi").is_empty() && world.bench.ready().is_empty());
+    world.bench.fail("verify", false);
+    prepare(&handle, &claim).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_prepare_that_cannot_be_undone_keeps_its_devices_until_it_can() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    world.bench.fail("prepare", true);
+    world.bench.fail("unprepare", true);
+    let error = prepare(&handle, &claim).await.unwrap_err();
+    assert!(error.starts_with("failed to undo a half-prepared claim after this error: failed to prepare"), "{error}");
+    assert!(problem(&handle, "a").is_some());
+    let other = world.allocate("b", &[grant("one")]);
+    assert!(prepare(&handle, &other).await.unwrap_err().contains("already prepared for claim a"));
+    world.bench.fail("unprepare", false);
+    unprepare(&handle, &claim).await.unwrap();
+    world.bench.fail("prepare", false);
+    prepare(&handle, &other).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_bad_claim_does_not_cost_the_others_of_its_request() {
+    let world = World::new();
+    let handle = world.start().await;
+    let (good, bad, unknown) =
+        (world.allocate("a", &[grant("one")]), world.allocate("b", &[grant("nowhere")]), claim("c"));
+    let answers = handle.prepare(vec![good, bad, unknown]).await;
+    let ok: Vec<bool> = answers.values().map(Result::is_ok).collect();
+    assert_eq!(ok, [true, false, false]);
+    let error = answers[&uid("c")].as_ref().unwrap_err();
+    let chain = crate::report::Chain(&**error).to_string();
+    assert_eq!(chain, "failed to read the allocation of claim c (default/name-c): no such claim");
+}
+
+#[tokio::test]
+async fn two_requests_for_one_claim_at_once_are_one_piece_of_work() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let gate = world.gate("prepare");
+    let (one, two) = tokio::join!(prepare(&handle, &claim), async {
+        let mut table = handle.table();
+        table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
+        let second = prepare(&handle, &claim);
+        drop(gate);
+        second.await
+    });
+    assert_eq!(one.unwrap(), two.unwrap());
+    let steps = world.bench.steps();
+    assert_eq!(steps.iter().filter(|step| *step == "prepare a").count(), 1, "{steps:?}");
+}
+
+#[tokio::test]
+async fn an_unprepare_during_a_prepare_runs_after_it() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let gate = world.gate("verify");
+    let (prepared, taken_back) = tokio::join!(prepare(&handle, &claim), async {
+        let mut table = handle.table();
+        table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
+        let taking_back = unprepare(&handle, &claim);
+        drop(gate);
+        taking_back.await
+    });
+    prepared.unwrap();
+    taken_back.unwrap();
+    assert!(world.files("claims").is_empty() && world.bench.ready().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_is_finished_and_its_repetition_gets_the_answer() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let gate = world.gate("prepare");
+    {
+        let mut table = handle.table();
+        let abandoned = prepare(&handle, &claim);
+        tokio::select! {
+            _ = abandoned => panic!("the gate is closed"),
+            _ = table.wait_for(|table| table.claims.contains_key(&uid("a"))) => {}
+        }
+    }
+    drop(gate);
+    prepare(&handle, &claim).await.unwrap();
+    assert_eq!(world.bench.ready().len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_made_anew_under_the_same_name_is_another_claim() {
+    let world = World::new();
+    let handle = world.start().await;
+    let old = world.allocate("a", &[grant("one")]);
+    prepare(&handle, &old).await.unwrap();
+    let mut new = world.allocate("b", &[grant("one")]);
+    new.name.clone_from(&old.name);
+    assert!(prepare(&handle, &new).await.unwrap_err().contains("already prepared for claim a"));
+    unprepare(&handle, &old).await.unwrap();
+    assert_eq!(prepare(&handle, &new).await.unwrap()[0].cdi_ids, ["hostler.dev/claim=b-0-one"]);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_claims_and_rebuilds_cdi_files() {
+    let world = World::new();
+    let claim = world.allocate("a", &[grant("one")]);
+    let before = {
+        let handle = world.start().await;
+        (prepare(&handle, &claim).await.unwrap(), world.cdi("a"))
+    };
+    fs::remove_dir_all(world.temp.path().join("cdi")).unwrap();
+    world.allocations.0.lock().unwrap().clear();
+    let handle = world.start().await;
+    assert_eq!(world.cdi("a"), before.1, "the file is back before anybody asks");
+    assert_eq!(prepare(&handle, &claim).await.unwrap(), before.0);
+}
+
+#[tokio::test]
+async fn a_reboot_undoes_hardware_but_not_the_choice() {
+    let mut world = World::new();
+    let claim = world.allocate("a", &[grant("one")]);
+    let before = prepare(&world.start().await, &claim).await.unwrap();
+    world.bench.hardware.lock().unwrap().clear();
+    world.bench.steps();
+    world.boot_id = "boot-2".to_owned();
+    let handle = world.start().await;
+    assert!(world.files("cdi").is_empty(), "nobody may use what is not ready");
+    assert!(problem(&handle, "a").unwrap().contains("rebooted"));
+    let other = world.allocate("b", &[grant("one")]);
+    assert!(prepare(&handle, &other).await.is_err(), "its devices stay its own");
+    assert_eq!(prepare(&handle, &claim).await.unwrap(), before);
+    assert!(world.bench.steps().contains(&"prepare a".to_owned()));
+    assert_eq!(problem(&handle, "a"), None);
+}
+
+#[tokio::test]
+async fn a_half_done_claim_is_rolled_back_at_start() {
+    let world = World::new();
+    let half = record("a", RecordState::Preparing, "boot-1");
+    RecordDir::open(world.temp.path().join("claims")).unwrap().write(&[&half]).unwrap();
+    world.bench.hardware.lock().unwrap().insert(("a".to_owned(), "one".to_owned()));
+    let handle = world.start().await;
+    assert!(world.bench.ready().is_empty() && world.files("claims").is_empty());
+    assert!(handle.table().borrow().claims.is_empty());
+}
+
+#[tokio::test]
+async fn a_corrupt_record_costs_its_claim_alone_until_it_is_forgotten() {
+    let world = World::new();
+    let (bad, good) = (world.allocate("bad", &[grant("one")]), world.allocate("good", &[grant("two")]));
+    {
+        let handle = world.start().await;
+        prepare(&handle, &bad).await.unwrap();
+        prepare(&handle, &good).await.unwrap();
+    }
+    let path = world.temp.path().join("claims/bad.json");
+    fs::write(&path, b"\0garbage").unwrap();
+    let handle = world.start().await;
+    prepare(&handle, &good).await.unwrap();
+    for error in [prepare(&handle, &bad).await.unwrap_err(), unprepare(&handle, &bad).await.unwrap_err()] {
+        assert!(error.contains("claim bad is quarantined") && error.contains("hostler claim forget bad"), "{error}");
+    }
+    let other = world.allocate("other", &[grant("one")]);
+    assert!(prepare(&handle, &other).await.unwrap_err().contains("already prepared for claim bad"));
+    assert_eq!(fs::read(&path).unwrap(), b"\0garbage", "nothing is deleted");
+    handle.forget(uid("bad")).await.unwrap();
+    assert_eq!(world.files("forgotten"), ["bad.json"]);
+    prepare(&handle, &other).await.unwrap();
+    assert!(matches!(*handle.forget(uid("good")).await.unwrap_err(), ClaimError::NotQuarantined(_)));
+}
+
+#[tokio::test]
+async fn an_interrupted_unprepare_is_ready_again_after_a_restart() {
+    let world = World::new();
+    let claim = world.allocate("a", &[grant("one")]);
+    prepare(&world.start().await, &claim).await.unwrap();
+    // The crash came after the CDI file and the hardware were gone, before the record was.
+    fs::remove_file(world.temp.path().join("cdi/hostler.dev-claim_a.json")).unwrap();
+    world.bench.hardware.lock().unwrap().clear();
+    let handle = world.start().await;
+    assert_eq!((world.bench.ready().len(), world.files("cdi").len()), (1, 1));
+    unprepare(&handle, &claim).await.unwrap();
+    assert!(world.bench.ready().is_empty());
+}
+
+#[tokio::test]
+async fn a_ready_claim_whose_device_fails_later_keeps_everything_and_says_so() {
+    let world = World::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    prepare(&handle, &claim).await.unwrap();
+    world.bench.fail("verify", true);
+    assert!(prepare(&handle, &claim).await.is_err());
+    assert_eq!((world.files("claims").len(), world.files("cdi").len(), world.bench.ready().len()), (1, 1, 1));
+}

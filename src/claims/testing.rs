@@ -1,0 +1,174 @@
+//! Makes records and backends for the tests of this folder.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use hostler_backend::{
+    Backend, BackendError, BackendName, Capacity, ClaimUid, ContainerEdits, Device, DeviceName, Enumeration, Grant,
+    Pinning, Plan, PlanWork, PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing, UnprepareWork,
+    VerifyWork,
+};
+
+use super::{
+    Allocation, ClaimRef,
+    store::{Record, RecordDevice, RecordState},
+};
+use crate::inventory::{Inventory, Pool};
+
+pub(super) const POOL: &str = "node/bench";
+
+pub(super) fn uid(text: &str) -> ClaimUid {
+    ClaimUid::new(text).unwrap()
+}
+
+pub(super) fn claim(text: &str) -> ClaimRef {
+    ClaimRef { namespace: "default".to_owned(), name: format!("name-{text}"), uid: uid(text) }
+}
+
+pub(super) fn backend_name() -> BackendName {
+    BackendName::new("bench").unwrap()
+}
+
+pub(super) fn grant(device: &str) -> Grant {
+    Grant {
+        request: "req/sub".to_owned(),
+        pool: POOL.to_owned(),
+        device: DeviceName::new(device).unwrap(),
+        share_id: None,
+        access: Default::default(),
+        consumed: Default::default(),
+        config: Vec::new(),
+    }
+}
+
+/// A grant of `units` of a shared device.
+pub(super) fn part(device: &str, units: u64) -> Grant {
+    let consumed = [(QualifiedName::new("units").unwrap(), Quantity::whole(units))].into();
+    Grant { consumed, ..grant(device) }
+}
+
+pub(super) fn allocation(grants: &[Grant]) -> Allocation {
+    Allocation { grants: grants.to_vec() }
+}
+
+pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
+    let device = RecordDevice {
+        backend: backend_name(),
+        grant: grant("one"),
+        plan: Plan {
+            pinning: Pinning { cpus: BTreeSet::from([0, 1, 2, 5]), mems: BTreeSet::from([1]) },
+            data: serde_json::json!({"note": "as chosen"}),
+        },
+        edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
+    };
+    Record { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device] }
+}
+
+/// Devices `one` and `two` are exclusive, `many` has ten units to share.
+pub(super) fn inventory() -> Inventory {
+    let exclusive = |name: &str| Device::new(DeviceName::new(name).unwrap());
+    let mut many = exclusive("many");
+    many.sharing = Sharing::Shared;
+    let unit = Quantity::whole(1);
+    let policy = Some(RequestPolicy { default: unit, min: unit, step: unit });
+    let capacity = Capacity { value: Quantity::whole(10), policy };
+    many.capacity.insert(QualifiedName::new("units").unwrap(), capacity);
+    let devices = vec![exclusive("one"), exclusive("two"), many];
+    let pool = Pool { name: POOL.to_owned(), devices, warnings: Vec::new(), stale: None };
+    Inventory { pools: [(backend_name(), pool)].into() }
+}
+
+/// A backend whose hardware is a set of (claim, device) in memory, and whose steps fail when told to.
+#[derive(Debug, Default)]
+pub(super) struct Bench {
+    pub(super) hardware: Mutex<BTreeSet<(String, String)>>,
+    pub(super) failing: Mutex<BTreeSet<&'static str>>,
+    /// Steps in the order in which they ran.
+    pub(super) steps: Mutex<Vec<String>>,
+    /// A step that waits until the test lets it go on.
+    pub(super) gate: Mutex<Option<(&'static str, std::sync::mpsc::Receiver<()>)>>,
+}
+
+impl Bench {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(super) fn fail(&self, step: &'static str, fails: bool) {
+        let mut failing = self.failing.lock().unwrap();
+        if fails {
+            failing.insert(step)
+        } else {
+            failing.remove(step)
+        };
+    }
+
+    pub(super) fn ready(&self) -> Vec<(String, String)> {
+        self.hardware.lock().unwrap().iter().cloned().collect()
+    }
+
+    pub(super) fn steps(&self) -> Vec<String> {
+        std::mem::take(&mut *self.steps.lock().unwrap())
+    }
+
+    fn step(&self, step: &'static str, claim: &ClaimUid) -> Result<(), BackendError> {
+        let gate = {
+            let mut gate = self.gate.lock().unwrap();
+            gate.take_if(|(gated, _)| *gated == step)
+        };
+        if let Some((_, gate)) = gate {
+            let _ = gate.recv();
+        }
+        self.steps.lock().unwrap().push(format!("{step} {claim}"));
+        if self.failing.lock().unwrap().contains(step) {
+            return Err(BackendError::refused(format!("{step} is told to fail")));
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Bench {
+    fn name(&self) -> BackendName {
+        backend_name()
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        &[]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        let mut inventory = inventory();
+        let devices = inventory.pools.remove("bench").map(|pool| pool.devices).unwrap_or_default();
+        Ok(Enumeration { devices, warnings: Vec::new() })
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        self.step("plan", work.claim)?;
+        Ok(Plan { pinning: Pinning::default(), data: serde_json::json!(work.held.len()) })
+    }
+
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        // The effect comes first: a step may fail after it has changed the hardware.
+        self.hardware.lock().unwrap().insert((work.claim.to_string(), work.grant.device.to_string()));
+        self.step("prepare", work.claim)?;
+        let env = vec![format!("BENCH={}", work.grant.device)];
+        Ok(Prepared { edits: ContainerEdits { env, ..ContainerEdits::default() } })
+    }
+
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        self.step("unprepare", work.claim)?;
+        self.hardware.lock().unwrap().remove(&(work.claim.to_string(), work.grant.device.to_string()));
+        Ok(())
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        self.step("verify", work.claim)?;
+        let key = (work.claim.to_string(), work.grant.device.to_string());
+        if self.hardware.lock().unwrap().contains(&key) {
+            return Ok(());
+        }
+        Err(BackendError::NotUsable { reason: "it was never prepared".to_owned() })
+    }
+}

@@ -1,0 +1,214 @@
+//! The steps of preparing and taking back, in the order that a crash between any two of them can be mended:
+//! record, hardware, check, CDI file, record. Runs on blocking threads; decides nothing.
+
+use std::sync::Arc;
+
+use hostler_backend::{ClaimUid, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_cdi::SpecDir;
+use tracing::{debug, error};
+
+use super::{
+    ClaimError, ClaimResult,
+    spec::{Naming, cdi_spec},
+    store::{Record, RecordDevice, RecordDir, RecordState},
+};
+use crate::{inventory::InventoryReader, registry::Backends, report::Chain};
+
+/// What the steps work with.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    pub(super) backends: Backends,
+    pub(super) inventory: InventoryReader,
+    pub(super) records: RecordDir,
+    pub(super) cdi: SpecDir,
+    pub(super) naming: Naming,
+    pub(super) boot_id: String,
+}
+
+/// How preparing a claim ended.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    /// Ready: this is on disk, and so is the CDI file.
+    Ready(Arc<Record>),
+    /// Not ready, and nothing of it is left.
+    Undone(Arc<ClaimError>),
+    /// Not ready, and this record is still on disk: its devices stay taken.
+    Left(Arc<Record>, Arc<ClaimError>),
+}
+
+/// A claim on its way through [`Workshop::prepare`].
+struct Step {
+    record: Record,
+    /// Whether the record on disk says that the claim is ready in this boot. Containers may be running with it: the
+    /// record is not written again, and an error undoes nothing.
+    ready: bool,
+    /// Whether the hardware has to be made ready.
+    redo: bool,
+    failed: Option<ClaimError>,
+}
+
+/// Runs `work` on every claim that nothing has gone wrong with, and keeps what goes wrong.
+fn for_each_sound(steps: &mut [Step], mut work: impl FnMut(&mut Step) -> Result<(), ClaimError>) {
+    for step in steps.iter_mut().filter(|step| step.failed.is_none()) {
+        step.failed = work(step).err();
+    }
+}
+
+/// A claim to prepare.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Chosen, not on disk yet.
+    New(Record),
+    /// On disk already, in any state, from this boot or an earlier one.
+    Again(Arc<Record>),
+    /// On disk as ready, but something took its CDI file away: its hardware may be half undone.
+    Restore(Arc<Record>),
+}
+
+impl Workshop {
+    /// Prepares a batch: the answers are in its order. Claims share their durable writes, not their fate.
+    pub(super) fn prepare(&self, batch: Vec<Job>) -> Vec<(ClaimUid, Prepared)> {
+        let mut steps: Vec<Step> = batch.into_iter().map(|job| self.begin(job)).collect();
+        self.write_records(&mut steps);
+        for_each_sound(&mut steps, |step| self.hardware(&mut step.record, step.redo));
+        for_each_sound(&mut steps, |step| self.write_cdi(&step.record));
+        for_each_sound(&mut steps, |step| {
+            step.record.state = RecordState::Prepared;
+            Ok(())
+        });
+        self.write_records(&mut steps);
+        steps.into_iter().map(|step| (step.record.claim.uid.clone(), self.conclude(step))).collect()
+    }
+
+    /// Takes claims back: CDI file, hardware, record. The answers are in the order of the batch.
+    pub(super) fn unprepare(&self, batch: &[Arc<Record>]) -> Vec<(ClaimUid, ClaimResult<()>)> {
+        let mut results: Vec<Result<(), ClaimError>> = batch
+            .iter()
+            .map(|record| self.remove_cdi(&record.claim.uid).and_then(|()| self.undo_hardware(record)))
+            .collect();
+        let undone =
+            batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(record, _)| &record.claim.uid);
+        if let Err(source) = self.records.remove(undone).map_err(Arc::new) {
+            for (record, result) in batch.iter().zip(&mut results).filter(|(_, result)| result.is_ok()) {
+                *result = Err(ClaimError::Store { uid: record.claim.uid.clone(), source: source.clone() });
+            }
+        }
+        let uids = batch.iter().map(|record| record.claim.uid.clone());
+        uids.zip(results.into_iter().map(|result| result.map_err(Arc::new))).collect()
+    }
+
+    /// Whether a record says that the claim is ready in this boot.
+    fn is_ready(&self, record: &Record) -> bool {
+        record.state == RecordState::Prepared && record.boot_id == self.boot_id
+    }
+
+    fn begin(&self, job: Job) -> Step {
+        let (mut record, redo) = match job {
+            Job::New(record) => (record, true),
+            Job::Again(record) => ((*record).clone(), !self.is_ready(&record)),
+            Job::Restore(record) => ((*record).clone(), true),
+        };
+        let ready = self.is_ready(&record);
+        if !ready {
+            record.state = RecordState::Preparing;
+            record.boot_id.clone_from(&self.boot_id);
+        }
+        Step { record, ready, redo, failed: None }
+    }
+
+    fn write_records(&self, steps: &mut [Step]) {
+        let mut chosen: Vec<&mut Step> = steps.iter_mut().filter(|step| step.failed.is_none() && !step.ready).collect();
+        if chosen.is_empty() {
+            return;
+        }
+        let records: Vec<&Record> = chosen.iter().map(|step| &step.record).collect();
+        let Err(source) = self.records.write(&records).map_err(Arc::new) else { return };
+        for step in &mut chosen {
+            step.failed = Some(ClaimError::Store { uid: step.record.claim.uid.clone(), source: source.clone() });
+        }
+    }
+
+    /// Makes every device of the claim ready, where that has to be done, and checks each.
+    fn hardware(&self, record: &mut Record, redo: bool) -> Result<(), ClaimError> {
+        let claim = record.claim.uid.clone();
+        for device in &mut record.devices {
+            if redo {
+                device.edits = self.prepare_device(&claim, device)?;
+            }
+            let work = VerifyWork { claim: &claim, grant: &device.grant, plan: &device.plan };
+            self.backend(device)?.verify(&work).map_err(|source| failed("verify", device, source))?;
+        }
+        Ok(())
+    }
+
+    fn prepare_device(
+        &self,
+        claim: &ClaimUid,
+        device: &RecordDevice,
+    ) -> Result<hostler_backend::ContainerEdits, ClaimError> {
+        let (grant, plan) = (&device.grant, &device.plan);
+        let inventory = self.inventory.latest();
+        let (_, found) = inventory
+            .find(&grant.pool, grant.device.as_str())
+            .ok_or_else(|| ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() })?;
+        let work = PrepareWork { claim, grant, device: found, plan };
+        debug!(claim.uid = %claim, device = %grant.device, "preparing device");
+        let prepared = self.backend(device)?.prepare(&work).map_err(|source| failed("prepare", device, source))?;
+        Ok(prepared.edits)
+    }
+
+    /// Undoes every device, the last first. All are tried; the first error is reported.
+    fn undo_hardware(&self, record: &Record) -> Result<(), ClaimError> {
+        let undo = |device: &RecordDevice| {
+            let work = UnprepareWork { claim: &record.claim.uid, grant: &device.grant, plan: &device.plan };
+            self.backend(device)?.unprepare(&work).map_err(|source| failed("unprepare", device, source))
+        };
+        record.devices.iter().rev().map(undo).fold(Ok(()), Result::and)
+    }
+
+    fn backend(&self, device: &RecordDevice) -> Result<&dyn hostler_backend::Backend, ClaimError> {
+        self.backends.get(&device.backend).map(AsRef::as_ref).ok_or_else(|| ClaimError::NoBackend {
+            backend: device.backend.to_string(),
+            device: device.grant.device.clone(),
+        })
+    }
+
+    /// Writes the claim's CDI file unless it is there already, byte for byte.
+    pub(super) fn write_cdi(&self, record: &Record) -> Result<(), ClaimError> {
+        let uid = &record.claim.uid;
+        let written = self.cdi.write(&self.naming.stem(uid), &cdi_spec(record, &self.naming));
+        written.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })
+    }
+
+    pub(super) fn remove_cdi(&self, uid: &ClaimUid) -> Result<(), ClaimError> {
+        let removed = self.cdi.remove(&self.naming.stem(uid));
+        removed.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })
+    }
+
+    fn conclude(&self, step: Step) -> Prepared {
+        let record = step.record;
+        let Some(cause) = step.failed else { return Prepared::Ready(Arc::new(record)) };
+        if step.ready {
+            return Prepared::Left(Arc::new(record), Arc::new(cause));
+        }
+        match self.undo(&record) {
+            Ok(()) => Prepared::Undone(Arc::new(cause)),
+            Err(source) => {
+                let error = ClaimError::RollBack { cause: Chain(&cause).to_string(), source: Arc::new(source) };
+                error!(claim.uid = %record.claim.uid, error = %Chain(&error), "roll back failed");
+                Prepared::Left(Arc::new(record), Arc::new(error))
+            }
+        }
+    }
+
+    fn undo(&self, record: &Record) -> Result<(), ClaimError> {
+        let uid = &record.claim.uid;
+        self.remove_cdi(uid)?;
+        self.undo_hardware(record)?;
+        self.records.remove([uid]).map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })
+    }
+}
+
+fn failed(step: &'static str, device: &RecordDevice, source: hostler_backend::BackendError) -> ClaimError {
+    ClaimError::Backend { step, device: device.grant.device.clone(), source }
+}
