@@ -1,0 +1,13 @@
+//! Claims for hosts without Kubernetes: `ResourceClaim` manifests in a folder.
+//!
+//! A manifest is a `resource.k8s.io/v1` ResourceClaim with `status.allocation`, in JSON or YAML. A manifest called
+//! `<namespace>_<name>.json`, `.yaml` or `.yml` is found at once; other names are found by looking through the folder.
+//! Writers: the operator, and `hostler claim create`. The claims task reads them through [`ReadClaim`].
+
+mod create;
+mod folder;
+mod manifest;
+
+pub use create::{CreateError, allocate};
+pub use folder::{Manifests, ManifestsError};
+pub use manifest::{Manifest, ManifestError};

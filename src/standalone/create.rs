@@ -1,0 +1,210 @@
+//! Makes an allocation from what an operator asks for, by the rules by which the scheduler would. Pure.
+
+use std::collections::BTreeMap;
+
+use hostler_backend::{Capacity, Device, QualifiedName, Quantity, Sharing};
+
+use super::manifest::{AllocationResult, DeviceResult, Devices, Manifest, Metadata, QuantityText, Status};
+use crate::{
+    admin::types::{CreateClaim, CreateDevice},
+    inventory::{Inventory, Pool},
+};
+
+/// Why an allocation cannot be made from a request.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// Nothing is asked for.
+    #[error("no device is asked for: name at least one")]
+    Empty,
+    /// There is no such pool.
+    #[error("there is no pool {pool:?} on this host; there are {known}")]
+    NoPool {
+        /// As asked for.
+        pool: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// There is no such device.
+    #[error("there is no device {device:?} in pool {pool}; there are {known}")]
+    NoDevice {
+        /// As asked for.
+        device: String,
+        /// The pool.
+        pool: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// The device has no such capacity, or it cannot be split.
+    #[error("device {device} has no capacity {capacity:?} that can be split; it has {known}")]
+    NoCapacity {
+        /// The device.
+        device: String,
+        /// As asked for.
+        capacity: String,
+        /// Those that can be split.
+        known: String,
+    },
+    /// More is asked for than the device has.
+    #[error("device {device} has {value} {capacity} in all, {wanted} wanted")]
+    TooMuch {
+        /// The device.
+        device: String,
+        /// The capacity.
+        capacity: String,
+        /// As asked for, rounded to what can be given.
+        wanted: String,
+        /// What there is.
+        value: String,
+    },
+}
+
+/// The manifest of a new claim.
+///
+/// # Errors
+/// When something that does not exist, or more than exists, is asked for. Whether it is free is not looked at here.
+pub fn allocate(
+    request: &CreateClaim,
+    uid: &str,
+    driver: &str,
+    inventory: &Inventory,
+) -> Result<Manifest, CreateError> {
+    if request.devices.is_empty() {
+        return Err(CreateError::Empty);
+    }
+    let results: Result<Vec<DeviceResult>, CreateError> = request
+        .devices
+        .iter()
+        .enumerate()
+        .map(|(index, wanted)| allocate_device(index, wanted, uid, driver, inventory))
+        .collect();
+    Ok(Manifest {
+        api_version: "resource.k8s.io/v1".to_owned(),
+        kind: "ResourceClaim".to_owned(),
+        metadata: Metadata {
+            name: request.name.clone(),
+            namespace: request.namespace.clone(),
+            uid: Some(uid.to_owned()),
+        },
+        spec: serde_json::Value::Null,
+        status: Status {
+            allocation: Some(AllocationResult { devices: Devices { results: results?, config: Vec::new() } }),
+        },
+    })
+}
+
+fn allocate_device(
+    index: usize,
+    wanted: &CreateDevice,
+    uid: &str,
+    driver: &str,
+    inventory: &Inventory,
+) -> Result<DeviceResult, CreateError> {
+    let pool = find_pool(&wanted.pool, inventory)?;
+    let device = pool.devices.iter().find(|device| device.name.as_str() == wanted.device).ok_or_else(|| {
+        let known = list(pool.devices.iter().map(|device| device.name.as_str()));
+        CreateError::NoDevice { device: wanted.device.clone(), pool: pool.name.clone(), known }
+    })?;
+    let shared = device.sharing == Sharing::Shared;
+    Ok(DeviceResult {
+        request: wanted.request.clone().unwrap_or_else(|| format!("device-{index}")),
+        driver: driver.to_owned(),
+        pool: pool.name.clone(),
+        device: wanted.device.clone(),
+        // Two parts of one device in one claim are told apart by this.
+        share_id: shared.then(|| format!("{uid}-{index}")),
+        consumed_capacity: consume(wanted, device)?,
+        ..DeviceResult::default()
+    })
+}
+
+/// A pool by its name, or by its backend's.
+fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, CreateError> {
+    let by_backend = inventory.pools.get(name);
+    by_backend.or_else(|| inventory.pools.values().find(|pool| pool.name == name)).ok_or_else(|| {
+        let known = list(inventory.pools.values().map(|pool| pool.name.as_str()));
+        CreateError::NoPool { pool: name.to_owned(), known }
+    })
+}
+
+fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<QualifiedName, QuantityText>, CreateError> {
+    let splittable = || device.capacity.iter().filter_map(|(name, capacity)| Some((name, capacity, capacity.policy?)));
+    if let Some(unknown) = wanted.capacity.keys().find(|name| splittable().all(|(own, ..)| own.as_str() != *name)) {
+        let known = list(splittable().map(|(name, ..)| name.as_str()));
+        let (device, capacity) = (device.name.to_string(), unknown.clone());
+        return Err(CreateError::NoCapacity { device, capacity, known });
+    }
+    splittable()
+        .map(|(name, capacity, policy)| {
+            let asked = wanted.capacity.get(name.as_str()).copied().unwrap_or(policy.default);
+            let given = asked.round_up(policy.min, policy.step);
+            check_amount(device, name, capacity, given)?;
+            Ok((name.clone(), QuantityText(given)))
+        })
+        .collect()
+}
+
+fn check_amount(
+    device: &Device,
+    name: &QualifiedName,
+    capacity: &Capacity,
+    given: Quantity,
+) -> Result<(), CreateError> {
+    if given <= capacity.value {
+        return Ok(());
+    }
+    Err(CreateError::TooMuch {
+        device: device.name.to_string(),
+        capacity: name.to_string(),
+        wanted: given.human(),
+        value: capacity.value.human(),
+    })
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_backend::{BackendName, DeviceName, RequestPolicy};
+
+    use super::*;
+
+    fn inventory() -> Inventory {
+        let mut device = Device::new(DeviceName::new("numa0").unwrap());
+        device.sharing = Sharing::Shared;
+        let two = Quantity::whole(2);
+        let policy = Some(RequestPolicy { default: two, min: two, step: two });
+        device.capacity.insert(QualifiedName::new("cpus").unwrap(), Capacity { value: Quantity::whole(8), policy });
+        let pool = Pool { name: "n/cpu".to_owned(), devices: vec![device], warnings: Vec::new(), stale: None };
+        Inventory { pools: [(BackendName::new("cpu").unwrap(), pool)].into() }
+    }
+
+    fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceResult, String> {
+        let capacity = capacity.iter().map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap())).collect();
+        let device = CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request: None, capacity };
+        let request = CreateClaim { namespace: "default".to_owned(), name: "a".to_owned(), devices: vec![device] };
+        let manifest = allocate(&request, "u1", "hostler.dev", &inventory()).map_err(|error| error.to_string())?;
+        Ok(manifest.status.allocation.unwrap().devices.results.remove(0))
+    }
+
+    #[test]
+    fn amounts_are_rounded_as_the_scheduler_does_and_default_to_the_policy() {
+        assert_eq!(create("cpu", "numa0", &[("cpus", "3")]).unwrap().consumed_capacity["cpus"].0, Quantity::whole(4));
+        assert_eq!(create("n/cpu", "numa0", &[]).unwrap().consumed_capacity["cpus"].0, Quantity::whole(2));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused_with_what_does() {
+        assert_eq!(create("gpu", "x", &[]).unwrap_err(), "there is no pool \"gpu\" on this host; there are n/cpu");
+        assert_eq!(
+            create("cpu", "numa7", &[]).unwrap_err(),
+            "there is no device \"numa7\" in pool n/cpu; there are numa0"
+        );
+        let error = create("cpu", "numa0", &[("cores", "1")]).unwrap_err();
+        assert_eq!(error, "device numa0 has no capacity \"cores\" that can be split; it has cpus");
+        let error = create("cpu", "numa0", &[("cpus", "9")]).unwrap_err();
+        assert_eq!(error, "device numa0 has 8 cpus in all, 10 wanted");
+    }
+}

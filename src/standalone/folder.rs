@@ -1,0 +1,256 @@
+//! The folder of manifests.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::manifest::{Manifest, ManifestError};
+use crate::{
+    claims::{Allocation, ClaimRef, ReadClaim, ReadFuture},
+    tasks::Tasks,
+};
+
+const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
+
+/// Larger than any claim the API server would store; a bound for what a wrong file can cost.
+const LARGEST_BYTES: u64 = 3 << 20;
+
+/// A folder of manifests, read for one driver. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Manifests {
+    folder: Arc<Path>,
+    driver: Arc<str>,
+    tasks: Tasks,
+}
+
+/// Why a manifest could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestsError {
+    /// A step on a file failed.
+    #[error("failed to {step} {path}")]
+    Io {
+        /// `read`, `write`, …
+        step: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not a manifest.
+    #[error("manifest {path} is not valid")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: ManifestError,
+    },
+    /// No file is the manifest of the claim.
+    #[error("no manifest of claim {name} in {folder}: add {folder}/{file}")]
+    Missing {
+        /// `namespace/name`.
+        name: String,
+        /// The folder.
+        folder: PathBuf,
+        /// The file to add.
+        file: String,
+    },
+    /// The manifest is of another claim of the same name.
+    #[error("manifest {path} is of claim uid {found}, asked for is {wanted}: the claim was made anew")]
+    OtherUid {
+        /// The file.
+        path: PathBuf,
+        /// In the file.
+        found: String,
+        /// Asked for.
+        wanted: String,
+    },
+    /// There is a claim of that name already.
+    #[error("claim {name} exists already: {path}")]
+    Exists {
+        /// `namespace/name`.
+        name: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A name cannot be part of a file's name.
+    #[error("claim name {0:?} is not valid: use a-z, 0-9, '-' and '.'")]
+    Name(String),
+}
+
+/// A manifest and its file.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// Its content.
+    pub manifest: Manifest,
+}
+
+impl Manifests {
+    /// The manifests in `folder` for `driver`; the folder need not exist yet.
+    pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
+        Self { folder: folder.into(), driver: driver.into(), tasks: tasks.clone() }
+    }
+
+    /// Where blocking work on the folder runs.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// The manifest of the claim called `namespace/name`.
+    ///
+    /// # Errors
+    /// When there is none, or it is not valid. With files of other names: when none of them is it and one of them
+    /// cannot be read, since that one may be meant.
+    pub fn find(&self, namespace: &str, name: &str) -> Result<Found, ManifestsError> {
+        let stem = stem(namespace, name)?;
+        for ending in ENDINGS {
+            if let Some(found) = read(&self.folder.join(format!("{stem}.{ending}")))? {
+                return Ok(found);
+            }
+        }
+        let is_it =
+            |found: &Found| found.manifest.metadata.namespace == namespace && found.manifest.metadata.name == name;
+        let mut unreadable = None;
+        for found in self.all()? {
+            match found {
+                Ok(found) if is_it(&found) => return Ok(found),
+                Ok(_) => {}
+                Err(error) => unreadable = unreadable.or(Some(error)),
+            }
+        }
+        Err(unreadable.unwrap_or_else(|| ManifestsError::Missing {
+            name: format!("{namespace}/{name}"),
+            folder: self.folder.to_path_buf(),
+            file: format!("{stem}.yaml"),
+        }))
+    }
+
+    /// Every manifest of the folder, by file name; a file that is not valid is an error in the list.
+    ///
+    /// # Errors
+    /// When the folder cannot be read. A folder that is not there holds nothing.
+    pub fn all(&self) -> Result<Vec<Result<Found, ManifestsError>>, ManifestsError> {
+        let fail = |source| ManifestsError::Io { step: "read", path: self.folder.to_path_buf(), source };
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(fail)?,
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(fail)?.path();
+            let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            if !hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending)) {
+                paths.push(path);
+            }
+        }
+        paths.sort_unstable();
+        Ok(paths.iter().filter_map(|path| read(path).transpose()).collect())
+    }
+
+    /// Adds a manifest, mode 0600, atomically.
+    ///
+    /// # Errors
+    /// When the claim exists already or the file cannot be written.
+    pub fn add(&self, manifest: &Manifest) -> Result<PathBuf, ManifestsError> {
+        let (namespace, name) = (&manifest.metadata.namespace, &manifest.metadata.name);
+        let stem = stem(namespace, name)?;
+        match self.find(namespace, name) {
+            Ok(found) => {
+                return Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path });
+            }
+            Err(ManifestsError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let path = self.folder.join(format!("{stem}.json"));
+        let temporary = self.folder.join(format!(".{stem}.tmp"));
+        let write = || {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            serde_json::to_writer_pretty(&file, manifest)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            fs::File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| {
+            // The error that is being reported matters more than a leftover that nobody reads.
+            let _ = fs::remove_file(&temporary);
+            ManifestsError::Io { step: "write", path: path.clone(), source }
+        })?;
+        Ok(path)
+    }
+
+    /// Removes a manifest. One that is gone is fine.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove(&self, path: &Path) -> Result<(), ManifestsError> {
+        match fs::remove_file(path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(ManifestsError::Io { step: "remove", path: path.to_owned(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ManifestsError> {
+        let Found { path, manifest } = self.find(&claim.namespace, &claim.name)?;
+        let invalid = |source| ManifestsError::Invalid { path: path.clone(), source };
+        let found = manifest.claim().map_err(invalid)?.uid;
+        if found != claim.uid {
+            let (found, wanted) = (found.to_string(), claim.uid.to_string());
+            return Err(ManifestsError::OtherUid { path, found, wanted });
+        }
+        manifest.allocation(&self.driver).map_err(invalid)
+    }
+}
+
+impl ReadClaim for Manifests {
+    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a> {
+        let (manifests, claim) = (self.clone(), claim.clone());
+        Box::pin(async move {
+            let reading = self.tasks.blocking(move || manifests.allocation(&claim));
+            Ok(reading.await??)
+        })
+    }
+}
+
+/// `namespace_name`, which cannot lead out of the folder.
+fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
+    let ok = |part: &str| {
+        (1..=253).contains(&part.len())
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
+            && !part.starts_with('.')
+    };
+    let bad = [namespace, name].into_iter().find(|part| !ok(part));
+    bad.map_or_else(|| Ok(format!("{namespace}_{name}")), |part| Err(ManifestsError::Name(part.to_owned())))
+}
+
+/// The manifest in a file; `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<Found>, ManifestsError> {
+    let fail = |source| ManifestsError::Io { step: "read", path: path.to_owned(), source };
+    let text = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+        Ok(metadata) if metadata.len() > LARGEST_BYTES => {
+            return Err(fail(io::Error::other(format!("it is larger than {LARGEST_BYTES} bytes"))));
+        }
+        Ok(_) => fs::read_to_string(path).map_err(fail)?,
+    };
+    let manifest =
+        Manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
+    Ok(Some(Found { path: path.to_owned(), manifest }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use super::*;
+
+const YAML: &str = "
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: train, uid: 5f0c}
+spec: {devices: {requests: []}}
+status:
+  allocation:
+    devices:
+      results:
+      - {request: cpus/big, driver: hostler.dev, pool: n/cpu, device: numa0, consumedCapacity: {cpus: 4}}
+      - {request: other, driver: gpu.example.com, pool: n, device: gpu-0}
+      - {request: mem, driver: hostler.dev, pool: n/memory, device: node0, shareID: s1, adminAccess: true}
+      config:
+      - {source: FromClaim, requests: [cpus], opaque: {driver: hostler.dev, parameters: {from: claim}}}
+      - {source: FromClass, requests: [], opaque: {driver: hostler.dev, parameters: {from: class}}}
+      - {source: FromClaim, requests: [cpus/small], opaque: {driver: hostler.dev, parameters: {from: other}}}
+      - {source: FromClaim, requests: [], opaque: {driver: gpu.example.com, parameters: {}}}
+";
+
+fn error(text: &str) -> String {
+    let parsed = Manifest::parse(text).and_then(|manifest| {
+        manifest.claim()?;
+        manifest.allocation("hostler.dev")
+    });
+    parsed.unwrap_err().to_string()
+}
+
+#[test]
+fn an_allocation_holds_this_drivers_devices_with_their_configuration() {
+    let manifest = Manifest::parse(YAML).unwrap();
+    assert_eq!(manifest.claim().unwrap().to_string(), "5f0c (default/train)");
+    let grants = manifest.allocation("hostler.dev").unwrap().grants;
+    assert_eq!(grants.len(), 2);
+    assert_eq!(grants[0].top_level_request(), "cpus");
+    assert_eq!(grants[0].consumed["cpus"], Quantity::whole(4));
+    let from: Vec<_> = grants[0].config.iter().map(|config| config["from"].as_str().unwrap()).collect();
+    assert_eq!(from, ["class", "claim"], "classes first, so that claims win");
+    assert_eq!((grants[1].share_id.as_ref().unwrap().0.as_str(), grants[1].access), ("s1", Access::Admin));
+}
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    let manifest = Manifest::parse(YAML).unwrap();
+    assert_eq!(Manifest::parse(&serde_json::to_string(&manifest).unwrap()).unwrap(), manifest);
+}
+
+#[test]
+fn a_mistake_is_named_with_its_field_and_a_fix() {
+    for (from, to, expected) in [
+        ("kind: ResourceClaim", "kind: Pod", "field kind: it is \"Pod\"; write ResourceClaim"),
+        ("resource.k8s.io/v1", "v1", "field apiVersion: it is \"v1\"; write resource.k8s.io/v1"),
+        (", uid: 5f0c", "", "field metadata.uid: it is missing"),
+        ("uid: 5f0c", "uid: ../x", "field metadata.uid: claim uid \"../x\" is not valid"),
+        ("device: numa0", "device: Numa_0", "field status.allocation.devices.results[0].device: device name"),
+        ("consumedCapacity:", "consumedCapactiy:", "consumedCapactiy"),
+        ("{cpus: 4}", "{cpus: four}", "\"four\" is not a quantity"),
+        ("hostler.dev", "hostler.example", "none of them has driver \"hostler.dev\""),
+        ("status:", "state:", "field status.allocation: it is missing"),
+        ("source: FromClass", "source: FromThere", "FromThere"),
+        ("metadata: {", "metadata: [", "it is not valid JSON or YAML"),
+    ] {
+        let message = error(&YAML.replace(from, to));
+        assert!(message.contains(expected), "{from} -> {to}: {message}");
+    }
+}
