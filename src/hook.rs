@@ -1,0 +1,231 @@
+//! `hostler hook cpuset`: binds a container to the CPUs and NUMA nodes of its claims, or keeps it from starting.
+//!
+//! A container runtime runs this once per claimed device as an OCI `createRuntime` hook: the container's process waits
+//! in its cgroup, the user's program has not begun. The claim's own sets are arguments, written by the daemon into the
+//! claim's CDI file. A container may use several claims, and each brings a hook, so every run applies the union of all
+//! hostler hooks in the container's `config.json`, which only the runtime writes: whichever runs last, the result is the
+//! same. The container's environment is not looked at: its image could have forged it.
+//!
+//! No runtime, no configuration, no logger: containers wait for this.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use hostler_linux::{
+    IdSet, ParseIdSetError, SysRoot,
+    cgroup::{CgroupError, CpusetCgroup},
+};
+use serde::Deserialize;
+
+/// Larger than any configuration that a runtime can start; a bound for what a wrong file can cost.
+const LARGEST_BYTES: u64 = 16 << 20;
+
+/// Why a container was not bound.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// The hook was not called as the daemon wrote it.
+    #[error("argument {argument:?} is not valid: {reason}")]
+    Argument {
+        /// The argument.
+        argument: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The container's state did not come on standard input.
+    #[error("failed to read the container's state from standard input")]
+    State(#[source] io::Error),
+    /// The container has no process yet.
+    #[error("the container's state names no process: the hook has to run as createRuntime")]
+    NoProcess,
+    /// The container's configuration cannot be read.
+    #[error("failed to read {path}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: io::Error,
+    },
+    /// The container could not be bound.
+    #[error("failed to bind the container to CPUs {cpus:?} and NUMA nodes {mems:?}", cpus = .cpus.to_string(), mems = .mems.to_string())]
+    Pin {
+        /// CPUs of all its claims.
+        cpus: IdSet,
+        /// NUMA nodes of all its claims.
+        mems: IdSet,
+        /// What the kernel did.
+        #[source]
+        source: CgroupError,
+    },
+}
+
+/// What one hook asks for. An empty set leaves that resource alone.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Pins {
+    /// The claim, for messages.
+    pub claim: String,
+    /// CPUs.
+    pub cpus: IdSet,
+    /// NUMA nodes.
+    pub mems: IdSet,
+}
+
+/// The part of an OCI state that is needed.
+#[derive(Debug, Deserialize)]
+struct State {
+    #[serde(default)]
+    pid: u32,
+    bundle: PathBuf,
+}
+
+/// The part of an OCI configuration that is needed.
+#[derive(Debug, Default, Deserialize)]
+struct Config {
+    #[serde(default)]
+    hooks: Hooks,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Hooks {
+    #[serde(default, rename = "createRuntime")]
+    create_runtime: Vec<Hook>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hook {
+    #[serde(default)]
+    args: Vec<String>,
+}
+
+impl Pins {
+    /// From what follows `hook cpuset` on the command line.
+    ///
+    /// # Errors
+    /// When an argument is unknown, has no value, or its value is not a list.
+    pub fn parse(args: &[String]) -> Result<Self, HookError> {
+        let mut pins = Self::default();
+        for pair in args.chunks(2) {
+            let [name, value] = pair else { return Err(bad(&pair[0], "it has no value")) };
+            let list = || value.parse().map_err(|error: ParseIdSetError| bad(value, error));
+            match name.as_str() {
+                "--claim" => pins.claim.clone_from(value),
+                "--cpus" => pins.cpus = list()?,
+                "--mems" => pins.mems = list()?,
+                _ => return Err(bad(name, "known are --claim, --cpus and --mems")),
+            }
+        }
+        if pins.claim.is_empty() {
+            return Err(bad("--claim", "it is missing"));
+        }
+        Ok(pins)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.cpus = self.cpus.union(&other.cpus);
+        self.mems = self.mems.union(&other.mems);
+    }
+}
+
+fn bad(argument: &str, reason: impl ToString) -> HookError {
+    HookError::Argument { argument: argument.to_owned(), reason: reason.to_string() }
+}
+
+/// Runs the hook: `args` is what follows `hook cpuset`, `state` is standard input.
+///
+/// # Errors
+/// When the container is not bound exactly as its claims say. It must not start then.
+pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), HookError> {
+    let own = Pins::parse(args)?;
+    let state: State = bounded(state).map_err(HookError::State)?;
+    if state.pid == 0 {
+        return Err(HookError::NoProcess);
+    }
+    let pins = union(&own, &read_config(&state.bundle)?)?;
+    let pinned = CpusetCgroup::of_process(root, state.pid).and_then(|cgroup| cgroup.pin(&pins.cpus, &pins.mems));
+    pinned.map_err(|source| HookError::Pin { cpus: pins.cpus, mems: pins.mems, source })
+}
+
+fn read_config(bundle: &Path) -> Result<Config, HookError> {
+    let path = bundle.join("config.json");
+    File::open(&path).and_then(bounded).map_err(|source| HookError::Config { path, source })
+}
+
+fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    from.take(LARGEST_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// What all hostler hooks of a container ask for together.
+fn union(own: &Pins, config: &Config) -> Result<Pins, HookError> {
+    let mut all = own.clone();
+    for hook in &config.hooks.create_runtime {
+        if let [_, hook, cpuset, args @ ..] = hook.args.as_slice()
+            && hook == "hook"
+            && cpuset == "cpuset"
+        {
+            all.add(&Pins::parse(args)?);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn config(text: &str) -> Config {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_union_of_all_hostler_hooks_is_applied_whichever_runs() {
+        let config = config(
+            r#"{"ociVersion": "1.0.2", "hooks": {"createRuntime": [
+                {"path": "/usr/bin/hostler", "args": ["hostler", "hook", "cpuset", "--claim", "a", "--cpus", "0-1"]},
+                {"path": "/usr/bin/nvidia", "args": ["nvidia", "createContainer"]},
+                {"path": "/usr/bin/bare"},
+                {"path": "/usr/bin/hostler", "args": ["hostler", "hook", "cpuset", "--claim", "b", "--cpus", "4", "--mems", "1"]}
+            ]}}"#,
+        );
+        for own in ["--claim a --cpus 0-1", "--claim b --cpus 4 --mems 1"] {
+            let all = union(&Pins::parse(&args(own)).unwrap(), &config).unwrap();
+            assert_eq!((all.cpus.to_string().as_str(), all.mems.to_string().as_str()), ("0-1,4", "1"), "{own}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_without_hooks_leaves_the_own_sets() {
+        let own = Pins::parse(&args("--claim a --cpus 3")).unwrap();
+        assert_eq!(union(&own, &config("{}")).unwrap(), own);
+    }
+
+    #[test]
+    fn arguments_that_the_daemon_would_not_write_are_refused() {
+        for (text, expected) in [
+            ("--cpus 0", "--claim"),
+            ("--claim a --cpus", "\"--cpus\" is not valid: it has no value"),
+            ("--claim a --cpus 1-", "1-"),
+            ("--claim a --all yes", "known are --claim, --cpus and --mems"),
+        ] {
+            let error = Pins::parse(&args(text)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_container_without_a_process_or_a_configuration_does_not_start() {
+        let root = SysRoot::new("/nonexistent");
+        let run = |state: &str| run(&root, &args("--claim a --cpus 0"), state.as_bytes()).unwrap_err();
+        assert!(matches!(run(r#"{"bundle": "/b"}"#), HookError::NoProcess));
+        assert!(matches!(run(r#"{"bundle": "/nonexistent", "pid": 7}"#), HookError::Config { .. }));
+        assert!(matches!(run("not json"), HookError::State(_)));
+    }
+}
