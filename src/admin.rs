@@ -1,0 +1,237 @@
+//! The edges for people and their tools: the admin socket of the command line, and the address of figures and probes.
+//!
+//! Both speak HTTP/1.1. The admin socket changes things and belongs to root alone (mode 0600); the other one only tells.
+//! No state of its own: every answer comes from the owners.
+
+mod claims;
+mod serve;
+pub mod types;
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use tokio::sync::watch;
+
+pub use serve::{ServeError, serve_admin, serve_metrics};
+
+use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminStatus};
+use crate::{
+    claims::ClaimsHandle,
+    inventory::{Inventory, task::InventoryHandle},
+    kubelet::Registration,
+    metrics::{Metrics, Snapshot, claim_state, resident_bytes},
+    report::Chain,
+    standalone::Manifests,
+};
+
+/// What the answers are made of. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Admin(Arc<AdminParts>);
+
+/// The parts of an [`Admin`].
+#[derive(Debug)]
+pub struct AdminParts {
+    /// Name of the node.
+    pub node: String,
+    /// Name of the driver.
+    pub driver: String,
+    /// Id of this boot.
+    pub boot_id: String,
+    /// When the daemon started.
+    pub started: Instant,
+    /// Claim state.
+    pub claims: ClaimsHandle,
+    /// Hardware state.
+    pub inventory: InventoryHandle,
+    /// Manifests of claims.
+    pub manifests: Manifests,
+    /// Counters.
+    pub metrics: Metrics,
+    /// The kubelet's side; `None` where it is switched off.
+    pub kubelet: Option<KubeletSide>,
+}
+
+/// What is known of the kubelet.
+#[derive(Clone, Debug)]
+pub struct KubeletSide {
+    /// Its last word on the registration.
+    pub registration_rx: watch::Receiver<Registration>,
+    /// The socket that it looks for.
+    pub registration_socket: PathBuf,
+    /// The socket that it calls.
+    pub service_socket: PathBuf,
+}
+
+/// An answer that is not a success.
+#[derive(Debug)]
+pub(crate) struct Failure(StatusCode, String);
+
+impl Failure {
+    fn new(status: StatusCode, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self(status, Chain(error).to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, Json(AdminError { error: self.1 })).into_response()
+    }
+}
+
+impl Admin {
+    /// Puts the parts together.
+    pub fn new(parts: AdminParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// What the admin socket answers.
+    fn admin_routes(self) -> Router {
+        Router::new()
+            .route("/v1/status", get(status))
+            .route("/v1/inventory", get(inventory))
+            .route("/v1/rescan", post(rescan))
+            .route("/v1/claims", get(claims::list).post(claims::create))
+            .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
+            .route("/v1/claims/{claim}/prepare", post(claims::prepare))
+            .route("/v1/claims/{claim}/forget", post(claims::forget))
+            .with_state(self)
+    }
+
+    /// What the other address answers.
+    fn metrics_routes(self) -> Router {
+        Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(readyz))
+            .with_state(self)
+    }
+
+    /// What keeps the daemon from serving all that it should; empty when ready.
+    pub fn not_ready(&self) -> Vec<String> {
+        let inventory = self.0.inventory.reader().latest();
+        let stale = inventory
+            .pools
+            .iter()
+            .filter_map(|(name, pool)| Some(format!("backend {name} could not be scanned: {}", pool.stale.as_ref()?)));
+        let mut missing: Vec<String> = stale.collect();
+        if let Some(kubelet) = &self.0.kubelet {
+            missing.extend(match &*kubelet.registration_rx.borrow() {
+                Registration::Registered => None,
+                Registration::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
+                Registration::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
+            });
+        }
+        missing
+    }
+
+    /// The state in one line.
+    pub fn summary(&self) -> String {
+        let devices = self.0.inventory.reader().latest().devices().count();
+        let AdminClaimCounts { prepared, preparing, quarantined } = self.claim_counts();
+        format!("{devices} devices; claims: {prepared} prepared, {preparing} preparing, {quarantined} quarantined")
+    }
+
+    fn status(&self) -> AdminStatus {
+        let parts = &self.0;
+        let inventory = parts.inventory.reader().latest();
+        AdminStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: parts.node.clone(),
+            driver: parts.driver.clone(),
+            mode: "standalone".to_owned(),
+            uptime_seconds: parts.started.elapsed().as_secs(),
+            boot_id: parts.boot_id.clone(),
+            rss_bytes: resident_bytes(),
+            not_ready: self.not_ready(),
+            kubelet: parts.kubelet.as_ref().map(kubelet_status),
+            backends: backend_status(&inventory),
+            claims: self.claim_counts(),
+            warnings: warnings(&inventory),
+        }
+    }
+
+    fn claim_counts(&self) -> AdminClaimCounts {
+        let mut counts = AdminClaimCounts::default();
+        for view in self.0.claims.table().borrow().claims.values() {
+            match claim_state(view) {
+                "prepared" => counts.prepared += 1,
+                "quarantined" => counts.quarantined += 1,
+                _ => counts.preparing += 1,
+            }
+        }
+        counts
+    }
+}
+
+fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
+    let (registered, error) = match &*kubelet.registration_rx.borrow() {
+        Registration::Waiting => (None, None),
+        Registration::Registered => (Some(true), None),
+        Registration::Refused { error } => (Some(false), Some(error.clone())),
+    };
+    AdminKubelet {
+        registered,
+        error,
+        registration_socket: kubelet.registration_socket.clone(),
+        service_socket: kubelet.service_socket.clone(),
+    }
+}
+
+fn backend_status(inventory: &Inventory) -> Vec<AdminBackend> {
+    let status = |(name, pool): (&hostler_backend::BackendName, &crate::inventory::Pool)| AdminBackend {
+        name: name.to_string(),
+        pool: pool.name.clone(),
+        devices: pool.devices.len(),
+        healthy: pool.devices.iter().filter(|device| device.health == hostler_backend::Health::Healthy).count(),
+        stale: pool.stale.clone(),
+    };
+    inventory.pools.iter().map(status).collect()
+}
+
+fn warnings(inventory: &Inventory) -> Vec<String> {
+    let all = inventory.pools.values().flat_map(|pool| &pool.warnings);
+    let mut all: Vec<String> = all.map(|warning| format!("{}: {}", warning.path, warning.reason)).collect();
+    // Two backends that read the same file say the same of it.
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+async fn status(State(admin): State<Admin>) -> Json<AdminStatus> {
+    Json(admin.status())
+}
+
+/// The devices, in the shape of `hostler inventory -o json`.
+async fn inventory(State(admin): State<Admin>) -> Json<serde_json::Value> {
+    let inventory = admin.0.inventory.reader().latest();
+    Json(
+        serde_json::json!({ "devices": crate::inventory::view::devices(&inventory), "warnings": warnings(&inventory) }),
+    )
+}
+
+async fn rescan(State(admin): State<Admin>) -> StatusCode {
+    admin.0.inventory.rescan().await;
+    StatusCode::NO_CONTENT
+}
+
+async fn metrics(State(admin): State<Admin>) -> Result<String, Failure> {
+    let inventory = admin.0.inventory.reader().latest();
+    let claims = admin.0.claims.table().borrow().clone();
+    let ready = admin.not_ready().is_empty();
+    let now = Snapshot { inventory: &inventory, claims: &claims, ready, rss_bytes: resident_bytes() };
+    admin.0.metrics.render(&now).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
+}
+
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+    let missing = admin.not_ready();
+    if missing.is_empty() {
+        return (StatusCode::OK, "ready\n".to_owned());
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
+}

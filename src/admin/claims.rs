@@ -1,0 +1,235 @@
+//! Claims over the admin socket: made, shown, prepared, taken back and forgotten.
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::StatusCode,
+};
+use hostler_backend::ClaimUid;
+use hostler_linux::IdSet;
+use serde::Deserialize;
+
+use super::{
+    Admin, Failure,
+    types::{AdminClaim, AdminClaimDevice, CreateClaim},
+};
+use crate::{
+    claims::{ClaimRef, ClaimView, spec::prepared_devices},
+    metrics::claim_state,
+    report::Chain,
+    standalone::{Manifest, ManifestsError, allocate},
+};
+
+/// `?namespace=…` beside a claim that is named rather than identified.
+#[derive(Debug, Deserialize)]
+pub(super) struct Namespace {
+    #[serde(default = "default_namespace")]
+    namespace: String,
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+/// All claims: prepared ones, and manifests that nobody has prepared.
+pub(super) async fn list(State(admin): State<Admin>) -> Result<Json<Vec<AdminClaim>>, Failure> {
+    Ok(Json(admin.all_claims().await?))
+}
+
+pub(super) async fn show(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> Result<Json<AdminClaim>, Failure> {
+    admin.find(&name, &namespace.namespace).await.map(Json)
+}
+
+/// Makes a manifest and prepares it. If that fails, the manifest goes again.
+pub(super) async fn create(
+    State(admin): State<Admin>,
+    Json(request): Json<CreateClaim>,
+) -> Result<(StatusCode, Json<AdminClaim>), Failure> {
+    let uid = uuid::Uuid::new_v4().to_string();
+    let inventory = admin.0.inventory.reader().latest();
+    let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
+        .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+    let claim = manifest.claim().map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+    let path = admin.manifests(move |manifests| manifests.add(&manifest)).await?;
+    if let Err(failure) = admin.prepare(claim).await {
+        admin.manifests(move |manifests| manifests.remove(&path)).await?;
+        return Err(failure);
+    }
+    Ok((StatusCode::CREATED, Json(admin.find(&uid, &request.namespace).await?)))
+}
+
+pub(super) async fn prepare(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> Result<Json<AdminClaim>, Failure> {
+    let found = admin.find(&name, &namespace.namespace).await?;
+    admin.prepare(reference(&found)?).await?;
+    admin.find(&found.uid, &found.namespace).await.map(Json)
+}
+
+/// Takes a claim back and removes its manifest.
+pub(super) async fn delete(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> Result<StatusCode, Failure> {
+    let found = admin.find(&name, &namespace.namespace).await?;
+    let claim = reference(&found)?;
+    let answer = admin.0.claims.unprepare(vec![claim.clone()]).await.remove(&claim.uid);
+    if let Some(Err(error)) = answer {
+        return Err(Failure::new(StatusCode::CONFLICT, &error));
+    }
+    let remove = move |manifests: &crate::standalone::Manifests| match manifests.find(&claim.namespace, &claim.name) {
+        // A claim of the same name with another UID is not the one that was taken back.
+        Ok(found) if found.manifest.metadata.uid.as_deref() == Some(claim.uid.as_str()) => {
+            manifests.remove(&found.path)
+        }
+        Ok(_) | Err(ManifestsError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error),
+    };
+    admin.manifests(remove).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn forget(State(admin): State<Admin>, Path(uid): Path<String>) -> Result<StatusCode, Failure> {
+    let uid = ClaimUid::new(uid).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+    admin.0.claims.forget(uid).await.map_err(|error| Failure::new(StatusCode::CONFLICT, &error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn reference(claim: &AdminClaim) -> Result<ClaimRef, Failure> {
+    let uid = ClaimUid::new(&*claim.uid).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+    Ok(ClaimRef { namespace: claim.namespace.clone(), name: claim.name.clone(), uid })
+}
+
+impl Admin {
+    async fn prepare(&self, claim: ClaimRef) -> Result<(), Failure> {
+        let uid = claim.uid.clone();
+        match self.0.claims.prepare(vec![claim]).await.remove(&uid) {
+            Some(Err(error)) => Err(Failure::new(StatusCode::CONFLICT, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Work on the manifests, which are files.
+    async fn manifests<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&crate::standalone::Manifests) -> Result<T, ManifestsError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let manifests = self.0.manifests.clone();
+        let done = self.0.manifests.tasks().blocking(move || work(&manifests)).await;
+        let done = done.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
+        done.map_err(|error| {
+            let status = match &error {
+                ManifestsError::Missing { .. } => StatusCode::NOT_FOUND,
+                ManifestsError::Exists { .. } | ManifestsError::OtherUid { .. } => StatusCode::CONFLICT,
+                ManifestsError::Invalid { .. } | ManifestsError::Name(_) => StatusCode::BAD_REQUEST,
+                ManifestsError::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            Failure::new(status, &error)
+        })
+    }
+
+    /// The claim with this UID, else the one with this name.
+    async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, Failure> {
+        let all = self.all_claims().await?;
+        let by_uid = all.iter().find(|claim| claim.uid == name);
+        let by_name = || all.iter().find(|claim| claim.name == name && claim.namespace == namespace);
+        by_uid.or_else(by_name).cloned().ok_or_else(|| {
+            Failure(
+                StatusCode::NOT_FOUND,
+                format!("there is no claim with name or uid {name:?} in namespace {namespace:?}"),
+            )
+        })
+    }
+
+    async fn all_claims(&self) -> Result<Vec<AdminClaim>, Failure> {
+        let table = self.0.claims.table().borrow().clone();
+        let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
+        let driver = self.0.driver.clone();
+        let manifests = self.manifests(crate::standalone::Manifests::all).await?;
+        for found in manifests {
+            let claim = match found {
+                Ok(found) => allocated_claim(&found.manifest, &driver),
+                Err(error) => broken_claim(&error),
+            };
+            if claim.uid.is_empty() || all.iter().all(|known| known.uid != claim.uid) {
+                all.push(claim);
+            }
+        }
+        all.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
+        Ok(all)
+    }
+
+    fn recorded_claim(&self, uid: &ClaimUid, view: &ClaimView) -> AdminClaim {
+        let state = claim_state(view);
+        let (problem, mut cdi_ids) = match view {
+            ClaimView::Quarantined(found) => (Some(Chain(&found.error()).to_string()), Vec::new()),
+            ClaimView::Recorded { record, problem } => {
+                let ids = prepared_devices(record, self.0.claims.naming()).into_iter().map(|device| device.cdi_ids);
+                (problem.clone(), if state == "prepared" { ids.collect() } else { Vec::new() })
+            }
+        };
+        cdi_ids.resize(view.devices().len(), Vec::new());
+        let devices = view.devices().iter().zip(cdi_ids).map(|(device, cdi_ids)| AdminClaimDevice {
+            cpus: IdSet::from(device.plan.pinning.cpus.clone()).to_string(),
+            mems: IdSet::from(device.plan.pinning.mems.clone()).to_string(),
+            ..granted(&device.grant, cdi_ids)
+        });
+        let (namespace, name) =
+            view.claim().map(|claim| (claim.namespace.clone(), claim.name.clone())).unwrap_or_default();
+        AdminClaim {
+            namespace,
+            name,
+            uid: uid.to_string(),
+            state: state.to_owned(),
+            problem,
+            devices: devices.collect(),
+        }
+    }
+}
+
+fn granted(grant: &hostler_backend::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice {
+    AdminClaimDevice {
+        pool: grant.pool.clone(),
+        device: grant.device.to_string(),
+        request: grant.request.clone(),
+        cdi_ids,
+        cpus: String::new(),
+        mems: String::new(),
+        consumed: grant.consumed.iter().map(|(name, amount)| (name.to_string(), *amount)).collect(),
+    }
+}
+
+/// A manifest that nobody has prepared.
+fn allocated_claim(manifest: &Manifest, driver: &str) -> AdminClaim {
+    let (devices, problem) = match manifest.claim().and_then(|_| manifest.allocation(driver)) {
+        Ok(allocation) => (allocation.grants.iter().map(|grant| granted(grant, Vec::new())).collect(), None),
+        Err(error) => (Vec::new(), Some(Chain(&error).to_string())),
+    };
+    AdminClaim {
+        namespace: manifest.metadata.namespace.clone(),
+        name: manifest.metadata.name.clone(),
+        uid: manifest.metadata.uid.clone().unwrap_or_default(),
+        state: "allocated".to_owned(),
+        problem,
+        devices,
+    }
+}
+
+/// A file that is no manifest: it is shown, so that its owner finds the mistake.
+fn broken_claim(error: &ManifestsError) -> AdminClaim {
+    AdminClaim {
+        namespace: String::new(),
+        name: String::new(),
+        uid: String::new(),
+        state: "invalid".to_owned(),
+        problem: Some(Chain(error).to_string()),
+        devices: Vec::new(),
+    }
+}

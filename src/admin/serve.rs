@@ -1,0 +1,109 @@
+//! Serves routes on a unix socket or a loopback address.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use axum::{Router, serve::Listener};
+use tokio::{
+    net::{TcpListener, UnixStream},
+    sync::mpsc,
+};
+
+use super::Admin;
+use crate::{
+    config::Listen,
+    kubelet::{Access, Socket, SocketError},
+    tasks::Tasks,
+};
+
+/// Why the command line or Prometheus cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The socket could not be made.
+    #[error("failed to listen on {path}")]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// The failed step.
+        #[source]
+        source: SocketError,
+    },
+    /// The address could not be bound.
+    #[error("failed to listen on {address}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Serves the command line on a unix socket until the daemon stops.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
+    serve_unix("admin", admin.admin_routes(), path, Access::Owner, tasks).await
+}
+
+/// Serves figures and probes until the daemon stops.
+///
+/// # Errors
+/// When the socket cannot be made or the address is taken.
+pub async fn serve_metrics(admin: Admin, listen: Listen, tasks: &Tasks) -> Result<(), ServeError> {
+    let routes = admin.metrics_routes();
+    match listen {
+        Listen::Off => Ok(()),
+        // Figures may be read by the group that the unit names; nothing can be changed here.
+        Listen::Unix(path) => serve_unix("metrics", routes, path, Access::Group, tasks).await,
+        Listen::Tcp(address) => {
+            let listener =
+                TcpListener::bind(address).await.map_err(|source| ServeError::Address { address, source })?;
+            serve("metrics", routes, listener, tasks);
+            Ok(())
+        }
+    }
+}
+
+async fn serve_unix(
+    name: &'static str,
+    routes: Router,
+    path: PathBuf,
+    access: Access,
+    tasks: &Tasks,
+) -> Result<(), ServeError> {
+    let socket = Socket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
+    let (connections_tx, connections_rx) = mpsc::channel(1);
+    let stop = tasks.stop_token();
+    tasks.job(socket.accept(connections_tx, stop));
+    serve(name, routes, Connections(connections_rx), tasks);
+    Ok(())
+}
+
+fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router, listener: L, tasks: &Tasks) {
+    let stop = tasks.stop_token().cancelled_owned();
+    tasks.service(name, async move { Ok(axum::serve(listener, routes).with_graceful_shutdown(stop).await?) });
+}
+
+/// The connections of a [`Socket`], for axum.
+struct Connections(mpsc::Receiver<io::Result<UnixStream>>);
+
+impl Listener for Connections {
+    type Io = UnixStream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (UnixStream, ()) {
+        loop {
+            match self.0.recv().await {
+                Some(Ok(connection)) => return (connection, ()),
+                Some(Err(_)) => {}
+                // The socket has stopped, and so will the server, which waits for the same token.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

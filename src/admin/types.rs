@@ -1,0 +1,145 @@
+//! What goes over the admin socket, both ways. JSON; a field may be added, none changes its meaning.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use hostler_backend::Quantity;
+use serde::{Deserialize, Serialize};
+
+/// Body of every answer that is not a success.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminError {
+    /// The whole chain of causes.
+    pub error: String,
+}
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminStatus {
+    /// Version of hostler.
+    pub version: String,
+    /// Name of the node.
+    pub node: String,
+    /// Name of the driver.
+    pub driver: String,
+    /// Where allocations are read: `standalone`.
+    pub mode: String,
+    /// Seconds since the daemon started.
+    pub uptime_seconds: u64,
+    /// The kernel's id of this boot.
+    pub boot_id: String,
+    /// Resident memory of the daemon, bytes.
+    pub rss_bytes: u64,
+    /// What `/readyz` says: empty when ready, else what is missing.
+    pub not_ready: Vec<String>,
+    /// The kubelet's side; absent where it is switched off.
+    pub kubelet: Option<AdminKubelet>,
+    /// One entry per backend.
+    pub backends: Vec<AdminBackend>,
+    /// Claims by state.
+    pub claims: AdminClaimCounts,
+    /// What could not be understood about the hardware.
+    pub warnings: Vec<String>,
+}
+
+/// The connection with the kubelet.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminKubelet {
+    /// The kubelet's last word: true, false, or none yet.
+    pub registered: Option<bool>,
+    /// Why it refused.
+    pub error: Option<String>,
+    /// The socket that it looks for.
+    pub registration_socket: PathBuf,
+    /// The socket that it calls.
+    pub service_socket: PathBuf,
+}
+
+/// A backend.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminBackend {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// How many devices it has.
+    pub devices: usize,
+    /// How many of them are healthy.
+    pub healthy: usize,
+    /// Why its last scan failed, if it did.
+    pub stale: Option<String>,
+}
+
+/// Claims by state.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AdminClaimCounts {
+    /// Ready.
+    pub prepared: usize,
+    /// On the way, or stuck on the way.
+    pub preparing: usize,
+    /// Not understood.
+    pub quarantined: usize,
+}
+
+/// A claim: `GET /v1/claims` gives a list of these, the others one.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminClaim {
+    /// Namespace; empty if it is not known.
+    pub namespace: String,
+    /// Name; empty if it is not known.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+    /// `prepared`, `preparing`, `quarantined`, or `allocated` for a manifest that nobody has prepared yet.
+    pub state: String,
+    /// What is wrong, if anything.
+    pub problem: Option<String>,
+    /// What it holds.
+    pub devices: Vec<AdminClaimDevice>,
+}
+
+/// A device of a claim.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminClaimDevice {
+    /// Pool.
+    pub pool: String,
+    /// Device.
+    pub device: String,
+    /// Request, with subrequest.
+    pub request: String,
+    /// CDI ids; empty unless the claim is prepared.
+    pub cdi_ids: Vec<String>,
+    /// CPUs that containers are bound to, as a list.
+    pub cpus: String,
+    /// NUMA nodes that containers are bound to, as a list.
+    pub mems: String,
+    /// Parts of capacities taken.
+    pub consumed: BTreeMap<String, Quantity>,
+}
+
+/// `POST /v1/claims`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateClaim {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What to give it, in order.
+    pub devices: Vec<CreateDevice>,
+}
+
+/// A device of a [`CreateClaim`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateDevice {
+    /// Pool, or the name of a backend.
+    pub pool: String,
+    /// Device.
+    pub device: String,
+    /// Name of the request; `device-<n>` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Parts of capacities; what is absent is what the device's policy gives by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, Quantity>,
+}
