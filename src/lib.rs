@@ -1,1 +1,18 @@
-//! (skeleton)
+//! The hostler daemon and its command line.
+//!
+//! Two state owners stand in the centre: [`inventory`] (what hardware exists) and [`claims`] (what is prepared for
+//! whom). Everything else is an edge that reads one of them or asks it to do one thing.
+
+pub mod admin;
+pub mod claims;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod hook;
+pub mod inventory;
+pub mod kubelet;
+pub mod metrics;
+pub mod registry;
+pub mod report;
+pub mod standalone;
+pub mod tasks;

@@ -1,0 +1,302 @@
+//! Starts the parts in an order in which nothing is promised before it is true, and stops them in the reverse.
+//!
+//! ```text
+//!  config ► backends ► uevent listener ► first scan ► lock ► recover ► admin, figures ► kubelet sockets ► READY=1
+//!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► lock released      (a second signal: at once)
+//! ```
+
+mod lock;
+mod notify;
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use hostler_backend::ClaimUid;
+use hostler_linux::{SysRoot, boot, uevent::Quiet};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+};
+use tracing::{error, info, warn};
+
+use crate::{
+    admin::{self, Admin, AdminParts, KubeletSide, serve_admin, serve_metrics},
+    claims::{self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, spec::Naming},
+    config::Config,
+    inventory::{
+        hotplug,
+        task::{self as inventory_task, InventoryHandle, InventoryParts},
+    },
+    kubelet::{self, KubeletConfig, KubeletParts, Registration, Sockets},
+    metrics::Metrics,
+    registry,
+    report::Chain,
+    standalone::Manifests,
+    tasks::{Ended, Tasks},
+};
+
+/// Why the daemon ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// A folder of the daemon could not be made.
+    #[error("failed to create {path}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel did not say which boot this is.
+    #[error("failed to read the boot id")]
+    BootId(#[source] io::Error),
+    /// Signals could not be waited for.
+    #[error("failed to listen to signals")]
+    Signals(#[source] io::Error),
+    /// The lock could not be taken.
+    #[error("failed to lock {path}")]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The claims could not be recovered.
+    #[error("failed to start the claims task")]
+    Claims(#[source] claims::StartError),
+    /// The command line or Prometheus cannot be served.
+    #[error("failed to serve the command line")]
+    Admin(#[source] admin::ServeError),
+    /// The kubelet's sockets could not be made.
+    #[error("failed to listen for the kubelet")]
+    Kubelet(#[source] crate::kubelet::SocketError),
+    /// A part of the daemon has ended.
+    #[error("{name} ended")]
+    Ended {
+        /// The part.
+        name: &'static str,
+        /// Why.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// A second signal came while the daemon was stopping.
+    #[error("stopped by a second signal before everything was finished")]
+    Impatient,
+}
+
+/// Runs the daemon until a signal or the end of one of its parts.
+///
+/// # Errors
+/// When it cannot start, or when a part ends by itself.
+pub async fn run(config: Config) -> Result<(), DaemonError> {
+    let mut signals = Signals::new().map_err(DaemonError::Signals)?;
+    let (tasks, ended_rx) = Tasks::new();
+    let starting = start(config, &tasks);
+    let result = tokio::select! {
+        // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
+        started = starting => match started {
+            // The lock is held until the end of this block, after everything has stopped.
+            Ok(lock) => {
+                let result = wait(&mut signals, ended_rx, &tasks).await;
+                drop(lock);
+                return result;
+            }
+            Err(error) => Err(error),
+        },
+        () = signals.recv() => Ok(()),
+    };
+    tasks.stop_token().cancel();
+    result
+}
+
+async fn wait(
+    signals: &mut Signals,
+    mut ended_rx: mpsc::UnboundedReceiver<Ended>,
+    tasks: &Tasks,
+) -> Result<(), DaemonError> {
+    let result = tokio::select! {
+        // Cancel safe: a message that was not taken stays in the channel; a signal is remembered.
+        Some(Ended { name, outcome }) = ended_rx.recv() => Err(DaemonError::Ended { name, source: outcome.err() }),
+        () = signals.recv() => Ok(()),
+    };
+    if let Err(error) = &result {
+        error!(error = %Chain(error), "stopping, since a part has ended");
+    } else {
+        info!("stopping");
+    }
+    notify::stopping();
+    tasks.stop_token().cancel();
+    tokio::select! {
+        () = tasks.drain() => result,
+        () = signals.recv() => Err(DaemonError::Impatient),
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            // Cancel safe: a signal that was not taken is still pending.
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Starts everything; the answer is the lock that keeps a second daemon waiting.
+async fn start(config: Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError> {
+    let started = Instant::now();
+    let root = SysRoot::new(&config.paths.root);
+    let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
+    for path in [&config.paths.run, &config.paths.state] {
+        private_folder(path)?;
+    }
+    let inventory = start_inventory(&config, &root, tasks).await;
+    let lock = lock(&config, tasks).await?;
+    let metrics = Metrics::default();
+    let manifests = Manifests::new(&config.cluster.manifests, &config.driver, tasks);
+    let claims = start_claims(&config, &inventory, &manifests, &boot_id, &metrics, tasks).await?;
+    restore_after_reboot(&claims, &boot_id, tasks).await;
+    let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
+    let (registration_tx, registration_rx) = watch::channel(Registration::default());
+    let admin = Admin::new(AdminParts {
+        node: config.node_name.clone(),
+        driver: config.driver.clone(),
+        boot_id,
+        started,
+        claims: claims.clone(),
+        inventory: inventory.clone(),
+        manifests,
+        metrics,
+        kubelet: kubelet_config.as_ref().map(|config| kubelet_side(config, &registration_rx)),
+    });
+    serve_metrics(admin.clone(), config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
+    serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
+    if let Some(kubelet_config) = &kubelet_config {
+        serve_kubelet(kubelet_config, &claims, &inventory, registration_tx, tasks).await?;
+    }
+    info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
+    notify::ready(&admin, tasks);
+    Ok(lock)
+}
+
+fn private_folder(path: &Path) -> Result<(), DaemonError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| DaemonError::Folder { path: path.to_owned(), source })
+}
+
+/// Listens first, then scans: what happens in between is not missed.
+async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> InventoryHandle {
+    let backends = registry::from_config(config, root);
+    let parts = InventoryParts { backends, node: config.node_name.clone(), rescan: config.inventory.rescan };
+    let inventory = inventory_task::start(parts, tasks);
+    // The kernel's events are about this machine, not about a captured one.
+    if config.paths.root == Path::new("/") {
+        let quiet = Quiet { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit };
+        if let Err(error) = hotplug::listen(root, quiet, inventory.requests(), tasks) {
+            warn!(error = %error, "no uevents: changes are noticed by the timed rescan only");
+        }
+    }
+    inventory.rescan().await;
+    inventory
+}
+
+async fn lock(config: &Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError> {
+    let path = config.paths.state.join("lock");
+    let fail = |source| DaemonError::Lock { path: path.clone(), source };
+    if let Some(lock) = lock::Lock::try_take(&path).map_err(fail)? {
+        return Ok(lock);
+    }
+    info!(path = %path.display(), "another daemon is live; standing by");
+    notify::standby();
+    let waiting_path = path.clone();
+    let waiting = tasks.blocking(move || lock::Lock::take(&waiting_path)).await;
+    waiting.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)
+}
+
+async fn start_claims(
+    config: &Config,
+    inventory: &InventoryHandle,
+    manifests: &Manifests,
+    boot_id: &str,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) -> Result<ClaimsHandle, DaemonError> {
+    let parts = ClaimsParts {
+        backends: inventory.backends(),
+        inventory: inventory.reader(),
+        reader: Arc::new(manifests.clone()),
+        records: config.paths.state.join("claims"),
+        cdi: config.paths.cdi.clone(),
+        naming: Naming { driver: config.driver.clone(), hook: config.hook.clone() },
+        boot_id: boot_id.to_owned(),
+        metrics: metrics.clone(),
+    };
+    let blocking_tasks = tasks.clone();
+    let started = tasks.blocking(move || claims::start(parts, &blocking_tasks)).await;
+    let ended = |error| DaemonError::Ended { name: "recovery", source: Some(Box::from(error)) };
+    started.map_err(ended)?.map_err(DaemonError::Claims)
+}
+
+/// Makes ready again what a reboot undid. Nobody else asks for it on a host without an API server: containers there are
+/// started by units that expect their devices.
+async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Tasks) {
+    let table = claims.table().borrow().clone();
+    let undone: Vec<ClaimRef> = table
+        .claims
+        .values()
+        .filter_map(|view| match view {
+            ClaimView::Recorded { record, .. } if record.boot_id != boot_id => Some(record.claim.clone()),
+            _ => None,
+        })
+        .collect();
+    if undone.is_empty() {
+        return;
+    }
+    info!(claims = undone.len(), "preparing again what a reboot undid");
+    let claims = claims.clone();
+    // A slow device must not keep the sockets closed; every failure is logged and stands in the claim table.
+    tasks.job(async move { claims.prepare(undone).await.into_keys().collect::<Vec<ClaimUid>>() });
+}
+
+fn kubelet_side(config: &KubeletConfig, registration_rx: &watch::Receiver<Registration>) -> KubeletSide {
+    KubeletSide {
+        registration_rx: registration_rx.clone(),
+        registration_socket: config.registration_socket(),
+        service_socket: config.service_socket(),
+    }
+}
+
+async fn serve_kubelet(
+    config: &KubeletConfig,
+    claims: &ClaimsHandle,
+    inventory: &InventoryHandle,
+    registration_tx: watch::Sender<Registration>,
+    tasks: &Tasks,
+) -> Result<(), DaemonError> {
+    let parts = KubeletParts {
+        driver: config.driver.clone(),
+        sockets: Sockets::bind(config).await.map_err(DaemonError::Kubelet)?,
+        claims: claims.clone(),
+        inventory: inventory.reader(),
+        registration_tx,
+        tasks: tasks.clone(),
+    };
+    tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });
+    Ok(())
+}
