@@ -1,0 +1,227 @@
+//! The services that the kubelet calls: registration on one socket; DRA and health on another.
+//!
+//! ```text
+//!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ──► registration ──► "the service is at …" ──► watch<Registration>
+//!      └──────► plugins/<driver>/dra@<driver>.sock ──┬──► dra ──► claims task
+//!                                                    └──► health ◄── inventory, claim table
+//! ```
+//!
+//! Both sockets have an `@` in their names. The kubelet dials a registration socket (and, before Kubernetes 1.34, the
+//! service socket) with the percent-encoded path as the HTTP/2 `:authority`. The HTTP stack refuses such a text as a
+//! host, before any of our code sees the call; but `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name
+//! that nobody looks at, then a host. What follows the `@` must therefore look like a host name.
+
+mod dra;
+mod health;
+mod registration;
+mod socket;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use hostler_proto::{
+    dra_v1::dra_plugin_server::DraPluginServer as DraV1Server,
+    dra_v1beta1::dra_plugin_server::DraPluginServer as DraV1Beta1Server,
+    health_v1::dra_resource_health_server::DraResourceHealthServer as HealthV1Server,
+    health_v1alpha1::dra_resource_health_server::DraResourceHealthServer as HealthV1Alpha1Server,
+    registration::registration_server::RegistrationServer,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{service::Routes, transport::Server};
+use tracing::{info, warn};
+
+use crate::{claims::ClaimsHandle, inventory::InventoryReader, tasks::Tasks};
+pub use registration::{Registration, SUPPORTED_VERSIONS};
+pub use socket::{Access, Socket, SocketError};
+
+/// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
+const GRACE: Duration = Duration::from_secs(45);
+
+/// Where the sockets are.
+#[derive(Clone, Debug)]
+pub struct KubeletConfig {
+    /// Name of the driver, a DNS subdomain.
+    pub driver: String,
+    /// Folder that the kubelet watches for drivers: `<kubelet root>/plugins_registry`.
+    pub registry_dir: PathBuf,
+    /// Folder of this driver: `<kubelet root>/plugins/<driver>`.
+    pub plugin_dir: PathBuf,
+    /// Tells apart two daemons of one driver that run at once, while one replaces the other: a DNS label.
+    pub instance: Option<String>,
+}
+
+impl KubeletConfig {
+    /// The usual folders below the kubelet's root folder (`--root-dir`).
+    pub fn new(driver: &str, kubelet_root: &Path) -> Self {
+        Self {
+            driver: driver.to_owned(),
+            registry_dir: kubelet_root.join("plugins_registry"),
+            plugin_dir: kubelet_root.join("plugins").join(driver),
+            instance: None,
+        }
+    }
+
+    /// The socket that the kubelet finds by itself.
+    pub fn registration_socket(&self) -> PathBuf {
+        self.registry_dir.join(format!("{}{}", self.prefix(), self.registration_suffix()))
+    }
+
+    /// The socket that registration names.
+    pub fn service_socket(&self) -> PathBuf {
+        self.plugin_dir.join(format!("{}{}", self.prefix(), self.service_suffix()))
+    }
+
+    /// The instance stands before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
+    fn prefix(&self) -> String {
+        self.instance.as_ref().map_or_else(|| "dra".to_owned(), |instance| format!("dra-{instance}"))
+    }
+
+    fn registration_suffix(&self) -> String {
+        format!("@{}-reg.sock", self.driver)
+    }
+
+    fn service_suffix(&self) -> String {
+        format!("@{}.sock", self.driver)
+    }
+}
+
+/// Whether a file name is one of ours, of any instance, given what follows the instance in it.
+fn is_ours(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix).is_some_and(|prefix| prefix == "dra" || prefix.starts_with("dra-"))
+}
+
+/// Both sockets, listening. Calls wait until [`serve`] runs.
+#[derive(Debug)]
+pub struct Sockets {
+    registration: Socket,
+    service: Socket,
+}
+
+impl Sockets {
+    /// Removes what crashed daemons of this driver left, and listens: on the service first, since the kubelet comes as
+    /// soon as it sees the registration socket.
+    ///
+    /// # Errors
+    /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
+    pub async fn bind(config: &KubeletConfig) -> Result<Self, SocketError> {
+        let (registration, service) = (config.registration_suffix(), config.service_suffix());
+        socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
+        socket::remove_dead(&config.plugin_dir, |name| is_ours(name, &service)).await?;
+        let service = Socket::bind(config.service_socket()).await?;
+        let registration = Socket::bind(config.registration_socket()).await?;
+        Ok(Self { registration, service })
+    }
+}
+
+/// What the services are made of.
+#[derive(Debug)]
+pub struct KubeletParts {
+    /// Name of the driver.
+    pub driver: String,
+    /// Where the kubelet calls.
+    pub sockets: Sockets,
+    /// Who prepares.
+    pub claims: ClaimsHandle,
+    /// What there is.
+    pub inventory: InventoryReader,
+    /// Gets what the kubelet says about the registration.
+    pub registration_tx: watch::Sender<Registration>,
+    /// Runs the health streams; its stop token ends the services.
+    pub tasks: Tasks,
+}
+
+/// Why the services ended before they were told to.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeletError {
+    /// The service socket's path cannot be told to the kubelet.
+    #[error("service socket path {path} is not UTF-8")]
+    Endpoint {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A relative path could not be made absolute.
+    #[error("failed to make the service socket path {path} absolute")]
+    Absolute {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The server on a socket failed.
+    #[error("failed to serve {path}")]
+    Serve {
+        /// The socket.
+        path: PathBuf,
+        /// What the transport said.
+        #[source]
+        source: tonic::transport::Error,
+    },
+}
+
+/// Serves until the stop token fires. Then the registration socket goes, so that the kubelet sends nothing new; calls in
+/// flight finish; the service socket goes.
+///
+/// # Errors
+/// When a server fails; both sockets are then gone.
+pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
+    let KubeletParts { driver, sockets, claims, inventory, registration_tx, tasks } = parts;
+    let endpoint = endpoint(sockets.service.path())?;
+    let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
+    let dra = dra::DraService::new(claims.clone());
+    let health = health::HealthService::new(inventory, claims, tasks.clone());
+    let service = Routes::new(DraV1Server::new(dra.clone()))
+        .add_service(DraV1Beta1Server::new(dra))
+        .add_service(HealthV1Server::new(health.clone()))
+        .add_service(HealthV1Alpha1Server::new(health));
+    let service_stop = CancellationToken::new();
+    let registration = async {
+        let routes = Routes::new(RegistrationServer::new(registration));
+        let served = serve_socket(sockets.registration, routes, tasks.stop_token()).await;
+        service_stop.cancel();
+        served
+    };
+    let service = serve_socket(sockets.service, service, service_stop.clone());
+    tokio::try_join!(registration, service).map(|((), ())| ())
+}
+
+/// The kubelet dials this text, from a working folder of its own.
+fn endpoint(path: &Path) -> Result<String, KubeletError> {
+    let absolute =
+        std::path::absolute(path).map_err(|source| KubeletError::Absolute { path: path.to_owned(), source })?;
+    absolute.into_os_string().into_string().map_err(|path| KubeletError::Endpoint { path: path.into() })
+}
+
+/// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over.
+async fn serve_socket(socket: Socket, routes: Routes, stop: CancellationToken) -> Result<(), KubeletError> {
+    let path = socket.path().to_owned();
+    info!(path = %path.display(), "listening for the kubelet");
+    let (connections_tx, connections_rx) = mpsc::channel(1);
+    let server = Server::builder()
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(ReceiverStream::new(connections_rx), stop.clone().cancelled_owned());
+    let overtime = async {
+        stop.cancelled().await;
+        sleep(GRACE).await;
+    };
+    let serving = async { tokio::join!(socket.accept(connections_tx, stop.clone()), server).1 };
+    tokio::select! {
+        // Not cancel safe, and dropped only when the calls are given up.
+        served = serving => served.map_err(|source| KubeletError::Serve { path, source }),
+        // Cancel safe: it only waits.
+        () = overtime => {
+            warn!(path = %path.display(), "gave up waiting for calls in flight");
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Reports the health of devices to the kubelet, in both versions of the API.
+//!
+//! Each stream begins with everything that is known, repeats it before the kubelet's patience ends, and tells changes
+//! at once. A slow reader misses nothing but states that are already over: a report is made when it can be sent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_backend::{ClaimUid, Device, DeviceName, Health};
+use hostler_proto::{
+    health_v1::{self as v1, dra_resource_health_server::DraResourceHealth as V1Api},
+    health_v1alpha1::{self as v1alpha1, dra_resource_health_server::DraResourceHealth as V1Alpha1Api},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    claims::{ClaimTable, ClaimsHandle},
+    inventory::{Inventory, InventoryReader},
+    tasks::Tasks,
+};
+
+/// For so long the kubelet believes a report: its own default, said aloud.
+const BELIEVED: Duration = Duration::from_secs(30);
+/// Two reports may be lost before the kubelet stops to believe the last one.
+const RESEND: Duration = Duration::from_secs(10);
+/// The kubelet cuts longer messages, and may cut a character in two.
+const MAX_MESSAGE: usize = 1024;
+/// Devices in one message. With the longest names and messages they take 1.5 MB; the kubelet refuses more than 4 MiB.
+const MAX_DEVICES: usize = 1000;
+
+/// Serves the health API. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct HealthService {
+    inventory: InventoryReader,
+    claims: ClaimsHandle,
+    tasks: Tasks,
+}
+
+type Reports<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl HealthService {
+    /// Over what hardware there is, and what of it claims hold.
+    pub(super) fn new(inventory: InventoryReader, claims: ClaimsHandle, tasks: Tasks) -> Self {
+        Self { inventory, claims, tasks }
+    }
+
+    /// Ends when the reader goes, or the daemon.
+    fn watch(&self) -> ReceiverStream<Result<v1::NodeWatchResourcesResponse, Status>> {
+        // One message waits for the reader; the next is made when that one is taken.
+        let (reports_tx, reports_rx) = mpsc::channel(1);
+        let watch = Watch { inventory_rx: self.inventory.subscribe(), table_rx: self.claims.table() };
+        let stop = self.tasks.stop_token();
+        self.tasks.job(async move {
+            tokio::select! {
+                // Cancel safe: what was not sent does not matter to a reader that is told to come back.
+                _ = watch.report_to(&reports_tx) => {}
+                // Cancel safe: neither holds state.
+                () = reports_tx.closed() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        ReceiverStream::new(reports_rx)
+    }
+}
+
+#[tonic::async_trait]
+impl V1Api for HealthService {
+    type NodeWatchResourcesStream = Reports<v1::NodeWatchResourcesResponse>;
+
+    async fn node_watch_resources(
+        &self,
+        _: Request<v1::NodeWatchResourcesRequest>,
+    ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
+        Ok(Response::new(Box::pin(self.watch())))
+    }
+}
+
+#[tonic::async_trait]
+impl V1Alpha1Api for HealthService {
+    type NodeWatchResourcesStream = Reports<v1alpha1::NodeWatchResourcesResponse>;
+
+    async fn node_watch_resources(
+        &self,
+        _: Request<v1alpha1::NodeWatchResourcesRequest>,
+    ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
+        Ok(Response::new(Box::pin(self.watch().map(|report| report.map(to_v1alpha1)))))
+    }
+}
+
+/// The source of one stream.
+struct Watch {
+    inventory_rx: watch::Receiver<Arc<Inventory>>,
+    table_rx: watch::Receiver<Arc<ClaimTable>>,
+}
+
+/// Somebody has gone: the reader, or a task that we read from.
+struct Gone;
+
+impl Watch {
+    async fn report_to(
+        mut self,
+        reports_tx: &mpsc::Sender<Result<v1::NodeWatchResourcesResponse, Status>>,
+    ) -> Result<(), Gone> {
+        loop {
+            // Only this task sends, so the room stays: what is reported is what is true once there is room.
+            drop(reports_tx.reserve().await.map_err(|_| Gone)?);
+            let resend = Instant::now() + RESEND;
+            let sent = self.states();
+            let now = unix_seconds();
+            // An empty report still tells the kubelet that the stream works.
+            for part in parts(&sent) {
+                let devices = part.iter().map(|(id, state)| message(id, state, now)).collect();
+                reports_tx.send(Ok(v1::NodeWatchResourcesResponse { devices })).await.map_err(|_| Gone)?;
+            }
+            self.wait_until_other(&sent, resend).await?;
+        }
+    }
+
+    /// Returns when there is something new to say, or when the old is to be said again.
+    async fn wait_until_other(&mut self, sent: &[(DeviceId, State)], resend: Instant) -> Result<(), Gone> {
+        while self.states() == sent {
+            tokio::select! {
+                // Cancel safe: a change that was not taken is still marked as unseen.
+                changed = self.inventory_rx.changed() => changed.map_err(|_| Gone)?,
+                changed = self.table_rx.changed() => changed.map_err(|_| Gone)?,
+                // Cancel safe: the deadline is absolute.
+                () = sleep_until(resend) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn states(&mut self) -> Vec<(DeviceId, State)> {
+        let inventory = self.inventory_rx.borrow_and_update().clone();
+        let table = self.table_rx.borrow_and_update().clone();
+        states(&inventory, table.held_devices())
+    }
+}
+
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct DeviceId {
+    pool: String,
+    device: String,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct State {
+    health: v1::HealthStatus,
+    message: String,
+}
+
+/// Every device that there is, and every device that is gone while a claim holds it. `held`: pool, device and holder.
+fn states<'a>(
+    inventory: &Inventory,
+    held: impl Iterator<Item = (&'a str, &'a DeviceName, &'a ClaimUid)>,
+) -> Vec<(DeviceId, State)> {
+    let mut states = Vec::new();
+    let mut present = BTreeSet::new();
+    for pool in inventory.pools.values() {
+        for device in &pool.devices {
+            present.insert((pool.name.as_str(), device.name.as_str()));
+            let id = DeviceId { pool: pool.name.clone(), device: device.name.to_string() };
+            states.push((id, state(device, pool.stale.as_deref())));
+        }
+    }
+    let mut missing: BTreeMap<(&str, &str), BTreeSet<&ClaimUid>> = BTreeMap::new();
+    for (pool, device, holder) in held {
+        if !present.contains(&(pool, device.as_str())) {
+            missing.entry((pool, device.as_str())).or_default().insert(holder);
+        }
+    }
+    states.extend(missing.into_iter().map(|((pool, device), holders)| {
+        (DeviceId { pool: pool.to_owned(), device: device.to_owned() }, removed(&holders))
+    }));
+    states
+}
+
+/// A device of a backend whose last scan failed was fine once; whether it still is, nobody knows.
+fn state(device: &Device, stale: Option<&str>) -> State {
+    let health = match (&device.health, stale) {
+        (Health::Healthy, None) => v1::HealthStatus::Healthy,
+        (Health::Healthy, Some(_)) | (Health::Unknown { .. }, _) => v1::HealthStatus::Unknown,
+        (Health::Unhealthy { .. }, _) => v1::HealthStatus::Unhealthy,
+    };
+    State { health, message: cut(device.health.reason().or(stale).unwrap_or_default()) }
+}
+
+fn removed(holders: &BTreeSet<&ClaimUid>) -> State {
+    let holders: Vec<&str> = holders.iter().map(|uid| uid.as_str()).collect();
+    let message = format!("removed from this host while held by claim {}", holders.join(", "));
+    State { health: v1::HealthStatus::Unhealthy, message: cut(&message) }
+}
+
+/// At most [`MAX_MESSAGE`] bytes, and no half characters.
+fn cut(message: &str) -> String {
+    const MARK: &str = "...";
+    if message.len() <= MAX_MESSAGE {
+        return message.to_owned();
+    }
+    let end = (0..=MAX_MESSAGE - MARK.len()).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{MARK}", &message[..end])
+}
+
+/// At least one part, even if there is nothing to say.
+fn parts(states: &[(DeviceId, State)]) -> impl Iterator<Item = &[(DeviceId, State)]> {
+    let nothing = states.is_empty().then_some(states);
+    states.chunks(MAX_DEVICES).chain(nothing)
+}
+
+fn message(id: &DeviceId, state: &State, now: i64) -> v1::DeviceHealth {
+    v1::DeviceHealth {
+        device: Some(v1::DeviceIdentifier { pool_name: id.pool.clone(), device_name: id.device.clone() }),
+        health: state.health.into(),
+        last_updated_time: now,
+        health_check_timeout_seconds: BELIEVED.as_secs().cast_signed(),
+        message: state.message.clone(),
+    }
+}
+
+fn unix_seconds() -> i64 {
+    // A clock before 1970 gives 0, which the kubelet ignores like any other value.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+fn to_v1alpha1(report: v1::NodeWatchResourcesResponse) -> v1alpha1::NodeWatchResourcesResponse {
+    let devices = report.devices.into_iter().map(|health| v1alpha1::DeviceHealth {
+        device: health
+            .device
+            .map(|device| v1alpha1::DeviceIdentifier { pool_name: device.pool_name, device_name: device.device_name }),
+        health: health.health,
+        last_updated_time: health.last_updated_time,
+        health_check_timeout_seconds: health.health_check_timeout_seconds,
+        message: health.message,
+    });
+    v1alpha1::NodeWatchResourcesResponse { devices: devices.collect() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Says to the kubelet who we are, and remembers what it answered.
+//!
+//! Everything is answered from memory: the kubelet gives up after one second.
+
+use hostler_proto::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse, registration_server::Registration as Api,
+};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use tracing::{error, info};
+
+/// What the kubelet takes us for.
+const TYPE: &str = "DRAPlugin";
+
+/// The services that we offer, best first: kubelets take the first of this list that they know.
+pub const SUPPORTED_VERSIONS: [&str; 4] =
+    ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"];
+
+/// What the kubelet last said about us. Writer: [`RegistrationService`]. Readers: status and readiness.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Registration {
+    /// No kubelet has called yet.
+    #[default]
+    Waiting,
+    /// It will send us claims. A kubelet that stops does not say so.
+    Registered,
+    /// It will not, and tries again.
+    Refused {
+        /// Its reason.
+        error: String,
+    },
+}
+
+/// Serves the registration API.
+#[derive(Debug)]
+pub(super) struct RegistrationService {
+    info: PluginInfo,
+    status_tx: watch::Sender<Registration>,
+}
+
+impl RegistrationService {
+    /// For the driver whose service listens on `endpoint`, an absolute path.
+    pub(super) fn new(driver: &str, endpoint: String, status_tx: watch::Sender<Registration>) -> Self {
+        let info = PluginInfo {
+            r#type: TYPE.to_owned(),
+            name: driver.to_owned(),
+            endpoint,
+            supported_versions: SUPPORTED_VERSIONS.map(str::to_owned).to_vec(),
+        };
+        Self { info, status_tx }
+    }
+}
+
+#[tonic::async_trait]
+impl Api for RegistrationService {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(self.info.clone()))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let status = request.into_inner();
+        let status = match status.plugin_registered {
+            true => Registration::Registered,
+            false => Registration::Refused { error: status.error },
+        };
+        // The kubelet repeats itself, once a second in the worst case.
+        if self.status_tx.send_replace(status.clone()) != status {
+            match status {
+                Registration::Refused { error } => error!(error, "the kubelet refused the registration"),
+                _ => info!("registered with the kubelet"),
+            }
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}

@@ -1,0 +1,302 @@
+//! The unix sockets that the kubelet dials: made so that it never finds one that nobody listens on, kept in place, and
+//! removed at the end.
+//!
+//! ```text
+//!   bind `.1c2d3e4f` ──► mode 0600 ──► listen ──► rename into place ──► accept … ──► remove, if it is still ours
+//!                                                       ▲                  │
+//!                                                       └── file is gone ◄─┘ looked after every few seconds
+//! ```
+//!
+//! The kubelet ignores names that begin with a dot and dials every other socket as soon as it appears.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{
+    net::{UnixListener, UnixSocket, UnixStream},
+    sync::mpsc,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::report::Chain;
+
+/// The kernel keeps 108 bytes for a socket's path, the last one for the closing zero.
+const MAX_PATH: usize = 107;
+/// Connections that may wait to be accepted; the kubelet opens two.
+const BACKLOG: u32 = 64;
+/// How often the file is looked after. The kubelet deletes our slices 30 s after it lost the socket; this leaves it two
+/// thirds of that to come back.
+const CHECK: Duration = Duration::from_secs(10);
+/// Pause after a failed accept: out of descriptors does not pass within microseconds.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why a socket could not be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The kernel cannot hold such a path.
+    #[error(
+        "socket path {path} has {length} bytes, {MAX_PATH} are possible: choose a shorter driver name or kubelet root"
+    )]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Something that is not a socket has its name.
+    #[error("{path} exists and is not a socket: remove it")]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody answers on it.
+    #[error("socket {path} is served by another process: stop the other driver of this name first")]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A step on one file or folder failed.
+    #[error("failed to {step} {path}")]
+    Step {
+        /// `create`, `bind`, `rename`, …
+        step: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketError {
+    move |source| SocketError::Step { step, path: path.to_owned(), source }
+}
+
+/// A socket that is listened on, and its file. The file goes when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+    // The file at the path is ours as long as these two are its. The kernel does not give the inode's number to another
+    // file while the listener lives.
+    device: u64,
+    inode: u64,
+    access: Access,
+}
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// The daemon's user: mode 0600.
+    Owner,
+    /// The daemon's user and group: mode 0660.
+    Group,
+}
+
+impl Access {
+    fn mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::Group => 0o660,
+        }
+    }
+}
+
+impl Socket {
+    /// Listens on `path`, mode 0600. Makes the folder, mode 0750, where it is absent; replaces a socket that nobody
+    /// listens on.
+    ///
+    /// # Errors
+    /// When somebody listens there, when the path is too long or not a socket's, or when the kernel refuses a step.
+    pub async fn bind(path: PathBuf) -> Result<Self, SocketError> {
+        Self::bind_for(path, Access::Owner).await
+    }
+
+    /// As [`bind`](Self::bind), with a mode for `access`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub async fn bind_for(path: PathBuf, access: Access) -> Result<Self, SocketError> {
+        let length = path.as_os_str().len();
+        if length > MAX_PATH {
+            return Err(SocketError::TooLong { path, length });
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        create_folder(folder)?;
+        remove_if_dead(&path).await?;
+        let hidden = folder.join(hidden_name(&path));
+        // Left by a crash between two lines of this function; only one daemon for this path runs at a time.
+        remove(&hidden)?;
+        let listener = listen(&hidden, access).inspect_err(|_| {
+            // The error that is being reported matters more.
+            let _ = fs::remove_file(&hidden);
+        })?;
+        let metadata = fs::symlink_metadata(&hidden).map_err(failed("inspect", &hidden))?;
+        fs::rename(&hidden, &path).map_err(failed("rename", &hidden))?;
+        Ok(Self { path, listener, device: metadata.dev(), inode: metadata.ino(), access })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Passes connections on until `stop` fires, and keeps the file in place meanwhile. Then the file goes.
+    pub(crate) async fn accept(
+        mut self,
+        connections_tx: mpsc::Sender<io::Result<UnixStream>>,
+        stop: CancellationToken,
+    ) {
+        let mut check = interval(CHECK);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut keep = Keep::default();
+        loop {
+            tokio::select! {
+                // Cancel safe: a connection that was not taken stays in the backlog.
+                accepted = self.listener.accept() => match accepted {
+                    Ok((connection, _)) => {
+                        if connections_tx.send(Ok(connection)).await.is_err() {
+                            // The server has ended, and says why.
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        warn!(path = %self.path.display(), error = %Chain(&error), "failed to accept a connection");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                // Cancel safe: a tick that was not taken is still due.
+                _ = check.tick() => keep.look(&mut self).await,
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Whether the file is still the one that leads to this listener.
+    fn in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| metadata.dev() == self.device && metadata.ino() == self.inode)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.in_place() {
+            // A file that stays is found dead and removed by the next start.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Puts a socket back whose file was taken away, and says so once.
+#[derive(Debug, Default)]
+struct Keep {
+    /// The last failure, so that it is not told every few seconds.
+    told: Option<String>,
+}
+
+impl Keep {
+    async fn look(&mut self, socket: &mut Socket) {
+        if socket.in_place() {
+            self.told = None;
+            return;
+        }
+        match Socket::bind_for(socket.path.clone(), socket.access).await {
+            Ok(new) => {
+                *socket = new;
+                self.told = None;
+                info!(path = %socket.path.display(), "socket was deleted by somebody, made it anew");
+            }
+            Err(error) => {
+                let error = Chain(&error).to_string();
+                if self.told.as_ref() != Some(&error) {
+                    warn!(path = %socket.path.display(), error, "socket was deleted by somebody and cannot be made anew");
+                    self.told = Some(error);
+                }
+            }
+        }
+    }
+}
+
+/// Removes the sockets in `folder` whose names `ours` knows and on which nobody listens: a crashed instance leaves
+/// them, and the kubelet would dial them for ever.
+///
+/// # Errors
+/// When the folder cannot be read or a dead socket cannot be removed. An absent folder holds nothing.
+pub(super) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<(), SocketError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed("list", folder))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
+    for name in names.map_err(failed("list", folder))? {
+        if !name.to_str().is_some_and(&ours) {
+            continue;
+        }
+        match remove_if_dead(&folder.join(&name)).await {
+            // Another instance of the driver is at work; only a socket that we need ourselves has to be free.
+            Err(SocketError::InUse { .. } | SocketError::NotASocket { .. }) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Where a socket lives until it listens. Shorter than any final name, which has at least `x.sock`, so that the kernel's
+/// limit is the final path's; the same for each start, so that leftovers are found.
+fn hidden_name(path: &Path) -> String {
+    format!(".{:08x}", crc32fast::hash(path.as_os_str().as_encoded_bytes()))
+}
+
+/// Bind, mode, listen, in this order: nobody can connect before the mode is right.
+fn listen(path: &Path, access: Access) -> Result<UnixListener, SocketError> {
+    let socket = UnixSocket::new_stream().map_err(failed("open a socket for", path))?;
+    socket.bind(path).map_err(failed("bind", path))?;
+    fs::set_permissions(path, Permissions::from_mode(access.mode())).map_err(failed("set the mode of", path))?;
+    socket.listen(BACKLOG).map_err(failed("listen on", path))
+}
+
+fn create_folder(folder: &Path) -> Result<(), SocketError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o750).create(folder).map_err(failed("create", folder))?;
+    // The umask may have taken bits from the mode.
+    fs::set_permissions(folder, Permissions::from_mode(0o750)).map_err(failed("set the mode of", folder))
+}
+
+async fn remove_if_dead(path: &Path) -> Result<(), SocketError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => {
+            if !metadata.map_err(failed("inspect", path))?.file_type().is_socket() {
+                return Err(SocketError::NotASocket { path: path.to_owned() });
+            }
+        }
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A backlog that is full belongs to somebody who is alive.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed("connect to", path)(error)),
+        _ => Err(SocketError::InUse { path: path.to_owned() }),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), SocketError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

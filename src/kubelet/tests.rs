@@ -1,0 +1,68 @@
+//! Names of sockets, and how serving ends.
+
+use tempfile::TempDir;
+use tokio::{net::UnixStream, time::Instant};
+use tonic::codegen::http;
+
+use super::*;
+
+#[test]
+fn sockets_have_the_names_that_the_kubelet_can_call() {
+    let config = KubeletConfig::new("hostler.dev", Path::new("/var/lib/kubelet"));
+    assert_eq!(
+        [config.registration_socket(), config.service_socket()],
+        [
+            Path::new("/var/lib/kubelet/plugins_registry/dra@hostler.dev-reg.sock"),
+            Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@hostler.dev.sock"),
+        ]
+    );
+    let config = KubeletConfig { instance: Some("b2".into()), ..config };
+    assert_eq!(config.registration_socket().file_name().unwrap(), "dra-b2@hostler.dev-reg.sock");
+    assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@hostler.dev.sock");
+}
+
+#[test]
+fn sockets_of_another_driver_are_never_ours() {
+    let ours = |name| is_ours(name, "@a.b-reg.sock");
+    assert!(ours("dra@a.b-reg.sock") && ours("dra-x@a.b-reg.sock"));
+    for foreign in ["a.b-reg.sock", "dra@aa.b-reg.sock", "dra@a.b-x-reg.sock", "drab@a.b-reg.sock", "dra@a.b.sock"] {
+        assert!(!ours(foreign), "{foreign}");
+    }
+}
+
+/// A call whose request never comes to its end.
+async fn half_a_call(path: &Path) -> h2::SendStream<&'static [u8]> {
+    let connection = UnixStream::connect(path).await.unwrap();
+    let (mut requests, connection) = h2::client::Builder::new().handshake(connection).await.unwrap();
+    let (tasks, _ended_rx) = Tasks::new();
+    tasks.job(connection);
+    requests = requests.ready().await.unwrap();
+    let request = http::Request::post("http://localhost/pluginregistration.Registration/GetInfo")
+        .header("content-type", "application/grpc")
+        .body(())
+        .unwrap();
+    requests.send_request(request, false).unwrap().1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_ends_delays_the_stop_and_does_not_prevent_it() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("dra@x-reg.sock");
+    let socket = Socket::bind(path.clone()).await.unwrap();
+    let (registration_tx, _registration_rx) = watch::channel(Registration::default());
+    let service = registration::RegistrationService::new("x", "/x".into(), registration_tx);
+    let stop = CancellationToken::new();
+    let client = async {
+        let mut call = half_a_call(&path).await;
+        // The server gives room for data once it has seen the call.
+        call.reserve_capacity(1);
+        assert!(std::future::poll_fn(|context| call.poll_capacity(context)).await.unwrap().is_ok());
+        stop.cancel();
+        (call, Instant::now())
+    };
+    let serving = serve_socket(socket, Routes::new(RegistrationServer::new(service)), stop.clone());
+    let (served, (_call, stopped)) = tokio::join!(serving, client);
+    served.unwrap();
+    assert!(stopped.elapsed() >= GRACE, "{:?}", stopped.elapsed());
+    assert!(!path.exists());
+}
