@@ -217,8 +217,8 @@ impl Config {
     }
 
     /// The socket on which the kubelet calls the driver.
-    pub fn plugin_socket(&self) -> PathBuf {
-        self.paths.kubelet.join("plugins").join(&self.driver).join("dra.sock")
+    pub fn service_socket(&self) -> PathBuf {
+        self.paths.kubelet.join("plugins").join(&self.driver).join(format!("dra@{}.sock", self.driver))
     }
 }
 

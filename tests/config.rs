@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hostler::config::Config;
+use hostler::{config::Config, kubelet::KubeletConfig};
 
 fn example() -> (Config, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/hostler.toml");
@@ -28,6 +28,14 @@ fn the_example_explains_every_key() {
     let mut missing = Vec::new();
     look_for(&all, "", &text, &mut missing);
     assert!(missing.is_empty(), "systemd/hostler.toml does not mention {missing:?}");
+}
+
+#[test]
+fn the_socket_paths_that_are_checked_are_those_that_are_bound() {
+    let config = Config::default();
+    let bound = KubeletConfig::new(&config.driver, &config.paths.kubelet);
+    assert_eq!(config.registration_socket(), bound.registration_socket());
+    assert_eq!(config.service_socket(), bound.service_socket());
 }
 
 /// A key stands in its section, set or commented out, with a comment above it or above the section.

@@ -154,7 +154,13 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
 }
 
 fn create(args: CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let request = CreateClaim { namespace: args.namespace, name: args.name, devices: args.devices };
-    let claim = args.daemon.client()?.post("/v1/claims", &request)?;
+    let client = args.daemon.client()?;
+    let mut devices = args.devices;
+    if devices.iter().any(device::leaves_capacity_open) {
+        let inventory: device::Inventory = client.get("/v1/inventory")?;
+        devices.iter_mut().try_for_each(|device| device::name_capacity(device, &inventory))?;
+    }
+    let request = CreateClaim { namespace: args.namespace, name: args.name, devices };
+    let claim = client.post("/v1/claims", &request)?;
     show::write(&claim, args.output, out)
 }

@@ -92,7 +92,7 @@ fn sockets(config: &Config, problems: &mut Vec<Problem>) {
         let is_long_name = config.driver.len() > config.paths.kubelet.as_os_str().len();
         let key = if is_long_name { "driver" } else { "paths.kubelet" };
         check(key, &config.registration_socket());
-        check(key, &config.plugin_socket());
+        check(key, &config.service_socket());
     }
     match &config.metrics.listen {
         Some(Listen::Unix(path)) => {

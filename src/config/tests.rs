@@ -164,7 +164,7 @@ fn names_paths_times_and_levels_have_rules() {
 
 #[test]
 fn a_driver_name_has_63_characters_at_most() {
-    let name = |length: usize| format!("driver = \"{}\"\n[paths]\nkubelet = \"/k\"", "a".repeat(length));
+    let name = |length: usize| format!("driver = \"{}\"\n[kubelet]\nenabled = false", "a".repeat(length));
     assert!(Config::parse(&name(63)).is_ok());
     assert_eq!(mistake(&name(64)).1, "driver");
 }

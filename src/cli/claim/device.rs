@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use hostler_backend::{ParseQuantityError, Quantity};
+use serde::{Deserialize, de::IgnoredAny};
 
-use crate::admin::types::CreateDevice;
+use crate::{admin::types::CreateDevice, cli::Failure};
 
 /// What `--device` takes, for the help text.
 pub(super) const HELP: &str = "\
 A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the pool its backend will do. A part of a \
-device is asked for by naming amounts of its capacities; request=NAME names the request that the device answers.
+device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
+names the request that the device answers.
 
   hostler claim create training --device cpu/numa0,cpus=4 --device memory/node0,memory=1Gi
   podman run $(hostler claim prepare training -o podman) …";
@@ -54,6 +56,48 @@ pub(super) fn parse(text: &str) -> Result<CreateDevice, DeviceArgError> {
     Ok(CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request, capacity })
 }
 
+/// Stands for the name of a device's only capacity.
+const OPEN: &str = "capacity";
+
+/// The part of the daemon's inventory that is needed.
+#[derive(Debug, Deserialize)]
+pub(super) struct Inventory {
+    devices: Vec<Listed>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Listed {
+    backend: String,
+    pool: String,
+    name: String,
+    capacity: BTreeMap<String, IgnoredAny>,
+}
+
+/// Whether an amount was given without saying of what.
+pub(super) fn leaves_capacity_open(device: &CreateDevice) -> bool {
+    device.capacity.contains_key(OPEN)
+}
+
+/// Puts the name of the device's only capacity in place of `capacity`.
+pub(super) fn name_capacity(device: &mut CreateDevice, inventory: &Inventory) -> Result<(), Failure> {
+    let is_meant = |listed: &&Listed| {
+        listed.name == device.device && (listed.pool == device.pool || listed.backend == device.pool)
+    };
+    // A device that is not there, or really has a capacity of this name, is for the daemon to judge.
+    let Some(listed) = inventory.devices.iter().find(is_meant).filter(|listed| !listed.capacity.contains_key(OPEN))
+    else {
+        return Ok(());
+    };
+    let names: Vec<&String> = listed.capacity.keys().collect();
+    let [name] = names[..] else {
+        let path = format!("{}/{}", device.pool, device.device);
+        let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Failure::Said(format!("{path} does not have exactly one capacity; name one of: {names}")));
+    };
+    let known = device.capacity.remove(OPEN).and_then(|amount| device.capacity.insert(name.clone(), amount));
+    known.map_or(Ok(()), |_| Err(Failure::Said(format!("{name} is given twice, once as `capacity`"))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +125,26 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(fix), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_amount_without_a_name_is_of_the_only_capacity() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"devices": [
+                {"backend": "cpu", "pool": "n1/cpu", "name": "numa0", "capacity": {"cpus": {"value": "8"}}, "health": "Healthy"},
+                {"backend": "fake", "pool": "n1/fake", "name": "gpu0", "capacity": {"memory": {}, "slices": {}}}
+            ], "warnings": []}"#,
+        )
+        .unwrap();
+        for pool in ["cpu", "n1/cpu"] {
+            let mut device = parse(&format!("{pool}/numa0,capacity=4")).unwrap();
+            assert!(leaves_capacity_open(&device));
+            name_capacity(&mut device, &inventory).unwrap();
+            assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), Quantity::whole(4))]));
+        }
+        let error = name_capacity(&mut parse("cpu/numa0,capacity=4,cpus=2").unwrap(), &inventory).unwrap_err();
+        assert_eq!(error.to_string(), "cpus is given twice, once as `capacity`");
+        let error = name_capacity(&mut parse("fake/gpu0,capacity=1").unwrap(), &inventory).unwrap_err().to_string();
+        assert!(error.ends_with("name one of: memory, slices"), "{error}");
     }
 }
