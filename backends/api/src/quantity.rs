@@ -18,6 +18,9 @@ pub struct ParseQuantityError {
     text: String,
 }
 
+/// The API server holds at most 2^63 - 1 units; it also keeps every later sum and product inside 128 bits.
+const MOST_MILLI: u128 = i64::MAX as u128 * 1000;
+
 const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
 const DECIMAL: [(&str, i32); 9] =
     [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
@@ -100,7 +103,8 @@ fn parse(text: &str) -> Option<i128> {
     let (number, suffix) = text.split_at(end);
     let (mantissa, scale) = decimal(number)?;
     let (factor, exponent) = suffix_scale(suffix)?;
-    scaled(mantissa.checked_mul(factor)?, exponent - scale + 3)
+    let milli = scaled(mantissa.checked_mul(factor)?, exponent - scale + 3)?;
+    (milli.unsigned_abs() <= MOST_MILLI).then_some(milli)
 }
 
 /// `12.50` as (1250, 2): digits without the point, and how many stood behind it.
@@ -111,7 +115,7 @@ fn decimal(number: &str) -> Option<(i128, i32)> {
         _ => (1, number),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    // 27 digits in all keep every later product inside 128 bits for the suffixes that exist.
+    // 27 digits in all keep every product inside 128 bits for the suffixes that exist.
     let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
     if !all_digits || (whole.is_empty() && fraction.is_empty()) || whole.len() + fraction.len() > 27 {
         return None;
@@ -181,6 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn amounts_beyond_what_the_api_server_holds_are_refused() {
+        assert_eq!(parsed("9223372036854775807"), Some(9_223_372_036_854_775_807_000));
+        for text in ["9223372036854775808", "8Ei", "9999999999999Pi", "-9223372036854775808", "10E"] {
+            assert_eq!(parsed(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
     fn requests_round_up_to_the_next_step() {
         let two = Quantity::whole(2);
         assert_eq!(Quantity::whole(3).round_up(two, two), Quantity::whole(4));
@@ -208,6 +220,13 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC*") {
             let _ = text.parse::<Quantity>();
+        }
+
+        #[test]
+        fn what_is_read_can_be_written_and_read_again(text in "[0-9]{1,27}(\\.[0-9]{0,9})?([EPTGMK]i|[numkMGTPE])?") {
+            if let Ok(quantity) = text.parse::<Quantity>() {
+                prop_assert_eq!(quantity.to_string().parse::<Quantity>(), Ok(quantity));
+            }
         }
     }
 }
