@@ -53,6 +53,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use hostler_backend::{
     Backend, BackendError, BackendName, Enumeration, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
     VerifyWork,
@@ -62,11 +64,19 @@ pub use config::Config;
 pub use script::ScriptError;
 
 use hardware::Hardware;
-use script::Step;
+use script::{Script, Step};
 use source::Source;
 
 /// What a process ends with that a fault has killed: none of the codes that the daemon or a shell uses.
 pub const KILL_EXIT_CODE: i32 = 86;
+
+/// Reads a script's `text` as the backend would; `path` stands in messages only.
+///
+/// # Errors
+/// The first mistake, with its line, field and fix.
+pub fn check_script(path: &Path, text: &str) -> Result<(), ScriptError> {
+    Script::parse(path, text).map(drop)
+}
 
 /// The devices of a script.
 #[derive(Debug)]

@@ -90,7 +90,6 @@ fn the_script_in_the_documentation_is_a_script() {
     let docs = include_str!("../lib.rs").lines().filter_map(|line| line.strip_prefix("//!"));
     let script: Vec<&str> =
         docs.skip_while(|line| line.trim() != "```toml").skip(1).take_while(|line| line.trim() != "```").collect();
-    // A fault has either an error or a kill; the documentation shows both.
     let script = parse(&script.join("\n")).unwrap();
     assert_eq!((script.devices.len(), script.faults.len(), script.warnings.len()), (4, 1, 1));
 }
