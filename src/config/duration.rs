@@ -29,7 +29,7 @@ pub fn format(duration: Duration) -> String {
     format!("{}{unit}", millis / u128::from(*factor))
 }
 
-/// Serializes as [`format`] writes.
+/// Serializes as [`format()`] writes.
 ///
 /// # Errors
 /// The serializer's own.
