@@ -38,7 +38,7 @@ as_root() {
 
 # A fresh machine or container has no package lists, and old lists name versions that are gone: update first.
 install() {
-    command -v apt-get >/dev/null 2>&1 || return 1
+    command -v apt-get >/dev/null 2>&1 && as_root true || return 1
     echo "deps: installing$*" >&2
     # shellcheck disable=SC2048,SC2086 # the list is words on purpose
     as_root apt-get -qq update >&2 \
