@@ -1,3 +1,5 @@
+//! What may be had: devices that exist, are free, and have enough left.
+
 use std::sync::Arc;
 
 use hostler_backend::ShareId;

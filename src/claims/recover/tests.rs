@@ -1,3 +1,5 @@
+//! The plan of a start, for every trace that a crash can leave.
+
 use hostler_cdi::SpecDir;
 
 use super::{

@@ -1,3 +1,5 @@
+//! What a record becomes for the runtime and the kubelet.
+
 use std::collections::BTreeSet;
 
 use super::{

@@ -1,3 +1,5 @@
+//! Records on disk: whole or not at all, read back as written, damage noticed.
+
 use std::collections::BTreeSet;
 
 use hostler_backend::{DeviceName, Pinning};

@@ -1,3 +1,5 @@
+//! The life of claims through the handle, with failures at every step.
+
 use std::{fs, sync::Mutex};
 
 use hostler_backend::Grant;

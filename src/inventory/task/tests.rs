@@ -1,3 +1,5 @@
+//! Scans: what asks for one, what a failing one leaves, who waits for it.
+
 use std::sync::Mutex;
 
 use hostler_backend::{Device, DeviceName};

@@ -1,3 +1,5 @@
+//! Manifests in a folder: found, added, removed, refused.
+
 use std::os::unix::fs::PermissionsExt;
 
 use hostler_backend::ClaimUid;

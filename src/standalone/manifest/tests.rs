@@ -1,3 +1,5 @@
+//! What a manifest means, and which ones are refused.
+
 use super::*;
 
 const YAML: &str = "
