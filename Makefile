@@ -91,7 +91,11 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuz
 		exit 1; \
 	fi
 	for target in $$($(CARGO) +nightly fuzz list); do \
-		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
+		mkdir -p "fuzz/corpus/$$target"; \
+		seeds="fuzz/seeds/$$target"; \
+		[ -d "$$seeds" ] || seeds=; \
+		$(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- \
+			-max_total_time=$(FUZZ_SECONDS); \
 	done
 
 install: build ## Install binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
