@@ -66,6 +66,20 @@ pub struct KubeletSide {
     pub registration_socket: PathBuf,
     /// The socket that it calls.
     pub service_socket: PathBuf,
+    /// The folder that every kubelet makes in its root and nobody else does.
+    pub pods: PathBuf,
+}
+
+impl KubeletSide {
+    /// What is missing of the kubelet's side. A host on which no kubelet has ever worked misses nothing.
+    fn missing(&self) -> Option<String> {
+        match &*self.registration_rx.borrow() {
+            Registration::Registered => None,
+            Registration::Waiting if !self.pods.exists() => None,
+            Registration::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
+            Registration::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
+        }
+    }
 }
 
 /// An answer that is not a success.
@@ -120,13 +134,7 @@ impl Admin {
             .iter()
             .filter_map(|(name, pool)| Some(format!("backend {name} could not be scanned: {}", pool.stale.as_ref()?)));
         let mut missing: Vec<String> = stale.collect();
-        if let Some(kubelet) = &self.0.kubelet {
-            missing.extend(match &*kubelet.registration_rx.borrow() {
-                Registration::Registered => None,
-                Registration::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
-                Registration::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
-            });
-        }
+        missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
         missing
     }
 

@@ -183,7 +183,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError>
         inventory: inventory.clone(),
         manifests,
         metrics,
-        kubelet: kubelet_config.as_ref().map(|config| kubelet_side(config, &registration_rx)),
+        kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
     });
     serve_metrics(admin.clone(), config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
@@ -274,11 +274,16 @@ async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Task
     tasks.job(async move { claims.prepare(undone).await.into_keys().collect::<Vec<ClaimUid>>() });
 }
 
-fn kubelet_side(config: &KubeletConfig, registration_rx: &watch::Receiver<Registration>) -> KubeletSide {
+fn kubelet_side(
+    config: &Config,
+    sockets: &KubeletConfig,
+    registration_rx: &watch::Receiver<Registration>,
+) -> KubeletSide {
     KubeletSide {
         registration_rx: registration_rx.clone(),
-        registration_socket: config.registration_socket(),
-        service_socket: config.service_socket(),
+        registration_socket: sockets.registration_socket(),
+        service_socket: sockets.service_socket(),
+        pods: config.paths.kubelet.join("pods"),
     }
 }
 
