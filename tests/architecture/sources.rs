@@ -21,7 +21,9 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Self {
         let is_test = ["tests.rs", "testkit.rs"].iter().any(|name| file.ends_with(&format!("/{name}")))
-            || file.split('/').any(|folder| ["tests", "testkit", "benches", "examples", "fuzz_targets"].contains(&folder));
+            || file
+                .split('/')
+                .any(|folder| ["tests", "testkit", "benches", "examples", "fuzz_targets"].contains(&folder));
         let (tokens, test_tokens, test_lines) = split_tests(&tokens(&code(text)));
         let module = if is_test { None } else { module_of(file) };
         Self { file: file.to_owned(), text: text.to_owned(), module, is_test, tokens, test_tokens, test_lines }
