@@ -131,6 +131,16 @@ pub enum ClaimError {
         /// Claims and amounts.
         holders: String,
     },
+    /// The allocation takes a capacity that the device does not have.
+    #[error("device {device} has no capacity {capacity}: it has {known}")]
+    UnknownCapacity {
+        /// The device.
+        device: DeviceName,
+        /// As in the allocation.
+        capacity: String,
+        /// Those that it has.
+        known: String,
+    },
     /// A backend could not do its step.
     #[error("failed to {step} device {device}")]
     Backend {

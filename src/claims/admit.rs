@@ -50,6 +50,7 @@ fn admit_one(
     let absent = || ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() };
     let (backend_name, device) = inventory.find(&grant.pool, grant.device.as_str()).ok_or_else(absent)?;
     let backend = backends.get(backend_name).ok_or_else(absent)?;
+    check_names(grant, device)?;
     check_free(grant, device, holdings)?;
     let held: Vec<Held<'_>> = holdings
         .iter()
@@ -76,6 +77,17 @@ fn choose(
         step: "plan",
         device: grant.device.clone(),
         source,
+    })
+}
+
+/// A misspelt capacity must not pass for one that is taken whole.
+fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
+    let Some(unknown) = grant.consumed.keys().find(|name| !device.capacity.contains_key(*name)) else { return Ok(()) };
+    let known: Vec<&str> = device.capacity.keys().map(|name| name.as_str()).collect();
+    Err(ClaimError::UnknownCapacity {
+        device: grant.device.clone(),
+        capacity: unknown.to_string(),
+        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
     })
 }
 

@@ -248,9 +248,19 @@ fn grant(path: &str, result: &DeviceResult, config: &[Config]) -> Result<Grant, 
         device,
         share_id: result.share_id.clone().map(ShareId),
         access: if result.admin_access == Some(true) { Access::Admin } else { Access::Use },
-        consumed: result.consumed_capacity.iter().map(|(name, amount)| (name.clone(), amount.0)).collect(),
+        consumed: result
+            .consumed_capacity
+            .iter()
+            .map(|(name, amount)| (own_name(name, &result.driver), amount.0))
+            .collect(),
         config: config_for(result, config),
     })
+}
+
+/// A name without a domain is the driver's own; `driver/name` is the same name.
+fn own_name(name: &QualifiedName, driver: &str) -> QualifiedName {
+    let own = name.as_str().strip_prefix(driver).and_then(|rest| rest.strip_prefix('/'));
+    own.and_then(|own| QualifiedName::new(own).ok()).unwrap_or_else(|| name.clone())
 }
 
 /// The configuration of a result, in order of precedence: what comes later wins.

@@ -61,6 +61,14 @@ fn a_grant_without_amounts_takes_the_whole_device() {
 }
 
 #[test]
+fn a_capacity_that_the_device_does_not_have_is_refused() {
+    let mut wrong = part("many", 1);
+    wrong.consumed = [(hostler_backend::QualifiedName::new("unit").unwrap(), Quantity::whole(1))].into();
+    let error = admit_against(&[wrong], &holder(&[])).unwrap_err();
+    assert_eq!(error, "device many has no capacity unit: it has units");
+}
+
+#[test]
 fn administrative_access_neither_takes_nor_waits() {
     let admin = Grant { access: Access::Admin, ..grant("one") };
     assert!(admit_against(std::slice::from_ref(&admin), &holder(&[grant("one")])).is_ok());

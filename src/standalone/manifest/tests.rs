@@ -43,6 +43,12 @@ fn an_allocation_holds_this_drivers_devices_with_their_configuration() {
 }
 
 #[test]
+fn the_drivers_own_domain_may_stand_before_a_capacity() {
+    let manifest = Manifest::parse(&YAML.replace("{cpus: 4}", "{hostler.dev/cpus: 4}")).unwrap();
+    assert_eq!(manifest.allocation("hostler.dev").unwrap().grants[0].consumed["cpus"], Quantity::whole(4));
+}
+
+#[test]
 fn json_and_yaml_say_the_same() {
     let manifest = Manifest::parse(YAML).unwrap();
     assert_eq!(Manifest::parse(&serde_json::to_string(&manifest).unwrap()).unwrap(), manifest);
