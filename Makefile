@@ -17,6 +17,7 @@ UNITDIR := $(PREFIX)/lib/systemd/system
 # Cargo's own variable moves the build elsewhere; follow it.
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release/hostler
+FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
@@ -45,11 +46,13 @@ test: ## Install what is missing and run every test
 		$(CARGO) test --locked --workspace --lib --bins --tests --examples --no-fail-fast; \
 	fi
 
+# The documentation is for those who change hostler: private items are part of it, and may be linked to.
 lint: unit-check ## Formatting, clippy, documentation, import rules, licences and scripts
 	@tools/deps.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+		$(CARGO) doc --locked --workspace --no-deps --document-private-items
 	$(CARGO) test --locked --quiet --test architecture
 	if $(CARGO) deny --version >/dev/null 2>&1; then \
 		$(CARGO) deny --workspace --locked check bans licenses sources; \
@@ -79,9 +82,13 @@ unit-check: ## Check the systemd unit and its exposure (where systemd-analyze is
 		|| { cat "$$work/report"; exit 1; }; \
 	tail -n 1 "$$work/report"
 
-bench: ## Measure what docs/performance.md reports
-	@tools/deps.sh build
-	$(CARGO) bench --locked --workspace
+# For benches cargo builds a binary with the features of the tests, in the place of the released one: what is measured is a
+# copy of what users get.
+bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
+	@tools/deps.sh bench
+	$(CARGO) build --release --locked --bin hostler
+	$(INSTALL) -D $(RELEASE) $(FIGURES)/hostler
+	HOSTLER_BIN=$(abspath $(FIGURES))/hostler $(CARGO) bench --locked --bench figures
 
 # cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuzz)
