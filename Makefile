@@ -105,7 +105,9 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuz
 			-max_total_time=$(FUZZ_SECONDS); \
 	done
 
-install: build ## Install binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
+# Builds nothing: root under sudo often has no cargo on its PATH, and should not own the build's files.
+install: ## Install what `make build` built: binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
+	@[ -x $(RELEASE) ] || { echo "install: $(RELEASE) is not there: run \`make build\` first" >&2; exit 1; }
 	$(INSTALL) -Dm 0755 $(RELEASE) "$(DESTDIR)$(BINDIR)/hostler"
 	$(INSTALL) -d "$(DESTDIR)$(UNITDIR)"
 	sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.service \
