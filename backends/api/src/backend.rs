@@ -238,3 +238,19 @@ impl BackendError {
         Self::Step { step: step.into(), source: source.into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_plan_with_any_number_survives_being_recorded(number in any::<f64>()) {
+            let plan = Plan { data: serde_json::json!({ "rate": number }), ..Plan::default() };
+            let recorded = serde_json::to_string(&plan).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Plan>(&recorded).unwrap(), plan);
+        }
+    }
+}
