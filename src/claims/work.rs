@@ -44,6 +44,9 @@ struct Step {
     ready: bool,
     /// Whether the hardware has to be made ready.
     redo: bool,
+    /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure: what
+    /// is not ready yet after a reboot must not cost the claim its devices.
+    earlier: Option<Arc<Record>>,
     failed: Option<ClaimError>,
 }
 
@@ -109,11 +112,12 @@ impl Workshop {
             Job::Restore(record) => ((*record).clone(), true),
         };
         let ready = self.is_ready(&record);
+        let earlier = (!ready && record.state == RecordState::Prepared).then(|| Arc::new(record.clone()));
         if !ready {
             record.state = RecordState::Preparing;
             record.boot_id.clone_from(&self.boot_id);
         }
-        Step { record, ready, redo, failed: None }
+        Step { record, ready, redo, earlier, failed: None }
     }
 
     fn write_records(&self, steps: &mut [Step]) {
@@ -191,9 +195,10 @@ impl Workshop {
         if step.ready {
             return Prepared::Left(Arc::new(record), Arc::new(cause));
         }
-        match self.undo(&record) {
-            Ok(()) => Prepared::Undone(Arc::new(cause)),
-            Err(source) => {
+        match (self.undo(&record, step.earlier.as_deref()), step.earlier) {
+            (Ok(()), None) => Prepared::Undone(Arc::new(cause)),
+            (Ok(()), Some(earlier)) => Prepared::Left(earlier, Arc::new(cause)),
+            (Err(source), _) => {
                 let error = ClaimError::RollBack { cause: Chain(&cause).to_string(), source: Arc::new(source) };
                 error!(claim.uid = %record.claim.uid, error = %Chain(&error), "roll back failed");
                 Prepared::Left(Arc::new(record), Arc::new(error))
@@ -201,11 +206,16 @@ impl Workshop {
         }
     }
 
-    fn undo(&self, record: &Record) -> Result<(), ClaimError> {
+    /// Takes back what was done; on disk is then the record of an earlier boot, or none.
+    fn undo(&self, record: &Record, earlier: Option<&Record>) -> Result<(), ClaimError> {
         let uid = &record.claim.uid;
         self.remove_cdi(uid)?;
         self.undo_hardware(record)?;
-        self.records.remove([uid]).map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })
+        let kept = match earlier {
+            Some(earlier) => self.records.write(&[earlier]),
+            None => self.records.remove([uid]),
+        };
+        kept.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })
     }
 }
 
