@@ -133,9 +133,17 @@ fn decide(record: Record, has_cdi: bool, boot_id: &str) -> Action {
     }
 }
 
+/// A damaged record may name another device than it did, so what it still says is held beside what the CDI file says.
 fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found: Option<FoundCdi>) -> Quarantined {
-    let held = salvage(bytes).or_else(|| found.and_then(|found| found.holdings));
-    let (claim, devices) = held.map_or((None, Vec::new()), |held| (Some(held.claim), held.devices));
+    let held: Vec<Holdings> = [salvage(bytes), found.and_then(|found| found.holdings)].into_iter().flatten().collect();
+    let claim = held.iter().map(|held| &held.claim).find(|claim| claim.uid == uid);
+    let claim = claim.or_else(|| held.first().map(|held| &held.claim)).cloned();
+    let mut devices: Vec<RecordDevice> = Vec::new();
+    for device in held.into_iter().flat_map(|held| held.devices) {
+        if !devices.iter().any(|known| known.grant == device.grant && known.plan == device.plan) {
+            devices.push(device);
+        }
+    }
     Quarantined { uid, path, reason, claim, devices }
 }
 
