@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  config ► backends ► uevent listener ► first scan ► lock ► recover ► admin, figures ► kubelet sockets ► READY=1
-//!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► lock released      (a second signal: at once)
+//!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
 //! ```
 
 mod lock;
@@ -101,12 +101,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let result = tokio::select! {
         // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
         started = starting => match started {
-            // The lock is held until the end of this block, after everything has stopped.
-            Ok(lock) => {
-                let result = wait(&mut signals, ended_rx, &tasks).await;
-                drop(lock);
-                return result;
-            }
+            Ok(()) => return wait(&mut signals, ended_rx, &tasks).await,
             Err(error) => Err(error),
         },
         () = signals.recv() => Ok(()),
@@ -158,8 +153,8 @@ impl Signals {
     }
 }
 
-/// Starts everything; the answer is the lock that keeps a second daemon waiting.
-async fn start(config: Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError> {
+/// Starts everything.
+async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
     let root = SysRoot::new(&config.paths.root);
     let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
@@ -167,7 +162,8 @@ async fn start(config: Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError>
         private_folder(path)?;
     }
     let inventory = start_inventory(&config, &root, tasks).await;
-    let lock = lock(&config, tasks).await?;
+    // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
+    lock(&config, tasks).await?.keep();
     let metrics = Metrics::default();
     let manifests = Manifests::new(&config.cluster.manifests, &config.driver, tasks);
     let claims = start_claims(&config, &inventory, &manifests, &boot_id, &metrics, tasks).await?;
@@ -192,7 +188,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError>
     }
     info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
     notify::ready(&admin, tasks);
-    Ok(lock)
+    Ok(())
 }
 
 fn private_folder(path: &Path) -> Result<(), DaemonError> {
@@ -223,10 +219,9 @@ async fn lock(config: &Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError>
         return Ok(lock);
     }
     info!(path = %path.display(), "another daemon is live; standing by");
-    notify::standby();
     let waiting_path = path.clone();
-    let waiting = tasks.blocking(move || lock::Lock::take(&waiting_path)).await;
-    waiting.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)
+    let waiting = tasks.blocking(move || lock::Lock::take(&waiting_path));
+    notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)
 }
 
 async fn start_claims(

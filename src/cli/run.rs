@@ -26,7 +26,10 @@ pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
     log_to_stderr(&config.log)?;
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| Failure::step("start the runtime", source))?;
-    runtime.block_on(daemon::run(config)).map_err(|source| Failure::step("keep the daemon running", source))?;
+    let result = runtime.block_on(daemon::run(config));
+    // What is left now was given up: a standby's wait for the lock, or work that a second signal cut off.
+    runtime.shutdown_background();
+    result.map_err(|source| Failure::step("keep the daemon running", source))?;
     Ok(Outcome::Done)
 }
 

@@ -12,7 +12,7 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 
-/// The lock, held until it is dropped.
+/// The lock, held until it is dropped or, once kept, until the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     _flock: Flock<File>,
@@ -38,6 +38,11 @@ impl Lock {
                 Err((_, error)) => return Err(error.into()),
             }
         }
+    }
+
+    /// Holds the lock as long as the process lives.
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 

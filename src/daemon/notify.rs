@@ -19,12 +19,9 @@ fn send(states: &[NotifyState<'_>]) {
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owners answer.
 pub(super) fn ready(admin: &Admin, tasks: &Tasks) {
     send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
-    // Half of what systemd allows, as its manual says; systemd sets no variable where the unit has no watchdog.
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
-    let period = watchdog.unwrap_or(REFRESH).min(REFRESH);
     let (admin, stop) = (admin.clone(), tasks.stop_token());
     tasks.service("notify", async move {
-        let mut timer = tokio::time::interval(period);
+        let mut timer = tokio::time::interval(period());
         loop {
             tokio::select! {
                 // Cancel safe: a tick that was not taken is still due.
@@ -36,9 +33,25 @@ pub(super) fn ready(admin: &Admin, tasks: &Tasks) {
     });
 }
 
-/// Another daemon is live; this one is ready to take over.
-pub(super) fn standby() {
+/// Half of what systemd allows, as its manual says; systemd sets no variable where the unit has no watchdog.
+fn period() -> Duration {
+    let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+    watchdog.unwrap_or(REFRESH).min(REFRESH)
+}
+
+/// Another daemon is live; this one is ready to take over as soon as `waiting` ends. It has a watchdog too.
+pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     send(&[NotifyState::Ready, NotifyState::Status("standing by: another daemon is live")]);
+    let mut timer = tokio::time::interval(period());
+    tokio::pin!(waiting);
+    loop {
+        tokio::select! {
+            // Cancel safe: polled to its end by the next round.
+            waited = &mut waiting => return waited,
+            // Cancel safe: a tick that was not taken is still due.
+            _ = timer.tick() => send(&[NotifyState::Watchdog]),
+        }
+    }
 }
 
 /// The daemon is on its way out.
