@@ -1,0 +1,372 @@
+//! The real binary on a temporary root: started, watched, stopped, killed and started again.
+
+#![allow(dead_code, unreachable_pub, reason = "part of several programs, of which each uses what it needs")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test runs the binary, and fails by panicking"
+)]
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{sys::signal::Signal, unistd::Pid};
+
+/// Longer than anything here takes on a busy machine; only a test that fails waits this long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The binary under test: the one that `HOSTLER_BIN` names, else cargo's own for tests and benches; examples find it
+/// beside their own folder.
+pub fn binary() -> PathBuf {
+    if let Some(named) = std::env::var_os("HOSTLER_BIN") {
+        return named.into();
+    }
+    option_env!("CARGO_BIN_EXE_hostler").map_or_else(
+        || {
+            let example = std::env::current_exe().unwrap();
+            example.ancestors().nth(2).unwrap().join("hostler")
+        },
+        PathBuf::from,
+    )
+}
+
+/// Waits until `condition` gives something.
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What the daemon of a [`Host`] takes for the machine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Machine {
+    /// This one, with all backends.
+    Real,
+    /// Nothing but a boot id, with the fake backend alone.
+    Bare,
+}
+
+/// A host: a temporary root with a configuration, and at most one daemon that is called its own.
+pub struct Host {
+    root: tempfile::TempDir,
+    machine: Machine,
+    daemon: Option<Daemon>,
+    env: Vec<(&'static str, OsString)>,
+    /// Lines of the configuration behind those that every test needs.
+    extra: String,
+}
+
+impl Host {
+    /// A host whose fake backend follows `script`, beside the real hardware. The daemon is not started yet.
+    pub fn new(script: &str) -> Self {
+        Self::make(Machine::Real, script, "")
+    }
+
+    /// As [`Host::new`], with more configuration; it begins inside `[backends.fake]`.
+    pub fn with(script: &str, extra: &str) -> Self {
+        Self::make(Machine::Real, script, extra)
+    }
+
+    /// A host that has the scripted devices and nothing else, and a boot id that [`Host::boot`] changes.
+    pub fn bare(script: &str) -> Self {
+        Self::make(Machine::Bare, script, "")
+    }
+
+    /// As [`Host::bare`], with more configuration; it begins inside `[backends.fake]`.
+    pub fn bare_with(script: &str, extra: &str) -> Self {
+        Self::make(Machine::Bare, script, extra)
+    }
+
+    fn make(machine: Machine, script: &str, extra: &str) -> Self {
+        // Short, since sockets are below it: their paths hold 107 bytes.
+        let root = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
+        let host = Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned() };
+        host.script(script);
+        host.boot("00000000-0000-4000-8000-000000000001");
+        // A kubelet works here: every kubelet makes this folder.
+        fs::create_dir_all(host.path("kubelet/pods")).unwrap();
+        fs::write(host.path("hostler.toml"), host.config()).unwrap();
+        host
+    }
+
+    fn config(&self) -> String {
+        let root = self.root.path().display();
+        let (machine, backends) = match self.machine {
+            Machine::Real => (String::new(), ""),
+            Machine::Bare => (
+                format!("root = \"{root}/machine\"\n"),
+                "[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n",
+            ),
+        };
+        format!(
+            "node_name = \"node\"\nhook = \"{hook}\"\n\
+             [paths]\nstate = \"{root}/state\"\nrun = \"{root}/run\"\ncdi = \"{root}/cdi\"\nkubelet = \"{root}/kubelet\"\n{machine}\
+             [cluster]\nmanifests = \"{root}/manifests\"\n{backends}\
+             [backends.fake]\nenabled = true\nscript = \"{root}/fake.toml\"\nstate_dir = \"{root}/hardware\"\n{extra}",
+            hook = binary().display(),
+            extra = self.extra,
+        )
+    }
+
+    /// A path below the root.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.path().join(relative)
+    }
+
+    /// Replaces the fake backend's script, in one step.
+    pub fn script(&self, script: &str) {
+        fs::write(self.path("fake.toml.new"), script).unwrap();
+        fs::rename(self.path("fake.toml.new"), self.path("fake.toml")).unwrap();
+    }
+
+    /// Gives a bare machine another boot id.
+    pub fn boot(&self, id: &str) {
+        let folder = self.path("machine/proc/sys/kernel/random");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("boot_id"), format!("{id}\n")).unwrap();
+    }
+
+    /// Sets a variable in the environment of every daemon from now on.
+    pub fn env(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.env.push((name, value.into()));
+    }
+
+    /// Starts the daemon and waits until its sockets are served.
+    pub fn start(&mut self) {
+        self.spawn();
+        self.wait_until_served();
+    }
+
+    /// Starts the daemon and waits for nothing.
+    pub fn spawn(&mut self) {
+        assert!(self.daemon.is_none(), "a daemon runs already");
+        self.daemon = Some(self.spawn_beside());
+    }
+
+    /// Starts a daemon beside the one that may run.
+    pub fn spawn_beside(&self) -> Daemon {
+        Daemon(self.command(&["run"]).spawn().unwrap())
+    }
+
+    /// Calls a daemon its own that was started with [`Host::spawn_beside`].
+    pub fn adopt(&mut self, daemon: Daemon) {
+        assert!(self.daemon.is_none(), "a daemon runs already");
+        self.daemon = Some(daemon);
+    }
+
+    /// Waits until all sockets are served. The kubelet's are opened last; those of a killed daemon lie around until then.
+    pub fn wait_until_served(&mut self) {
+        wait_for("the daemon's sockets", || {
+            self.assert_alive();
+            let registration = self.path("kubelet/plugins_registry/dra@hostler.dev-reg.sock");
+            (UnixStream::connect(registration).is_ok() && self.try_get("/v1/status").is_some()).then_some(())
+        });
+    }
+
+    /// The binary with this host's configuration; its log goes to a file below the root.
+    fn command(&self, args: &[&str]) -> Command {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let mut command = Command::new(binary());
+        command.args(args).arg("--config").arg(self.path("hostler.toml")).stdin(Stdio::null());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        command
+    }
+
+    /// Runs a subcommand of the binary with this host's configuration.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.args(args).arg("--config").arg(self.path("hostler.toml")).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// As [`Host::run`]; the standard output of a run that must succeed.
+    pub fn run_ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let (out, err) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned());
+        assert!(output.status.success(), "{args:?}: {out}{err}");
+        out
+    }
+
+    /// As [`Host::run`]; the standard error of a run that must fail with code 1.
+    pub fn run_refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {out}{err}");
+        err.into_owned()
+    }
+
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("the daemon was started")
+    }
+
+    /// Process id of the daemon.
+    pub fn pid(&self) -> u32 {
+        self.daemon().pid()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.wait();
+    }
+
+    /// Waits for the daemon's end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.daemon.take().expect("the daemon was started").wait()
+    }
+
+    /// Sends a signal to the daemon.
+    pub fn signal(&self, signal: Signal) {
+        self.daemon().signal(signal);
+    }
+
+    fn assert_alive(&mut self) {
+        let status = self.daemon.as_mut().expect("the daemon was started").0.try_wait().unwrap();
+        assert!(status.is_none(), "the daemon ended: {status:?}");
+    }
+
+    /// Everything that the daemons of this host have logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// A request on the admin socket: status code and JSON body.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+        let answer = http(&self.path("run/admin.sock"), method, path, body);
+        let (code, body) = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        (code, serde_json::from_str(&body).unwrap_or(serde_json::Value::Null))
+    }
+
+    /// A GET that must succeed.
+    pub fn get(&self, path: &str) -> serde_json::Value {
+        let (code, body) = self.request("GET", path, "");
+        assert_eq!(code, 200, "{path}: {body}");
+        body
+    }
+
+    fn try_get(&self, path: &str) -> Option<String> {
+        let (code, body) = http(&self.path("run/admin.sock"), "GET", path, "").ok()?;
+        (code == 200).then_some(body)
+    }
+
+    /// Figures and probes: status code and text.
+    pub fn metrics(&self, path: &str) -> (u16, String) {
+        http(&self.path("run/metrics.sock"), "GET", path, "").unwrap()
+    }
+
+    /// Puts a manifest of claim `default/<name>` there: results are (request, pool's backend, device, capacities).
+    pub fn manifest(&self, name: &str, uid: &str, results: &[(&str, &str, &str, serde_json::Value)]) {
+        let results: Vec<_> = results
+            .iter()
+            .map(|(request, backend, device, consumed)| {
+                let mut result = serde_json::json!({
+                    "request": request, "driver": "hostler.dev", "pool": format!("node/{backend}"), "device": device,
+                });
+                if !consumed.is_null() {
+                    result["consumedCapacity"] = consumed.clone();
+                }
+                result
+            })
+            .collect();
+        let manifest = serde_json::json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default", "uid": uid},
+            "status": {"allocation": {"devices": {"results": results}}},
+        });
+        fs::create_dir_all(self.path("manifests")).unwrap();
+        fs::write(self.path(&format!("manifests/default_{name}.json")), manifest.to_string()).unwrap();
+    }
+
+    /// Names in a folder below the root, sorted, without those that begin with a dot; empty if it is not there.
+    pub fn files(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    }
+
+    /// Permission bits of a path below the root.
+    pub fn mode(&self, path: &str) -> u32 {
+        fs::metadata(self.path(path)).unwrap().permissions().mode() & 0o777
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.daemon = None;
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("--- end of the daemon's log ---\n{}", lines[lines.len().saturating_sub(100)..].join("\n"));
+        }
+    }
+}
+
+/// A process of the daemon; killed when this is dropped.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        nix::sys::signal::kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> ExitStatus {
+        wait_for("the daemon's end", || self.0.try_wait().unwrap())
+    }
+}
+
+impl Drop for Daemon {
+    /// A process that has ended already is fine.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One HTTP/1.1 exchange over a unix socket: status code and body.
+pub fn http(socket: &Path, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("no HTTP answer"))?;
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    Ok((code.ok_or_else(|| std::io::Error::other("no status code"))?, body.to_owned()))
+}
