@@ -174,7 +174,7 @@ pub enum ManifestError {
     },
 }
 
-fn field(path: impl Into<String>, reason: impl ToString) -> ManifestError {
+fn field(path: impl Into<String>, reason: impl std::fmt::Display) -> ManifestError {
     ManifestError::Field { path: path.into(), reason: reason.to_string() }
 }
 
