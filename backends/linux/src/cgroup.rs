@@ -11,6 +11,7 @@ use std::{
 
 use crate::{IdSet, SysRoot};
 
+mod affinity;
 mod explain;
 mod locate;
 
@@ -58,6 +59,8 @@ pub struct CpusetCgroup {
     root: SysRoot,
     pid: u32,
     version: CgroupVersion,
+    /// The cgroup as the kernel names it.
+    name: String,
     /// Where the hierarchy is mounted, absolute.
     mount: PathBuf,
     /// The cgroup below `mount`; empty at its top.
@@ -145,7 +148,7 @@ impl CpusetCgroup {
     pub fn of_process(root: &SysRoot, pid: u32) -> Result<Self, CgroupError> {
         let member = locate::membership(root, pid)?;
         let (mount, below) = locate::mounted(root, pid, &member)?;
-        Ok(Self { root: root.clone(), pid, version: member.version, mount, below })
+        Ok(Self { root: root.clone(), pid, version: member.version, name: member.path, mount, below })
     }
 
     /// Version of the hierarchy.
@@ -158,8 +161,18 @@ impl CpusetCgroup {
         self.mount.join(&self.below)
     }
 
-    /// Restricts the cgroup to these CPUs and memory nodes, and proves that the process is restricted; an empty set
-    /// leaves the resource alone. Memory first: what CPUs of the new set allocate is then already in place.
+    /// Whether a process is in this cgroup or below it.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn holds(&self, pid: u32) -> Result<bool, CgroupError> {
+        let member = locate::membership(&self.root, pid)?;
+        Ok(member.version == self.version && Path::new(&member.path).starts_with(&self.name))
+    }
+
+    /// Restricts the cgroup to these CPUs and memory nodes, and proves that the process has exactly these; an empty set
+    /// leaves the resource alone. Memory first: what CPUs of the new set allocate is then already in place. A narrower
+    /// affinity of the process is undone.
     ///
     /// # Errors
     /// When the kernel refuses a set, or accepts it and uses another. The cgroup may be half-changed then.
@@ -171,6 +184,9 @@ impl CpusetCgroup {
         let wanted = wanted.into_iter().filter(|(_, set)| !set.is_empty());
         for (resource, set) in wanted.clone() {
             self.write(resource, set)?;
+        }
+        if !cpus.is_empty() {
+            affinity::widen(&self.root, self.pid);
         }
         for (resource, set) in wanted {
             self.verify(resource, set)?;

@@ -137,23 +137,25 @@ fn cpus_and_nodes_that_are_not_there_are_refused_by_name() {
 }
 
 #[test]
-fn a_process_with_a_narrower_affinity_is_refused() {
-    let Some(mut pinned) = Pinned::start("affinity") else { return };
+fn a_process_that_was_narrowed_before_gets_the_whole_set() {
+    let Some(pinned) = Pinned::start("affinity") else { return };
     let (cgroup, cpus) = (pinned.find(), pinned.cpus());
     if cpus.len() < 2 {
         skipped("this machine has one CPU");
         return;
     }
-    cgroup.pin(&cpus, &IdSet::new()).unwrap();
     let pid = nix::unistd::Pid::from_raw(pinned.process.id().try_into().unwrap());
     let mut first = nix::sched::CpuSet::new();
     first.set(cpus.first().unwrap() as usize).unwrap();
     nix::sched::sched_setaffinity(pid, &first).unwrap();
-    // Kernels before 6.2 forget the affinity when the cpuset is written; then the process has the whole set.
-    match cgroup.pin(&cpus, &IdSet::new()) {
-        Ok(()) => assert_eq!(pinned.status("Cpus_allowed_list:"), cpus.to_string()),
-        Err(error) => assert!(error.to_string().contains("CPUAffinity="), "{error}"),
-    }
+    assert_eq!(pinned.status("Cpus_allowed_list:"), cpus.first().unwrap().to_string());
+    cgroup.pin(&cpus, &IdSet::new()).unwrap();
+    assert_eq!(pinned.status("Cpus_allowed_list:"), cpus.to_string());
+}
+
+#[test]
+fn a_process_that_has_ended_is_not_found() {
+    let Some(mut pinned) = Pinned::start("ended") else { return };
     pinned.process.kill().unwrap();
     pinned.process.wait().unwrap();
     assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read { .. })));

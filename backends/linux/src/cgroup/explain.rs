@@ -16,7 +16,7 @@ impl CpusetCgroup {
             Some(Errno::EROFS) => {
                 return "the cgroups are mounted read-only; run the hook where they are writable".into();
             }
-            Some(Errno::EPERM) => return "the hook may not write here; run it as root on the host".into(),
+            Some(Errno::EPERM) => return denied(self.version).into(),
             Some(Errno::ENOENT | Errno::ENODEV) => {
                 return "the cgroup or its cpuset controller has gone; the container may have ended".into();
             }
@@ -24,7 +24,7 @@ impl CpusetCgroup {
             _ => {}
         }
         self.unavailable(resource, set).unwrap_or_else(|| match errno {
-            Some(Errno::EACCES) => "the hook may not write here; run it as root on the host".into(),
+            Some(Errno::EACCES) => denied(self.version).into(),
             Some(Errno::EBUSY) => {
                 "a process or a child cgroup uses what would be taken away; pin the container before it starts work".into()
             }
@@ -72,6 +72,17 @@ impl CpusetCgroup {
     }
 }
 
+/// Why a user without privileges cannot bind containers.
+fn denied(version: CgroupVersion) -> &'static str {
+    match version {
+        CgroupVersion::V1 => "the hook may not write here; run the container as root",
+        CgroupVersion::V2 => {
+            "the hook may not write here; run the container as root, or delegate cpuset to its user \
+             (Delegate=cpu cpuset io memory pids in a drop-in of user@.service)"
+        }
+    }
+}
+
 /// Why a process has less than its cgroup.
 pub(super) fn narrowed(resource: &Resource) -> String {
     format!(
@@ -92,7 +103,8 @@ pub(super) fn top(mount: &Path) -> String {
 /// Why the controller cannot be passed on.
 pub(super) fn parent_without_controller(parent: &Path) -> String {
     format!(
-        "its parent {} does not have it either; delegate it from the top (Delegate=cpuset of the systemd slices in between)",
+        "its parent {} does not have it either; enable it from the top on (for containers of users, \
+         Delegate=cpu cpuset io memory pids in a drop-in of user@.service)",
         parent.display()
     )
 }
@@ -102,7 +114,7 @@ pub(super) fn not_passed_on(control: &Path, error: &io::Error) -> String {
     let reason = match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EBUSY) => "the parent has processes of its own; let the runtime move them into a child",
         Some(Errno::EROFS) => "the cgroups are mounted read-only; run the hook where they are writable",
-        Some(Errno::EACCES | Errno::EPERM) => "the hook may not write here; run it as root on the host",
+        Some(Errno::EACCES | Errno::EPERM) => denied(CgroupVersion::V2),
         _ => "the kernel gives no further reason",
     };
     format!("failed to write +cpuset to {} ({error}): {reason}", control.display())

@@ -13,7 +13,7 @@ use crate::SysRoot;
 pub(super) struct Membership {
     pub(super) version: CgroupVersion,
     /// Seen from our cgroup namespace; begins with `/..` for what is outside of it.
-    path: String,
+    pub(super) path: String,
 }
 
 /// Cpusets are a v1 controller where a v1 hierarchy has them, even if v2 is mounted too.

@@ -230,3 +230,32 @@ fn a_cgroup_that_has_gone_is_an_error_and_not_made_again() {
     assert!(error.to_string().contains("has gone"), "{error}");
     assert!(!machine.root().path(POD).join("cpuset.cpus").exists());
 }
+
+#[test]
+fn a_user_without_privileges_is_told_what_to_do() {
+    let machine = Machine::v2();
+    let cgroup = machine.locate().unwrap();
+    for errno in [nix::libc::EACCES, nix::libc::EPERM] {
+        let cause = cgroup.refusal(&CPUS, &"2".parse().unwrap(), &io::Error::from_raw_os_error(errno));
+        assert!(cause.contains("run the container as root, or delegate cpuset to its user"), "{cause}");
+        let cause = explain::not_passed_on(Path::new("/x"), &io::Error::from_raw_os_error(errno));
+        assert!(cause.contains("in a drop-in of user@.service"), "{cause}");
+    }
+}
+
+#[test]
+fn a_cgroup_holds_those_in_it_and_below_it() {
+    let machine = Machine::v2();
+    let cgroup = machine.locate().unwrap();
+    for (path, held) in [
+        ("/kubepods/pod1/ctr", true),
+        ("/kubepods/pod1/ctr/init.scope", true),
+        ("/kubepods/pod1/ctr2", false),
+        ("/kubepods/pod1", false),
+        ("/", false),
+    ] {
+        machine.put("proc/7/cgroup", &format!("0::{path}\n"));
+        assert_eq!(cgroup.holds(7).unwrap(), held, "{path}");
+    }
+    assert!(matches!(cgroup.holds(8), Err(CgroupError::Read { .. })));
+}
