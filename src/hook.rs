@@ -49,16 +49,27 @@ pub enum HookError {
         #[source]
         source: io::Error,
     },
+    /// The container's cgroup cannot be found.
+    #[error("failed to find the container's cgroup")]
+    Find(#[source] CgroupError),
+    /// The container's cgroup is also that of others.
+    #[error(
+        "the container has no cgroup of its own: {} is also its runtime's; let the runtime make one \
+         (`--cgroups=enabled` of podman)",
+        cgroup.display()
+    )]
+    Shared {
+        /// The cgroup.
+        cgroup: PathBuf,
+    },
     /// The container could not be bound.
-    #[error("failed to bind the container to CPUs {cpus:?} and NUMA nodes {mems:?}", cpus = .cpus.to_string(), mems = .mems.to_string())]
+    #[error("failed to bind the container to {sets}")]
     Pin {
-        /// CPUs of all its claims.
-        cpus: IdSet,
-        /// NUMA nodes of all its claims.
-        mems: IdSet,
+        /// CPUs and NUMA nodes of all its claims.
+        sets: String,
         /// What the kernel did.
         #[source]
-        source: CgroupError,
+        source: Box<CgroupError>,
     },
 }
 
@@ -109,7 +120,7 @@ impl Pins {
         let mut pins = Self::default();
         for pair in args.chunks(2) {
             let [name, value] = pair else { return Err(bad(&pair[0], "it has no value")) };
-            let list = || value.parse().map_err(|error: ParseIdSetError| bad(value, error));
+            let list = || value.parse().map_err(|error: ParseIdSetError| bad(value, error.to_string()));
             match name.as_str() {
                 "--claim" => pins.claim.clone_from(value),
                 "--cpus" => pins.cpus = list()?,
@@ -120,7 +131,17 @@ impl Pins {
         if pins.claim.is_empty() {
             return Err(bad("--claim", "it is missing"));
         }
+        if pins.cpus.is_empty() && pins.mems.is_empty() {
+            return Err(bad("--cpus", "neither it nor --mems names any"));
+        }
         Ok(pins)
+    }
+
+    /// In words.
+    fn sets(&self) -> String {
+        let sets = [("CPUs", &self.cpus), ("NUMA nodes", &self.mems)];
+        let sets = sets.into_iter().filter(|(_, set)| !set.is_empty()).map(|(noun, set)| format!("{noun} {set}"));
+        sets.collect::<Vec<_>>().join(" and ")
     }
 
     fn add(&mut self, other: &Self) {
@@ -129,8 +150,8 @@ impl Pins {
     }
 }
 
-fn bad(argument: &str, reason: impl ToString) -> HookError {
-    HookError::Argument { argument: argument.to_owned(), reason: reason.to_string() }
+fn bad(argument: &str, reason: impl Into<String>) -> HookError {
+    HookError::Argument { argument: argument.to_owned(), reason: reason.into() }
 }
 
 /// Runs the hook: `args` is what follows `hook cpuset`, `state` is standard input.
@@ -144,8 +165,13 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
         return Err(HookError::NoProcess);
     }
     let pins = union(&own, &read_config(&state.bundle)?)?;
-    let pinned = CpusetCgroup::of_process(root, state.pid).and_then(|cgroup| cgroup.pin(&pins.cpus, &pins.mems));
-    pinned.map_err(|source| HookError::Pin { cpus: pins.cpus, mems: pins.mems, source })
+    let cgroup = CpusetCgroup::of_process(root, state.pid).map_err(HookError::Find)?;
+    // Binding it would bind the runtime, or a whole session of a user.
+    if cgroup.holds(std::process::id()).map_err(HookError::Find)? {
+        return Err(HookError::Shared { cgroup: cgroup.path() });
+    }
+    let pinned = cgroup.pin(&pins.cpus, &pins.mems);
+    pinned.map_err(|source| HookError::Pin { sets: pins.sets(), source: source.into() })
 }
 
 fn read_config(bundle: &Path) -> Result<Config, HookError> {
@@ -163,9 +189,8 @@ fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
 fn union(own: &Pins, config: &Config) -> Result<Pins, HookError> {
     let mut all = own.clone();
     for hook in &config.hooks.create_runtime {
-        if let [_, hook, cpuset, args @ ..] = hook.args.as_slice()
-            && hook == "hook"
-            && cpuset == "cpuset"
+        if let [name, hook, cpuset, args @ ..] = hook.args.as_slice()
+            && [name, hook, cpuset] == ["hostler", "hook", "cpuset"]
         {
             all.add(&Pins::parse(args)?);
         }
@@ -190,7 +215,7 @@ mod tests {
         let config = config(
             r#"{"ociVersion": "1.0.2", "hooks": {"createRuntime": [
                 {"path": "/usr/bin/hostler", "args": ["hostler", "hook", "cpuset", "--claim", "a", "--cpus", "0-1"]},
-                {"path": "/usr/bin/nvidia", "args": ["nvidia", "createContainer"]},
+                {"path": "/usr/bin/other", "args": ["other", "hook", "cpuset", "--everything"]},
                 {"path": "/usr/bin/bare"},
                 {"path": "/usr/bin/hostler", "args": ["hostler", "hook", "cpuset", "--claim", "b", "--cpus", "4", "--mems", "1"]}
             ]}}"#,
@@ -210,9 +235,11 @@ mod tests {
     #[test]
     fn arguments_that_the_daemon_would_not_write_are_refused() {
         for (text, expected) in [
-            ("--cpus 0", "--claim"),
+            ("", "\"--claim\" is not valid: it is missing"),
+            ("--cpus 0", "\"--claim\" is not valid: it is missing"),
             ("--claim a --cpus", "\"--cpus\" is not valid: it has no value"),
             ("--claim a --cpus 1-", "1-"),
+            ("--claim a", "neither it nor --mems names any"),
             ("--claim a --all yes", "known are --claim, --cpus and --mems"),
         ] {
             let error = Pins::parse(&args(text)).unwrap_err().to_string();
