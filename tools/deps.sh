@@ -3,6 +3,7 @@
 #
 #   tools/deps.sh build    what compiling needs: a C linker, pkg-config, libudev's headers; missing ones are an error
 #   tools/deps.sh test     the same, and runc for the container tests; without runc those tests say that they skip
+#   tools/deps.sh bench    as build, and hwloc's lstopo to compare with; without it those figures say that they skip
 #
 # Root installs directly, others through sudo where it asks no password. Nothing is touched when nothing is missing.
 set -eu
@@ -24,6 +25,10 @@ missing_build() {
 missing_test() {
     [ "$(id -u)" -eq 0 ] || return 0
     PATH="$PATH:/usr/sbin:/sbin" command -v runc >/dev/null 2>&1 || printf ' runc'
+}
+
+missing_bench() {
+    command -v lstopo-no-graphics >/dev/null 2>&1 || printf ' hwloc-nox'
 }
 
 as_root() {
@@ -57,9 +62,9 @@ TEXT
 }
 
 case "$step" in
-build | test) ;;
+build | test | bench) ;;
 *)
-    echo "usage: tools/deps.sh build|test" >&2
+    echo "usage: tools/deps.sh build|test|bench" >&2
     exit 2
     ;;
 esac
@@ -80,5 +85,12 @@ if [ "$step" = test ]; then
     missing=$(missing_test)
     if [ -n "$missing" ]; then
         install "$missing" || echo "deps: could not install$missing: the container tests will be skipped" >&2
+    fi
+fi
+
+if [ "$step" = bench ]; then
+    missing=$(missing_bench)
+    if [ -n "$missing" ]; then
+        install "$missing" || echo "deps: could not install$missing: nothing is compared with lstopo" >&2
     fi
 fi

@@ -1,0 +1,73 @@
+//! The figures of docs/performance.md, measured on the real binary: `make bench`.
+//!
+//! Prints one Markdown table: what was measured, what it should be, whether that is met, and how to see it again. With
+//! `UPDATE=1` the table in docs/performance.md is replaced. A missed target is a line that says so, never a failure:
+//! how long something takes is a property of a machine, not of a commit.
+//!
+//! `HOSTLER_BIN` names the binary to measure: cargo builds one of its own for this program, with the features of the
+//! tests. Words on the command line choose sections: `cargo bench --bench figures -- inventory hook`.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program for developers: it starts programs, prints what it finds and ends when something fails"
+)]
+
+#[allow(unreachable_pub, reason = "shared with the tests, each of which uses a part of it")]
+#[path = "../tests/support/daemon.rs"]
+mod daemon;
+#[path = "../tests/support/kubelet.rs"]
+mod kubelet;
+
+mod figures {
+    //! One file per section of the table, and what they share.
+
+    pub(crate) mod claims;
+    pub(crate) mod cycles;
+    pub(crate) mod hook;
+    pub(crate) mod idle;
+    pub(crate) mod inventory;
+    pub(crate) mod machine;
+    pub(crate) mod report;
+    pub(crate) mod rig;
+    pub(crate) mod samples;
+    pub(crate) mod stuck;
+}
+
+use figures::{claims, cycles, hook, idle, inventory, machine, report, stuck};
+
+type Section = (&'static str, fn(&mut report::Report));
+
+const SECTIONS: [Section; 6] = [
+    ("inventory", inventory::measure),
+    ("claims", claims::measure),
+    ("idle", idle::measure),
+    ("cycles", cycles::measure),
+    ("hook", hook::measure),
+    ("stuck", stuck::measure),
+];
+
+fn main() {
+    let (flags, words): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|arg| arg.starts_with('-'));
+    // `cargo test --all-targets` starts this too; figures taken among running tests mean nothing.
+    if !flags.iter().any(|flag| flag == "--bench") {
+        println!("figures: run it with `make bench`");
+        return;
+    }
+    let mut report = report::Report::default();
+    for (name, section) in SECTIONS {
+        if words.is_empty() || words.iter().any(|word| word == name) {
+            eprintln!("figures: measuring {name}");
+            section(&mut report);
+        }
+    }
+    let table = format!("{}\n{}", machine::describe(), report.table());
+    println!("{table}");
+    if std::env::var_os("UPDATE").is_some_and(|update| update == "1") {
+        figures::report::update_document(&table);
+    }
+}
