@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Warning};
+use hostler_backend::{Backend, BackendError, BackendName, Device, Enumeration, Warning};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -228,11 +228,11 @@ fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, Backen
         Ok(found) => {
             let mut pool = Pool { name, devices: Vec::new(), warnings: found.warnings, stale: None };
             for device in found.devices {
-                if pool.devices.iter().any(|other| other.name == device.name) {
-                    let reason = format!("device {} is there twice; the second is left out", device.name);
-                    pool.warnings.push(Warning { path: pool.name.clone(), reason });
-                } else {
-                    pool.devices.push(device);
+                match fault(&device, &pool) {
+                    Some(reason) => {
+                        pool.warnings.push(Warning { path: format!("{}/{}", pool.name, device.name), reason })
+                    }
+                    None => pool.devices.push(device),
                 }
             }
             pool
@@ -242,6 +242,15 @@ fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, Backen
             Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) }
         }
     }
+}
+
+/// Why a device is left out. One that no API server accepts would cost all others of its slice.
+fn fault(device: &Device, pool: &Pool) -> Option<String> {
+    if pool.devices.iter().any(|other| other.name == device.name) {
+        return Some("it is there twice; the second is left out".to_owned());
+    }
+    let problems: Vec<String> = device.problems().iter().map(ToString::to_string).collect();
+    (!problems.is_empty()).then(|| format!("it is left out: {}", problems.join("; ")))
 }
 
 #[cfg(test)]

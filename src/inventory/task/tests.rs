@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use hostler_backend::{Device, DeviceName};
+use hostler_backend::{AttributeValue, Device, DeviceName, QualifiedName};
 
 use super::*;
 
@@ -38,7 +38,14 @@ impl Backend for Scripted {
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
         *self.scans.lock().unwrap() += 1;
-        let device = |name: &&str| Device::new(DeviceName::new(*name).unwrap());
+        let device = |name: &&str| {
+            let mut device = Device::new(DeviceName::new(*name).unwrap());
+            if *name == "unacceptable" {
+                let text = AttributeValue::String("x".repeat(65));
+                device.attributes.insert(QualifiedName::new("long").unwrap(), text);
+            }
+            device
+        };
         match &*self.answer.lock().unwrap() {
             Ok(names) => Ok(Enumeration { devices: names.iter().map(device).collect(), warnings: Vec::new() }),
             Err(reason) => Err(BackendError::Enumerate { reason: (*reason).to_owned(), source: None }),
@@ -120,4 +127,15 @@ async fn a_device_that_a_backend_names_twice_is_there_once_with_a_warning() {
     handle.rescan().await;
     assert_eq!(names(&handle), ["node/one/a"]);
     assert_eq!(handle.reader().latest().pools["one"].warnings.len(), 1);
+}
+
+#[tokio::test]
+async fn a_device_that_no_api_server_accepts_is_left_out_with_a_warning() {
+    let backend = Scripted::new("one", &["unacceptable", "b"]);
+    let (handle, _tasks) = started(&[backend]);
+    handle.rescan().await;
+    assert_eq!(names(&handle), ["node/one/b"]);
+    let warning = &handle.reader().latest().pools["one"].warnings[0];
+    assert_eq!(warning.path, "node/one/unacceptable");
+    assert!(warning.reason.contains("long"), "{warning:?}");
 }
