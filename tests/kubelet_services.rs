@@ -370,8 +370,10 @@ async fn a_call_in_flight_is_answered_although_the_daemon_stops() {
         async move { plugin.prepare(&[of("d0")]).await }
     });
     wait_for_claim(&node, "uid-d0").await;
+    let mut reports = plugin.health().await.unwrap();
     node.tasks.stop_token().cancel();
     until(|| kubelet.sockets().is_empty()).await;
+    while reports.next().await.unwrap().is_some() {}
     assert!(!preparing.is_finished(), "the registration goes first");
     node.bench.open();
     assert!(preparing.await.unwrap().unwrap()["uid-d0"].is_ok());

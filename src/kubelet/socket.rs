@@ -41,9 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// The kernel cannot hold such a path.
-    #[error(
-        "socket path {path} has {length} bytes, {MAX_PATH} are possible: choose a shorter driver name or kubelet root"
-    )]
+    #[error("socket path {path} has {length} bytes, {MAX_PATH} are possible: shorten its folder or the driver's name")]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -57,7 +55,7 @@ pub enum SocketError {
         path: PathBuf,
     },
     /// Somebody answers on it.
-    #[error("socket {path} is served by another process: stop the other driver of this name first")]
+    #[error("socket {path} is served by another process: stop that one first")]
     InUse {
         /// The path.
         path: PathBuf,
@@ -250,8 +248,8 @@ pub(super) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> R
     Ok(())
 }
 
-/// Where a socket lives until it listens. Shorter than any final name, which has at least `x.sock`, so that the kernel's
-/// limit is the final path's; the same for each start, so that leftovers are found.
+/// Where a socket lives until it listens. Shorter than any name that we use (`dra@x.sock` at least), so that the kernel's
+/// limit is the final path's; the same at each start, so that leftovers are found.
 fn hidden_name(path: &Path) -> String {
     format!(".{:08x}", crc32fast::hash(path.as_os_str().as_encoded_bytes()))
 }

@@ -108,7 +108,7 @@ async fn a_path_may_have_107_bytes_and_no_more() {
     let longest = Socket::bind(path_of(107)).await.unwrap();
     assert!(answers(longest.path()).await);
     let error = Socket::bind(path_of(108)).await.unwrap_err().to_string();
-    assert!(error.contains("has 108 bytes, 107 are possible: choose a shorter driver name"), "{error}");
+    assert!(error.contains("has 108 bytes, 107 are possible: shorten"), "{error}");
 }
 
 #[tokio::test]
