@@ -22,6 +22,7 @@ use crate::{
 
 /// `?namespace=…` beside a claim that is named rather than identified.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Namespace {
     #[serde(default = "default_namespace")]
     namespace: String,

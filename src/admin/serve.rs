@@ -1,12 +1,19 @@
 //! Serves routes on a unix socket or a loopback address.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{future::IntoFuture, io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use axum::{Router, serve::Listener};
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+    serve::Listener,
+};
 use tokio::{
     net::{TcpListener, UnixStream},
     sync::mpsc,
+    time::sleep,
 };
+use tokio_util::task::TaskTracker;
 
 use super::Admin;
 use crate::{
@@ -14,6 +21,9 @@ use crate::{
     kubelet::{Access, Socket, SocketError},
     tasks::Tasks,
 };
+
+/// For the last answer to leave the process.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Why the command line or Prometheus cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +90,28 @@ async fn serve_unix(
     Ok(())
 }
 
+/// Serves until the daemon stops and every request has its answer. Somebody who has connected and asks for nothing, or
+/// has sent half a request, is not waited for.
 fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router, listener: L, tasks: &Tasks) {
-    let stop = tasks.stop_token().cancelled_owned();
-    tasks.service(name, async move { Ok(axum::serve(listener, routes).with_graceful_shutdown(stop).await?) });
+    let calls = TaskTracker::new();
+    let tracked = calls.clone();
+    let routes = routes.layer(from_fn(move |request: Request, next: Next| tracked.track_future(next.run(request))));
+    let stop = tasks.stop_token();
+    let server = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned()).into_future();
+    let overtime = async move {
+        stop.cancelled().await;
+        calls.close();
+        calls.wait().await;
+        sleep(LINGER).await;
+    };
+    tasks.service(name, async move {
+        tokio::select! {
+            // Not cancel safe, and dropped only when nobody waits for an answer.
+            served = server => Ok(served?),
+            // Cancel safe: it only waits.
+            () = overtime => Ok(()),
+        }
+    });
 }
 
 /// The connections of a [`Socket`], for axum.

@@ -136,7 +136,7 @@ pub struct CreateDevice {
     pub pool: String,
     /// Device.
     pub device: String,
-    /// Name of the request; `device-<n>` where absent.
+    /// Name of the request; `all` where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
     /// Parts of capacities; what is absent is what the device's policy gives by default.

@@ -71,7 +71,7 @@ pub fn cdi_spec(record: &Record, naming: &Naming) -> Spec {
         kind: naming.kind(),
         annotations: [(HOLDINGS_ANNOTATION.to_owned(), holdings(record))].into(),
         devices: record.devices.iter().enumerate().map(|(index, _)| cdi_device(record, index, naming)).collect(),
-        container_edits: claim_edits(record),
+        container_edits: ContainerEdits::default(),
     };
     spec.cdi_version = hostler_cdi::minimum_version(&spec).to_string();
     spec
@@ -82,18 +82,6 @@ fn holdings(record: &Record) -> String {
     let mut holdings = Holdings { claim: record.claim.clone(), devices: record.devices.clone() };
     holdings.devices.iter_mut().for_each(|device| device.edits = ContainerEdits::default());
     serde_json::json!(holdings).to_string()
-}
-
-/// Edits of every container that uses any part of the claim.
-fn claim_edits(record: &Record) -> ContainerEdits {
-    let cpus = pinning(record.devices.iter()).cpus;
-    let env = if cpus.is_empty() {
-        Vec::new()
-    } else {
-        // The name under which KubeVirt and others look for exclusive CPUs.
-        vec![format!("DRA_CPUSET_{}={}", record.claim.uid, IdSet::from(cpus))]
-    };
-    ContainerEdits { env, ..ContainerEdits::default() }
 }
 
 fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
@@ -110,12 +98,19 @@ fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
         ..ContainerEdits::default()
     };
     container_edits.append(&device.edits);
-    if !device.plan.pinning.is_empty() {
-        // A container gets the whole request or none of it, so the variables name the request's CPUs and nodes.
+    let own = &device.plan.pinning;
+    if !own.is_empty() {
+        // A container gets a whole request, so a device's variables name what the request binds of the same kind.
         let request = device.grant.top_level_request();
-        let siblings = record.devices.iter().filter(|other| other.grant.top_level_request() == request);
-        container_edits.env.extend(pinning_env(&pinning(siblings)));
-        container_edits.hooks.push(pinning_hook(uid, &device.plan.pinning, naming));
+        let mut shared = pinning(record.devices.iter().filter(|other| other.grant.top_level_request() == request));
+        if own.cpus.is_empty() {
+            shared.cpus.clear();
+        }
+        if own.mems.is_empty() {
+            shared.mems.clear();
+        }
+        container_edits.env.extend(pinning_env(uid, &shared));
+        container_edits.hooks.push(pinning_hook(uid, own, naming));
     }
     Device { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
 }
@@ -127,8 +122,10 @@ fn pinning<'a>(devices: impl Iterator<Item = &'a RecordDevice>) -> Pinning {
     })
 }
 
-fn pinning_env(pinning: &Pinning) -> Vec<String> {
-    [("HOSTLER_CPUS", &pinning.cpus), ("HOSTLER_MEMS", &pinning.mems)]
+/// `DRA_CPUSET_<uid>` is the name under which KubeVirt and others look for exclusive CPUs.
+fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
+    let cpuset = format!("DRA_CPUSET_{uid}");
+    [("HOSTLER_CPUS", &pinning.cpus), ("HOSTLER_MEMS", &pinning.mems), (&*cpuset, &pinning.cpus)]
         .into_iter()
         .filter(|(_, ids)| !ids.is_empty())
         .map(|(name, ids)| format!("{name}={}", IdSet::from(ids.clone())))

@@ -10,6 +10,9 @@ use crate::{
     inventory::{Inventory, Pool},
 };
 
+/// The request of devices for which none is named: a container made by hand gets the whole claim.
+const WHOLE: &str = "all";
+
 /// Why an allocation cannot be made from a request.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -106,7 +109,7 @@ fn allocate_device(
     })?;
     let shared = device.sharing == Sharing::Shared;
     Ok(DeviceResult {
-        request: wanted.request.clone().unwrap_or_else(|| format!("device-{index}")),
+        request: wanted.request.clone().unwrap_or_else(|| WHOLE.to_owned()),
         driver: driver.to_owned(),
         pool: pool.name.clone(),
         device: wanted.device.clone(),
