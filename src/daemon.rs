@@ -75,7 +75,7 @@ pub enum DaemonError {
     Admin(#[source] admin::ServeError),
     /// The kubelet's sockets could not be made.
     #[error("failed to listen for the kubelet")]
-    Kubelet(#[source] crate::kubelet::SocketError),
+    Kubelet(#[source] crate::socket::SocketError),
     /// A part of the daemon has ended.
     #[error("{name} ended")]
     Ended {

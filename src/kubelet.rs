@@ -14,7 +14,6 @@
 mod dra;
 mod health;
 mod registration;
-mod socket;
 
 use std::{
     path::{Path, PathBuf},
@@ -37,9 +36,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{service::Routes, transport::Server};
 use tracing::{info, warn};
 
-use crate::{claims::ClaimsHandle, inventory::InventoryReader, tasks::Tasks};
+use crate::{
+    claims::ClaimsHandle,
+    inventory::InventoryReader,
+    socket::{self, Socket, SocketError},
+    tasks::Tasks,
+};
 pub use registration::{Registration, SUPPORTED_VERSIONS};
-pub use socket::{Access, Socket, SocketError};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);

@@ -14,5 +14,6 @@ pub mod kubelet;
 pub mod metrics;
 pub mod registry;
 pub mod report;
+pub mod socket;
 pub mod standalone;
 pub mod tasks;

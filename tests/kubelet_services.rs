@@ -23,9 +23,10 @@ use hostler::{
         task::{self as claims_task, ClaimsParts},
     },
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
-    kubelet::{KubeletConfig, KubeletError, KubeletParts, Registration, SocketError, Sockets, serve},
+    kubelet::{KubeletConfig, KubeletError, KubeletParts, Registration, Sockets, serve},
     metrics::Metrics,
     registry::Backends,
+    socket::SocketError,
     tasks::Tasks,
 };
 use hostler_backend::{

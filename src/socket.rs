@@ -1,5 +1,5 @@
-//! The unix sockets that the kubelet dials: made so that it never finds one that nobody listens on, kept in place, and
-//! removed at the end.
+//! The daemon's unix sockets: made so that the kubelet never finds one that nobody listens on, kept in place, and removed
+//! at the end.
 //!
 //! ```text
 //!   bind `.1c2d3e4f` ──► mode 0600 ──► listen ──► rename into place ──► accept … ──► remove, if it is still ours
@@ -229,7 +229,7 @@ impl Keep {
 ///
 /// # Errors
 /// When the folder cannot be read or a dead socket cannot be removed. An absent folder holds nothing.
-pub(super) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<(), SocketError> {
+pub(crate) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<(), SocketError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(failed("list", folder))?,
