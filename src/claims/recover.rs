@@ -168,9 +168,8 @@ fn apply_one(workshop: &Workshop, uid: &ClaimUid, action: Action) -> Option<Clai
             warn!(claim.uid = %uid, path = %quarantined.path.display(), error = quarantined.reason, "claim quarantined");
             Some(ClaimView::Quarantined(Arc::new(quarantined)))
         }
-        Action::Keep(record) => ready(workshop, Job::Again(Arc::new(record))),
-        // The hardware is made ready again from the start: an unprepare may have been under way.
-        Action::Restore(record) => ready(workshop, Job::Restore(Arc::new(record))),
+        // Without its CDI file it is made ready again from the start: an unprepare may have been under way.
+        Action::Keep(record) | Action::Restore(record) => ready(workshop, record),
         Action::AwaitPrepare(record) => {
             let stale = workshop.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
             let problem = stale.unwrap_or_else(|| "the host was rebooted; ready again at the next prepare".to_owned());
@@ -186,8 +185,8 @@ fn apply_one(workshop: &Workshop, uid: &ClaimUid, action: Action) -> Option<Clai
 }
 
 /// Keeps or restores a claim. Whatever fails, its record and its devices stay.
-fn ready(workshop: &Workshop, job: Job) -> Option<ClaimView> {
-    let (_, prepared) = workshop.prepare(vec![job]).pop()?;
+fn ready(workshop: &Workshop, record: Record) -> Option<ClaimView> {
+    let (_, prepared) = workshop.prepare(vec![Job::Again(Arc::new(record))]).pop()?;
     match prepared {
         Prepared::Ready(record) => Some(ClaimView::Recorded { record, problem: None }),
         Prepared::Left(record, error) => {

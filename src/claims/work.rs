@@ -64,8 +64,6 @@ pub(super) enum Job {
     New(Record),
     /// On disk already, in any state, from this boot or an earlier one.
     Again(Arc<Record>),
-    /// On disk as ready, but something took its CDI file away: its hardware may be half undone.
-    Restore(Arc<Record>),
 }
 
 impl Workshop {
@@ -106,12 +104,13 @@ impl Workshop {
     }
 
     fn begin(&self, job: Job) -> Step {
-        let (mut record, redo) = match job {
-            Job::New(record) => (record, true),
-            Job::Again(record) => ((*record).clone(), !self.is_ready(&record)),
-            Job::Restore(record) => ((*record).clone(), true),
+        let mut record = match job {
+            Job::New(record) => record,
+            Job::Again(record) => (*record).clone(),
         };
         let ready = self.is_ready(&record);
+        // The CDI file is the first thing that an unprepare takes away. Where it is missing the hardware may be half undone.
+        let redo = !ready || !self.has_cdi(&record.claim.uid);
         let earlier = (!ready && record.state == RecordState::Prepared).then(|| Arc::new(record.clone()));
         if !ready {
             record.state = RecordState::Preparing;
@@ -182,6 +181,10 @@ impl Workshop {
         let uid = &record.claim.uid;
         let written = self.cdi.write(&self.naming.stem(uid), &cdi_spec(record, &self.naming));
         written.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })
+    }
+
+    fn has_cdi(&self, uid: &ClaimUid) -> bool {
+        self.cdi.file(&self.naming.stem(uid)).is_ok_and(|path| path.exists())
     }
 
     pub(super) fn remove_cdi(&self, uid: &ClaimUid) -> Result<(), ClaimError> {

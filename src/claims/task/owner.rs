@@ -210,7 +210,7 @@ impl Owner {
         let record = match job {
             // From here on its devices are taken, although nothing is on disk yet.
             Job::New(record) => Arc::new(record.clone()),
-            Job::Again(record) | Job::Restore(record) => record.clone(),
+            Job::Again(record) => record.clone(),
         };
         let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(record, None));
         entry.busy = Some(Asking::begin(vec![answer_tx], Vec::new()));
