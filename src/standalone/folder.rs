@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::manifest::{Manifest, ManifestError};
@@ -25,6 +25,8 @@ pub struct Manifests {
     folder: Arc<Path>,
     driver: Arc<str>,
     tasks: Tasks,
+    /// Held while a manifest is added: looking whether the name is free, and taking it, is one step.
+    adding: Arc<Mutex<()>>,
 }
 
 /// Why a manifest could not be read or written.
@@ -95,7 +97,7 @@ pub struct Found {
 impl Manifests {
     /// The manifests in `folder` for `driver`; the folder need not exist yet.
     pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
-        Self { folder: folder.into(), driver: driver.into(), tasks: tasks.clone() }
+        Self { folder: folder.into(), driver: driver.into(), tasks: tasks.clone(), adding: Arc::default() }
     }
 
     /// Where blocking work on the folder runs.
@@ -162,6 +164,8 @@ impl Manifests {
     pub fn add(&self, manifest: &Manifest) -> Result<PathBuf, ManifestsError> {
         let (namespace, name) = (&manifest.metadata.namespace, &manifest.metadata.name);
         let stem = stem(namespace, name)?;
+        // What the lock guards is on disk, and whole whatever happened to the last holder.
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         match self.find(namespace, name) {
             Ok(found) => {
                 return Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path });
