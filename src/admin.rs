@@ -11,8 +11,10 @@ use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::StatusCode,
+    body::to_bytes,
+    extract::{Request, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -98,6 +100,26 @@ impl IntoResponse for Failure {
     }
 }
 
+/// The longest reason that the framework gives is a line.
+const LONGEST_REASON_BYTES: usize = 64 << 10;
+
+/// Puts what the framework refuses by itself (a body of another shape, a path that is none) into the shape of every
+/// other failure.
+async fn explain(request: Request, next: Next) -> Response {
+    let asked = format!("{} {}", request.method(), request.uri().path());
+    let response = next.run(request).await;
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if response.status().is_success() || is_json {
+        return response;
+    }
+    let status = response.status();
+    let reason = to_bytes(response.into_body(), LONGEST_REASON_BYTES).await.unwrap_or_default();
+    match String::from_utf8_lossy(&reason).trim() {
+        "" => Failure(status, format!("{asked}: {status}")).into_response(),
+        reason => Failure(status, reason.to_owned()).into_response(),
+    }
+}
+
 impl Admin {
     /// Puts the parts together.
     pub fn new(parts: AdminParts) -> Self {
@@ -114,6 +136,7 @@ impl Admin {
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
             .route("/v1/claims/{claim}/prepare", post(claims::prepare))
             .route("/v1/claims/{claim}/forget", post(claims::forget))
+            .layer(from_fn(explain))
             .with_state(self)
     }
 
