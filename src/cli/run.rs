@@ -1,9 +1,17 @@
 //! `hostler run`: the daemon.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
 
 use tokio::runtime;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{
+    filter::{ParseError, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use super::{ConfigArgs, Failure, Outcome};
 use crate::{
@@ -13,6 +21,9 @@ use crate::{
 
 /// What runs on these threads never blocks; work on hardware and files has threads of its own.
 const WORKER_THREADS: usize = 2;
+
+/// How long threads that block may take to end: long enough for a system call, too short to notice.
+const LEAVE: Duration = Duration::from_millis(100);
 
 /// Run the daemon until it is told to stop
 #[derive(clap::Args, Debug)]
@@ -27,22 +38,26 @@ pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| Failure::step("start the runtime", source))?;
     let result = runtime.block_on(daemon::run(config));
-    // What is left now was given up: a standby's wait for the lock, or work that a second signal cut off.
-    runtime.shutdown_background();
+    // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for the lock,
+    // or a backend that a second signal did not wait for.
+    runtime.shutdown_timeout(LEAVE);
     result.map_err(|source| Failure::step("keep the daemon running", source))?;
     Ok(Outcome::Done)
 }
 
 fn log_to_stderr(log: &Log) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&log.level).map_err(|source| Failure::step("read log.level", source))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // "info, hostler=debug": the parser would take the space for a part of the name.
+    let level: String = log.level.split_whitespace().collect();
+    let filter: Targets = level.parse().map_err(|source: ParseError| Failure::step("read log.level", source))?;
+    // The filter decides alone; the builder's own limit would be `info`.
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr);
     let set = match log.format {
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).finish().with(filter).try_init(),
         // The journal stamps every line itself.
         LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
-            lines.with_ansi(false).without_time().try_init()
+            lines.with_ansi(false).without_time().finish().with(filter).try_init()
         }
-        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).finish().with(filter).try_init(),
     };
     set.map_err(|source| Failure::step("set up the log", source))
 }
