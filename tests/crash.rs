@@ -484,6 +484,21 @@ fn a_device_that_comes_late_after_a_reboot_stays_its_claims() {
     bench.node.prepare("thief");
 }
 
+/// Damages the record of each claim in the way that is its name.
+fn damage(node: &Node) {
+    let record = |name: &str| node.path(&node.record_path(name));
+    let text = fs::read_to_string(record("corrupt")).unwrap();
+    fs::write(record("corrupt"), text.replace("card-1", "card-9")).unwrap();
+    let short = fs::read(record("short")).unwrap();
+    fs::write(record("short"), &short[..short.len() / 2]).unwrap();
+    let text = fs::read_to_string(record("newer")).unwrap();
+    fs::write(record("newer"), text.replacen("\"version\": 1", "\"version\": 2", 1)).unwrap();
+    fs::copy(record("good"), record("moved")).unwrap();
+    fs::remove_file(record("lost")).unwrap();
+    fs::remove_file(record("folder")).unwrap();
+    fs::create_dir(record("folder")).unwrap();
+}
+
 #[test]
 fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     let mut node = Node::started();
@@ -497,17 +512,7 @@ fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     let good_list = node.prepare("good");
     assert!(node.stop().success());
 
-    let record = |node: &Node, name: &str| node.path(&node.record_path(name));
-    let text = fs::read_to_string(record(&node, "corrupt")).unwrap();
-    fs::write(record(&node, "corrupt"), text.replace("card-1", "card-9")).unwrap();
-    let short = fs::read(record(&node, "short")).unwrap();
-    fs::write(record(&node, "short"), &short[..short.len() / 2]).unwrap();
-    let text = fs::read_to_string(record(&node, "newer")).unwrap();
-    fs::write(record(&node, "newer"), text.replacen("\"version\": 1", "\"version\": 2", 1)).unwrap();
-    fs::copy(record(&node, "good"), record(&node, "moved")).unwrap();
-    fs::remove_file(record(&node, "lost")).unwrap();
-    fs::remove_file(record(&node, "folder")).unwrap();
-    fs::create_dir(record(&node, "folder")).unwrap();
+    damage(&node);
     let before: Vec<Traces> = names.iter().map(|name| node.traces(name)).collect();
 
     node.begin();

@@ -189,10 +189,14 @@ impl Host {
         command
     }
 
-    /// Runs a subcommand of the binary with this host's configuration.
+    /// Runs a subcommand of the binary, with this host's configuration where it has one.
     pub fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(binary());
-        command.args(args).arg("--config").arg(self.path("hostler.toml")).stdin(Stdio::null()).output().unwrap()
+        command.args(args);
+        if !args.starts_with(&["cdi", "validate"]) {
+            command.arg("--config").arg(self.path("hostler.toml"));
+        }
+        command.stdin(Stdio::null()).output().unwrap()
     }
 
     /// As [`Host::run`]; the standard output of a run that must succeed.
