@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::Admin;
 use crate::{
     config::Listen,
-    kubelet::{Access, Socket, SocketError},
+    socket::{Access, Socket, SocketError},
     tasks::Tasks,
 };
 
