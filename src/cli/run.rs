@@ -51,6 +51,8 @@ fn log_to_stderr(log: &Log) -> Result<(), Failure> {
     let filter: Targets = level.parse().map_err(|source: ParseError| Failure::step("read log.level", source))?;
     // The filter decides alone; the builder's own limit would be `info`.
     let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr);
+    // A reader of the log that goes away must not cost the daemon: to complain about it on the same stream would panic.
+    let lines = lines.log_internal_errors(false);
     let set = match log.format {
         LogFormat::Json => lines.json().flatten_event(true).finish().with(filter).try_init(),
         // The journal stamps every line itself.
