@@ -161,6 +161,11 @@ impl Admin {
         missing
     }
 
+    /// Comes back when the owner of the claims answers: never, if it is stuck.
+    pub async fn ping(&self) {
+        self.0.claims.ping().await;
+    }
+
     /// The state in one line.
     pub fn summary(&self) -> String {
         let devices = self.0.inventory.reader().latest().devices().count();

@@ -66,6 +66,7 @@ enum Request {
     Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
     Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
     Finished(owner::Finished),
+    Ping(oneshot::Sender<()>),
     Stop,
 }
 
@@ -166,6 +167,14 @@ impl ClaimsHandle {
         let (answer_tx, answer_rx) = oneshot::channel();
         self.send(Request::Forget(uid, answer_tx)).await;
         answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
+    }
+
+    /// Comes back when the owner has got round to it: never, if it is stuck.
+    pub async fn ping(&self) {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        self.send(Request::Ping(answer_tx)).await;
+        // An owner that is stopping does not answer, and is not stuck.
+        let _ = answer_rx.await;
     }
 
     /// The latest claim table, and every later one.

@@ -16,16 +16,20 @@ fn send(states: &[NotifyState<'_>]) {
     }
 }
 
-/// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owners answer.
+/// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
 pub(super) fn ready(admin: &Admin, tasks: &Tasks) {
     send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
     let (admin, stop) = (admin.clone(), tasks.stop_token());
     tasks.service("notify", async move {
         let mut timer = tokio::time::interval(period());
         loop {
+            let alive = async {
+                timer.tick().await;
+                admin.ping().await;
+            };
             tokio::select! {
-                // Cancel safe: a tick that was not taken is still due.
-                _ = timer.tick() => send(&[NotifyState::Watchdog, NotifyState::Status(&status(&admin))]),
+                // Dropped at the end only.
+                () = alive => send(&[NotifyState::Watchdog, NotifyState::Status(&status(&admin))]),
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }

@@ -138,6 +138,8 @@ impl Owner {
                 Request::Finished(finished) => self.finish(finished),
                 // Dropping the answer channels tells the callers.
                 _ if self.stopping => {}
+                // Whoever asked may have stopped waiting.
+                Request::Ping(answer_tx) => drop(answer_tx.send(())),
                 Request::Prepare(claims) => self.prepare(claims),
                 Request::Unprepare(claims) => self.unprepare(claims),
                 Request::Forget(uid, answer_tx) => {
