@@ -56,6 +56,12 @@ impl Tasks {
         self.tracker.spawn_blocking(move || span.in_scope(work))
     }
 
+    /// As [`Tasks::blocking`], for work that changes nothing: a stop does not wait for it.
+    pub fn looking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let span = tracing::Span::current();
+        tokio::task::spawn_blocking(move || span.in_scope(work))
+    }
+
     /// Fires when the daemon stops.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()

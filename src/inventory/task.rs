@@ -186,7 +186,7 @@ impl Owner {
         scan.running = true;
         scan.waiting.extend(done);
         let backend = backend.clone();
-        let scanning = self.tasks.blocking(move || (backend.name(), backend.enumerate()));
+        let scanning = self.tasks.looking(move || (backend.name(), backend.enumerate()));
         self.running.spawn(async move { scanning.await.ok() });
     }
 
