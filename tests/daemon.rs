@@ -21,6 +21,7 @@ use std::{
     io::Write,
     os::unix::net::{UnixDatagram, UnixStream},
     thread,
+    time::Duration,
 };
 
 use daemon::{Host, PATIENCE, http, wait_for};
@@ -171,6 +172,17 @@ fn neighbours_that_say_nothing_do_not_keep_the_daemon_from_stopping() {
     node.block_on(health.next()).unwrap();
     assert!(node.stop().success());
     drop((silent, half, idle));
+}
+
+#[test]
+fn a_scan_that_is_stuck_does_not_keep_the_daemon_from_stopping() {
+    let mut node = Node::started();
+    node.script(&script_with(&format!("[latency_ms]\nenumerate = {STUCK_MS}")));
+    let mut rescan = UnixStream::connect(node.path(ADMIN)).unwrap();
+    rescan.write_all(b"POST /v1/rescan HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    // Connections are served in the order in which they come.
+    node.get("/v1/status");
+    assert!(node.stop().success());
 }
 
 #[test]
@@ -692,6 +704,22 @@ fn systemd_hears_when_the_daemon_is_ready_alive_and_stopping() {
 }
 
 #[test]
+fn a_daemon_whose_claims_are_stuck_is_not_alive_for_systemd() {
+    let mut host = Host::bare(&script_with(&format!("[latency_ms]\nplan = {STUCK_MS}")));
+    let systemd = Systemd::new(&mut host);
+    let mut node = Node::new(host);
+    node.begin();
+    node.allocate("a", &["card-0"]);
+    systemd.wait_for("WATCHDOG=1");
+    let call = call_prepare(&node, "a");
+    // Several times what systemd allows, and many more times the period of the daemon.
+    systemd.0.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    wait_for("silence", || systemd.0.recv(&mut [0; 4096]).is_err().then_some(()));
+    node.kill();
+    node.block_on(call).unwrap().expect_err("the daemon is dead");
+}
+
+#[test]
 fn a_standby_is_ready_and_alive_for_systemd_and_ready_again_when_it_takes_over() {
     let mut first = Host::bare(SCRIPT);
     first.start();
@@ -764,9 +792,25 @@ fn a_thousand_cycles_leave_no_file_and_no_descriptor() {
     let before = settled(&node);
     for _ in 0..50 {
         cycle(&mut node);
+        assert_eq!(node.request("POST", "/v1/claims", &create("a", "fake", "card-0")).0, 201);
+        assert_eq!(node.request("DELETE", "/v1/claims/a", "").0, 204);
     }
     wait_for("the descriptors of before", || (descriptors(&node) <= before).then_some(()));
-    assert_eq!(node.all_traces(), [""; 0]);
+    assert_eq!((node.all_traces(), node.files("state/forgotten")), (Vec::new(), Vec::new()));
     assert_eq!(node.get("/v1/status")["claims"], json!({"prepared": 0, "preparing": 0, "quarantined": 0}));
-    assert!(node.metrics("/metrics").1.contains("{operation=\"Unprepare\",outcome=\"ok\"} 1020\n"));
+    assert!(node.metrics("/metrics").1.contains("{operation=\"Unprepare\",outcome=\"ok\"} 1070\n"));
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
+    let mut node = Node::new(Host::bare(SCRIPT));
+    let (daemon, log) = node.spawn_with_piped_log();
+    node.adopt(daemon);
+    node.wait_until_served();
+    drop(log);
+    node.register();
+    node.allocate("a", &["card-0"]);
+    node.prepare("a");
+    node.unprepare("a");
+    assert!(node.stop().success());
 }

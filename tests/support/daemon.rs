@@ -16,7 +16,7 @@ use std::{
     io::{Read, Write},
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -162,6 +162,13 @@ impl Host {
     /// Starts a daemon beside the one that may run.
     pub fn spawn_beside(&self) -> Daemon {
         Daemon(self.command(&["run"]).spawn().unwrap())
+    }
+
+    /// As [`Host::spawn_beside`], with the log on a pipe.
+    pub fn spawn_with_piped_log(&self) -> (Daemon, ChildStderr) {
+        let mut child = self.command(&["run"]).stderr(Stdio::piped()).spawn().unwrap();
+        let log = child.stderr.take().unwrap();
+        (Daemon(child), log)
     }
 
     /// Calls a daemon its own that was started with [`Host::spawn_beside`].
