@@ -597,9 +597,9 @@ impl Drop for SmallDisk {
 /// Fills the disk under `folder`, in which a claim needs room for some files at once, and looks at what prepare and
 /// unprepare do then.
 fn starve(folder: &str, files: usize, message: &str) {
-    let host = Host::bare(SCRIPT);
-    let Some(disk) = SmallDisk::mount(host.path(folder)) else { return };
-    let mut node = Node::new(host);
+    let mut node = Node::new(Host::bare(SCRIPT));
+    // Dropped before the host, which cannot remove its folder with something mounted in it.
+    let Some(disk) = SmallDisk::mount(node.path(folder)) else { return };
     node.begin();
     let names = ["a", "b", "c", "d", "e"];
     for (index, name) in names.iter().chain(&["kept"]).enumerate() {
