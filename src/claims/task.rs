@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use hostler_backend::ClaimUid;
 use hostler_cdi::SpecDir;
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::error;
 
 use super::{
     Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaim, recover,
@@ -17,7 +18,7 @@ use super::{
     store::{RecordDir, StoreError},
     work::Workshop,
 };
-use crate::{inventory::InventoryReader, metrics::Metrics, registry::Backends, tasks::Tasks};
+use crate::{inventory::InventoryReader, metrics::Metrics, registry::Backends, report::Chain, tasks::Tasks};
 
 /// Requests that may wait at once: the kubelet starts tens of pods in parallel, and the owner answers each in
 /// microseconds, so a full queue means that it hangs.
@@ -140,23 +141,25 @@ impl ClaimsHandle {
     /// Prepares claims; one answer for each UID. Runs to its end even if the caller stops waiting.
     pub async fn prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
         let handle = self.clone();
-        let job = self.tasks.job(async move { handle.prepare_now(claims).await });
+        let job = self.tasks.job(async move {
+            let answers = handle.prepare_now(by_uid(claims.clone())).await;
+            log_failures("prepare", &claims, &answers);
+            answers
+        });
         // A job fails only with the whole process: panics abort.
         job.await.unwrap_or_default()
     }
 
-    /// Takes claims back; one answer for each UID. Claims that are not known are fine.
+    /// Takes claims back; one answer for each UID. Claims that are not known are fine. Runs to its end like
+    /// [`ClaimsHandle::prepare`].
     pub async fn unprepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
-        let (request, answers): (Vec<_>, Vec<_>) = by_uid(claims)
-            .into_values()
-            .map(|claim| {
-                let (answer_tx, answer_rx) = oneshot::channel();
-                let uid = claim.uid.clone();
-                ((claim, answer_tx), (uid, answer_rx))
-            })
-            .unzip();
-        self.send(Request::Unprepare(request)).await;
-        collect(answers).await
+        let handle = self.clone();
+        let job = self.tasks.job(async move {
+            let answers = handle.unprepare_now(by_uid(claims.clone())).await;
+            log_failures("unprepare", &claims, &answers);
+            answers
+        });
+        job.await.unwrap_or_default()
     }
 
     /// Lets go of a quarantined claim: its record is set aside, its CDI file removed, its devices are free.
@@ -189,10 +192,22 @@ impl ClaimsHandle {
         &self.naming
     }
 
-    async fn prepare_now(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+    async fn unprepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
+        let (request, answers): (Vec<_>, Vec<_>) = claims
+            .into_iter()
+            .map(|(uid, claim)| {
+                let (answer_tx, answer_rx) = oneshot::channel();
+                ((claim, answer_tx), (uid, answer_rx))
+            })
+            .unzip();
+        self.send(Request::Unprepare(request)).await;
+        collect(answers).await
+    }
+
+    async fn prepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
         let table = self.table_rx.borrow().clone();
         let (recorded, new): (Vec<_>, Vec<_>) =
-            by_uid(claims).into_values().partition(|claim| table.claims.contains_key(&claim.uid));
+            claims.into_values().partition(|claim| table.claims.contains_key(&claim.uid));
         // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
         let mut answers = self.ask(recorded.iter().cloned().map(|claim| (claim, None)).collect()).await;
         let is_gone = |claim: &ClaimRef| matches!(answers.get(&claim.uid), Some(Err(error)) if matches!(**error, ClaimError::Gone(_)));
@@ -255,6 +270,15 @@ impl ClaimsHandle {
 /// A claim may stand in a request twice: a pod can list one claim under two names.
 fn by_uid(claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimRef> {
     claims.into_iter().map(|claim| (claim.uid.clone(), claim)).collect()
+}
+
+/// The one place where a failure is logged, whoever asked and whatever step failed.
+fn log_failures<T>(operation: &'static str, claims: &[ClaimRef], answers: &BTreeMap<ClaimUid, ClaimResult<T>>) {
+    for claim in claims {
+        if let Some(Err(error)) = answers.get(&claim.uid) {
+            error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
+        }
+    }
 }
 
 async fn collect<T>(answers: Vec<(ClaimUid, oneshot::Receiver<ClaimResult<T>>)>) -> BTreeMap<ClaimUid, ClaimResult<T>> {

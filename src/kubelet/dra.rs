@@ -36,14 +36,14 @@ impl DraService {
     async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
         let (claims, mut answers) = sort_out(claims);
         debug!(claims = claims.len(), "prepare asked for");
-        answer(&mut answers, "prepare", &claims, self.claims.prepare(claims.clone()).await);
+        answer(&mut answers, &claims, self.claims.prepare(claims.clone()).await);
         answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect()
     }
 
     async fn unprepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodeUnprepareResourceResponse> {
         let (claims, mut answers) = sort_out(claims);
         debug!(claims = claims.len(), "unprepare asked for");
-        answer(&mut answers, "unprepare", &claims, self.claims.unprepare(claims.clone()).await);
+        answer(&mut answers, &claims, self.claims.unprepare(claims.clone()).await);
         let response =
             |answer: Result<(), String>| v1::NodeUnprepareResourceResponse { error: answer.err().unwrap_or_default() };
         answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect()
@@ -71,12 +71,7 @@ fn refusal(error: &ClaimUidError, namespace: &str, name: &str) -> String {
 }
 
 /// Adds what the claims task answered. The kubelet fails a whole pod if one claim has no answer, so each gets one.
-fn answer<T>(
-    answers: &mut Answers<T>,
-    operation: &'static str,
-    claims: &[ClaimRef],
-    mut results: BTreeMap<ClaimUid, ClaimResult<T>>,
-) {
+fn answer<T>(answers: &mut Answers<T>, claims: &[ClaimRef], mut results: BTreeMap<ClaimUid, ClaimResult<T>>) {
     for claim in claims {
         // The second mention of a claim in one request has the first one's answer.
         if answers.contains_key(claim.uid.as_str()) {
@@ -86,9 +81,6 @@ fn answer<T>(
             Some(result) => result.map_err(|error| Chain(&*error).to_string()),
             None => Err("the daemon is stopping; try again".to_owned()),
         };
-        if let Err(error) = &result {
-            error!(claim.uid = %claim.uid, claim.name = %claim.full_name(), operation, error, "claim failed");
-        }
         answers.insert(claim.uid.to_string(), result);
     }
 }

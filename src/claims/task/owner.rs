@@ -276,9 +276,6 @@ impl Owner {
                 (Err(error), Some((record, Some(problem))))
             }
         };
-        if let Err(error) = &result {
-            warn!(claim.uid = %uid, error = %Chain(&**error), "claim not prepared");
-        }
         let asking = self.settle(uid, left);
         asking.observe(&self.parts.metrics, Operation::Prepare, result.is_ok());
         self.answers.extend(asking.prepare.into_iter().map(|answer_tx| Answer::Prepare(answer_tx, result.clone())));
@@ -293,7 +290,6 @@ impl Owner {
             }
             Err(error) => {
                 let problem = Chain(&**error).to_string();
-                warn!(claim.uid = %uid, error = problem, "claim not taken back");
                 self.entries.get(uid).map(|entry| (entry.record.clone(), Some(problem)))
             }
         };
