@@ -67,7 +67,7 @@ fn names(handle: &InventoryHandle) -> Vec<String> {
 #[tokio::test]
 async fn a_rescan_sees_what_has_come_and_gone() {
     let backend = Scripted::new("one", &["a", "b"]);
-    let (handle, _tasks) = started(&[backend.clone()]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     assert_eq!(names(&handle), ["node/one/a", "node/one/b"]);
     backend.set(Ok(vec!["b", "c"]));
@@ -92,7 +92,7 @@ async fn a_failing_backend_keeps_its_devices_and_hides_nobody() {
 #[tokio::test]
 async fn readers_are_woken_only_by_a_change() {
     let backend = Scripted::new("one", &["a"]);
-    let (handle, _tasks) = started(&[backend.clone()]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let mut inventory_rx = handle.reader().subscribe();
     inventory_rx.mark_unchanged();
@@ -106,7 +106,7 @@ async fn readers_are_woken_only_by_a_change() {
 #[tokio::test]
 async fn a_hint_scans_only_backends_of_its_subsystem() {
     let backend = Scripted::new("one", &["a"]);
-    let (handle, _tasks) = started(&[backend.clone()]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let before = backend.scans();
     handle.requests().send(Rescan::Subsystems(vec!["net".to_owned()])).await.unwrap();
