@@ -17,7 +17,6 @@
     reason = "a program for developers: it starts programs, prints what it finds and ends when something fails"
 )]
 
-#[allow(unreachable_pub, reason = "shared with the tests, each of which uses a part of it")]
 #[path = "../tests/support/daemon.rs"]
 mod daemon;
 #[path = "../tests/support/kubelet.rs"]

@@ -22,7 +22,7 @@ pub mod task;
 mod testing;
 mod work;
 
-use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use hostler_backend::{BackendError, ClaimUid, DeviceName, Grant, ShareId};
 use serde::{Deserialize, Serialize};
@@ -60,14 +60,14 @@ pub struct Allocation {
     pub grants: Vec<Grant>,
 }
 
-/// The answer of a [`ReadClaim`].
-pub type ReadFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
+/// What a [`ReadClaims`] says of one claim.
+pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Where a claim's allocation is read: the API server or a manifest on disk.
-pub trait ReadClaim: Send + Sync + 'static {
-    /// Reads the allocation of exactly this claim: a claim of the same name with another UID is an error.
-    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a>;
+/// Where claims' allocations are read: the API server or manifests on disk.
+pub trait ReadClaims: Send + Sync + 'static {
+    /// Reads the allocations of exactly these claims, in their order: a claim of the same name with another UID is an
+    /// error. Blocking; who asks over a network asks for all of them at once.
+    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult>;
 }
 
 /// One device of a prepared claim, as the kubelet hears of it.

@@ -2,7 +2,7 @@
 //!
 //! A manifest is a `resource.k8s.io/v1` ResourceClaim with `status.allocation`, in JSON or YAML. A manifest called
 //! `<namespace>_<name>.json`, `.yaml` or `.yml` is found at once; other names are found by looking through the folder.
-//! Writers: the operator, and `hostler claim create`. The claims task reads them through [`ReadClaim`](crate::claims::ReadClaim).
+//! Writers: the operator, and `hostler claim create`. The claims task reads them through [`ReadClaims`](crate::claims::ReadClaims).
 
 mod create;
 mod folder;

@@ -18,7 +18,7 @@ use std::{
 
 use hostler::{
     claims::{
-        Allocation, ClaimRef, ClaimsHandle, ReadClaim, ReadFuture,
+        Allocation, ClaimRef, ClaimsHandle, ReadClaims, ReadResult,
         spec::Naming,
         task::{self as claims_task, ClaimsParts},
     },
@@ -93,8 +93,8 @@ impl Backend for Bench {
 /// A claim is given the devices that its name lists: `d0+d1`.
 struct ByName;
 
-impl ReadClaim for ByName {
-    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a> {
+impl ByName {
+    fn allocation(claim: &ClaimRef) -> Allocation {
         let grant = |(index, name): (usize, &str)| Grant {
             request: format!("request-{index}/variant"),
             pool: POOL.to_owned(),
@@ -104,8 +104,13 @@ impl ReadClaim for ByName {
             consumed: BTreeMap::new(),
             config: Vec::new(),
         };
-        let grants = claim.name.split('+').enumerate().map(grant).collect();
-        Box::pin(async move { Ok(Allocation { grants }) })
+        Allocation { grants: claim.name.split('+').enumerate().map(grant).collect() }
+    }
+}
+
+impl ReadClaims for ByName {
+    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        claims.iter().map(|claim| Ok(Self::allocation(claim))).collect()
     }
 }
 

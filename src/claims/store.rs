@@ -13,6 +13,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use hostler_backend::{BackendName, ClaimUid, ContainerEdits, Grant, Plan};
@@ -25,6 +26,9 @@ const VERSION: u64 = 1;
 
 /// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
 const SYNCFS_FROM: usize = 4;
+
+/// Files without a name that are kept open at most: more than a request has claims, far fewer than a process may open.
+const MOST_NAMELESS: usize = 128;
 
 /// What is known of a claim, whole: nothing else is needed to take it back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -189,6 +193,9 @@ pub struct RecordDir {
     path: PathBuf,
     // Held open for its fsync and syncfs, which are the larger part of what a prepare costs.
     handle: File,
+    /// Files that have no name any more, still open. The last close frees a file, which takes ext4 nearly as long as a
+    /// flush: [`RecordDir::tidy`] does it when nobody waits.
+    nameless: Mutex<Vec<File>>,
 }
 
 impl RecordDir {
@@ -202,7 +209,7 @@ impl RecordDir {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|e| fail("create")(&path, e))?;
         fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(|e| fail("set the mode of")(&path, e))?;
         let handle = File::open(&path).map_err(|e| fail("open")(&path, e))?;
-        let dir = Self { path, handle };
+        let dir = Self { path, handle, nameless: Mutex::default() };
         for name in dir.names()?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
             dir.remove_file(&dir.path.join(name))?;
         }
@@ -229,9 +236,17 @@ impl RecordDir {
     /// When a file cannot be removed or the folder cannot be synced.
     pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
         for uid in uids {
-            self.remove_file(&self.paths(uid).1)?;
+            let path = self.paths(uid).1;
+            self.keep_open(&path);
+            self.remove_file(&path)?;
         }
         self.sync()
+    }
+
+    /// Frees the files that were removed or replaced. To be called after the answer.
+    pub fn tidy(&self) {
+        let nameless = std::mem::take(&mut *self.nameless());
+        drop(nameless);
     }
 
     /// Moves a record that cannot be understood out of the way, into the folder `forgotten` beside the records.
@@ -310,6 +325,7 @@ impl RecordDir {
 
     fn publish(&self, paths: &[(PathBuf, PathBuf)]) -> Result<(), StoreError> {
         for (temporary, path) in paths {
+            self.keep_open(path);
             fs::rename(temporary, path).map_err(|source| StoreError::Step {
                 step: "rename",
                 path: temporary.clone(),
@@ -317,6 +333,18 @@ impl RecordDir {
             })?;
         }
         self.sync()
+    }
+
+    /// Puts off the end of a file that is about to lose its name. One that cannot be opened ends at once.
+    fn keep_open(&self, path: &Path) {
+        let mut nameless = self.nameless();
+        if nameless.len() < MOST_NAMELESS {
+            nameless.extend(File::open(path));
+        }
+    }
+
+    fn nameless(&self) -> MutexGuard<'_, Vec<File>> {
+        self.nameless.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), StoreError> {

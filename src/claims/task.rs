@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::error;
 
 use super::{
-    Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaim, recover,
+    Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult, recover,
     spec::Naming,
     store::{RecordDir, StoreError},
     work::Workshop,
@@ -31,7 +31,7 @@ pub struct ClaimsParts {
     /// What hardware there is; must have seen its first scan.
     pub inventory: InventoryReader,
     /// Where allocations are read.
-    pub reader: Arc<dyn ReadClaim>,
+    pub reader: Arc<dyn ReadClaims>,
     /// Folder of the records.
     pub records: PathBuf,
     /// Folder of the CDI files.
@@ -63,7 +63,7 @@ pub enum StartError {
 
 /// What the owner is asked to do.
 enum Request {
-    Prepare(Vec<(ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>)>),
+    Prepare(Vec<AskedPrepare>),
     Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
     Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
     Finished(owner::Finished),
@@ -73,12 +73,15 @@ enum Request {
 
 type PrepareAnswer = ClaimResult<Vec<PreparedDevice>>;
 
+/// A claim to prepare, its allocation unless it is recorded, and where the answer goes.
+type AskedPrepare = (ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>);
+
 /// Asks the claims task. Cheap to clone.
 #[derive(Clone)]
 pub struct ClaimsHandle {
     requests_tx: mpsc::Sender<Request>,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
-    reader: Arc<dyn ReadClaim>,
+    reader: Arc<dyn ReadClaims>,
     naming: Arc<Naming>,
     tasks: Tasks,
 }
@@ -110,6 +113,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
     };
     let plan = recover::plan(loaded, found, &workshop.boot_id);
     let claims = recover::apply(&workshop, plan);
+    workshop.records.tidy();
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
     let owner = owner::Owner::new(
@@ -193,13 +197,7 @@ impl ClaimsHandle {
     }
 
     async fn unprepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
-        let (request, answers): (Vec<_>, Vec<_>) = claims
-            .into_iter()
-            .map(|(uid, claim)| {
-                let (answer_tx, answer_rx) = oneshot::channel();
-                ((claim, answer_tx), (uid, answer_rx))
-            })
-            .unzip();
+        let (request, answers) = with_channels(claims.into_values());
         self.send(Request::Unprepare(request)).await;
         collect(answers).await
     }
@@ -209,56 +207,37 @@ impl ClaimsHandle {
         let (recorded, new): (Vec<_>, Vec<_>) =
             claims.into_values().partition(|claim| table.claims.contains_key(&claim.uid));
         // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
-        let mut answers = self.ask(recorded.iter().cloned().map(|claim| (claim, None)).collect()).await;
+        let mut answers = self.ask(recorded.clone()).await;
         let is_gone = |claim: &ClaimRef| matches!(answers.get(&claim.uid), Some(Err(error)) if matches!(**error, ClaimError::Gone(_)));
         let gone: Vec<ClaimRef> = recorded.into_iter().filter(is_gone).collect();
-        let mut allocated = Vec::new();
-        for (claim, allocation) in self.allocations(new.into_iter().chain(gone).collect()).await {
-            match allocation {
-                Ok(allocation) => allocated.push((claim, Some(allocation))),
-                Err(error) => {
-                    answers.insert(claim.uid, Err(Arc::new(error)));
-                }
-            }
-        }
-        answers.extend(self.ask(allocated).await);
+        answers.extend(self.read_and_ask(new.into_iter().chain(gone).collect()).await);
         answers
     }
 
-    async fn ask(&self, claims: Vec<(ClaimRef, Option<Allocation>)>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+    async fn ask(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
         if claims.is_empty() {
             return BTreeMap::new();
         }
-        let (request, answers): (Vec<_>, Vec<_>) = claims
-            .into_iter()
-            .map(|(claim, allocation)| {
-                let (answer_tx, answer_rx) = oneshot::channel();
-                let uid = claim.uid.clone();
-                ((claim, allocation, answer_tx), (uid, answer_rx))
-            })
-            .unzip();
+        let (asked, answers) = with_channels(claims);
+        let request = asked.into_iter().map(|(claim, answer_tx)| (claim, None, answer_tx)).collect();
         self.send(Request::Prepare(request)).await;
         collect(answers).await
     }
 
-    /// Reads the allocations of claims in parallel.
-    async fn allocations(&self, claims: Vec<ClaimRef>) -> Vec<(ClaimRef, Result<Allocation, ClaimError>)> {
-        let reading: Vec<_> = claims
-            .into_iter()
-            .map(|claim| {
-                let reader = self.reader.clone();
-                self.tasks.job(async move {
-                    let allocation = reader.read(&claim).await;
-                    let allocation = allocation.map_err(|source| ClaimError::Read { claim: claim.clone(), source });
-                    (claim, allocation)
-                })
-            })
-            .collect();
-        let mut read = Vec::new();
-        for job in reading {
-            read.extend(job.await);
+    /// As [`ask`](Self::ask), with the claims' allocations. The thread that reads them passes them on itself: each change
+    /// of threads is a good part of what a prepare takes.
+    async fn read_and_ask(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+        if claims.is_empty() {
+            return BTreeMap::new();
         }
-        read
+        let (reader, requests_tx, named) = (self.reader.clone(), self.requests_tx.clone(), claims.clone());
+        let (asked, answers) = with_channels(claims);
+        self.tasks.blocking(move || {
+            let request = allocated(asked, reader.read(&named));
+            // The answer channels inside the request tell the caller that the daemon is stopping.
+            let _ = requests_tx.blocking_send(Request::Prepare(request));
+        });
+        collect(answers).await
     }
 
     async fn send(&self, request: Request) {
@@ -272,6 +251,35 @@ fn by_uid(claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimRef> {
     claims.into_iter().map(|claim| (claim.uid.clone(), claim)).collect()
 }
 
+/// Claims, each with where its answer goes.
+type Asked<T> = Vec<(ClaimRef, oneshot::Sender<T>)>;
+
+/// Where the answers arrive.
+type Awaited<T> = Vec<(ClaimUid, oneshot::Receiver<T>)>;
+
+/// A way to answer for each claim.
+fn with_channels<T>(claims: impl IntoIterator<Item = ClaimRef>) -> (Asked<T>, Awaited<T>) {
+    let channel = |claim: ClaimRef| {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        let uid = claim.uid.clone();
+        ((claim, answer_tx), (uid, answer_rx))
+    };
+    claims.into_iter().map(channel).unzip()
+}
+
+/// Claims with what was read of each; those of which nothing could be read are answered.
+fn allocated(asked: Asked<PrepareAnswer>, read: Vec<ReadResult>) -> Vec<AskedPrepare> {
+    let mut request = Vec::with_capacity(asked.len());
+    for ((claim, answer_tx), allocation) in asked.into_iter().zip(read) {
+        match allocation {
+            Ok(allocation) => request.push((claim, Some(allocation), answer_tx)),
+            // Whoever asked may have stopped waiting.
+            Err(source) => drop(answer_tx.send(Err(Arc::new(ClaimError::Read { claim, source })))),
+        }
+    }
+    request
+}
+
 /// The one place where a failure is logged, whoever asked and whatever step failed.
 fn log_failures<T>(operation: &'static str, claims: &[ClaimRef], answers: &BTreeMap<ClaimUid, ClaimResult<T>>) {
     for claim in claims {
@@ -281,7 +289,7 @@ fn log_failures<T>(operation: &'static str, claims: &[ClaimRef], answers: &BTree
     }
 }
 
-async fn collect<T>(answers: Vec<(ClaimUid, oneshot::Receiver<ClaimResult<T>>)>) -> BTreeMap<ClaimUid, ClaimResult<T>> {
+async fn collect<T>(answers: Awaited<ClaimResult<T>>) -> BTreeMap<ClaimUid, ClaimResult<T>> {
     let mut collected = BTreeMap::new();
     for (uid, answer_rx) in answers {
         let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));

@@ -10,7 +10,7 @@ use std::{
 
 use super::manifest::{Manifest, ManifestError};
 use crate::{
-    claims::{Allocation, ClaimRef, ReadClaim, ReadFuture},
+    claims::{Allocation, ClaimRef, ReadClaims, ReadResult},
     tasks::Tasks,
 };
 
@@ -217,13 +217,9 @@ impl Manifests {
     }
 }
 
-impl ReadClaim for Manifests {
-    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a> {
-        let (manifests, claim) = (self.clone(), claim.clone());
-        Box::pin(async move {
-            let reading = self.tasks.blocking(move || manifests.allocation(&claim));
-            Ok(reading.await??)
-        })
+impl ReadClaims for Manifests {
+    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        claims.iter().map(|claim| Ok(self.allocation(claim)?)).collect()
     }
 }
 

@@ -94,7 +94,7 @@ const MODULES: &[ModuleRule] = &[
     ModuleRule {
         module: "claims",
         never: &["kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook"],
-        why: "claims answer whoever asks; an allocation comes through the ReadClaim trait",
+        why: "claims answer whoever asks; an allocation comes through the ReadClaims trait",
     },
     ModuleRule {
         module: "kubelet",

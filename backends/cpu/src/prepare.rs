@@ -83,6 +83,6 @@ pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
 
 /// One small file instead of the whole topology: this runs in every prepare.
 fn online(root: &SysRoot) -> IdSet {
-    let list = root.text("sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
+    let list = root.attribute("sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
     list.unwrap_or_else(|| Topology::read(root).online)
 }

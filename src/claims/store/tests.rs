@@ -57,6 +57,33 @@ fn removing_twice_is_fine() {
 }
 
 #[test]
+fn replaced_and_removed_files_are_freed_when_it_is_time() {
+    let (temp, dir) = dir();
+    let folder = temp.path().join("claims");
+    let nameless = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        open.filter(|path| path.starts_with(&folder) && path.to_string_lossy().ends_with(" (deleted)")).count()
+    };
+    dir.write(&[&record("a", RecordState::Preparing, "boot")]).unwrap();
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    dir.remove([&uid("a")]).unwrap();
+    assert_eq!(nameless(), 2);
+    dir.tidy();
+    assert_eq!(nameless(), 0);
+}
+
+#[test]
+fn few_files_wait_to_be_freed_however_many_are_removed() {
+    let (_temp, dir) = dir();
+    let records: Vec<Record> =
+        (0..2 * MOST_NAMELESS).map(|number| record(&format!("c{number}"), RecordState::Prepared, "boot")).collect();
+    dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
+    dir.remove(records.iter().map(|record| &record.claim.uid)).unwrap();
+    assert_eq!(dir.nameless().len(), MOST_NAMELESS);
+    assert!(dir.load().unwrap().is_empty());
+}
+
+#[test]
 fn what_a_crash_left_half_written_goes_at_the_next_start_and_foreign_files_stay() {
     let (temp, dir) = dir();
     let folder = temp.path().join("claims");

@@ -10,7 +10,7 @@ use hostler_backend::ClaimUid;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
-use super::{PrepareAnswer, Request};
+use super::{AskedPrepare, PrepareAnswer, Request};
 use crate::{
     claims::{
         Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, ClaimView,
@@ -91,6 +91,8 @@ pub(super) struct Owner {
     quarantined: BTreeMap<ClaimUid, (String, Arc<Quarantined>)>,
     /// Answers that wait until the table shows what they say.
     answers: Vec<Answer>,
+    /// What is logged when the answers are on their way: nobody should wait for a log.
+    news: Vec<News>,
     stopping: bool,
 }
 
@@ -110,6 +112,24 @@ impl Answer {
     }
 }
 
+/// Work that has succeeded.
+enum News {
+    Prepared(Arc<Record>),
+    TakenBack(ClaimUid),
+}
+
+impl News {
+    fn log(self) {
+        match self {
+            Self::Prepared(record) => {
+                let claim = &record.claim;
+                info!(claim.uid = %claim.uid, claim.name = claim.full_name(), devices = record.devices.len(), "claim prepared");
+            }
+            Self::TakenBack(uid) => info!(claim.uid = %uid, "claim taken back"),
+        }
+    }
+}
+
 impl Owner {
     pub(super) fn new(parts: OwnerParts, claims: BTreeMap<ClaimUid, ClaimView>) -> Self {
         let (mut entries, mut quarantined) = (BTreeMap::new(), BTreeMap::new());
@@ -124,7 +144,7 @@ impl Owner {
                 }
             }
         }
-        let owner = Self { parts, entries, quarantined, answers: Vec::new(), stopping: false };
+        let owner = Self { parts, entries, quarantined, answers: Vec::new(), news: Vec::new(), stopping: false };
         owner.publish();
         owner
     }
@@ -150,10 +170,11 @@ impl Owner {
             // Whoever has an answer must find it in the table.
             self.publish();
             self.answers.drain(..).for_each(Answer::send);
+            self.news.drain(..).for_each(News::log);
         }
     }
 
-    fn prepare(&mut self, claims: Vec<(ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>)>) {
+    fn prepare(&mut self, claims: Vec<AskedPrepare>) {
         let mut jobs = Vec::new();
         for (claim, allocation, answer_tx) in claims {
             if let Some(entry) = self.entries.get_mut(&claim.uid)
@@ -246,6 +267,7 @@ impl Owner {
             let finished = work(&workshop);
             // The owner waits for everything that is under way, so it is there to hear this.
             let _ = requests_tx.blocking_send(Request::Finished(finished));
+            workshop.records.tidy();
         });
     }
 
@@ -267,7 +289,7 @@ impl Owner {
     fn finish_prepare(&mut self, uid: &ClaimUid, prepared: Prepared) {
         let (result, left) = match prepared {
             Prepared::Ready(record) => {
-                info!(claim.uid = %uid, claim.name = record.claim.full_name(), devices = record.devices.len(), "claim prepared");
+                self.news.push(News::Prepared(record.clone()));
                 (Ok(prepared_devices(&record, &self.parts.workshop.naming)), Some((record, None)))
             }
             Prepared::Undone(error) => (Err(error), None),
@@ -285,7 +307,7 @@ impl Owner {
     fn finish_unprepare(&mut self, uid: &ClaimUid, result: &ClaimResult<()>) {
         let left = match result {
             Ok(()) => {
-                info!(claim.uid = %uid, "claim taken back");
+                self.news.push(News::TakenBack(uid.clone()));
                 None
             }
             Err(error) => {

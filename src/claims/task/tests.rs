@@ -5,7 +5,7 @@ use std::{fs, sync::Mutex};
 use hostler_backend::Grant;
 
 use super::{
-    super::{ClaimView, ReadFuture, store::RecordState, testing::*},
+    super::{ClaimView, store::RecordState, testing::*},
     *,
 };
 use crate::inventory::Inventory;
@@ -14,10 +14,10 @@ use crate::inventory::Inventory;
 #[derive(Default)]
 struct Allocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
 
-impl ReadClaim for Allocations {
-    fn read<'a>(&'a self, claim: &'a ClaimRef) -> ReadFuture<'a> {
-        let found = self.0.lock().unwrap().get(&claim.uid).cloned();
-        Box::pin(async move { found.ok_or_else(|| "no such claim".into()) })
+impl ReadClaims for Allocations {
+    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        let known = self.0.lock().unwrap();
+        claims.iter().map(|claim| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into())).collect()
     }
 }
 
