@@ -29,10 +29,10 @@ use hostler_proto::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{service::Routes, transport::Server};
 use tracing::{info, warn};
 
@@ -46,6 +46,8 @@ pub use registration::{Registration, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);
+/// For the last answer to leave the process, and for callers to hang up.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Where the sockets are.
 #[derive(Clone, Debug)]
@@ -178,7 +180,8 @@ pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
     let KubeletParts { driver, sockets, claims, inventory, registration_tx, tasks } = parts;
     let endpoint = endpoint(sockets.service.path())?;
     let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
-    let dra = dra::DraService::new(claims.clone());
+    let calls = TaskTracker::new();
+    let dra = dra::DraService::new(claims.clone(), calls.clone());
     let health = health::HealthService::new(inventory, claims, tasks.clone());
     let service = Routes::new(DraV1Server::new(dra.clone()))
         .add_service(DraV1Beta1Server::new(dra))
@@ -187,11 +190,12 @@ pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
     let service_stop = CancellationToken::new();
     let registration = async {
         let routes = Routes::new(RegistrationServer::new(registration));
-        let served = serve_socket(sockets.registration, routes, tasks.stop_token()).await;
+        // Its calls are answered from memory.
+        let served = serve_socket(sockets.registration, routes, TaskTracker::new(), tasks.stop_token()).await;
         service_stop.cancel();
         served
     };
-    let service = serve_socket(sockets.service, service, service_stop.clone());
+    let service = serve_socket(sockets.service, service, calls, service_stop.clone());
     tokio::try_join!(registration, service).map(|((), ())| ())
 }
 
@@ -202,8 +206,14 @@ fn endpoint(path: &Path) -> Result<String, KubeletError> {
     absolute.into_os_string().into_string().map_err(|path| KubeletError::Endpoint { path: path.into() })
 }
 
-/// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over.
-async fn serve_socket(socket: Socket, routes: Routes, stop: CancellationToken) -> Result<(), KubeletError> {
+/// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over. A connection on
+/// which nobody calls is not waited for.
+async fn serve_socket(
+    socket: Socket,
+    routes: Routes,
+    calls: TaskTracker,
+    stop: CancellationToken,
+) -> Result<(), KubeletError> {
     let path = socket.path().to_owned();
     info!(path = %path.display(), "listening for the kubelet");
     let (connections_tx, connections_rx) = mpsc::channel(1);
@@ -212,17 +222,18 @@ async fn serve_socket(socket: Socket, routes: Routes, stop: CancellationToken) -
         .serve_with_incoming_shutdown(ReceiverStream::new(connections_rx), stop.clone().cancelled_owned());
     let overtime = async {
         stop.cancelled().await;
-        sleep(GRACE).await;
+        calls.close();
+        if timeout(GRACE, calls.wait()).await.is_err() {
+            warn!("gave up waiting for calls in flight");
+        }
+        sleep(LINGER).await;
     };
     let serving = async { tokio::join!(socket.accept(connections_tx, stop.clone()), server).1 };
     tokio::select! {
         // Not cancel safe, and dropped only when the calls are given up.
         served = serving => served.map_err(|source| KubeletError::Serve { path, source }),
         // Cancel safe: it only waits.
-        () = overtime => {
-            warn!(path = %path.display(), "gave up waiting for calls in flight");
-            Ok(())
-        }
+        () = overtime => Ok(()),
     }
 }
 

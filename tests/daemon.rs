@@ -814,3 +814,15 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
     node.unprepare("a");
     assert!(node.stop().success());
 }
+
+#[test]
+fn a_connection_on_which_nobody_calls_does_not_delay_the_stop() {
+    let mut node = Node::new(Host::bare(SCRIPT));
+    node.start();
+    let sockets =
+        ["kubelet/plugins_registry/dra@hostler.dev-reg.sock", "kubelet/plugins/hostler.dev/dra@hostler.dev.sock"];
+    let silent = sockets.map(|socket| std::os::unix::net::UnixStream::connect(node.path(socket)).unwrap());
+    // The kubelet's own patience for a call is longer than a test has.
+    assert!(node.stop().success());
+    drop(silent);
+}

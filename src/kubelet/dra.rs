@@ -10,6 +10,7 @@ use hostler_proto::{
     dra_v1::{self as v1, dra_plugin_server::DraPlugin as V1Api},
     dra_v1beta1::{self as v1beta1, dra_plugin_server::DraPlugin as V1Beta1Api},
 };
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::{debug, error};
 
@@ -22,6 +23,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct DraService {
     claims: ClaimsHandle,
+    /// Counts the calls in flight, for the stop.
+    calls: TaskTracker,
 }
 
 /// The answers to a call by claim UID, one for each that was asked for.
@@ -29,11 +32,12 @@ type Answers<T> = BTreeMap<String, Result<T, String>>;
 
 impl DraService {
     /// Over the claims task.
-    pub(super) fn new(claims: ClaimsHandle) -> Self {
-        Self { claims }
+    pub(super) fn new(claims: ClaimsHandle, calls: TaskTracker) -> Self {
+        Self { claims, calls }
     }
 
     async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
+        let _call = self.calls.token();
         let (claims, mut answers) = sort_out(claims);
         debug!(claims = claims.len(), "prepare asked for");
         answer(&mut answers, &claims, self.claims.prepare(claims.clone()).await);
@@ -41,6 +45,7 @@ impl DraService {
     }
 
     async fn unprepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodeUnprepareResourceResponse> {
+        let _call = self.calls.token();
         let (claims, mut answers) = sort_out(claims);
         debug!(claims = claims.len(), "unprepare asked for");
         answer(&mut answers, &claims, self.claims.unprepare(claims.clone()).await);
