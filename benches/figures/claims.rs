@@ -68,9 +68,9 @@ fn disk(report: &mut Report, on: &str, raw: RawTimes) {
     report.context("of that in one prepare: 2 files and 2 folders", Millis(floor).to_string(), how);
 }
 
-/// Has ext4 put the folders in `ground` far from each other. Where files were deleted in the last minutes it makes new
-/// ones slowly, looking at each deleted one first. No host prepares thousands of claims in a minute; this program does,
-/// and would measure little else. Other file systems do not know the flag.
+/// Has ext4 put the folders in `ground` far from each other. Without a journal it makes new files slowly where files were
+/// deleted in the last minutes, looking at each deleted one first. No host prepares thousands of claims in a minute; this
+/// program does, and would measure little else. Other file systems do not know the flag.
 fn spread(ground: &Path) {
     let done = Command::new("chattr").arg("+T").arg(ground).stderr(Stdio::null()).status();
     if !done.is_ok_and(|status| status.success()) {

@@ -41,7 +41,7 @@ pub(crate) fn measure(report: &mut Report) {
     let rss = format!("{} to {}", Amount::from(before.rss), Amount::from(after.rss));
     let growth = Amount::Bytes(grown(|usage| usage.rss));
     report.at_most("growth of resident memory over 1,000 claims", Amount::Bytes(MOST_GROWTH), growth, &rss, &how);
-    // ext4 slows down where much was deleted a moment ago; see `claims`.
+    // Where much was deleted a moment ago, ext4 may be slow; see `claims`.
     report.median("prepare of one CPU claim, among these", &Samples::new(prepare), "the same, all in one folder");
 }
 

@@ -39,17 +39,29 @@ pub(crate) fn memory() -> &'static Path {
     Path::new("/dev/shm")
 }
 
-/// The type of the file system that a folder is on (`ext4`), from the longest mount point above it.
+/// The type of the file system that a folder is on (`ext4`), from the longest mount point above it. A journal is most of
+/// what a flush costs ext4, so it is said where there is none.
 pub(crate) fn file_system(folder: &Path) -> String {
     let folder = folder.canonicalize().unwrap();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let above = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (point, kind) = (fields.next()?, fields.next()?);
-        folder.starts_with(point).then_some((point.len(), kind))
+        let mut fields = line.split(' ');
+        let (device, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        folder.starts_with(point).then_some((point.len(), device, kind))
     });
     // Of several mounts on one point the last one is seen.
-    above.max_by_key(|(length, _)| *length).map_or("an unknown file system", |(_, kind)| kind).to_owned()
+    let Some((_, device, kind)) = above.max_by_key(|(length, ..)| *length) else {
+        return "an unknown file system".to_owned();
+    };
+    if kind == "ext4" && !has_journal(device) { "ext4 without a journal".to_owned() } else { kind.to_owned() }
+}
+
+/// Whether ext4 keeps a journal for a device: its thread is called `vda-8`, after the journal's inode.
+fn has_journal(device: &str) -> bool {
+    let name = fs::canonicalize(device).ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let journals = fs::read_dir("/proc/fs/jbd2").into_iter().flatten().flatten();
+    let mut journals = journals.filter_map(|entry| entry.file_name().into_string().ok());
+    name.is_some_and(|name| journals.any(|journal| journal.rsplit_once('-').is_some_and(|(device, _)| device == name)))
 }
 
 /// What a program says, trimmed; empty if it fails or is absent.
