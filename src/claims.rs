@@ -58,6 +58,9 @@ impl fmt::Display for ClaimRef {
 pub struct Allocation {
     /// The results, in the order of the claim's status.
     pub grants: Vec<Grant>,
+    /// What the pod calls the claim, where it was made from a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_claim_name: Option<String>,
 }
 
 /// What a [`ReadClaims`] says of one claim.
@@ -208,6 +211,19 @@ pub enum ClaimError {
     /// The daemon is stopping.
     #[error("the daemon is stopping; try again")]
     Stopping,
+}
+
+/// A claim that could not be prepared or taken back.
+#[derive(Clone, Debug)]
+pub struct ClaimFailure {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// `prepare` or `unprepare`.
+    pub operation: &'static str,
+    /// Why.
+    pub error: Arc<ClaimError>,
+    /// When.
+    pub at: std::time::SystemTime,
 }
 
 /// Everything that is known about claims, at one moment.

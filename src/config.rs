@@ -81,6 +81,40 @@ pub struct Cluster {
     pub mode: ClusterMode,
     /// Folder with ResourceClaim manifests, for `mode = "standalone"`.
     pub manifests: PathBuf,
+    /// Kubeconfig of the daemon, for `mode = "kubernetes"`. Default: the service account of the pod that it runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// Whether pods that use a device are evicted when it turns unhealthy. Otherwise it only gets no new ones.
+    pub evict_unhealthy: bool,
+    /// Whether attributes with several values are published. The API server refuses them unless its feature gate
+    /// DRAListTypeAttributes is on.
+    pub list_attributes: bool,
+    /// Whether devices say what they take of the node's own resources (feature gate DRANodeAllocatableResources), and
+    /// under which names: those of Kubernetes 1.36 or of 1.37.
+    pub node_allocatable: NodeAllocatableNames,
+    /// Whether what became of a claim is written into its `status.devices`.
+    pub claim_status: bool,
+    /// Whether failures that a user can mend become Events of the claim.
+    pub events: bool,
+    /// Whether containers find the attributes of their devices in a file (KEP-5304).
+    pub device_metadata: bool,
+    /// How long a claim must have been seen to be gone from the API server before it is taken back without the kubelet.
+    #[serde(with = "duration")]
+    pub release_after: Duration,
+}
+
+/// Under which names devices say what they take of the node's own resources.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum NodeAllocatableNames {
+    /// They do not say it.
+    #[default]
+    #[serde(rename = "off")]
+    Off,
+    /// `nodeAllocatableResourceMappings`.
+    #[serde(rename = "1.36")]
+    V1_36,
+    /// `nodeAllocatableResources`.
+    #[serde(rename = "1.37")]
+    V1_37,
 }
 
 /// Where claims come from.
@@ -90,6 +124,8 @@ pub enum ClusterMode {
     /// Manifests in a folder; no API server is needed.
     #[default]
     Standalone,
+    /// The API server.
+    Kubernetes,
 }
 
 /// `[kubelet]`: the services that the kubelet calls.
@@ -255,7 +291,18 @@ impl Default for Paths {
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { mode: ClusterMode::default(), manifests: "/etc/hostler/claims".into() }
+        Self {
+            mode: ClusterMode::default(),
+            manifests: "/etc/hostler/claims".into(),
+            kubeconfig: None,
+            evict_unhealthy: false,
+            list_attributes: false,
+            node_allocatable: NodeAllocatableNames::default(),
+            claim_status: true,
+            events: true,
+            device_metadata: true,
+            release_after: Duration::from_secs(300),
+        }
     }
 }
 

@@ -9,29 +9,36 @@
 //! Writer: [`task`]. Readers: slices, health, claims, metrics, the admin socket, through [`InventoryReader`].
 
 pub mod changes;
+pub mod drains;
 pub mod hotplug;
 pub mod task;
 pub mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hostler_backend::{BackendName, Device, Warning};
+use hostler_backend::{BackendName, CounterSet, Device, Warning};
 use tokio::sync::watch;
+
+pub use drains::{Drain, Drains};
 
 /// Everything that is known about the hardware, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory {
     /// One pool per backend that has been scanned at least once.
     pub pools: BTreeMap<BackendName, Pool>,
+    /// Devices that an operator takes out of service, whether they are there or not.
+    pub drains: Drains,
 }
 
 /// The devices of one backend.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
     /// `<node>/<backend>`.
     pub name: String,
     /// In the backend's order of preference.
     pub devices: Vec<Device>,
+    /// What these devices share.
+    pub counter_sets: Vec<CounterSet>,
     /// What the backend could not understand.
     pub warnings: Vec<Warning>,
     /// Why the last scan failed, if it did; the devices are then the last known ones.

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod claims;
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod daemon;
 pub mod hook;

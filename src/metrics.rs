@@ -35,18 +35,38 @@ struct OperationLabels {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+type Counters = Family<KindLabels, Counter<u64, AtomicU64>>;
+
 /// Counters that state owners bump. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     operations: Family<OperationLabels, Counter<u64, AtomicU64>>,
     durations: Family<OperationLabels, Histogram>,
+    slice_writes: Counters,
+    api_retries: Counters,
+    recoveries: Counters,
+    releases: Counters,
+    events: Counters,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         // From a durable write on a fast disk (0.2 ms) to a kubelet's deadline (45 s).
         let histogram = || Histogram::new(exponential_buckets(0.0002, 2.5, 14));
-        Self { operations: Family::default(), durations: Family::new_with_constructor(histogram) }
+        Self {
+            operations: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            slice_writes: Family::default(),
+            api_retries: Family::default(),
+            recoveries: Family::default(),
+            releases: Family::default(),
+            events: Family::default(),
+        }
     }
 }
 
@@ -56,6 +76,31 @@ impl Metrics {
         let labels = OperationLabels { operation, outcome: if ok { "ok" } else { "error" } };
         self.operations.get_or_create(&labels).inc();
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Counts a ResourceSlice that was written: `create`, `update` or `delete`.
+    pub fn slice_written(&self, verb: &'static str) {
+        self.slice_writes.get_or_create(&KindLabels { kind: verb }).inc();
+    }
+
+    /// Counts a call to the API server that is made again, by what it is for: `slices`, `claim_status`, `event`, ….
+    pub fn api_retried(&self, what: &'static str) {
+        self.api_retries.get_or_create(&KindLabels { kind: what }).inc();
+    }
+
+    /// Counts what a start did with a claim: `keep`, `restore`, `roll back`, ….
+    pub fn recovered(&self, action: &'static str) {
+        self.recoveries.get_or_create(&KindLabels { kind: action }).inc();
+    }
+
+    /// Counts a claim that was taken back without the kubelet, by why: `gone`, `other_uid` or `deallocated`.
+    pub fn released(&self, why: &'static str) {
+        self.releases.get_or_create(&KindLabels { kind: why }).inc();
+    }
+
+    /// Counts an Event of a claim, by its reason.
+    pub fn event_written(&self, reason: &'static str) {
+        self.events.get_or_create(&KindLabels { kind: reason }).inc();
     }
 
     /// Everything, in the text format of Prometheus.
@@ -71,6 +116,15 @@ impl Metrics {
             Unit::Seconds,
             self.durations.clone(),
         );
+        for (name, help, counters) in [
+            ("slice_writes", "ResourceSlices written", &self.slice_writes),
+            ("api_retries", "Calls to the API server that were made again", &self.api_retries),
+            ("recovered_claims", "Claims found at the start, by what was done with them", &self.recoveries),
+            ("released_claims", "Claims taken back without the kubelet", &self.releases),
+            ("events", "Events written about claims", &self.events),
+        ] {
+            registry.register(name, help, counters.clone());
+        }
         register_devices(&mut registry, now.inventory);
         register_claims(&mut registry, now.claims);
         gauge(&mut registry, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
@@ -174,13 +228,9 @@ mod tests {
         metrics.observe(Operation::Prepare, false, Duration::from_secs(1));
         let mut device = Device::new(DeviceName::new("a").unwrap());
         device.health = Health::Unhealthy { reason: "hot".to_owned() };
-        let pool = Pool {
-            name: "n/fake".to_owned(),
-            devices: vec![device],
-            warnings: Vec::new(),
-            stale: Some("x".to_owned()),
-        };
-        let inventory = Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into() };
+        let pool =
+            Pool { name: "n/fake".to_owned(), devices: vec![device], stale: Some("x".to_owned()), ..Pool::default() };
+        let inventory = Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() };
         let claims = ClaimTable::default();
         let text =
             metrics.render(&Snapshot { inventory: &inventory, claims: &claims, ready: true, rss_bytes: 7 }).unwrap();

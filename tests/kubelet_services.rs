@@ -78,7 +78,11 @@ impl Backend for Bench {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(Enumeration { devices: self.devices.lock().unwrap().clone(), warnings: Vec::new() })
+        Ok(Enumeration {
+            devices: self.devices.lock().unwrap().clone(),
+            counter_sets: Vec::new(),
+            warnings: Vec::new(),
+        })
     }
 
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
@@ -104,7 +108,7 @@ impl ByName {
             consumed: BTreeMap::new(),
             config: Vec::new(),
         };
-        Allocation { grants: claim.name.split('+').enumerate().map(grant).collect() }
+        Allocation { grants: claim.name.split('+').enumerate().map(grant).collect(), pod_claim_name: None }
     }
 }
 

@@ -73,11 +73,9 @@ fn choose(
     device: &Device,
     held: &[Held<'_>],
 ) -> Result<Plan, ClaimError> {
-    backend.plan(&PlanWork { claim: &claim.uid, grant, device, held }).map_err(|source| ClaimError::Backend {
-        step: "plan",
-        device: grant.device.clone(),
-        source,
-    })
+    backend
+        .plan(&PlanWork { claim: &claim.uid, grant, device, held, within: None })
+        .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })
 }
 
 /// A misspelt capacity must not pass for one that is taken whole.

@@ -5,15 +5,16 @@
 
 mod owner;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_backend::ClaimUid;
 use hostler_cdi::SpecDir;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tracing::error;
 
 use super::{
-    Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult, recover,
+    Allocation, ClaimError, ClaimFailure, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult,
+    recover,
     spec::Naming,
     store::{RecordDir, StoreError},
     work::Workshop,
@@ -23,6 +24,9 @@ use crate::{inventory::InventoryReader, metrics::Metrics, registry::Backends, re
 /// Requests that may wait at once: the kubelet starts tens of pods in parallel, and the owner answers each in
 /// microseconds, so a full queue means that it hangs.
 const QUEUE: usize = 64;
+
+/// Failures that a slow listener can be behind. It then misses the oldest: all of them are in the log.
+const FAILURES: usize = 64;
 
 /// What the claims task is made of.
 pub struct ClaimsParts {
@@ -83,6 +87,7 @@ pub struct ClaimsHandle {
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     reader: Arc<dyn ReadClaims>,
     naming: Arc<Naming>,
+    failures_tx: broadcast::Sender<ClaimFailure>,
     tasks: Tasks,
 }
 
@@ -127,7 +132,8 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
         claims,
     );
     serve(owner, requests_rx, requests_tx.clone(), tasks);
-    Ok(ClaimsHandle { requests_tx, table_rx, reader: parts.reader, naming, tasks: tasks.clone() })
+    let failures_tx = broadcast::Sender::new(FAILURES);
+    Ok(ClaimsHandle { requests_tx, table_rx, reader: parts.reader, naming, failures_tx, tasks: tasks.clone() })
 }
 
 fn serve(owner: owner::Owner, requests_rx: mpsc::Receiver<Request>, requests_tx: mpsc::Sender<Request>, tasks: &Tasks) {
@@ -147,7 +153,7 @@ impl ClaimsHandle {
         let handle = self.clone();
         let job = self.tasks.job(async move {
             let answers = handle.prepare_now(by_uid(claims.clone())).await;
-            log_failures("prepare", &claims, &answers);
+            handle.tell_failures("prepare", &claims, &answers);
             answers
         });
         // A job fails only with the whole process: panics abort.
@@ -160,7 +166,7 @@ impl ClaimsHandle {
         let handle = self.clone();
         let job = self.tasks.job(async move {
             let answers = handle.unprepare_now(by_uid(claims.clone())).await;
-            log_failures("unprepare", &claims, &answers);
+            handle.tell_failures("unprepare", &claims, &answers);
             answers
         });
         job.await.unwrap_or_default()
@@ -240,6 +246,28 @@ impl ClaimsHandle {
         collect(answers).await
     }
 
+    /// Every failure from now on.
+    pub fn failures(&self) -> broadcast::Receiver<ClaimFailure> {
+        self.failures_tx.subscribe()
+    }
+
+    /// The one place where a failure is told, whoever asked and whatever step failed.
+    fn tell_failures<T>(
+        &self,
+        operation: &'static str,
+        claims: &[ClaimRef],
+        answers: &BTreeMap<ClaimUid, ClaimResult<T>>,
+    ) {
+        for claim in claims {
+            if let Some(Err(error)) = answers.get(&claim.uid) {
+                error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
+                let (claim, error, at) = (claim.clone(), error.clone(), SystemTime::now());
+                // Nobody may be listening.
+                let _ = self.failures_tx.send(ClaimFailure { claim, operation, error, at });
+            }
+        }
+    }
+
     async fn send(&self, request: Request) {
         // The answer channels inside the request tell the caller that the daemon is stopping.
         let _ = self.requests_tx.send(request).await;
@@ -278,15 +306,6 @@ fn allocated(asked: Asked<PrepareAnswer>, read: Vec<ReadResult>) -> Vec<AskedPre
         }
     }
     request
-}
-
-/// The one place where a failure is logged, whoever asked and whatever step failed.
-fn log_failures<T>(operation: &'static str, claims: &[ClaimRef], answers: &BTreeMap<ClaimUid, ClaimResult<T>>) {
-    for claim in claims {
-        if let Some(Err(error)) = answers.get(&claim.uid) {
-            error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
-        }
-    }
 }
 
 async fn collect<T>(answers: Awaited<ClaimResult<T>>) -> BTreeMap<ClaimUid, ClaimResult<T>> {

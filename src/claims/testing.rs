@@ -50,7 +50,7 @@ pub(super) fn part(device: &str, units: u64) -> Grant {
 }
 
 pub(super) fn allocation(grants: &[Grant]) -> Allocation {
-    Allocation { grants: grants.to_vec() }
+    Allocation { grants: grants.to_vec(), pod_claim_name: None }
 }
 
 pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
@@ -76,8 +76,8 @@ pub(super) fn inventory() -> Inventory {
     let capacity = Capacity { value: Quantity::whole(10), policy };
     many.capacity.insert(QualifiedName::new("units").unwrap(), capacity);
     let devices = vec![exclusive("one"), exclusive("two"), many];
-    let pool = Pool { name: POOL.to_owned(), devices, warnings: Vec::new(), stale: None };
-    Inventory { pools: [(backend_name(), pool)].into() }
+    let pool = Pool { name: POOL.to_owned(), devices, stale: None, ..Pool::default() };
+    Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() }
 }
 
 /// A backend whose hardware is a set of (claim, device) in memory, and whose steps fail when told to.
@@ -141,7 +141,7 @@ impl Backend for Bench {
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
         let mut inventory = inventory();
         let devices = inventory.pools.remove("bench").map(|pool| pool.devices).unwrap_or_default();
-        Ok(Enumeration { devices, warnings: Vec::new() })
+        Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

@@ -11,6 +11,8 @@ use super::{Config, Listen, Problem};
 const LONGEST_SOCKET_PATH: usize = 107;
 /// Shorter scans would keep a large machine busy with itself.
 const SHORTEST_RESCAN: Duration = Duration::from_secs(1);
+/// Two looks at the API server have to agree.
+const SHORTEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Every broken rule.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
@@ -67,6 +69,9 @@ fn paths(config: &Config, problems: &mut Vec<Problem>) {
     ] {
         problems.extend(path_problem(key, path));
     }
+    if let Some(kubeconfig) = &config.cluster.kubeconfig {
+        problems.extend(path_problem("cluster.kubeconfig", kubeconfig));
+    }
 }
 
 fn path_problem(key: &str, path: &Path) -> Option<Problem> {
@@ -108,6 +113,10 @@ fn times(config: &Config, problems: &mut Vec<Problem>) {
     let inventory = &config.inventory;
     if inventory.rescan < SHORTEST_RESCAN {
         problems.push(Problem::new("inventory.rescan", "is shorter than a second", "write \"1s\" or more"));
+    }
+    if config.cluster.release_after < SHORTEST_RELEASE {
+        let what = "is shorter than ten seconds, within which a claim can come back";
+        problems.push(Problem::new("cluster.release_after", what, "write \"10s\" or more"));
     }
     if inventory.quiet_limit < inventory.quiet {
         let what = "is shorter than inventory.quiet, so that no burst of events would ever be collected";

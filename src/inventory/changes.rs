@@ -102,10 +102,10 @@ mod tests {
         let pool = Pool {
             name: "node/fake".to_owned(),
             devices: devices.iter().map(device).collect(),
-            warnings: Vec::new(),
             stale: stale.map(str::to_owned),
+            ..Pool::default()
         };
-        Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into() }
+        Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() }
     }
 
     fn text(old: &Inventory, new: &Inventory) -> Vec<String> {

@@ -226,7 +226,7 @@ impl Owner {
 fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
     match result {
         Ok(found) => {
-            let mut pool = Pool { name, devices: Vec::new(), warnings: found.warnings, stale: None };
+            let mut pool = Pool { name, counter_sets: found.counter_sets, warnings: found.warnings, ..Pool::default() };
             for device in found.devices {
                 match fault(&device, &pool) {
                     Some(reason) => {
@@ -238,7 +238,7 @@ fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, Backen
             pool
         }
         Err(error) => {
-            let empty = Pool { name, devices: Vec::new(), warnings: Vec::new(), stale: None };
+            let empty = Pool { name, ..Pool::default() };
             Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) }
         }
     }

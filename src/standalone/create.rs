@@ -180,8 +180,8 @@ mod tests {
         let two = Quantity::whole(2);
         let policy = Some(RequestPolicy { default: two, min: two, step: two });
         device.capacity.insert(QualifiedName::new("cpus").unwrap(), Capacity { value: Quantity::whole(8), policy });
-        let pool = Pool { name: "n/cpu".to_owned(), devices: vec![device], warnings: Vec::new(), stale: None };
-        Inventory { pools: [(BackendName::new("cpu").unwrap(), pool)].into() }
+        let pool = Pool { name: "n/cpu".to_owned(), devices: vec![device], stale: None, ..Pool::default() };
+        Inventory { pools: [(BackendName::new("cpu").unwrap(), pool)].into(), ..Inventory::default() }
     }
 
     fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceResult, String> {

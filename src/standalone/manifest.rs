@@ -236,7 +236,7 @@ impl Manifest {
         if grants.is_empty() {
             return Err(field(RESULTS, format!("none of them has driver {driver:?}; this daemon serves no other")));
         }
-        Ok(Allocation { grants })
+        Ok(Allocation { grants, pod_claim_name: None })
     }
 }
 

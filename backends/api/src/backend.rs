@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendName, ClaimUid, ContainerEdits, Device, Grant};
+use crate::{AttributeValue, BackendName, ClaimUid, ContainerEdits, CounterSet, Device, Grant};
 
 /// One kind of hardware.
 ///
@@ -32,6 +32,18 @@ pub trait Backend: Send + Sync + 'static {
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         let _ = work;
         Ok(Plan::default())
+    }
+
+    /// The NUMA nodes that a grant of `device` can come from; empty where nothing is known. Pure. A device of several
+    /// nodes (all CPUs of a machine, say) is narrowed to one by [`PlanWork::within`].
+    fn nodes(&self, device: &Device) -> BTreeSet<u32> {
+        const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
+        let node = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE).map(|(_, node)| node);
+        match node {
+            Some(AttributeValue::Int(node)) => u32::try_from(*node).into_iter().collect(),
+            Some(AttributeValue::Ints(nodes)) => nodes.iter().filter_map(|node| u32::try_from(*node).ok()).collect(),
+            _ => BTreeSet::new(),
+        }
     }
 
     /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, it
@@ -68,6 +80,8 @@ pub trait Backend: Send + Sync + 'static {
 pub struct Enumeration {
     /// The devices, in the order of preference.
     pub devices: Vec<Device>,
+    /// What devices share; see [`Device::consumes`].
+    pub counter_sets: Vec<CounterSet>,
     /// What could not be understood.
     pub warnings: Vec<Warning>,
 }
@@ -92,6 +106,8 @@ pub struct PlanWork<'a> {
     pub device: &'a Device,
     /// What all claims, this one's earlier grants included, hold of this backend.
     pub held: &'a [Held<'a>],
+    /// The only NUMA node to choose from, where the claim wants everything on one.
+    pub within: Option<u32>,
 }
 
 /// A part of the hardware that a claim holds.

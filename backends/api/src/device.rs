@@ -26,6 +26,13 @@ pub struct Device {
     pub health: Health,
     /// What every container that uses the device needs, device nodes for example.
     pub edits: ContainerEdits,
+    /// What the device takes of the counters that it shares with others: partitions of one card exclude each other.
+    pub consumes: Vec<CounterUse>,
+    /// What has to happen between scheduling and start, for devices that are attached first.
+    pub binding: Option<Binding>,
+    /// What the device stands for of the resources that the node itself accounts for, by resource name (`cpu`,
+    /// `memory`, `hugepages-2Mi`).
+    pub node_allocatable: BTreeMap<String, NodeAllocatable>,
     /// The backend's own facts, handed back to it in [`crate::PlanWork`] and [`crate::PrepareWork`]; never published.
     pub data: serde_json::Value,
 }
@@ -40,6 +47,9 @@ impl Device {
             sharing: Sharing::Exclusive,
             health: Health::Healthy,
             edits: ContainerEdits::default(),
+            consumes: Vec::new(),
+            binding: None,
+            node_allocatable: BTreeMap::new(),
             data: serde_json::Value::Null,
         }
     }
@@ -56,6 +66,10 @@ pub enum AttributeValue {
     String(String),
     /// A semantic version, 2.0.0 syntax.
     Version(String),
+    /// Several whole numbers. Lists are published only where the operator says that the cluster takes them.
+    Ints(Vec<i64>),
+    /// Several texts.
+    Strings(Vec<String>),
 }
 
 impl Serialize for AttributeValue {
@@ -65,6 +79,8 @@ impl Serialize for AttributeValue {
             Self::Int(value) => serializer.serialize_i64(*value),
             Self::Bool(value) => serializer.serialize_bool(*value),
             Self::String(value) | Self::Version(value) => serializer.serialize_str(value),
+            Self::Ints(values) => values.serialize(serializer),
+            Self::Strings(values) => values.serialize(serializer),
         }
     }
 }
@@ -75,6 +91,8 @@ impl fmt::Display for AttributeValue {
             Self::Int(value) => value.fmt(f),
             Self::Bool(value) => value.fmt(f),
             Self::String(value) | Self::Version(value) => f.write_str(value),
+            Self::Ints(values) => f.write_str(&values.iter().map(i64::to_string).collect::<Vec<_>>().join(",")),
+            Self::Strings(values) => f.write_str(&values.join(",")),
         }
     }
 }
@@ -125,6 +143,49 @@ pub enum Sharing {
     Exclusive,
     /// Any number of claims, as long as their parts fit into the capacities.
     Shared,
+}
+
+/// Counters that several devices of a backend draw on.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct CounterSet {
+    /// Unique in the backend.
+    pub name: DeviceName,
+    /// What there is of each, by name: DNS labels.
+    pub counters: BTreeMap<DeviceName, Quantity>,
+}
+
+/// What a device takes of a [`CounterSet`] as long as anyone holds the device.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct CounterUse {
+    /// Name of the set.
+    pub set: DeviceName,
+    /// How much of each counter.
+    pub counters: BTreeMap<DeviceName, Quantity>,
+}
+
+/// What the scheduler waits for, once a device is allocated, before the pod is bound to its node.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Binding {
+    /// Whether the allocation is then only good on the node that was chosen.
+    pub binds_to_node: bool,
+    /// Conditions of the claim's device status that must all become true; 1 to 4.
+    pub conditions: Vec<String>,
+    /// Conditions of which one that becomes true makes the scheduler choose anew; 1 to 4.
+    pub failure_conditions: Vec<String>,
+}
+
+/// How much of a resource of the node a device stands for.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub enum NodeAllocatable {
+    /// The amount of this capacity that the claim takes, times the factor.
+    PerCapacity {
+        /// The capacity.
+        capacity: QualifiedName,
+        /// Units of the resource per unit of the capacity.
+        factor: Quantity,
+    },
+    /// This much per device.
+    PerDevice(Quantity),
 }
 
 /// Whether a device is usable now.

@@ -19,7 +19,10 @@ pub use backend::{
     VerifyWork, Warning,
 };
 pub use config::{ConfigProblem, refuse_opaque_config};
-pub use device::{AttributeValue, Attributes, Capacities, Capacity, Device, Health, RequestPolicy, Sharing};
+pub use device::{
+    AttributeValue, Attributes, Binding, Capacities, Capacity, CounterSet, CounterUse, Device, Health, NodeAllocatable,
+    RequestPolicy, Sharing,
+};
 pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES_AND_CAPACITIES, edits_problems};

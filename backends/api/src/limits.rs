@@ -86,7 +86,10 @@ fn count_problem(count: usize) -> Option<String> {
 
 fn value_problem(value: &AttributeValue) -> Option<String> {
     let text = match value {
-        AttributeValue::Int(_) | AttributeValue::Bool(_) => return None,
+        AttributeValue::Int(_) | AttributeValue::Bool(_) | AttributeValue::Ints(_) => return None,
+        AttributeValue::Strings(texts) => {
+            return texts.iter().find_map(|text| value_problem(&AttributeValue::String(text.clone())));
+        }
         AttributeValue::String(text) | AttributeValue::Version(text) => text,
     };
     if text.len() > MAX_ATTRIBUTE_BYTES {

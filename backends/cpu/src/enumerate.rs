@@ -32,7 +32,8 @@ pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, 
         return Err(fail("no online CPU was found in /sys/devices/system/cpu", None));
     }
     let reserved = config.reserved_cpus().map_err(|error| fail("bad configuration", Some(error.into())))?;
-    let mut enumeration = Enumeration { devices: Vec::new(), warnings: warnings(topology, &reserved) };
+    let mut enumeration =
+        Enumeration { devices: Vec::new(), counter_sets: Vec::new(), warnings: warnings(topology, &reserved) };
     let names = Names::new(topology, config.mode);
     enumeration.warnings.extend(names.warning());
     let offered = offered_cpus(topology, config, &reserved);

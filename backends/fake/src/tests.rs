@@ -53,7 +53,7 @@ impl Bench {
     fn plan(&self, claim: &Claim, held: &[Held<'_>]) -> Result<Plan, BackendError> {
         let devices = self.backend.enumerate().unwrap().devices;
         let device = devices.iter().find(|device| device.name == claim.grant.device).unwrap();
-        self.backend.plan(&PlanWork { claim: &claim.uid, grant: &claim.grant, device, held })
+        self.backend.plan(&PlanWork { claim: &claim.uid, grant: &claim.grant, device, held, within: None })
     }
 
     fn prepare(&self, claim: &Claim) -> Result<(), BackendError> {

@@ -35,7 +35,8 @@ pub fn enumeration(topology: &Topology, zones: &Zones, config: &Config) -> Resul
     }
     let first = |problems: Vec<ConfigProblem>| problems.into_iter().next().map(Into::into);
     let reserved = config.reserved().map_err(|problems| fail("bad configuration", first(problems)))?;
-    let mut enumeration = Enumeration { devices: Vec::new(), warnings: warnings(topology, &reserved) };
+    let mut enumeration =
+        Enumeration { devices: Vec::new(), counter_sets: Vec::new(), warnings: warnings(topology, &reserved) };
     for (number, node) in &topology.nodes {
         if topology.allowed_nodes.contains(*number) && node.gpu.is_none() {
             let found = node_devices(*number, node, zones, reserved.of(*number));

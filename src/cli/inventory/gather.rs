@@ -56,7 +56,7 @@ pub(super) fn gather(config: &Config, root: &SysRoot, only: Option<&str>) -> Mac
     machine.warn(no_machine(root).into_iter().collect());
     machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
     for (backend, scan) in scans(config, root, &machine.topology, only) {
-        let Enumeration { devices, warnings } = scan.unwrap_or_else(|error| failed(backend, &error));
+        let Enumeration { devices, warnings, .. } = scan.unwrap_or_else(|error| failed(backend, &error));
         machine.warn(warnings);
         let name = format!("{}/{backend}", machine.node);
         machine.pools.push(Pool { backend, name, devices });
@@ -101,7 +101,7 @@ fn node_name(config: &Config, root: &SysRoot) -> String {
 
 fn failed(backend: &str, error: &BackendError) -> Enumeration {
     let warning = Warning { path: format!("backend {backend}"), reason: Chain(error).to_string() };
-    Enumeration { devices: Vec::new(), warnings: vec![warning] }
+    Enumeration { devices: Vec::new(), counter_sets: Vec::new(), warnings: vec![warning] }
 }
 
 /// A reader's warning as one of the inventory.

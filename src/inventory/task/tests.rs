@@ -47,7 +47,11 @@ impl Backend for Scripted {
             device
         };
         match &*self.answer.lock().unwrap() {
-            Ok(names) => Ok(Enumeration { devices: names.iter().map(device).collect(), warnings: Vec::new() }),
+            Ok(names) => Ok(Enumeration {
+                devices: names.iter().map(device).collect(),
+                counter_sets: Vec::new(),
+                warnings: Vec::new(),
+            }),
             Err(reason) => Err(BackendError::Enumerate { reason: (*reason).to_owned(), source: None }),
         }
     }

@@ -14,13 +14,12 @@ fn sick(reason: &str) -> Health {
 }
 
 fn pool(backend: &str, devices: Vec<Device>, stale: Option<&str>) -> (BackendName, Pool) {
-    let pool =
-        Pool { name: format!("node-a/{backend}"), devices, warnings: Vec::new(), stale: stale.map(str::to_owned) };
+    let pool = Pool { name: format!("node-a/{backend}"), devices, stale: stale.map(str::to_owned), ..Pool::default() };
     (BackendName::new(backend).unwrap(), pool)
 }
 
 fn inventory(pools: impl IntoIterator<Item = (BackendName, Pool)>) -> Inventory {
-    Inventory { pools: pools.into_iter().collect() }
+    Inventory { pools: pools.into_iter().collect(), ..Inventory::default() }
 }
 
 /// Pool, device, health and message of each state.

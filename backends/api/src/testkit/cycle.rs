@@ -123,7 +123,7 @@ pub(super) fn plan(
         Err(error) => run.broken("the testkit's claims are valid", name, error),
     };
     let before = run.observe();
-    let work = PlanWork { claim: &uid, grant: &grant, device, held };
+    let work = PlanWork { claim: &uid, grant: &grant, device, held, within: None };
     let (first, second) = (run.backend.plan(&work), run.backend.plan(&work));
     run.same_state("plan has no side effects", name, &before);
     let plan = match (first, second) {

@@ -105,7 +105,7 @@ impl Backend for Board {
             devices.reverse();
         }
         devices.retain(|_| self.flaw != Flaw::NoDevices);
-        Ok(Enumeration { devices, warnings: Vec::new() })
+        Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

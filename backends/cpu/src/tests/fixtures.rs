@@ -38,7 +38,7 @@ fn whole(backend: &CpuBackend, device: &Device, held: &[Held<'_>]) -> (Grant, Pl
         config: Vec::new(),
     };
     let claim = ClaimUid::new("claim").unwrap();
-    let plan = backend.plan(&PlanWork { claim: &claim, grant: &grant, device, held }).unwrap();
+    let plan = backend.plan(&PlanWork { claim: &claim, grant: &grant, device, held, within: None }).unwrap();
     (grant, plan)
 }
 

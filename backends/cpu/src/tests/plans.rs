@@ -54,7 +54,13 @@ impl Host {
             .map(|claim| Held { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan })
             .collect();
         let claim = ClaimUid::new("new").unwrap();
-        let work = PlanWork { claim: &claim, grant, device: device(&self.devices, grant.device.as_str()), held: &held };
+        let work = PlanWork {
+            claim: &claim,
+            grant,
+            device: device(&self.devices, grant.device.as_str()),
+            held: &held,
+            within: None,
+        };
         CpuBackend::new(SysRoot::new("/nonexistent"), Config::default()).plan(&work)
     }
 

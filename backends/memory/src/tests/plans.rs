@@ -53,7 +53,7 @@ impl Host {
             .collect();
         let claim = ClaimUid::new("new").unwrap();
         let device = device(&self.devices, grant.device.as_str());
-        let work = PlanWork { claim: &claim, grant, device, held: &held };
+        let work = PlanWork { claim: &claim, grant, device, held: &held, within: None };
         MemoryBackend::new(SysRoot::new("/nonexistent"), Config::default()).plan(&work)
     }
 

@@ -1,0 +1,196 @@
+//! The edge to the Kubernetes API server: reads claims, publishes ResourceSlices, writes back what became of claims.
+//!
+//! ```text
+//!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
+//!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
+//! ```
+//!
+//! The only place that knows `kube`. Nothing here waits for the API server where the daemon could go on without it: a
+//! daemon without one starts, takes back, and prepares again what it has on record.
+
+mod client;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use kube::{Client, core::ApiResource};
+use tokio::{sync::watch, time::timeout};
+
+pub use client::ConnectError;
+
+/// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
+/// several.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where and as whom the daemon talks to the API server.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// Kubeconfig file; `None`: the service account of the pod that the daemon runs in.
+    pub kubeconfig: Option<std::path::PathBuf>,
+    /// Name of the driver.
+    pub driver: String,
+    /// Name of the node.
+    pub node: String,
+}
+
+/// The versions of `resource.k8s.io` that are spoken, the best first.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ApiVersion {
+    /// Kubernetes 1.34 and later.
+    V1,
+    /// Kubernetes 1.33; same shape as v1.
+    V1Beta2,
+    /// Kubernetes 1.32; device fields are wrapped in `basic`.
+    V1Beta1,
+}
+
+impl ApiVersion {
+    /// All of them, the best first.
+    pub const ALL: [Self; 3] = [Self::V1, Self::V1Beta2, Self::V1Beta1];
+
+    /// As in `apiVersion`, behind the group.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta2 => "v1beta2",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+
+    /// `resource.k8s.io/<version>`.
+    pub fn group_version(self) -> String {
+        format!("{GROUP}/{}", self.as_str())
+    }
+
+    /// What `kube` must know of a kind of this group.
+    pub fn resource(self, kind: &str, plural: &str) -> ApiResource {
+        ApiResource {
+            group: GROUP.to_owned(),
+            version: self.as_str().to_owned(),
+            api_version: self.group_version(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+/// The API group of dynamic resource allocation.
+pub const GROUP: &str = "resource.k8s.io";
+
+/// Why a call to the API server gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiFailure {
+    /// The server could not be reached, or said no.
+    #[error("failed to {step}")]
+    Call {
+        /// What was tried, for example `get ResourceClaim default/train`.
+        step: String,
+        /// What the server or the connection said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// No answer.
+    #[error("failed to {step}: the API server gave no answer within {} s", after.as_secs())]
+    TimedOut {
+        /// What was tried.
+        step: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server has no version of the API that is spoken here.
+    #[error(
+        "the API server has no known version of {GROUP} (v1, v1beta2, v1beta1): it needs Kubernetes 1.32 with DynamicResourceAllocation switched on, or 1.34"
+    )]
+    NoResourceApi,
+}
+
+impl ApiFailure {
+    /// The HTTP status with which the server said no.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Call { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The API server, as this daemon sees it. Cheap to clone; all clones share one connection.
+#[derive(Clone)]
+pub struct Cluster(Arc<Parts>);
+
+struct Parts {
+    client: Client,
+    settings: ClusterSettings,
+    /// The version that the server was last found to have.
+    version_tx: watch::Sender<Option<ApiVersion>>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Reads credentials. Does not connect: the server may come later.
+    ///
+    /// # Errors
+    /// When there are no credentials, or they cannot be used.
+    pub async fn new(settings: ClusterSettings) -> Result<Self, ConnectError> {
+        let client = client::connect(settings.kubeconfig.as_deref()).await?;
+        Ok(Self(Arc::new(Parts { client, settings, version_tx: watch::Sender::new(None) })))
+    }
+
+    /// For calls.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// Name of the driver.
+    pub fn driver(&self) -> &str {
+        &self.0.settings.driver
+    }
+
+    /// Name of the node.
+    pub fn node(&self) -> &str {
+        &self.0.settings.node
+    }
+
+    /// Runs a call and gives up after [`CALL_TIMEOUT`].
+    ///
+    /// # Errors
+    /// When it fails or takes too long.
+    pub async fn call<T>(
+        &self,
+        step: impl Into<String>,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, ApiFailure> {
+        match timeout(CALL_TIMEOUT, call).await {
+            Ok(result) => result.map_err(|source| ApiFailure::Call { step: step.into(), source: Box::new(source) }),
+            Err(_) => Err(ApiFailure::TimedOut { step: step.into(), after: CALL_TIMEOUT }),
+        }
+    }
+
+    /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has none.
+    pub async fn version(&self) -> Result<ApiVersion, ApiFailure> {
+        if let Some(version) = *self.0.version_tx.borrow() {
+            return Ok(version);
+        }
+        let groups = self.call("list the API groups", self.0.client.list_api_groups()).await?;
+        let offered = groups.groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
+        let is_offered = |version: &ApiVersion| offered.versions.iter().any(|one| one.version == version.as_str());
+        let version = ApiVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)?;
+        self.0.version_tx.send_replace(Some(version));
+        Ok(version)
+    }
+
+    /// Has [`version`](Self::version) ask again: the server was upgraded, or downgraded, if it does not know ours.
+    pub fn forget_version(&self) {
+        self.0.version_tx.send_replace(None);
+    }
+}
