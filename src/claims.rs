@@ -14,6 +14,7 @@
 //! health, metrics, the admin socket, through [`ClaimsHandle::table`].
 
 pub mod admit;
+mod counters;
 pub mod recover;
 pub mod spec;
 pub mod store;
@@ -132,6 +133,24 @@ pub enum ClaimError {
         /// Amount left.
         free: String,
         /// Claims and amounts.
+        holders: String,
+    },
+    /// A counter that the device shares with others has not enough left.
+    #[error(
+        "device {device} takes {wanted} of counter {counter} in set {set}, which has {free} left; held by {holders}"
+    )]
+    NoCounter {
+        /// The device.
+        device: DeviceName,
+        /// The set of counters.
+        set: DeviceName,
+        /// The counter.
+        counter: DeviceName,
+        /// Amount wanted.
+        wanted: String,
+        /// Amount left.
+        free: String,
+        /// Claims, amounts and the devices that take them.
         holders: String,
     },
     /// The allocation takes a capacity that the device does not have.

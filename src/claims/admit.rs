@@ -2,7 +2,7 @@
 
 use hostler_backend::{Access, Backend, ClaimUid, Device, Grant, Held, Plan, PlanWork, Quantity, Sharing};
 
-use super::{Allocation, ClaimError, ClaimRef, store::RecordDevice};
+use super::{Allocation, ClaimError, ClaimRef, counters, store::RecordDevice};
 use crate::{inventory::Inventory, registry::Backends};
 
 /// Something that a claim holds, with the claim's full name at hand.
@@ -52,6 +52,8 @@ fn admit_one(
     let backend = backends.get(backend_name).ok_or_else(absent)?;
     check_names(grant, device)?;
     check_free(grant, device, holdings)?;
+    let pool = inventory.pools.get(backend_name).ok_or_else(absent)?;
+    let counters = counters::take(grant, device, pool, holdings)?;
     let held: Vec<Held<'_>> = holdings
         .iter()
         .filter(|holding| holding.device.backend == *backend_name)
@@ -63,7 +65,7 @@ fn admit_one(
         })
         .collect();
     let plan = choose(backend.as_ref(), claim, grant, device, &held)?;
-    Ok(RecordDevice { backend: backend_name.clone(), grant: grant.clone(), plan, edits: Default::default() })
+    Ok(RecordDevice { backend: backend_name.clone(), grant: grant.clone(), plan, counters, edits: Default::default() })
 }
 
 fn choose(

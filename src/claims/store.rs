@@ -16,7 +16,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_backend::{BackendName, ClaimUid, ContainerEdits, Grant, Plan};
+use hostler_backend::{BackendName, ClaimUid, ContainerEdits, CounterUse, Grant, Plan};
 use serde::{Deserialize, Serialize};
 
 use super::ClaimRef;
@@ -62,6 +62,9 @@ pub struct RecordDevice {
     pub grant: Grant,
     /// What was chosen.
     pub plan: Plan,
+    /// What the device takes of the counters that it shares with others. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterUse>,
     /// What containers need; empty until the hardware is ready.
     #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
     pub edits: ContainerEdits,

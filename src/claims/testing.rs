@@ -61,6 +61,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
             pinning: Pinning { cpus: BTreeSet::from([0, 1, 2, 5]), mems: BTreeSet::from([1]) },
             data: serde_json::json!({"note": "as chosen"}),
         },
+        counters: Vec::new(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
     };
     Record { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device] }

@@ -155,7 +155,7 @@ pub struct CounterSet {
 }
 
 /// What a device takes of a [`CounterSet`] as long as anyone holds the device.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CounterUse {
     /// Name of the set.
     pub set: DeviceName,

@@ -138,6 +138,17 @@ fn a_field_of_a_later_version_breaks_neither_checksum_nor_reading() {
 }
 
 #[test]
+fn what_a_device_takes_of_counters_is_kept_and_stands_in_no_record_without() {
+    let mut taking = record("a", RecordState::Prepared, "boot");
+    let without = String::from_utf8(encode(&taking).unwrap()).unwrap();
+    assert!(!without.contains("counters"), "an earlier version wrote this very record: {without}");
+    let name = |text| DeviceName::new(text).unwrap();
+    let counters = [(name("slots"), "2".parse().unwrap())].into();
+    taking.devices[0].counters = vec![hostler_backend::CounterUse { set: name("card"), counters }];
+    assert_eq!(decode(&encode(&taking).unwrap()).unwrap(), taking);
+}
+
+#[test]
 fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
     let Some(disk) = SmallDisk::mount(64 << 10) else { return };
     let dir = RecordDir::open(disk.path().join("claims")).unwrap();
