@@ -40,6 +40,9 @@ pub struct Config {
     pub driver: String,
     /// The binary that the hooks of containers run, as the container runtime sees it. Default: this binary.
     pub hook: PathBuf,
+    /// Folder of the host into which a daemon that runs in a container copies itself, for the hooks of containers; it has
+    /// the same path on both sides. `hook` is then not used.
+    pub hook_dir: Option<PathBuf>,
     /// Folders of the daemon and of the programs that it works with.
     pub paths: Paths,
     /// Where claims come from.
@@ -266,6 +269,7 @@ impl Default for Config {
             driver: "hostler.dev".to_owned(),
             // An empty path is no valid one: the check then asks for the key.
             hook: std::env::current_exe().unwrap_or_default(),
+            hook_dir: None,
             paths: Paths::default(),
             cluster: Cluster::default(),
             kubelet: Kubelet::default(),

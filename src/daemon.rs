@@ -5,6 +5,7 @@
 //!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
 //! ```
 
+mod install;
 mod lock;
 mod notify;
 
@@ -17,6 +18,7 @@ use std::{
 };
 
 use hostler_backend::ClaimUid;
+use hostler_cdi::SpecDir;
 use hostler_linux::{SysRoot, boot, uevent::Quiet};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -67,6 +69,9 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
+    /// The binary could not be put where container runtimes find it.
+    #[error("failed to install the hooks of containers")]
+    Install(#[source] install::InstallError),
     /// The claims could not be recovered.
     #[error("failed to start the claims task")]
     Claims(#[source] claims::StartError),
@@ -166,7 +171,9 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     lock(&config, tasks).await?.keep();
     let metrics = Metrics::default();
     let manifests = Manifests::new(&config.cluster.manifests, &config.driver, tasks);
-    let claims = start_claims(&config, &inventory, &manifests, &boot_id, &metrics, tasks).await?;
+    let hook = install_hook(&config, tasks).await?;
+    let claims = start_claims(&config, &hook, &inventory, &manifests, &boot_id, &metrics, tasks).await?;
+    remove_other_hooks(&config, hook, tasks);
     restore_after_reboot(&claims, &boot_id, tasks).await;
     let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
     let (registration_tx, registration_rx) = watch::channel(Registration::default());
@@ -224,8 +231,30 @@ async fn lock(config: &Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError>
     notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)
 }
 
+/// The binary that the hooks of containers run, as the container runtime sees it.
+async fn install_hook(config: &Config, tasks: &Tasks) -> Result<PathBuf, DaemonError> {
+    let Some(dir) = config.hook_dir.clone() else { return Ok(config.hook.clone()) };
+    let installing = tasks.blocking(move || install::install(Path::new("/proc/self/exe"), &dir));
+    let ended = |error| DaemonError::Ended { name: "installation", source: Some(Box::from(error)) };
+    installing.await.map_err(ended)?.map_err(DaemonError::Install)
+}
+
+/// Recovery has written the CDI files of ready claims anew, so what they do not name is not needed any more.
+fn remove_other_hooks(config: &Config, hook: PathBuf, tasks: &Tasks) {
+    let Some(dir) = config.hook_dir.clone() else { return };
+    let (cdi, driver) = (SpecDir::new(config.paths.cdi.clone()), config.driver.clone());
+    tasks.blocking(move || match install::named(&cdi, &driver) {
+        Ok(mut keep) => {
+            keep.insert(hook);
+            install::remove_others(&dir, &keep);
+        }
+        Err(error) => warn!(error = %Chain(&error), "old builds are kept: CDI files cannot be read"),
+    });
+}
+
 async fn start_claims(
     config: &Config,
+    hook: &Path,
     inventory: &InventoryHandle,
     manifests: &Manifests,
     boot_id: &str,
@@ -238,7 +267,7 @@ async fn start_claims(
         reader: Arc::new(manifests.clone()),
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),
-        naming: Naming { driver: config.driver.clone(), hook: config.hook.clone() },
+        naming: Naming { driver: config.driver.clone(), hook: hook.to_owned() },
         boot_id: boot_id.to_owned(),
         metrics: metrics.clone(),
     };

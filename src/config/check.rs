@@ -69,8 +69,9 @@ fn paths(config: &Config, problems: &mut Vec<Problem>) {
     ] {
         problems.extend(path_problem(key, path));
     }
-    if let Some(kubeconfig) = &config.cluster.kubeconfig {
-        problems.extend(path_problem("cluster.kubeconfig", kubeconfig));
+    let optional = [("hook_dir", &config.hook_dir), ("cluster.kubeconfig", &config.cluster.kubeconfig)];
+    for (key, path) in optional {
+        problems.extend(path.as_ref().and_then(|path| path_problem(key, path)));
     }
 }
 

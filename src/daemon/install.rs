@@ -1,0 +1,168 @@
+//! Puts this binary where container runtimes find it, for a daemon that itself runs in a container.
+//!
+//! ```text
+//!   <hook_dir>/hostler-<version>-<checksum>     one per build; CDI files name it by its full path
+//! ```
+//!
+//! A container that is started again runs the hook that its claim's CDI file names, so a build stays as long as a file
+//! names it. The folder must have the same path on the host and in the daemon's container.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use hostler_cdi::{DirError, SpecDir};
+use tracing::{info, warn};
+
+const PREFIX: &str = "hostler-";
+const UNFINISHED: &str = ".hostler-unfinished";
+
+/// Why the binary could not be installed.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {step} {path}")]
+pub struct InstallError {
+    step: &'static str,
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |source| InstallError { step, path, source }
+}
+
+/// Installs the program `own` into `dir`; gives its path there. One that is there already, byte for byte, stays.
+pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, InstallError> {
+    let bytes = fs::read(own).map_err(failed("read", own))?;
+    let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), crc32fast::hash(&bytes)));
+    if is_installed(&path, &bytes) {
+        return Ok(path);
+    }
+    fs::create_dir_all(dir).map_err(failed("create", dir))?;
+    // Another daemon cannot be at it: this one holds the lock.
+    let unfinished = dir.join(UNFINISHED);
+    write(&unfinished, &bytes).map_err(failed("write", &unfinished))?;
+    fs::rename(&unfinished, &path).map_err(failed("rename", &unfinished))?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("flush", dir))?;
+    info!(path = %path.display(), "installed for the hooks of containers");
+    Ok(path)
+}
+
+fn is_installed(path: &Path, bytes: &[u8]) -> bool {
+    let is_runnable = |path: &Path| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o777 == 0o755);
+    is_runnable(path) && fs::read(path).is_ok_and(|installed| installed == bytes)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(path)?;
+    file.write_all(bytes)?;
+    // The umask may have taken away what the mode asked for: rootless runtimes run it as other users.
+    file.set_permissions(fs::Permissions::from_mode(0o755))?;
+    file.sync_all()
+}
+
+/// The programs that CDI files of this driver's claims run as hooks.
+pub(super) fn named(cdi: &SpecDir, driver: &str) -> Result<BTreeSet<PathBuf>, DirError> {
+    let specs = cdi.list(driver)?.into_iter().filter_map(|file| file.spec.ok());
+    let devices = specs.flat_map(|spec| spec.devices);
+    Ok(devices.flat_map(|device| device.container_edits.hooks).map(|hook| hook.path.into()).collect())
+}
+
+/// Removes the builds in `dir` that are not to be kept, and what a crash has left unfinished. One that cannot be removed
+/// stays until the next start.
+pub(super) fn remove_others(dir: &Path, keep: &BTreeSet<PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(PREFIX) || name == UNFINISHED);
+        if !is_ours || keep.contains(&path) {
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => info!(path = %path.display(), "removed a build that no claim names any more"),
+            Err(error) => warn!(path = %path.display(), error = %error, "failed to remove an old build"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_cdi::{ContainerEdits, Device, Hook, HookName, Spec};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn program(temp: &Path, text: &str) -> PathBuf {
+        let own = temp.join("own");
+        fs::write(&own, text).unwrap();
+        own
+    }
+
+    #[test]
+    fn a_build_is_installed_once_and_can_be_run_by_anybody() {
+        let temp = tempfile::tempdir().unwrap();
+        let (own, dir) = (program(temp.path(), "#!one"), temp.path().join("bin"));
+        let first = install(&own, &dir).unwrap();
+        assert_eq!((fs::read_to_string(&first).unwrap().as_str(), mode(&first)), ("#!one", 0o755));
+        let written = fs::metadata(&first).unwrap().modified().unwrap();
+        assert_eq!(install(&own, &dir).unwrap(), first);
+        assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), written);
+        let second = install(&program(temp.path(), "#!two"), &dir).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_damaged_build_is_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let (own, dir) = (program(temp.path(), "#!one"), temp.path().join("bin"));
+        let path = install(&own, &dir).unwrap();
+        fs::write(&path, "#!").unwrap();
+        install(&own, &dir).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "#!one");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        install(&own, &dir).unwrap();
+        assert_eq!(mode(&path), 0o755);
+    }
+
+    #[test]
+    fn a_build_stays_as_long_as_a_cdi_file_names_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("bin");
+        let builds = ["#!one", "#!two", "#!three"].map(|text| install(&program(temp.path(), text), &dir).unwrap());
+        fs::write(dir.join(UNFINISHED), "#!f").unwrap();
+        fs::write(dir.join("other"), "not ours").unwrap();
+        let cdi = SpecDir::new(temp.path().join("cdi"));
+        cdi.create().unwrap();
+        cdi.write("hostler.dev-claim_a", &spec(&builds[0])).unwrap();
+        let mut keep = named(&cdi, "hostler.dev").unwrap();
+        keep.insert(builds[2].clone());
+        remove_others(&dir, &keep);
+        let mut left: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut expected = vec![builds[0].clone(), builds[2].clone(), dir.join("other")];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+
+    fn spec(hook: &Path) -> Spec {
+        let hook = Hook {
+            hook_name: HookName::CreateRuntime,
+            path: hook.to_str().unwrap().to_owned(),
+            args: vec!["hostler".to_owned()],
+            env: Vec::new(),
+            timeout: None,
+        };
+        let container_edits = ContainerEdits { hooks: vec![hook], ..ContainerEdits::default() };
+        let device = Device { name: "d".to_owned(), container_edits, ..Device::default() };
+        Spec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Spec::default() }.with_minimum_version()
+    }
+}
