@@ -51,8 +51,8 @@ pub struct AdminParts {
     pub claims: ClaimsHandle,
     /// Hardware state.
     pub inventory: InventoryHandle,
-    /// Manifests of claims.
-    pub manifests: Manifests,
+    /// Manifests of claims; `None` where the API server has the claims.
+    pub manifests: Option<Manifests>,
     /// Counters.
     pub metrics: Metrics,
     /// The kubelet's side; `None` where it is switched off.
@@ -180,7 +180,7 @@ impl Admin {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: parts.node.clone(),
             driver: parts.driver.clone(),
-            mode: "standalone".to_owned(),
+            mode: if parts.manifests.is_some() { "standalone" } else { "kubernetes" }.to_owned(),
             uptime_seconds: parts.started.elapsed().as_secs(),
             boot_id: parts.boot_id.clone(),
             rss_bytes: resident_bytes(),

@@ -8,7 +8,9 @@
 //! The only place that knows `kube`. Nothing here waits for the API server where the daemon could go on without it: a
 //! daemon without one starts, takes back, and prepares again what it has on record.
 
+pub mod claim_reader;
 mod client;
+mod failure;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -16,6 +18,7 @@ use kube::{Client, core::ApiResource};
 use tokio::{sync::watch, time::timeout};
 
 pub use client::ConnectError;
+pub use failure::{ApiFailure, CallError};
 
 /// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
 /// several.
@@ -76,46 +79,6 @@ impl ApiVersion {
 /// The API group of dynamic resource allocation.
 pub const GROUP: &str = "resource.k8s.io";
 
-/// Why a call to the API server gave nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiFailure {
-    /// The server could not be reached, or said no.
-    #[error("failed to {step}")]
-    Call {
-        /// What was tried, for example `get ResourceClaim default/train`.
-        step: String,
-        /// What the server or the connection said.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// No answer.
-    #[error("failed to {step}: the API server gave no answer within {} s", after.as_secs())]
-    TimedOut {
-        /// What was tried.
-        step: String,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// The server has no version of the API that is spoken here.
-    #[error(
-        "the API server has no known version of {GROUP} (v1, v1beta2, v1beta1): it needs Kubernetes 1.32 with DynamicResourceAllocation switched on, or 1.34"
-    )]
-    NoResourceApi,
-}
-
-impl ApiFailure {
-    /// The HTTP status with which the server said no.
-    pub fn code(&self) -> Option<u16> {
-        match self {
-            Self::Call { source, .. } => match &**source {
-                kube::Error::Api(status) => Some(status.code),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
 /// The API server, as this daemon sees it. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub struct Cluster(Arc<Parts>);
@@ -168,7 +131,7 @@ impl Cluster {
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, ApiFailure> {
         match timeout(CALL_TIMEOUT, call).await {
-            Ok(result) => result.map_err(|source| ApiFailure::Call { step: step.into(), source: Box::new(source) }),
+            Ok(result) => result.map_err(|source| ApiFailure::Call { step: step.into(), source: source.into() }),
             Err(_) => Err(ApiFailure::TimedOut { step: step.into(), after: CALL_TIMEOUT }),
         }
     }

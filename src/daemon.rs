@@ -5,6 +5,7 @@
 //!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
 //! ```
 
+mod claim_source;
 mod install;
 mod lock;
 mod notify;
@@ -17,6 +18,7 @@ use std::{
     time::Instant,
 };
 
+use claim_source::ClaimSource;
 use hostler_backend::ClaimUid;
 use hostler_cdi::SpecDir;
 use hostler_linux::{SysRoot, boot, uevent::Quiet};
@@ -28,7 +30,8 @@ use tracing::{error, info, warn};
 
 use crate::{
     admin::{self, Admin, AdminParts, KubeletSide, serve_admin, serve_metrics},
-    claims::{self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, spec::Naming},
+    claims::{self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims, spec::Naming},
+    cluster::ConnectError,
     config::Config,
     inventory::{
         hotplug,
@@ -38,7 +41,6 @@ use crate::{
     metrics::Metrics,
     registry,
     report::Chain,
-    standalone::Manifests,
     tasks::{Ended, Tasks},
 };
 
@@ -72,6 +74,9 @@ pub enum DaemonError {
     /// The binary could not be put where container runtimes find it.
     #[error("failed to install the hooks of containers")]
     Install(#[source] install::InstallError),
+    /// There are no usable credentials for the API server.
+    #[error("failed to prepare for talking to the API server")]
+    Cluster(#[source] ConnectError),
     /// The claims could not be recovered.
     #[error("failed to start the claims task")]
     Claims(#[source] claims::StartError),
@@ -170,11 +175,15 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     lock(&config, tasks).await?.keep();
     let metrics = Metrics::default();
-    let manifests = Manifests::new(&config.cluster.manifests, &config.driver, tasks);
+    let source = ClaimSource::open(&config, tasks).await.map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
-    let claims = start_claims(&config, &hook, &inventory, &manifests, &boot_id, &metrics, tasks).await?;
+    let reader = source.reader(&metrics, tasks);
+    let claims = start_claims(&config, &hook, &inventory, reader, &boot_id, &metrics, tasks).await?;
     remove_other_hooks(&config, hook, tasks);
-    restore_after_reboot(&claims, &boot_id, tasks).await;
+    // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
+    if source.manifests().is_some() {
+        restore_after_reboot(&claims, &boot_id, tasks).await;
+    }
     let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
     let (registration_tx, registration_rx) = watch::channel(Registration::default());
     let admin = Admin::new(AdminParts {
@@ -184,7 +193,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
         started,
         claims: claims.clone(),
         inventory: inventory.clone(),
-        manifests,
+        manifests: source.manifests().cloned(),
         metrics,
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
     });
@@ -256,7 +265,7 @@ async fn start_claims(
     config: &Config,
     hook: &Path,
     inventory: &InventoryHandle,
-    manifests: &Manifests,
+    reader: Arc<dyn ReadClaims>,
     boot_id: &str,
     metrics: &Metrics,
     tasks: &Tasks,
@@ -264,7 +273,7 @@ async fn start_claims(
     let parts = ClaimsParts {
         backends: inventory.backends(),
         inventory: inventory.reader(),
-        reader: Arc::new(manifests.clone()),
+        reader,
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),
         naming: Naming { driver: config.driver.clone(), hook: hook.to_owned() },

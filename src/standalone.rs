@@ -10,4 +10,4 @@ mod manifest;
 
 pub use create::{CreateError, allocate};
 pub use folder::{Manifests, ManifestsError};
-pub use manifest::{Manifest, ManifestError};
+pub use manifest::{ManifestError, parse};

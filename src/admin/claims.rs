@@ -14,10 +14,11 @@ use super::{
     types::{AdminClaim, AdminClaimDevice, CreateClaim},
 };
 use crate::{
+    allocation::ResourceClaim,
     claims::{ClaimRef, ClaimView, spec::prepared_devices},
     metrics::claim_state,
     report::Chain,
-    standalone::{Manifest, ManifestsError, allocate},
+    standalone::{Manifests, ManifestsError, allocate},
 };
 
 /// `?namespace=…` beside a claim that is named rather than identified.
@@ -30,6 +31,15 @@ pub(super) struct Namespace {
 
 fn default_namespace() -> String {
     "default".to_owned()
+}
+
+/// `?force=true` beside a claim to delete.
+#[derive(Debug, Deserialize)]
+pub(super) struct Force {
+    #[serde(default = "default_namespace")]
+    namespace: String,
+    #[serde(default)]
+    force: bool,
 }
 
 /// All claims: prepared ones, and manifests that nobody has prepared.
@@ -50,6 +60,7 @@ pub(super) async fn create(
     State(admin): State<Admin>,
     Json(request): Json<CreateClaim>,
 ) -> Result<(StatusCode, Json<AdminClaim>), Failure> {
+    admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
     let uid = uuid::Uuid::new_v4().to_string();
     let inventory = admin.0.inventory.reader().latest();
     let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
@@ -68,33 +79,45 @@ pub(super) async fn prepare(
     Path(name): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> Result<Json<AdminClaim>, Failure> {
+    admin.has_manifests("the kubelet asks for it when a pod that uses it starts")?;
     let found = admin.find(&name, &namespace.namespace).await?;
     admin.prepare(reference(&found)?).await?;
     admin.find(&found.uid, &found.namespace).await.map(Json)
 }
 
-/// Takes a claim back and removes its manifest.
+/// Takes a claim back and removes its manifest. In a cluster only by force: the kubelet believes that the claim is
+/// prepared until it takes it back itself.
 pub(super) async fn delete(
     State(admin): State<Admin>,
     Path(name): Path<String>,
-    Query(namespace): Query<Namespace>,
+    Query(Force { namespace, force }): Query<Force>,
 ) -> Result<StatusCode, Failure> {
-    let found = admin.find(&name, &namespace.namespace).await?;
+    if !force {
+        admin.has_manifests(
+            "the kubelet takes it back when its last pod is gone; delete the pod, or use --force if the kubelet has forgotten the claim",
+        )?;
+    }
+    let found = admin.find(&name, &namespace).await?;
     let claim = reference(&found)?;
     let answer = admin.0.claims.unprepare(vec![claim.clone()]).await.remove(&claim.uid);
     if let Some(Err(error)) = answer {
         return Err(Failure::new(StatusCode::CONFLICT, &error));
     }
-    let remove = move |manifests: &crate::standalone::Manifests| match manifests.find(&claim.namespace, &claim.name) {
+    if admin.0.manifests.is_some() {
+        admin.manifests(move |manifests| remove_manifest(manifests, &claim)).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn remove_manifest(manifests: &Manifests, claim: &ClaimRef) -> Result<(), ManifestsError> {
+    match manifests.find(&claim.namespace, &claim.name) {
         // A claim of the same name with another UID is not the one that was taken back.
         Ok(found) if found.manifest.metadata.uid.as_deref() == Some(claim.uid.as_str()) => {
             manifests.remove(&found.path)
         }
         Ok(_) | Err(ManifestsError::Missing { .. }) => Ok(()),
         Err(error) => Err(error),
-    };
-    admin.manifests(remove).await?;
-    Ok(StatusCode::NO_CONTENT)
+    }
 }
 
 pub(super) async fn forget(State(admin): State<Admin>, Path(uid): Path<String>) -> Result<StatusCode, Failure> {
@@ -117,13 +140,24 @@ impl Admin {
         }
     }
 
+    /// Refuses what only a host without a cluster does, with what to do instead.
+    fn has_manifests(&self, instead: &str) -> Result<(), Failure> {
+        if self.0.manifests.is_some() {
+            return Ok(());
+        }
+        Err(Failure(StatusCode::CONFLICT, format!("claims of this host belong to the cluster: {instead}")))
+    }
+
     /// Work on the manifests, which are files.
     async fn manifests<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&crate::standalone::Manifests) -> Result<T, ManifestsError> + Send + 'static,
+        work: impl FnOnce(&Manifests) -> Result<T, ManifestsError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let manifests = self.0.manifests.clone();
-        let done = self.0.manifests.tasks().blocking(move || work(&manifests)).await;
+        let Some(manifests) = self.0.manifests.clone() else {
+            return Err(Failure(StatusCode::CONFLICT, "this host has no manifests".to_owned()));
+        };
+        let tasks = manifests.tasks().clone();
+        let done = tasks.blocking(move || work(&manifests)).await;
         let done = done.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
         done.map_err(|error| {
             let status = match &error {
@@ -153,7 +187,10 @@ impl Admin {
         let table = self.0.claims.table().borrow().clone();
         let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
         let driver = self.0.driver.clone();
-        let manifests = self.manifests(crate::standalone::Manifests::all).await?;
+        let manifests = match &self.0.manifests {
+            Some(_) => self.manifests(Manifests::all).await?,
+            None => Vec::new(),
+        };
         for found in manifests {
             let claim = match found {
                 Ok(found) => allocated_claim(&found.manifest, &driver),
@@ -208,7 +245,7 @@ fn granted(grant: &hostler_backend::Grant, cdi_ids: Vec<String>) -> AdminClaimDe
 }
 
 /// A manifest that nobody has prepared.
-fn allocated_claim(manifest: &Manifest, driver: &str) -> AdminClaim {
+fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
     let (devices, problem) = match manifest.claim().and_then(|_| manifest.allocation(driver)) {
         Ok(allocation) => (allocation.grants.iter().map(|grant| granted(grant, Vec::new())).collect(), None),
         Err(error) => (Vec::new(), Some(Chain(&error).to_string())),

@@ -21,7 +21,7 @@ pub struct AdminStatus {
     pub node: String,
     /// Name of the driver.
     pub driver: String,
-    /// Where allocations are read: `standalone`.
+    /// Where allocations are read: `standalone` (manifests) or `kubernetes` (the API server).
     pub mode: String,
     /// Seconds since the daemon started.
     pub uptime_seconds: u64,

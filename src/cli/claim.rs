@@ -80,6 +80,9 @@ struct ShowArgs {
 struct DeleteArgs {
     #[command(flatten)]
     claim: ClaimArgs,
+    /// In a cluster: take it back although the kubelet believes that it is prepared
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -141,7 +144,8 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
             show::write(&claim, args.output, out)?;
         }
         Command::Delete(args) => {
-            args.daemon.client()?.order(Method::DELETE, &args.claim.path(""))?;
+            let force = if args.force { "&force=true" } else { "" };
+            args.daemon.client()?.order(Method::DELETE, &format!("{}{force}", args.claim.path("")))?;
             writeln!(out, "claim {} deleted", args.claim.claim)?;
         }
         Command::Forget(args) => {

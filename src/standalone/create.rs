@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use hostler_backend::{Capacity, Device, QualifiedName, Quantity, Sharing};
 
-use super::manifest::{AllocationResult, DeviceResult, Devices, Manifest, Metadata, QuantityText, Status};
 use crate::{
     admin::types::{CreateClaim, CreateDevice},
+    allocation::{AllocationResult, DeviceResult, Devices, Metadata, ResourceClaim, Status},
     inventory::{Inventory, Pool},
 };
 
@@ -70,7 +70,7 @@ pub fn allocate(
     uid: &str,
     driver: &str,
     inventory: &Inventory,
-) -> Result<Manifest, CreateError> {
+) -> Result<ResourceClaim, CreateError> {
     if request.devices.is_empty() {
         return Err(CreateError::Empty);
     }
@@ -80,17 +80,19 @@ pub fn allocate(
         .enumerate()
         .map(|(index, wanted)| allocate_device(index, wanted, uid, driver, inventory))
         .collect();
-    Ok(Manifest {
+    Ok(ResourceClaim {
         api_version: "resource.k8s.io/v1".to_owned(),
         kind: "ResourceClaim".to_owned(),
         metadata: Metadata {
             name: request.name.clone(),
             namespace: request.namespace.clone(),
             uid: Some(uid.to_owned()),
+            ..Metadata::default()
         },
         spec: serde_json::Value::Null,
         status: Status {
             allocation: Some(AllocationResult { devices: Devices { results: results?, config: Vec::new() } }),
+            ..Status::default()
         },
     })
 }
@@ -129,7 +131,7 @@ fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, Creat
     })
 }
 
-fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<QualifiedName, QuantityText>, CreateError> {
+fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<String, serde_json::Value>, CreateError> {
     let splittable = || device.capacity.iter().filter_map(|(name, capacity)| Some((name, capacity, capacity.policy?)));
     if let Some(unknown) = wanted.capacity.keys().find(|name| splittable().all(|(own, ..)| own.as_str() != *name)) {
         let known = list(splittable().map(|(name, ..)| name.as_str()));
@@ -141,7 +143,7 @@ fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<QualifiedN
             let asked = wanted.capacity.get(name.as_str()).copied().unwrap_or(policy.default);
             let given = asked.round_up(policy.min, policy.step);
             check_amount(device, name, capacity, given)?;
-            Ok((name.clone(), QuantityText(given)))
+            Ok((name.to_string(), given.to_string().into()))
         })
         .collect()
 }
@@ -194,8 +196,8 @@ mod tests {
 
     #[test]
     fn amounts_are_rounded_as_the_scheduler_does_and_default_to_the_policy() {
-        assert_eq!(create("cpu", "numa0", &[("cpus", "3")]).unwrap().consumed_capacity["cpus"].0, Quantity::whole(4));
-        assert_eq!(create("n/cpu", "numa0", &[]).unwrap().consumed_capacity["cpus"].0, Quantity::whole(2));
+        assert_eq!(create("cpu", "numa0", &[("cpus", "3")]).unwrap().consumed_capacity["cpus"], "4");
+        assert_eq!(create("n/cpu", "numa0", &[]).unwrap().consumed_capacity["cpus"], "2");
     }
 
     #[test]

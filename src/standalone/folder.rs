@@ -8,8 +8,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::manifest::{Manifest, ManifestError};
+use super::manifest::{self, ManifestError};
 use crate::{
+    allocation::{AllocationError, ResourceClaim},
     claims::{Allocation, ClaimRef, ReadClaims, ReadResult},
     tasks::Tasks,
 };
@@ -91,7 +92,7 @@ pub struct Found {
     /// The file.
     pub path: PathBuf,
     /// Its content.
-    pub manifest: Manifest,
+    pub manifest: ResourceClaim,
 }
 
 impl Manifests {
@@ -161,7 +162,7 @@ impl Manifests {
     ///
     /// # Errors
     /// When the claim exists already or the file cannot be written.
-    pub fn add(&self, manifest: &Manifest) -> Result<PathBuf, ManifestsError> {
+    pub fn add(&self, manifest: &ResourceClaim) -> Result<PathBuf, ManifestsError> {
         let (namespace, name) = (&manifest.metadata.namespace, &manifest.metadata.name);
         let stem = stem(namespace, name)?;
         // What the lock guards is on disk, and whole whatever happened to the last holder.
@@ -207,7 +208,7 @@ impl Manifests {
 
     fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ManifestsError> {
         let Found { path, manifest } = self.find(&claim.namespace, &claim.name)?;
-        let invalid = |source| ManifestsError::Invalid { path: path.clone(), source };
+        let invalid = |error: AllocationError| ManifestsError::Invalid { path: path.clone(), source: error.into() };
         let found = manifest.claim().map_err(invalid)?.uid;
         if found != claim.uid {
             let (found, wanted) = (found.to_string(), claim.uid.to_string());
@@ -248,7 +249,7 @@ fn read(path: &Path) -> Result<Option<Found>, ManifestsError> {
         Ok(_) => fs::read_to_string(path).map_err(fail)?,
     };
     let manifest =
-        Manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
+        manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
     Ok(Some(Found { path: path.to_owned(), manifest }))
 }
 

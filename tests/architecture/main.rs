@@ -97,6 +97,11 @@ const MODULES: &[ModuleRule] = &[
         why: "claims answer whoever asks; an allocation comes through the ReadClaims trait",
     },
     ModuleRule {
+        module: "allocation",
+        never: &["inventory", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook", "tasks", "config"],
+        why: "what a claim means does not depend on where it was read",
+    },
+    ModuleRule {
         module: "kubelet",
         never: &["cluster", "standalone", "admin", "cli", "daemon", "hook"],
         why: "the kubelet's services and the source of claims meet in the daemon only",

@@ -68,7 +68,7 @@ fn no_name_leads_out_of_the_folder() {
 fn an_added_manifest_belongs_to_its_owner_alone_and_is_added_once() {
     let folder = tempfile::tempdir().unwrap();
     let manifests = manifests(&folder.path().join("new"));
-    let manifest = Manifest::parse(GOOD).unwrap();
+    let manifest = manifest::parse(GOOD).unwrap();
     let path = manifests.add(&manifest).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(manifests.find("ml", "train").unwrap().manifest, manifest);

@@ -1,5 +1,7 @@
 //! What a manifest means, and which ones are refused.
 
+use hostler_backend::{Access, Quantity};
+
 use super::*;
 
 const YAML: &str = "
@@ -22,16 +24,16 @@ status:
 ";
 
 fn error(text: &str) -> String {
-    let parsed = Manifest::parse(text).and_then(|manifest| {
-        manifest.claim()?;
-        manifest.allocation("hostler.dev")
+    let parsed = parse(text).and_then(|claim| {
+        claim.claim()?;
+        Ok(claim.allocation("hostler.dev")?)
     });
     parsed.unwrap_err().to_string()
 }
 
 #[test]
 fn an_allocation_holds_this_drivers_devices_with_their_configuration() {
-    let manifest = Manifest::parse(YAML).unwrap();
+    let manifest = parse(YAML).unwrap();
     assert_eq!(manifest.claim().unwrap().to_string(), "5f0c (default/train)");
     let grants = manifest.allocation("hostler.dev").unwrap().grants;
     assert_eq!(grants.len(), 2);
@@ -44,14 +46,14 @@ fn an_allocation_holds_this_drivers_devices_with_their_configuration() {
 
 #[test]
 fn the_drivers_own_domain_may_stand_before_a_capacity() {
-    let manifest = Manifest::parse(&YAML.replace("{cpus: 4}", "{hostler.dev/cpus: 4}")).unwrap();
+    let manifest = parse(&YAML.replace("{cpus: 4}", "{hostler.dev/cpus: 4}")).unwrap();
     assert_eq!(manifest.allocation("hostler.dev").unwrap().grants[0].consumed["cpus"], Quantity::whole(4));
 }
 
 #[test]
 fn json_and_yaml_say_the_same() {
-    let manifest = Manifest::parse(YAML).unwrap();
-    assert_eq!(Manifest::parse(&serde_json::to_string(&manifest).unwrap()).unwrap(), manifest);
+    let manifest = parse(YAML).unwrap();
+    assert_eq!(parse(&serde_json::to_string(&manifest).unwrap()).unwrap(), manifest);
 }
 
 #[test]
@@ -62,11 +64,17 @@ fn a_mistake_is_named_with_its_field_and_a_fix() {
         (", uid: 5f0c", "", "field metadata.uid: it is missing"),
         ("uid: 5f0c", "uid: ../x", "field metadata.uid: claim uid \"../x\" is not valid"),
         ("device: numa0", "device: Numa_0", "field status.allocation.devices.results[0].device: device name"),
-        ("consumedCapacity:", "consumedCapactiy:", "consumedCapactiy"),
+        (
+            "consumedCapacity:",
+            "consumedCapactiy:",
+            "field status.allocation.devices.results[0].consumedCapactiy: there is no such field",
+        ),
         ("{cpus: 4}", "{cpus: four}", "\"four\" is not a quantity"),
         ("hostler.dev", "hostler.example", "none of them has driver \"hostler.dev\""),
         ("status:", "state:", "field status.allocation: it is missing"),
         ("source: FromClass", "source: FromThere", "FromThere"),
+        ("opaque: {driver: gpu.example.com, parameters: {}}", "", "devices.config[3].opaque: it is missing"),
+        ("parameters: {from: other}", "parameters: {}, version: 2", "config[2].opaque.version: there is no such field"),
         ("metadata: {", "metadata: [", "it is not valid JSON or YAML"),
     ] {
         let message = error(&YAML.replace(from, to));

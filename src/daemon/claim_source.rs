@@ -1,0 +1,55 @@
+//! Where claims come from: manifests on disk, or the API server.
+
+use std::sync::Arc;
+
+use crate::{
+    claims::ReadClaims,
+    cluster::{Cluster, ClusterSettings, ConnectError, claim_reader::ClaimReader},
+    config::{ClusterMode, Config},
+    metrics::Metrics,
+    standalone::Manifests,
+    tasks::Tasks,
+};
+
+/// The one source of claims that is configured.
+pub(super) enum ClaimSource {
+    /// Manifests on disk.
+    Standalone(Manifests),
+    /// The API server.
+    Kubernetes(Cluster),
+}
+
+impl ClaimSource {
+    /// Opens it. Nobody answers yet: the API server may come up after its nodes.
+    pub(super) async fn open(config: &Config, tasks: &Tasks) -> Result<Self, ConnectError> {
+        match config.cluster.mode {
+            ClusterMode::Standalone => {
+                Ok(Self::Standalone(Manifests::new(&config.cluster.manifests, &config.driver, tasks)))
+            }
+            ClusterMode::Kubernetes => {
+                let settings = ClusterSettings {
+                    kubeconfig: config.cluster.kubeconfig.clone(),
+                    driver: config.driver.clone(),
+                    node: config.node_name.clone(),
+                };
+                Ok(Self::Kubernetes(Cluster::new(settings).await?))
+            }
+        }
+    }
+
+    /// For the owner of the claims.
+    pub(super) fn reader(&self, metrics: &Metrics, tasks: &Tasks) -> Arc<dyn ReadClaims> {
+        match self {
+            Self::Standalone(manifests) => Arc::new(manifests.clone()),
+            Self::Kubernetes(cluster) => Arc::new(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
+        }
+    }
+
+    /// The manifests, where they are the source.
+    pub(super) fn manifests(&self) -> Option<&Manifests> {
+        match self {
+            Self::Standalone(manifests) => Some(manifests),
+            Self::Kubernetes(_) => None,
+        }
+    }
+}
