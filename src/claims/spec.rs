@@ -1,8 +1,11 @@
 //! What a record means to a container runtime and to the kubelet: CDI file and device list. Pure.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
-use hostler_backend::{ClaimUid, ContainerEdits, Pinning};
+use hostler_backend::{
+    ClaimUid, ContainerEdits, MemoryPolicy, Pinning,
+    opaque::{MemoryMode, Word},
+};
 use hostler_cdi::{Device, Hook, HookName, Spec};
 use hostler_linux::IdSet;
 
@@ -98,37 +101,63 @@ fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
         ..ContainerEdits::default()
     };
     container_edits.append(&device.edits);
-    let own = &device.plan.pinning;
-    if !own.is_empty() {
-        // A container gets a whole request, so a device's variables name what the request binds of the same kind.
-        let request = device.grant.top_level_request();
-        let mut shared = pinning(record.devices.iter().filter(|other| other.grant.top_level_request() == request));
-        if own.cpus.is_empty() {
-            shared.cpus.clear();
-        }
-        if own.mems.is_empty() {
-            shared.mems.clear();
-        }
-        container_edits.env.extend(pinning_env(uid, &shared));
-        container_edits.hooks.push(pinning_hook(uid, own, naming));
+    let own = bound(record, device);
+    container_edits.env.extend(pinning_env(uid, &shared(record, device, &own)));
+    if own.binds() {
+        container_edits.hooks.push(pinning_hook(uid, &own, naming));
     }
     Device { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
 }
 
-fn pinning<'a>(devices: impl Iterator<Item = &'a RecordDevice>) -> Pinning {
-    devices.fold(Pinning::default(), |mut all, device| {
-        all.extend(&device.plan.pinning);
-        all
-    })
+/// What a container with this device is bound to. Interleaving means all of the claim's interleaved nodes, whichever of
+/// its devices a container has.
+fn bound(record: &Record, device: &RecordDevice) -> Pinning {
+    let mut own = device.plan.pinning.clone();
+    own.policy = own.policy.map(|policy| MemoryPolicy { nodes: policy_nodes(record, device, policy.mode), ..policy });
+    if let Some(MemoryPolicy { mode: MemoryMode::Interleave, nodes }) = &own.policy {
+        own.mems.extend(nodes);
+    }
+    own
+}
+
+/// The nodes that go by one policy together: those of the request where they are bound, as variables name what a request
+/// binds; else those of the claim, as a program has one policy.
+fn policy_nodes(record: &Record, device: &RecordDevice, mode: MemoryMode) -> BTreeSet<u32> {
+    let request = device.grant.top_level_request();
+    let others =
+        record.devices.iter().filter(|other| mode != MemoryMode::Bind || other.grant.top_level_request() == request);
+    let policies = others.filter_map(|other| other.plan.pinning.policy.as_ref());
+    policies.filter(|policy| policy.mode == mode).flat_map(|policy| &policy.nodes).copied().collect()
+}
+
+/// What the variables of a device name. A container gets a whole request, so they name what the request binds of the
+/// same kind.
+fn shared(record: &Record, device: &RecordDevice, own: &Pinning) -> Pinning {
+    let request = device.grant.top_level_request();
+    let mut shared = own.clone();
+    for other in record.devices.iter().filter(|other| other.grant.top_level_request() == request) {
+        let pinning = &other.plan.pinning;
+        if !own.cpus.is_empty() {
+            shared.cpus.extend(&pinning.cpus);
+        }
+        if !own.mems.is_empty() {
+            shared.mems.extend(&pinning.mems);
+        }
+    }
+    shared
 }
 
 /// `DRA_CPUSET_<uid>` is the name under which KubeVirt and others look for exclusive CPUs.
 fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
     let cpuset = format!("DRA_CPUSET_{uid}");
+    let list = |ids: &BTreeSet<u32>| IdSet::from(ids.clone());
+    let policy = pinning.policy.as_ref();
+    let policy = policy.map(|policy| format!("HOSTLER_MEMPOLICY={}:{}", policy.mode.as_str(), list(&policy.nodes)));
     [("HOSTLER_CPUS", &pinning.cpus), ("HOSTLER_MEMS", &pinning.mems), (&*cpuset, &pinning.cpus)]
         .into_iter()
         .filter(|(_, ids)| !ids.is_empty())
-        .map(|(name, ids)| format!("{name}={}", IdSet::from(ids.clone())))
+        .map(|(name, ids)| format!("{name}={}", list(ids)))
+        .chain(policy)
         .collect()
 }
 

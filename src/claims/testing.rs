@@ -58,7 +58,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
         backend: backend_name(),
         grant: grant("one"),
         plan: Plan {
-            pinning: Pinning { cpus: BTreeSet::from([0, 1, 2, 5]), mems: BTreeSet::from([1]) },
+            pinning: Pinning { cpus: BTreeSet::from([0, 1, 2, 5]), mems: BTreeSet::from([1]), policy: None },
             data: serde_json::json!({"note": "as chosen"}),
         },
         counters: Vec::new(),

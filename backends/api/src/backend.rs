@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttributeValue, BackendName, ClaimUid, ContainerEdits, CounterSet, Device, Grant};
+use crate::{
+    AttributeValue, BackendName, ClaimUid, ConfigProblem, ContainerEdits, CounterSet, Device, Grant, opaque::MemoryMode,
+};
 
 /// One kind of hardware.
 ///
@@ -44,6 +46,13 @@ pub trait Backend: Send + Sync + 'static {
             Some(AttributeValue::Ints(nodes)) => nodes.iter().filter_map(|node| u32::try_from(*node).ok()).collect(),
             _ => BTreeSet::new(),
         }
+    }
+
+    /// How much of what the grant asks for is free on the node of [`PlanWork::within`], in whatever unit, to compare nodes
+    /// by; `None` where that is not known. Pure.
+    fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
+        let _ = work;
+        None
     }
 
     /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, it
@@ -143,18 +152,29 @@ pub struct Pinning {
     /// NUMA nodes, kernel numbers.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub mems: BTreeSet<u32>,
+    /// How programs should use memory, where the claim says so. Nobody can set it for them: they are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<MemoryPolicy>,
+}
+
+/// What a program is told of its memory.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct MemoryPolicy {
+    /// How to use the nodes.
+    pub mode: MemoryMode,
+    /// NUMA nodes, kernel numbers.
+    pub nodes: BTreeSet<u32>,
 }
 
 impl Pinning {
-    /// Whether nothing is bound.
+    /// Whether nothing is bound and nothing is told.
     pub fn is_empty(&self) -> bool {
-        self.cpus.is_empty() && self.mems.is_empty()
+        !self.binds() && self.policy.is_none()
     }
 
-    /// Adds what `other` allows.
-    pub fn extend(&mut self, other: &Self) {
-        self.cpus.extend(&other.cpus);
-        self.mems.extend(&other.mems);
+    /// Whether a container is bound to anything.
+    pub fn binds(&self) -> bool {
+        !self.cpus.is_empty() || !self.mems.is_empty()
     }
 }
 
@@ -219,12 +239,10 @@ pub enum BackendError {
         reason: String,
     },
     /// The grant's configuration is wrong.
-    #[error("configuration field {field} is not valid: {reason}")]
+    #[error("configuration is not valid: {}", listed(problems))]
     Config {
-        /// Path of the field.
-        field: String,
-        /// The fix.
-        reason: String,
+        /// Every mistake.
+        problems: Vec<ConfigProblem>,
     },
     /// A step on the hardware failed.
     #[error("failed to {step}")]
@@ -241,6 +259,10 @@ pub enum BackendError {
         /// What was seen.
         reason: String,
     },
+}
+
+fn listed(problems: &[ConfigProblem]) -> String {
+    problems.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl BackendError {

@@ -10,15 +10,16 @@ mod device;
 mod grant;
 mod limits;
 mod names;
+pub mod opaque;
 mod quantity;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
 pub use backend::{
-    Backend, BackendError, Enumeration, Held, Pinning, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
-    VerifyWork, Warning,
+    Backend, BackendError, Enumeration, Held, MemoryPolicy, Pinning, Plan, PlanWork, PrepareWork, Prepared,
+    UnprepareWork, VerifyWork, Warning,
 };
-pub use config::{ConfigProblem, refuse_opaque_config};
+pub use config::ConfigProblem;
 pub use device::{
     AttributeValue, Attributes, Binding, Capacities, Capacity, CounterSet, CounterUse, Device, Health, NodeAllocatable,
     RequestPolicy, Sharing,
@@ -27,6 +28,7 @@ pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES_AND_CAPACITIES, edits_problems};
 pub use names::{BackendName, DeviceName, NameError, QualifiedName};
+pub use opaque::refuse_opaque_config;
 pub use quantity::{ParseQuantityError, Quantity};
 
 #[cfg(doctest)]

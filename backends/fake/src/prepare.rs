@@ -1,14 +1,14 @@
 //! What a claim gets: the device, or a part of its capacities that nobody holds.
 
-use hostler_backend::{Access, BackendError, Capacity, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing};
+use hostler_backend::{
+    Access, BackendError, Capacity, ConfigProblem, Grant, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing,
+    opaque::{API_VERSION, OpaqueConfig, is_placement},
+};
 use serde_json::json;
 
 /// Chooses for one grant. The plan holds what the "hardware" is told: the device, the amounts and the configuration.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-    if let Some(wrong) = work.grant.config.iter().find(|config| !config.is_object()) {
-        let reason = format!("{wrong} is not an object; the fake takes any object");
-        return Err(BackendError::Config { field: "parameters".to_owned(), reason });
-    }
+    let config = config(work.grant)?;
     if work.grant.access == Access::Use {
         check_free(work)?;
     }
@@ -16,10 +16,36 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
     if !work.grant.consumed.is_empty() {
         data["consumed"] = json!(work.grant.consumed);
     }
-    if let Some(config) = work.grant.config.last() {
+    if let Some(config) = config {
         data["config"] = config.clone();
     }
     Ok(Plan { data, ..Plan::default() })
+}
+
+/// The configuration that counts. The fake takes any object, but what calls itself one of this driver's kinds has to be
+/// one that the fake takes.
+fn config(grant: &Grant) -> Result<Option<&serde_json::Value>, BackendError> {
+    let mut problems = Vec::new();
+    for config in &grant.config {
+        if !config.is_object() {
+            let reason = format!("{config} is not an object; the fake takes any object");
+            problems.push(ConfigProblem::new("parameters", reason));
+        } else if config.get("apiVersion").is_some_and(|version| version == API_VERSION) {
+            match OpaqueConfig::parse(config, "parameters") {
+                Ok(OpaqueConfig::Fake(_) | OpaqueConfig::Placement(_)) => {}
+                Ok(other) => problems.push(ConfigProblem::new(
+                    "parameters.kind",
+                    format!("{} says nothing to the fake device {}; it takes FakeConfig", other.kind(), grant.device),
+                )),
+                Err(found) => problems.extend(found),
+            }
+        }
+    }
+    if problems.is_empty() {
+        Ok(grant.config.iter().rfind(|config| !is_placement(config)))
+    } else {
+        Err(BackendError::Config { problems })
+    }
 }
 
 fn check_free(work: &PlanWork<'_>) -> Result<(), BackendError> {

@@ -251,6 +251,19 @@ fn configuration_that_is_no_object_is_refused() {
 }
 
 #[test]
+fn of_this_drivers_kinds_the_fake_takes_its_own_and_leaves_placement_to_the_daemon() {
+    let bench = Bench::new(ONE);
+    let mut claim = claim("c1", "a");
+    let of_kind = |kind: &str| serde_json::json!({"apiVersion": "hostler.dev/v1alpha1", "kind": kind});
+    claim.grant.config = vec![of_kind("FakeConfig"), of_kind("PlacementConfig")];
+    assert_eq!(bench.plan(&claim, &[]).unwrap().data["config"]["kind"], "FakeConfig");
+    claim.grant.config = vec![of_kind("CpuConfig"), of_kind("FakConfig")];
+    let error = bench.plan(&claim, &[]).unwrap_err().to_string();
+    assert!(error.contains("CpuConfig says nothing to the fake device a"), "{error}");
+    assert!(error.contains("did you mean FakeConfig?"), "{error}");
+}
+
+#[test]
 fn a_fault_skips_strikes_and_stops() {
     let bench = Bench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nskip = 1\ntimes = 2\nerror = \"no power\""));
     let claim = claim("c1", "a");

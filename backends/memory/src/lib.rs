@@ -5,6 +5,9 @@
 //! process uses: that stays with the container's own memory and hugetlb limits. A request that names no amount gets
 //! the least that can be accounted, 1 MiB or one huge page: it asks for the place alone. A grant with administrative
 //! access binds nothing and takes nothing.
+//!
+//! A `MemoryConfig` says how the memory is to be used. Binding and the nodes of an interleaving are enforced; a preference
+//! and the interleaving itself are a program's own doing, and it is told through its environment.
 
 mod config;
 mod enumerate;
@@ -51,6 +54,10 @@ impl Backend for MemoryBackend {
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         prepare::plan(work)
+    }
+
+    fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
+        prepare::free(work)
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {

@@ -1,8 +1,11 @@
 //! Accounting memory to a grant, and checking that it is still there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_backend::{Access, BackendError, Held, Pinning, Plan, PlanWork, Quantity, refuse_opaque_config};
+use hostler_backend::{
+    Access, BackendError, Held, MemoryPolicy, Pinning, Plan, PlanWork, Quantity,
+    opaque::{MemoryConfig, MemoryMode, config_of},
+};
 use hostler_linux::SysRoot;
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +22,19 @@ struct Taken {
 /// Accounts the memory of a grant. Needs nothing but `work`.
 ///
 /// # Errors
-/// When there is not so much left, or the amount is no multiple of a page, or the grant brings configuration.
+/// When there is not so much left, or the amount is no multiple of a page, or the node is not the wanted one, or the
+/// configuration is wrong.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-    refuse_opaque_config(work.grant)?;
+    let config: MemoryConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
         return Ok(Plan::default());
     }
     let source = Source::deserialize(&work.device.data)
         .map_err(|error| BackendError::step("read the node of the device", error))?;
+    if let Some(node) = work.within.filter(|node| *node != source.node) {
+        let (device, own) = (&work.device.name, source.node);
+        return Err(BackendError::refused(format!("{device} is on NUMA node {own}, not on node {node}")));
+    }
     let bytes = wanted(work)?;
     let holders = holders(work);
     let total = capacity(work).as_whole().unwrap_or(0);
@@ -34,8 +42,23 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
     if bytes > free {
         return Err(BackendError::refused(refusal(work, bytes, free, &holders)));
     }
-    let pinning = Pinning { mems: [source.node].into(), ..Pinning::default() };
-    Ok(Plan { pinning, data: serde_json::json!(Taken { source, bytes }) })
+    Ok(Plan { pinning: pinning(source.node, config.policy), data: serde_json::json!(Taken { source, bytes }) })
+}
+
+/// A mempolicy belongs to a task and cannot be given to it from outside. What the node's cpuset can enforce is enforced,
+/// and the program is told the rest.
+fn pinning(node: u32, mode: Option<MemoryMode>) -> Pinning {
+    let mems = if mode == Some(MemoryMode::Preferred) { BTreeSet::new() } else { [node].into() };
+    let policy = mode.map(|mode| MemoryPolicy { mode, nodes: [node].into() });
+    Pinning { mems, policy, ..Pinning::default() }
+}
+
+/// The bytes that are free, if the device is on the wanted node at all.
+pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
+    let source = Source::deserialize(&work.device.data).ok()?;
+    let total = capacity(work).as_whole()?;
+    let free = holders(work).values().fold(total, |free, held| free.saturating_sub(*held));
+    Some(if work.within.is_none_or(|node| node == source.node) { free } else { 0 })
 }
 
 fn capacity(work: &PlanWork<'_>) -> Quantity {
@@ -100,7 +123,8 @@ fn refusal(work: &PlanWork<'_>, bytes: u64, free: u64, holders: &BTreeMap<&str, 
 /// # Errors
 /// When it is not; the message says what was seen.
 pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
-    if plan.pinning.mems.is_empty() {
+    // Administrative access.
+    if plan.data.is_null() {
         return Ok(());
     }
     let taken = Taken::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;

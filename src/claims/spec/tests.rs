@@ -1,7 +1,5 @@
 //! What a record becomes for the runtime and the kubelet.
 
-use std::collections::BTreeSet;
-
 use super::{
     super::{store::RecordState, testing::*},
     *,
@@ -17,7 +15,11 @@ fn claim_of_all_kinds() -> Record {
     let device = |request: &str, name: &str, cpus: &[u32], mems: &[u32]| RecordDevice {
         grant: hostler_backend::Grant { request: request.to_owned(), ..grant(name) },
         plan: hostler_backend::Plan {
-            pinning: Pinning { cpus: cpus.iter().copied().collect(), mems: mems.iter().copied().collect() },
+            pinning: Pinning {
+                cpus: cpus.iter().copied().collect(),
+                mems: mems.iter().copied().collect(),
+                policy: None,
+            },
             data: serde_json::Value::Null,
         },
         ..record.devices[0].clone()
@@ -87,5 +89,47 @@ fn only_the_names_of_claim_files_are_read_as_such() {
     assert_eq!(naming.claim_of_stem(&naming.stem(&uid("u1"))), Some(uid("u1")));
     for foreign in ["hostler.dev-claim_", "hostler.dev-gpu_u1", "other.dev-claim_u1", "hostler.dev-claim_../x"] {
         assert_eq!(naming.claim_of_stem(foreign), None, "{foreign}");
+    }
+}
+
+#[test]
+fn a_memory_policy_is_told_and_only_interleaving_goes_beyond_the_request() {
+    let mut record = claim_of_all_kinds();
+    let plain = record.devices[2].clone();
+    let device = |request: &str, node: u32, mode: MemoryMode| {
+        let mut device = plain.clone();
+        device.grant.request = request.to_owned();
+        let mems = if mode == MemoryMode::Preferred { BTreeSet::new() } else { [node].into() };
+        let policy = Some(MemoryPolicy { mode, nodes: [node].into() });
+        device.plan.pinning = Pinning { cpus: BTreeSet::new(), mems, policy };
+        device
+    };
+    for (mode, policy, hook) in [
+        (MemoryMode::Bind, "bind:0", Some("0")),
+        (MemoryMode::Preferred, "preferred:0,2", None),
+        (MemoryMode::Interleave, "interleave:0,2", Some("0,2")),
+    ] {
+        record.devices = vec![device("a", 0, mode), device("b", 2, mode)];
+        let edits = &cdi_spec(&record, &naming()).devices[0].container_edits;
+        let told = edits.env.iter().filter_map(|env| env.strip_prefix("HOSTLER_MEMPOLICY="));
+        assert_eq!(told.collect::<Vec<_>>(), [policy]);
+        let mems = edits.env.iter().find_map(|env| env.strip_prefix("HOSTLER_MEMS="));
+        assert_eq!(mems, hook, "{policy}");
+        let bound = edits.hooks.iter().map(|hook| hook.args[5..].join(" ")).collect::<Vec<_>>();
+        assert_eq!(bound, hook.iter().map(|mems| format!("--mems {mems}")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn one_request_with_several_nodes_has_one_policy_of_all_of_them() {
+    let mut record = claim_of_all_kinds();
+    let mut first = record.devices[2].clone();
+    first.plan.pinning.policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: [0].into() });
+    let mut second = first.clone();
+    second.plan.pinning.mems = [1].into();
+    second.plan.pinning.policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: [1].into() });
+    record.devices = vec![first, second];
+    for device in cdi_spec(&record, &naming()).devices {
+        assert!(device.container_edits.env.contains(&"HOSTLER_MEMPOLICY=bind:0-1".to_owned()));
     }
 }

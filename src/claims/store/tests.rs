@@ -1,8 +1,6 @@
 //! Records on disk: whole or not at all, read back as written, damage noticed.
 
-use std::collections::BTreeSet;
-
-use hostler_backend::{DeviceName, Pinning};
+use hostler_backend::{DeviceName, MemoryPolicy, Pinning, opaque::MemoryMode};
 use proptest::prelude::*;
 
 use super::{super::testing::*, *};
@@ -204,6 +202,19 @@ impl Drop for SmallDisk {
     }
 }
 
+#[test]
+fn a_memory_policy_is_recorded_and_older_records_have_none() {
+    let mut record = record("a", RecordState::Prepared, "boot");
+    let without = serde_json::to_value(&record).unwrap();
+    assert_eq!(without["devices"][0]["plan"]["pinning"], serde_json::json!({"cpus": [0, 1, 2, 5], "mems": [1]}));
+    let policy = MemoryPolicy { mode: MemoryMode::Interleave, nodes: [0, 1].into() };
+    record.devices[0].plan.pinning.policy = Some(policy);
+    let with = serde_json::to_value(&record).unwrap();
+    let expected = serde_json::json!({"mode": "interleave", "nodes": [0, 1]});
+    assert_eq!(with["devices"][0]["plan"]["pinning"]["policy"], expected);
+    assert_eq!(decode(&encode(&record).unwrap()).unwrap(), record);
+}
+
 proptest! {
     #[test]
     fn every_record_survives_the_way_to_disk(
@@ -215,7 +226,7 @@ proptest! {
         let state = if prepared { RecordState::Prepared } else { RecordState::Preparing };
         let mut record = record("a", state, "boot");
         record.claim.name = name;
-        record.devices[0].plan.pinning = Pinning { cpus, mems: BTreeSet::new() };
+        record.devices[0].plan.pinning = Pinning { cpus, ..Pinning::default() };
         record.devices[0].edits.env = env;
         prop_assert_eq!(decode(&encode(&record).unwrap()).unwrap(), record);
     }

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Plan, PlanWork, QualifiedName, Quantity, VerifyWork,
+    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, MemoryPolicy, Plan, PlanWork, QualifiedName,
+    Quantity, VerifyWork, opaque::MemoryMode,
 };
 use hostler_linux::SysRoot;
 use proptest::prelude::*;
@@ -46,6 +47,10 @@ impl Host {
     }
 
     fn plan(&self, grant: &Grant) -> Result<Plan, BackendError> {
+        self.plan_within(grant, None)
+    }
+
+    fn plan_within(&self, grant: &Grant, within: Option<u32>) -> Result<Plan, BackendError> {
         let held: Vec<Held<'_>> = self
             .claims
             .iter()
@@ -53,7 +58,7 @@ impl Host {
             .collect();
         let claim = ClaimUid::new("new").unwrap();
         let device = device(&self.devices, grant.device.as_str());
-        let work = PlanWork { claim: &claim, grant, device, held: &held, within: None };
+        let work = PlanWork { claim: &claim, grant, device, held: &held, within };
         MemoryBackend::new(SysRoot::new("/nonexistent"), Config::default()).plan(&work)
     }
 
@@ -133,12 +138,55 @@ fn a_holder_without_a_readable_record_counts_with_what_it_may_have() {
     assert!(refusal.ends_with("held by default/a (4Gi)"), "{refusal}");
 }
 
+fn configured(fields: serde_json::Value) -> serde_json::Value {
+    let mut config = json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "MemoryConfig"});
+    config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    config
+}
+
 #[test]
-fn opaque_configuration_is_refused_by_field() {
+fn a_policy_is_kept_beside_the_binding_and_a_preference_binds_nothing() {
+    let mut host = Host::new();
+    for (policy, mode, mems) in [
+        ("bind", MemoryMode::Bind, vec![2]),
+        ("interleave", MemoryMode::Interleave, vec![2]),
+        ("preferred", MemoryMode::Preferred, vec![]),
+    ] {
+        let config = vec![configured(json!({"policy": policy}))];
+        let grant = Grant { config, ..host.grant("node2", Some("1Gi")) };
+        let plan = host.hold("default/a", grant).unwrap();
+        assert_eq!(plan.pinning.mems, mems.into_iter().collect());
+        assert_eq!(plan.pinning.policy, Some(MemoryPolicy { mode, nodes: [2].into() }));
+        assert_eq!(plan.data, json!({"node": 2, "bytes": GIB}), "it is accounted all the same");
+    }
+    let grant = Grant { config: vec![configured(json!({}))], ..host.grant("node2", Some("1Gi")) };
+    assert_eq!(host.plan(&grant).unwrap().pinning.policy, None, "nothing was said");
+}
+
+#[test]
+fn a_node_that_is_not_the_wanted_one_is_refused() {
     let host = Host::new();
-    let grant = Grant { config: vec![json!({"policy": "interleave"})], ..host.grant("node0", Some("1Mi")) };
-    let error = host.plan(&grant).unwrap_err();
-    assert!(matches!(&error, BackendError::Config { field, .. } if field == "policy"), "{error}");
+    let grant = host.grant("node2", Some("1Gi"));
+    let error = host.plan_within(&grant, Some(0)).unwrap_err().to_string();
+    assert_eq!(error, "node2 is on NUMA node 2, not on node 0");
+    assert!(host.plan_within(&grant, Some(2)).is_ok());
+}
+
+#[test]
+fn opaque_configuration_that_is_wrong_is_refused_by_field() {
+    let host = Host::new();
+    for (config, expected) in [
+        (
+            configured(json!({"policy": "local"})),
+            "parameters.policy: \"local\" is not one of bind, preferred, interleave",
+        ),
+        (json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CpuConfig"}), "CpuConfig says nothing to device node0"),
+    ] {
+        let grant = Grant { config: vec![config], ..host.grant("node0", Some("1Mi")) };
+        let error = host.plan(&grant).unwrap_err();
+        assert!(matches!(&error, BackendError::Config { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 fn write(root: &Path, path: &str, text: &str) {

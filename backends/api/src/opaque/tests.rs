@@ -1,0 +1,195 @@
+//! What is accepted, what is refused and in which words, and which of several configurations wins.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{Access, DeviceName};
+
+fn grant(config: Vec<Value>) -> Grant {
+    Grant {
+        request: "cpus".to_owned(),
+        pool: "node/cpu".to_owned(),
+        device: DeviceName::new("numa0").unwrap(),
+        share_id: None,
+        access: Access::Use,
+        consumed: BTreeMap::new(),
+        config,
+    }
+}
+
+fn of_kind(kind: &str, mut fields: Value) -> Value {
+    fields["apiVersion"] = API_VERSION.into();
+    fields["kind"] = kind.into();
+    fields
+}
+
+fn problems(parameters: &Value) -> Vec<String> {
+    let found = OpaqueConfig::parse(parameters, PARAMETERS).unwrap_err();
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_field_is_read() {
+    let config = of_kind(
+        "CpuConfig",
+        json!({"fullCores": true, "spread": "l3", "l3Exclusive": false, "coreType": "efficient", "smt": "isolated"}),
+    );
+    assert_eq!(
+        OpaqueConfig::parse(&config, PARAMETERS),
+        Ok(OpaqueConfig::Cpu(CpuConfig {
+            full_cores: Some(true),
+            spread: Some(Spread::L3),
+            l3_exclusive: Some(false),
+            core_type: Some(CoreKind::Efficient),
+            smt: Some(Smt::Isolated),
+        }))
+    );
+    let config = of_kind("MemoryConfig", json!({"policy": "interleave"}));
+    let expected = MemoryConfig { policy: Some(MemoryMode::Interleave) };
+    assert_eq!(OpaqueConfig::parse(&config, PARAMETERS), Ok(OpaqueConfig::Memory(expected)));
+    let config = of_kind("PlacementConfig", json!({"sameNumaNode": "preferred"}));
+    let expected = PlacementConfig { same_numa_node: Some(SameNumaNode::Preferred) };
+    assert_eq!(OpaqueConfig::parse(&config, PARAMETERS), Ok(OpaqueConfig::Placement(expected)));
+}
+
+#[test]
+fn every_word_of_the_schema_is_read_as_itself() {
+    for kind in schema() {
+        for field in kind.fields.unwrap_or_default() {
+            let values = field.words.iter().map(|word| json!(word)).chain(field.words.is_empty().then(|| json!(true)));
+            for value in values {
+                let config = of_kind(kind.name, json!({field.name: value}));
+                assert!(OpaqueConfig::parse(&config, PARAMETERS).is_ok(), "{config}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_are_named_at_once_with_their_paths() {
+    let config = json!({
+        "apiVersion": "hostler.dev/v1", "kind": "CpuConfig",
+        "fullCore": true, "spread": "wide", "l3Exclusive": "yes", "smt": null, "colour": 3,
+    });
+    assert_eq!(
+        problems(&config),
+        [
+            "parameters.apiVersion: \"hostler.dev/v1\" is not known; write hostler.dev/v1alpha1",
+            "parameters.spread: \"wide\" is not one of packed, cores, l3, numa",
+            "parameters.l3Exclusive: \"yes\" is neither true nor false",
+            "parameters.smt: null is not one of shared, isolated",
+            "parameters.colour: there is no such field; known are fullCores, spread, l3Exclusive, coreType, smt",
+            "parameters.fullCore: there is no such field; did you mean fullCores?",
+        ]
+    );
+}
+
+#[test]
+fn kinds_and_shapes_that_are_not_known_are_refused() {
+    for (config, expected) in [
+        (json!(3), "parameters: 3 is not an object; write an object with apiVersion hostler.dev/v1alpha1 and a kind"),
+        (
+            json!({"apiVersion": API_VERSION, "kind": "CPUConfig"}),
+            "parameters.kind: \"CPUConfig\" is not one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig; \
+             did you mean CpuConfig?",
+        ),
+        (
+            json!({"apiVersion": API_VERSION, "kind": 7}),
+            "parameters.kind: 7 is not one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig",
+        ),
+        (
+            json!({"apiVersion": API_VERSION}),
+            "parameters.kind: it is missing; write one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig",
+        ),
+        (json!({"kind": "MemoryConfig"}), "parameters.apiVersion: it is missing; write hostler.dev/v1alpha1"),
+    ] {
+        assert_eq!(problems(&config), [expected]);
+    }
+    let large = of_kind("FakeConfig", json!({"text": "x".repeat(MAX_PARAMETERS_BYTES)}));
+    assert!(problems(&large)[0].ends_with("bytes; 10240 are the most"));
+}
+
+#[test]
+fn what_is_said_later_wins_field_by_field() {
+    let class = of_kind("CpuConfig", json!({"fullCores": true, "spread": "l3"}));
+    let claim = of_kind("CpuConfig", json!({"spread": "cores"}));
+    let merged: CpuConfig = config_of(&grant(vec![class, claim])).unwrap();
+    assert_eq!((merged.full_cores, merged.spread, merged.smt), (Some(true), Some(Spread::Cores), None));
+    assert_eq!(config_of::<CpuConfig>(&grant(Vec::new())).unwrap(), CpuConfig::default());
+}
+
+#[test]
+fn a_kind_that_the_device_does_not_know_is_refused_with_the_reason() {
+    let memory = of_kind("MemoryConfig", json!({}));
+    let error = config_of::<CpuConfig>(&grant(vec![memory.clone()])).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "configuration is not valid: parameters.kind: MemoryConfig says nothing to device numa0 of pool node/cpu, which \
+         takes CpuConfig and PlacementConfig; list the requests that it is for, and not cpus, in its `requests`"
+    );
+    let error = refuse_opaque_config(&grant(vec![memory])).unwrap_err().to_string();
+    assert!(error.contains("which takes only PlacementConfig"), "{error}");
+    assert!(refuse_opaque_config(&grant(Vec::new())).is_ok());
+}
+
+#[test]
+fn the_mistakes_of_all_configurations_are_named() {
+    let wrong = [of_kind("CpuConfig", json!({"smt": 1})), of_kind("CpuConfig", json!({"spread": 1}))];
+    let Err(BackendError::Config { problems }) = config_of::<CpuConfig>(&grant(wrong.to_vec())) else { panic!() };
+    let fields: Vec<&str> = problems.iter().map(|problem| &*problem.field).collect();
+    assert_eq!(fields, ["parameters.smt", "parameters.spread"]);
+}
+
+#[test]
+fn placement_passes_every_backend_and_its_last_word_wins() {
+    let placement = |fields| of_kind("PlacementConfig", fields);
+    let preferred = placement(json!({"sameNumaNode": "preferred"}));
+    let read = |config: &[Value]| placement_of(&grant(config.to_vec())).unwrap();
+    assert_eq!(read(&[]), None);
+    assert_eq!(read(&[of_kind("CpuConfig", json!({"typo": 1}))]), None, "that is the backend's to refuse");
+    assert_eq!(read(&[placement(json!({}))]), Some(SameNumaNode::Required));
+    assert_eq!(read(&[preferred.clone(), placement(json!({}))]), Some(SameNumaNode::Preferred));
+    assert!(refuse_opaque_config(&grant(vec![preferred.clone()])).is_ok());
+    assert!(config_of::<MemoryConfig>(&grant(vec![preferred])).is_ok());
+    assert!(placement_of(&grant(vec![placement(json!({"sameNumaNode": "maybe"}))])).is_err());
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-zA-Z0-9./]{0,12}".prop_map(Value::from),
+        prop::sample::select(vec!["packed", "isolated", "bind", "required", API_VERSION, "CpuConfig"])
+            .prop_map(Value::from),
+    ];
+    let names = prop_oneof![
+        "[a-zA-Z]{0,10}",
+        prop::sample::select(vec!["spread", "smt", "kind", "policy"]).prop_map(str::to_owned)
+    ];
+    leaf.prop_recursive(2, 16, 6, move |inner| {
+        prop::collection::vec((names.clone(), inner), 0..6)
+            .prop_map(|fields| Value::Object(fields.into_iter().collect()))
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_read_is_accepted_or_refused_with_paths_and_reasons(value in values(), kind in 0..5_usize) {
+        let mut value = value;
+        if let (Some(object), Some((kind, _))) = (value.as_object_mut(), KINDS.get(kind)) {
+            object.insert("apiVersion".to_owned(), API_VERSION.into());
+            object.insert("kind".to_owned(), (*kind).into());
+        }
+        match OpaqueConfig::parse(&value, "at") {
+            Ok(config) => prop_assert_eq!(value["kind"].as_str(), Some(config.kind())),
+            Err(problems) => {
+                prop_assert!(!problems.is_empty());
+                prop_assert!(problems.iter().all(|problem| problem.field.starts_with("at") && !problem.reason.is_empty()));
+            }
+        }
+    }
+}
