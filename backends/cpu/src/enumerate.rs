@@ -14,7 +14,7 @@ use hostler_linux::{
 use crate::{
     config::{Config, Mode},
     names::Names,
-    pick::{Offer, OfferedCore, Place},
+    pick::{NO_CACHE, Offer, OfferedCore, Place},
 };
 
 /// Name of the capacity: logical CPUs.
@@ -38,7 +38,7 @@ pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, 
     enumeration.warnings.extend(names.warning());
     let offered = offered_cpus(topology, config, &reserved);
     for group in groups(topology, config.mode) {
-        let (offer, left_over) = group.offer(config.full_cores, &offered);
+        let (offer, left_over) = group.offer(config.full_cores, &offered, topology);
         let name = names.device(group.key).map_err(|error| fail("bad device name", Some(error.into())))?;
         enumeration.warnings.extend(left_over_warning(&name, &left_over));
         if !offer.cores.is_empty() {
@@ -97,20 +97,27 @@ fn offered_cpus(topology: &Topology, config: &Config, reserved: &IdSet) -> IdSet
 
 impl Group<'_> {
     /// The cores to hand out, and the CPUs that might be but are not because they are no whole core.
-    fn offer(&self, whole_cores: bool, offered: &IdSet) -> (Offer, IdSet) {
+    fn offer(&self, whole_cores: bool, offered: &IdSet, topology: &Topology) -> (Offer, IdSet) {
         let mut cores: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for (number, cpu) in &self.cpus {
             cores.entry(cpu.core).or_default().push(*number);
         }
         let threads = cores.values().map(Vec::len).max().unwrap_or(0);
-        let mut offer = Offer { whole_cores, cores: Vec::new() };
+        let mut offer = Offer { whole_cores, ..Offer::default() };
         let mut left_over = IdSet::new();
         for mut cpus in cores.into_values() {
+            let running = cpus.len();
             cpus.retain(|cpu| offered.contains(*cpu));
             if whole_cores && cpus.len() != threads {
                 left_over = left_over.union(&cpus.into_iter().collect());
             } else if let Some(first) = cpus.first() {
                 let place = self.cpus.get(first).map_or([0; 3], |cpu| place_of(cpu));
+                if cpus.len() < running {
+                    offer.partial.extend(cpus.iter().copied());
+                }
+                if let Some(cache) = topology.caches.get(place[2] as usize) {
+                    offer.caches.insert(place[2], cache.cpus.clone());
+                }
                 offer.cores.push(OfferedCore(cpus, place));
             }
         }
@@ -148,7 +155,7 @@ impl Group<'_> {
 
 fn place_of(cpu: &Cpu) -> Place {
     // No machine has so many caches or packages; what is too large is one place together.
-    let index = |index: Option<usize>| index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX);
+    let index = |index: Option<usize>| index.and_then(|index| u32::try_from(index).ok()).unwrap_or(NO_CACHE);
     [index(Some(cpu.package)), cpu.node, index(cpu.l3)]
 }
 

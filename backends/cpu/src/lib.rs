@@ -2,18 +2,23 @@
 //!
 //! A group is a shared device with the capacity `cpus`; which CPUs a claim gets is chosen in [`Backend::plan`]:
 //! within one L3 cache where one has room, in whole physical cores, with the least fragmentation, and never a CPU that
-//! anyone holds. A grant with administrative access gets no CPUs of its own: it is given an empty pinning, so that a
+//! anyone holds. A `CpuConfig` of the claim may wish for another choice; what it keeps from others beside the CPUs that
+//! its containers run on stands in its plan, where the plans of other claims find it. A grant with administrative access gets no CPUs of its own: it is given an empty pinning, so that a
 //! monitor may look at devices that others hold.
 
 mod config;
 mod enumerate;
+mod kept;
 mod names;
 mod pick;
 mod prepare;
 #[cfg(test)]
 mod tests;
+mod wish;
 
-use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, VerifyWork};
+use std::collections::BTreeSet;
+
+use hostler_backend::{Backend, BackendError, BackendName, Device, Enumeration, Plan, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
 pub use config::{Config, Mode};
@@ -50,6 +55,14 @@ impl Backend for CpuBackend {
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         prepare::plan(work)
+    }
+
+    fn nodes(&self, device: &Device) -> BTreeSet<u32> {
+        prepare::nodes(device)
+    }
+
+    fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
+        prepare::free(work)
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {

@@ -3,22 +3,34 @@
 //! Order of the wishes: inside one L3 cache if any has room, else inside one NUMA node, else inside one package; whole
 //! cores before single threads; then the place where the least is left over. What fits into no single place takes the
 //! largest places whole and looks again for the rest. Equal choices fall to the lowest number, so that the same work
-//! always has the same answer.
+//! always has the same answer. [`spread`] has the other orders that a claim may wish for.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
 
+use hostler_backend::opaque::Spread;
+use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
+mod spread;
+
+pub(crate) use spread::domain;
+
 /// What a device offers; travels in [`hostler_backend::Device::data`].
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Offer {
     /// Whether a core is given whole or not at all.
     pub(crate) whole_cores: bool,
     /// The cores, by lowest CPU.
     pub(crate) cores: Vec<OfferedCore>,
+    /// The CPUs of cores of which some running thread is not offered.
+    #[serde(default, skip_serializing_if = "IdSet::is_empty")]
+    pub(crate) partial: IdSet,
+    /// All running CPUs behind each L3 cache, offered or not, by the number that stands in [`Place`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) caches: BTreeMap<u32, IdSet>,
 }
 
 /// The CPUs of a core that may be handed out, ascending, and where the core is.
@@ -27,6 +39,9 @@ pub(crate) struct OfferedCore(pub(crate) Vec<u32>, pub(crate) Place);
 
 /// Package, NUMA node and L3 cache of a core. A prefix of it is the place one or two levels up.
 pub(crate) type Place = [u32; 3];
+
+/// The L3 cache of a core whose cache is not known.
+pub(crate) const NO_CACHE: u32 = u32::MAX;
 
 /// How much of a [`Place`] is compared: finest first.
 const LEVELS: [usize; 3] = [3, 2, 1];
@@ -57,6 +72,20 @@ impl Offer {
         let mut picked = BTreeSet::new();
         take(&cores, wanted, &mut picked);
         Some(picked)
+    }
+
+    /// As [`pick`](Self::pick), after another wish.
+    pub(crate) fn pick_spread(&self, spread: Spread, wanted: usize, held: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
+        let cores = self.free_cores(held);
+        let cores: Vec<&FreeCore> = cores.iter().collect();
+        if count(&cores) < wanted || !wanted.is_multiple_of(self.step()) {
+            return None;
+        }
+        match spread {
+            Spread::Packed => self.pick(wanted, held),
+            Spread::Cores => Some(spread::over_cores(&cores, wanted)),
+            Spread::L3 | Spread::Numa => spread::over_domains(&cores, spread, wanted, self.step()),
+        }
     }
 
     fn free_cores(&self, held: &BTreeSet<u32>) -> Vec<FreeCore> {

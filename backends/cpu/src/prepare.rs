@@ -1,35 +1,95 @@
 //! Choosing CPUs for a grant, and checking that they can still be used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use hostler_backend::{Access, BackendError, Held, Pinning, Plan, PlanWork, Quantity, Sharing, refuse_opaque_config};
+use hostler_backend::{
+    Access, BackendError, Device, Pinning, Plan, PlanWork, Quantity, Sharing,
+    opaque::{CpuConfig, Spread, config_of},
+};
 use hostler_linux::{IdSet, SysRoot, topology::Topology};
 use serde::Deserialize;
 
-use crate::{enumerate::CPUS, pick::Offer};
+use crate::{
+    enumerate::CPUS,
+    kept::{Kept, Taken},
+    pick::Offer,
+    wish::Wish,
+};
 
 /// Chooses the CPUs of a grant. Needs nothing but `work`: what the device offers is in its data.
 ///
 /// # Errors
-/// When there are not so many CPUs free, or not in whole cores, or the grant brings configuration.
+/// When there are not so many CPUs free that fulfil the wish of the grant, or not in whole cores, or the configuration is
+/// wrong.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-    refuse_opaque_config(work.grant)?;
+    let config: CpuConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
         return Ok(Plan::default());
     }
-    let offer = Offer::deserialize(&work.device.data)
-        .map_err(|error| BackendError::step("read the cores of the device", error))?;
-    let wanted = wanted(work, &offer)?;
-    let held: BTreeSet<u32> = work.held.iter().flat_map(|held| &held.plan.pinning.cpus).copied().collect();
-    let cpus = offer.pick(wanted, &held).ok_or_else(|| BackendError::refused(refusal(work, &offer, wanted, &held)))?;
-    Ok(Plan { pinning: Pinning { cpus, mems: BTreeSet::new() }, data: serde_json::Value::Null })
+    let wish = Wish::new(&config, work.within);
+    let whole = offer(work.device)?;
+    let taken = Taken::new(work, &whole);
+    let whole_cpus = whole.cpus();
+    let offer = wish.narrow(work.device, whole)?;
+    let wanted = wanted(work, &offer, whole_cpus)?;
+    let held = unavailable(work, &wish, &offer, &taken);
+    let picked = offer.pick_spread(wish.spread, wanted, &held);
+    let picked = picked.ok_or_else(|| BackendError::refused(refusal(work, &wish, &offer, wanted, &taken, &held)))?;
+    Ok(planned(&wish, &offer, picked))
 }
 
-/// The number of CPUs that the grant takes.
-fn wanted(work: &PlanWork<'_>, offer: &Offer) -> Result<usize, BackendError> {
+/// The number of CPUs that the grant could have now.
+pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
+    let wish = Wish::new(&config_of(work.grant).ok()?, work.within);
+    let whole = offer(work.device).ok()?;
+    let taken = Taken::new(work, &whole);
+    let offer = wish.narrow(work.device, whole).ok()?;
+    Some(offer.free(&unavailable(work, &wish, &offer, &taken)) as u64)
+}
+
+/// The NUMA nodes of the CPUs that a device offers.
+pub(crate) fn nodes(device: &Device) -> BTreeSet<u32> {
+    offer(device).map(|offer| offer.cores.iter().map(|core| core.1[1]).collect()).unwrap_or_default()
+}
+
+fn offer(device: &Device) -> Result<Offer, BackendError> {
+    Offer::deserialize(&device.data).map_err(|error| BackendError::step("read the cores of the device", error))
+}
+
+/// The CPUs that the grant cannot have: those that are kept by anyone, and, where it wants caches to itself, all behind a
+/// cache of which another claim has a CPU.
+fn unavailable(work: &PlanWork<'_>, wish: &Wish, offer: &Offer, taken: &Taken<'_>) -> BTreeSet<u32> {
+    let mut held = taken.cpus();
+    if wish.l3_exclusive {
+        let others = IdSet::from(taken.of_others(work));
+        let shared = offer.caches.values().filter(|cache| !cache.is_disjoint(&others));
+        held.extend(shared.flat_map(IdSet::iter));
+    }
+    held
+}
+
+/// What a container is bound to, and what it keeps from others.
+fn planned(wish: &Wish, offer: &Offer, picked: BTreeSet<u32>) -> Plan {
+    let mut kept = Kept::default();
+    if wish.l3_exclusive {
+        let touched = offer.caches.values().filter(|cache| !cache.as_set().is_disjoint(&picked));
+        kept.l3 = Some(touched.flat_map(IdSet::iter).collect());
+    }
+    let mut cpus = picked;
+    if wish.isolated {
+        let later = offer.cores.iter().flat_map(|core| core.0.iter().skip(1));
+        let idle: BTreeSet<u32> = later.filter(|cpu| cpus.contains(cpu)).copied().collect();
+        cpus.retain(|cpu| !idle.contains(cpu));
+        kept.idle = Some(idle.into());
+    }
+    Plan { pinning: Pinning { cpus, ..Pinning::default() }, data: kept.to_data() }
+}
+
+/// The number of CPUs that the grant takes, of `whole` that the device has.
+fn wanted(work: &PlanWork<'_>, offer: &Offer, whole: usize) -> Result<usize, BackendError> {
     let device = &work.device.name;
     let Some(asked) = work.grant.consumed.get(CPUS).filter(|_| work.device.sharing == Sharing::Shared) else {
-        return Ok(offer.cpus());
+        return Ok(whole);
     };
     let step = offer.step();
     let cpus = asked.as_whole().and_then(|cpus| usize::try_from(cpus).ok()).filter(|cpus| *cpus > 0);
@@ -42,26 +102,26 @@ fn wanted(work: &PlanWork<'_>, offer: &Offer) -> Result<usize, BackendError> {
 }
 
 /// Says what is wanted, what is free and who holds the rest.
-fn refusal(work: &PlanWork<'_>, offer: &Offer, wanted: usize, held: &BTreeSet<u32>) -> String {
+fn refusal(
+    work: &PlanWork<'_>,
+    wish: &Wish,
+    offer: &Offer,
+    wanted: usize,
+    taken: &Taken<'_>,
+    held: &BTreeSet<u32>,
+) -> String {
     let (device, total, free) = (&work.device.name, offer.cpus(), offer.free(held));
-    let unit = if offer.whole_cores { "CPUs in whole cores" } else { "CPUs" };
-    let ours: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
-    let holders = holders(work.held, &ours);
-    let held_by = if holders.is_empty() { "held by nobody".to_owned() } else { format!("held by {holders}") };
-    format!("{device} has {free} of {total} {unit} free, {wanted} are wanted; {held_by}")
-}
-
-/// The claims that hold any of `cpus`, with the number of them that each holds: `default/train (4), default/web (2)`.
-fn holders(held: &[Held<'_>], cpus: &BTreeSet<u32>) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for held in held {
-        let count = held.plan.pinning.cpus.intersection(cpus).count();
-        if count > 0 {
-            *counts.entry(held.claim_name).or_default() += count;
-        }
+    let mut ours: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
+    if wish.l3_exclusive {
+        ours.extend(offer.caches.values().flat_map(IdSet::iter));
     }
-    let names: Vec<String> = counts.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-    names.join(", ")
+    let (noun, holders) = (wish.noun(offer), taken.holders(&ours));
+    let lie = match wish.spread {
+        Spread::L3 if free >= wanted => ", but behind one L3 cache, and spread: l3 asks for several",
+        Spread::Numa if free >= wanted => ", but on one NUMA node, and spread: numa asks for several",
+        _ => "",
+    };
+    format!("{device} has {free} of {total} {noun} free, {wanted} are wanted{lie}; {holders}")
 }
 
 /// Checks that the CPUs of a plan run. That the host's cpuset still allows them is checked where it takes effect, when

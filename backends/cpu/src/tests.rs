@@ -6,6 +6,7 @@ mod fixtures;
 mod machines;
 mod picking;
 mod plans;
+mod wishes;
 
 use hostler_backend::{AttributeValue, Device};
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
+use super::wishes::{Ask, Host, wishes};
 use crate::{Config, CpuBackend, Mode, enumeration};
 use hostler_backend::{
     Access, Backend, ClaimUid, Device, Grant, Held, Plan, PlanWork, Sharing,
@@ -78,6 +79,22 @@ fn check_sum(capture: &Capture, topology: &Topology, config: &Config, label: &st
     assert_eq!(!left_over.is_empty(), reported, "{label}: {left_over} left over");
 }
 
+/// Lets claims with every wish come to the first devices of each mode; what they get is checked there.
+fn wish(topology: &Topology) {
+    let mut planned = 0;
+    for mode in MODES {
+        let mut host = Host::new(topology.clone(), &Config { mode, full_cores: false, ..Config::default() });
+        let names: Vec<String> = host.devices.iter().take(3).map(|device| device.name.to_string()).collect();
+        for (index, (config, on)) in wishes().into_iter().zip(names.iter().cycle()).enumerate() {
+            let claim = format!("claim-{index}");
+            // What cannot be had is refused, and nothing is held.
+            let _ = host.take(&Ask { claim: &claim, on, cpus: 2, config, within: None });
+        }
+        planned += host.planned.len();
+    }
+    assert!(planned > 0, "no wish could be granted");
+}
+
 #[test]
 fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend() {
     for path in captures() {
@@ -89,6 +106,7 @@ fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend()
             assert!(CpuBackend::new(capture.root(), Config::default()).enumerate().is_err(), "{}", path.display());
             continue;
         }
+        wish(&topology);
         for mode in MODES {
             for full_cores in [true, false] {
                 let config = Config { mode, full_cores, ..Config::default() };

@@ -23,7 +23,7 @@ fn offers() -> impl Strategy<Value = Offer> {
             OfferedCore(cpus, [package, package * 3 + node, (package * 3 + node) * 3 + l3])
         };
         let cores = places.into_iter().map(&mut core).collect();
-        Offer { whole_cores, cores }
+        Offer { whole_cores, cores, ..Offer::default() }
     })
 }
 
@@ -182,7 +182,8 @@ proptest! {
 }
 
 fn one_cache(cores: &[&[u32]]) -> Offer {
-    Offer { whole_cores: false, cores: cores.iter().map(|cpus| OfferedCore(cpus.to_vec(), [0, 0, 0])).collect() }
+    let cores = cores.iter().map(|cpus| OfferedCore(cpus.to_vec(), [0, 0, 0])).collect();
+    Offer { cores, ..Offer::default() }
 }
 
 #[test]
@@ -202,6 +203,7 @@ fn whole_cores_come_before_the_tightest_cache() {
             OfferedCore(vec![2, 6], [0, 0, 1]),
             OfferedCore(vec![3, 7], [0, 0, 1]),
         ],
+        ..Offer::default()
     };
     // The first cache has exactly two threads left, of two cores; the second has a whole core.
     assert_eq!(offer.pick(2, &BTreeSet::from([0, 1])), Some(BTreeSet::from([2, 6])));
@@ -210,7 +212,7 @@ fn whole_cores_come_before_the_tightest_cache() {
 #[test]
 fn a_request_that_fits_one_cache_does_not_cross_into_another() {
     let cores = (0..8).map(|core| OfferedCore(vec![core], [0, 0, core / 4])).collect();
-    let offer = Offer { whole_cores: true, cores };
+    let offer = Offer { whole_cores: true, cores, ..Offer::default() };
     // One CPU of the first cache is taken: three stay there, four in the second.
     assert_eq!(offer.pick(4, &BTreeSet::from([0])), Some(BTreeSet::from([4, 5, 6, 7])));
     assert_eq!(offer.pick(3, &BTreeSet::from([0])), Some(BTreeSet::from([1, 2, 3])));
@@ -233,6 +235,7 @@ fn large_cores_count_before_small_ones() {
             OfferedCore(vec![3, 4], [0, 0, 1]),
             OfferedCore(vec![5, 6], [0, 0, 1]),
         ],
+        ..Offer::default()
     };
     // Both caches have a core of two threads; the first has less left over.
     assert_eq!(offer.pick(2, &BTreeSet::new()), Some(BTreeSet::from([1, 2])));

@@ -7,7 +7,6 @@ use hostler_backend::{
     VerifyWork,
 };
 use hostler_linux::SysRoot;
-use serde_json::json;
 
 use super::{
     device,
@@ -146,14 +145,6 @@ fn administrative_access_binds_nothing_and_takes_nothing() {
     host.take("default/a", "numa0", None);
     let admin = Grant { access: Access::Admin, ..grant(&host.devices[0], None) };
     assert_eq!(host.plan(&admin).unwrap(), Plan::default());
-}
-
-#[test]
-fn opaque_configuration_is_refused_by_field() {
-    let host = Host::new(&Config::default());
-    let with_config = Grant { config: vec![json!({"l3Exclusive": true})], ..grant(&host.devices[0], Some("2")) };
-    let error = host.plan(&with_config).unwrap_err();
-    assert!(matches!(&error, BackendError::Config { field, .. } if field == "l3Exclusive"), "{error}");
 }
 
 #[test]

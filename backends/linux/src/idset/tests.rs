@@ -87,3 +87,10 @@ proptest! {
         let _ = (text.parse::<IdSet>(), IdSet::from_mask(&text));
     }
 }
+
+#[test]
+fn a_serialized_set_is_the_kernel_list() {
+    let read = |text| IdSet::deserialize(de::value::StrDeserializer::<de::value::Error>::new(text));
+    assert_eq!(read("0-3,8").unwrap(), "0-3,8".parse().unwrap());
+    assert!(read("3-0").is_err());
+}

@@ -1,0 +1,82 @@
+//! What claims keep from others: CPUs that they use, threads that they leave idle, caches that they have to themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_backend::{Held, PlanWork};
+use hostler_linux::IdSet;
+use serde::{Deserialize, Serialize};
+
+use crate::pick::Offer;
+
+/// What a claim keeps beside the CPUs that it is bound to; stands in its record.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Kept {
+    /// Threads that stay idle, nobody's to have. Present, if empty, where a claim wants its cores isolated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idle: Option<IdSet>,
+    /// All CPUs behind the caches that the claim has to itself: no other claim's to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) l3: Option<IdSet>,
+}
+
+impl Kept {
+    /// As it stands in a plan; null where nothing is kept.
+    pub(crate) fn to_data(&self) -> serde_json::Value {
+        if *self == Self::default() { serde_json::Value::Null } else { serde_json::json!(self) }
+    }
+
+    /// Out of a plan. One without it keeps nothing.
+    fn of(held: &Held<'_>) -> Self {
+        Self::deserialize(&held.plan.data).unwrap_or_default()
+    }
+}
+
+/// The CPUs that each holder keeps from the grant of `work`, as far as `offer` knows them.
+#[derive(Debug)]
+pub(crate) struct Taken<'a>(Vec<(&'a Held<'a>, BTreeSet<u32>)>);
+
+impl<'a> Taken<'a> {
+    /// What is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong to the
+    /// core or cache that the claim has to itself.
+    pub(crate) fn new(work: &PlanWork<'a>, offer: &Offer) -> Self {
+        let taken = |held: &'a Held<'a>| {
+            let kept = Kept::of(held);
+            let mut cpus = held.plan.pinning.cpus.clone();
+            if let Some(idle) = &kept.idle {
+                cpus.extend(idle.iter());
+                let shared = offer.cores.iter().filter(|core| core.0.iter().any(|cpu| cpus.contains(cpu)));
+                let shared: Vec<u32> = shared.flat_map(|core| &core.0).copied().collect();
+                cpus.extend(shared);
+            }
+            if let Some(l3) = kept.l3.filter(|_| held.claim != work.claim) {
+                cpus.extend(l3.iter());
+                let caches = offer.caches.values().filter(|cache| !cache.is_disjoint(&l3));
+                cpus.extend(caches.flat_map(IdSet::iter));
+            }
+            (held, cpus)
+        };
+        Self(work.held.iter().map(taken).collect())
+    }
+
+    /// All of them.
+    pub(crate) fn cpus(&self) -> BTreeSet<u32> {
+        self.0.iter().flat_map(|(_, cpus)| cpus).copied().collect()
+    }
+
+    /// Those that other claims than that of `work` keep.
+    pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> BTreeSet<u32> {
+        let others = self.0.iter().filter(|(held, _)| held.claim != work.claim);
+        others.flat_map(|(_, cpus)| cpus).copied().collect()
+    }
+
+    /// The claims that keep any of `cpus`, with how many: `default/train (4), default/web (2)`.
+    pub(crate) fn holders(&self, cpus: &BTreeSet<u32>) -> String {
+        let mut kept: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for (held, taken) in &self.0 {
+            kept.entry(held.claim_name).or_default().extend(taken.intersection(cpus));
+        }
+        let named = kept.iter().filter(|(_, cpus)| !cpus.is_empty());
+        let named: Vec<String> = named.map(|(name, cpus)| format!("{name} ({})", cpus.len())).collect();
+        if named.is_empty() { "held by nobody".to_owned() } else { format!("held by {}", named.join(", ")) }
+    }
+}

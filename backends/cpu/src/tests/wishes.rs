@@ -1,0 +1,375 @@
+//! What claims may wish of their CPUs, on made-up machines: each wish by example, and all of them together in any order.
+
+use std::collections::BTreeSet;
+
+use hostler_backend::{
+    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing,
+};
+use hostler_linux::{IdSet, SysRoot, topology::Topology};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    device,
+    machines::{Shape, hybrid, offline, server},
+};
+use crate::{Config, CpuBackend, Mode, enumeration, kept::Kept};
+
+/// A grant that was planned.
+pub(super) struct Planned {
+    uid: ClaimUid,
+    name: String,
+    grant: Grant,
+    config: Value,
+    plan: Plan,
+}
+
+impl Planned {
+    fn kept(&self) -> Kept {
+        serde_json::from_value(self.plan.data.clone()).unwrap_or_default()
+    }
+
+    /// What it runs on and what it leaves idle.
+    fn footprint(&self) -> IdSet {
+        let idle = self.kept().idle.unwrap_or_default();
+        IdSet::from(self.plan.pinning.cpus.clone()).union(&idle)
+    }
+}
+
+/// A machine and the claims on it.
+pub(super) struct Host {
+    pub(super) topology: Topology,
+    pub(super) devices: Vec<Device>,
+    pub(super) planned: Vec<Planned>,
+}
+
+/// What a claim asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) claim: &'a str,
+    pub(super) on: &'a str,
+    pub(super) cpus: u64,
+    pub(super) config: Value,
+    pub(super) within: Option<u32>,
+}
+
+fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> Ask<'a> {
+    Ask { claim, on, cpus, config, within: None }
+}
+
+impl Host {
+    pub(super) fn new(topology: Topology, config: &Config) -> Self {
+        let devices = enumeration(&topology, config).unwrap().devices;
+        Self { topology, devices, planned: Vec::new() }
+    }
+
+    fn plan(&self, ask: &Ask<'_>) -> Result<Planned, BackendError> {
+        let device = device(&self.devices, ask.on);
+        let mut config = ask.config.clone();
+        config["apiVersion"] = "hostler.dev/v1alpha1".into();
+        config["kind"] = "CpuConfig".into();
+        let shared = device.sharing == Sharing::Shared;
+        let consumed = shared.then(|| (QualifiedName::new("cpus").unwrap(), Quantity::whole(ask.cpus)));
+        let grant = Grant {
+            request: "cpus".to_owned(),
+            pool: "node/cpu".to_owned(),
+            device: device.name.clone(),
+            share_id: None,
+            access: Access::Use,
+            consumed: consumed.into_iter().collect(),
+            config: vec![config],
+        };
+        let held = self.planned.iter().map(|planned| Held {
+            claim: &planned.uid,
+            claim_name: &planned.name,
+            grant: &planned.grant,
+            plan: &planned.plan,
+        });
+        let held: Vec<Held<'_>> = held.collect();
+        let uid = ClaimUid::new(ask.claim).unwrap();
+        let backend = CpuBackend::new(SysRoot::new("/nonexistent"), Config::default());
+        let work = PlanWork { claim: &uid, grant: &grant, device, held: &held, within: ask.within };
+        let plan = backend.plan(&work)?;
+        assert_eq!(plan, backend.plan(&work).unwrap(), "the same work has the same answer");
+        let name = format!("default/{uid}");
+        Ok(Planned { uid, name, grant, config: ask.config.clone(), plan })
+    }
+
+    /// Plans, checks and holds; the CPUs that a container would run on.
+    pub(super) fn take(&mut self, ask: &Ask<'_>) -> Result<String, String> {
+        let planned = self.plan(ask).map_err(|error| error.to_string())?;
+        self.check(ask, &planned);
+        let list = IdSet::from(planned.plan.pinning.cpus.clone()).to_string();
+        self.planned.push(planned);
+        Ok(list)
+    }
+
+    fn cores(&self) -> impl Iterator<Item = &IdSet> {
+        self.topology.cores.iter().map(|core| &core.cpus)
+    }
+
+    /// What must be true of a plan: the wish is fulfilled, and nobody else is touched.
+    fn check(&self, ask: &Ask<'_>, new: &Planned) {
+        let (own, running) = (new.footprint(), IdSet::from(new.plan.pinning.cpus.clone()));
+        if device(&self.devices, ask.on).sharing == Sharing::Shared {
+            assert_eq!(own.len() as u64, ask.cpus, "{ask:?}");
+        }
+        if ask.config["smt"] == "isolated" {
+            let used = |core: &IdSet| (core.intersection(&running).len(), core.intersection(&own).len());
+            assert!(self.cores().all(|core| [(0, 0), (1, core.len())].contains(&used(core))), "{ask:?}: {own}");
+        } else {
+            assert_eq!(own, running);
+        }
+        if ask.config["fullCores"] == true {
+            assert!(self.cores().all(|core| core.is_disjoint(&own) || core.is_subset(&own)), "{ask:?}: {own}");
+        }
+        if let Some(node) = ask.within {
+            assert!(running.iter().all(|cpu| self.topology.cpus[&cpu].node == node), "{ask:?}: {own}");
+        }
+        if ask.config["l3Exclusive"] == true {
+            let touched = own.iter().filter_map(|cpu| self.topology.cpus[&cpu].l3);
+            let all = touched.fold(IdSet::new(), |all, l3| all.union(&self.topology.caches[l3].cpus));
+            assert!(own.is_subset(&all));
+            assert_eq!(new.kept().l3, Some(all));
+        }
+        for other in &self.planned {
+            self.check_beside(new, other);
+            self.check_beside(other, new);
+        }
+    }
+
+    /// Whether `one` has what it was promised beside `other`.
+    fn check_beside(&self, one: &Planned, other: &Planned) {
+        let (ours, theirs) = (one.footprint(), other.footprint());
+        assert!(ours.is_disjoint(&theirs), "{} {ours} and {} {theirs}", one.name, other.name);
+        if one.config["smt"] == "isolated" || one.config["fullCores"] == true {
+            let mut shared = self.cores().filter(|core| !core.is_disjoint(&ours));
+            assert!(shared.all(|core| core.is_disjoint(&theirs)), "{} {ours} and {} {theirs}", one.name, other.name);
+        }
+        if let Some(l3) = one.kept().l3.filter(|_| one.uid != other.uid) {
+            assert!(l3.is_disjoint(&theirs), "{} has the cache of {l3}, {} has {theirs}", one.name, other.name);
+        }
+    }
+}
+
+fn threads() -> Config {
+    Config { full_cores: false, ..Config::default() }
+}
+
+fn machine() -> Config {
+    Config { mode: Mode::Machine, ..Config::default() }
+}
+
+#[test]
+fn full_cores_are_given_where_the_device_would_split_them() {
+    let mut host = Host::new(server(), &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 1, json!({}))).unwrap(), "0");
+    assert_eq!(host.take(&ask("b", "numa0", 2, json!({"fullCores": true}))).unwrap(), "1,17");
+    let error = host.take(&ask("c", "numa0", 3, json!({"fullCores": true}))).unwrap_err();
+    assert_eq!(error, "3 CPUs of numa0 cannot be given: it gives whole cores of 2 CPUs; ask for 4");
+    let error = host.take(&ask("c", "numa0", 6, json!({"fullCores": true}))).unwrap_err();
+    let held = "held by default/a (1), default/b (2)";
+    assert_eq!(error, format!("numa0 has 4 of 8 CPUs in whole cores free, 6 are wanted; {held}"));
+}
+
+#[test]
+fn a_core_with_a_reserved_or_offline_thread_is_no_full_core() {
+    let mut topology = server();
+    offline(&mut topology, "17");
+    let config = Config { reserved: "16".to_owned(), ..threads() };
+    let mut host = Host::new(topology, &config);
+    assert_eq!(host.take(&ask("a", "numa0", 4, json!({"fullCores": true}))).unwrap(), "2-3,18-19");
+    let error = host.take(&ask("b", "numa0", 2, json!({"smt": "isolated"}))).unwrap_err();
+    assert!(error.starts_with("numa0 has 0 of 4 CPUs in whole cores free, 2 are wanted"), "{error}");
+    let config = Config { reserved: "16-31".to_owned(), ..threads() };
+    let error = Host::new(server(), &config).take(&ask("a", "numa0", 2, json!({"fullCores": true}))).unwrap_err();
+    assert_eq!(error, "numa0 has no core with all of its threads to give, as fullCores asks");
+}
+
+#[test]
+fn isolated_cores_run_one_thread_and_keep_the_others_idle() {
+    let mut host = Host::new(server(), &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 4, json!({"smt": "isolated"}))).unwrap(), "0-1");
+    assert_eq!(host.planned[0].plan.data, json!({"idle": "16-17"}));
+    assert_eq!(host.take(&ask("b", "numa0", 4, json!({}))).unwrap(), "2-3,18-19");
+    let error = host.take(&ask("c", "numa0", 1, json!({}))).unwrap_err();
+    let held = "held by default/a (4), default/b (4)";
+    assert_eq!(error, format!("numa0 has 0 of 8 CPUs free, 1 are wanted; {held}"));
+}
+
+#[test]
+fn a_sibling_that_comes_online_later_stays_with_the_isolated_core() {
+    let mut topology = server();
+    offline(&mut topology, "16-31");
+    let mut host = Host::new(topology, &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"smt": "isolated"}))).unwrap(), "0-1");
+    host.devices = enumeration(&server(), &threads()).unwrap().devices;
+    host.topology = server();
+    let planned = host.plan(&ask("b", "numa0", 4, json!({}))).unwrap();
+    assert_eq!(IdSet::from(planned.plan.pinning.cpus).to_string(), "2-3,18-19");
+}
+
+#[test]
+fn spreading_over_cores_uses_a_core_twice_only_when_all_are_used() {
+    let mut host = Host::new(server(), &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"spread": "cores"}))).unwrap(), "0-1");
+    assert_eq!(host.take(&ask("b", "numa0", 3, json!({"spread": "cores"}))).unwrap(), "2-3,16");
+    let mut host = Host::new(server(), &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 6, json!({"spread": "cores"}))).unwrap(), "0-3,16-17");
+    let error = Host::new(server(), &Config::default()).take(&ask("a", "numa0", 2, json!({"spread": "cores"})));
+    assert_eq!(
+        error.unwrap_err(),
+        "spread: cores asks for one CPU of each core, and numa0 gives whole cores of 2 CPUs; ask for smt: isolated to use \
+         one CPU of each"
+    );
+}
+
+#[test]
+fn spreading_over_caches_and_nodes_is_even_and_never_in_one() {
+    let mut host = Host::new(server(), &machine());
+    assert_eq!(host.take(&ask("a", "machine", 4, json!({"spread": "l3"}))).unwrap(), "0,2,16,18");
+    assert_eq!(host.take(&ask("b", "machine", 8, json!({"spread": "numa"}))).unwrap(), "1,4,8,12,17,20,24,28");
+    for (on, word, config) in
+        [("numa0", "numa", Config::default()), ("l3-0", "l3", Config { mode: Mode::L3, ..Config::default() })]
+    {
+        let error = Host::new(server(), &config).take(&ask("a", on, 2, json!({"spread": word}))).unwrap_err();
+        assert!(error.ends_with(&format!("and spread: {word} asks for several")), "{error}");
+    }
+    let mut host = Host::new(server(), &Config::default());
+    host.take(&ask("a", "numa0", 4, json!({}))).unwrap();
+    let error = host.take(&ask("b", "numa0", 4, json!({"spread": "l3"}))).unwrap_err();
+    assert_eq!(
+        error,
+        "numa0 has 4 of 8 CPUs in whole cores free, 4 are wanted, but behind one L3 cache, and spread: l3 asks for \
+         several; held by default/a (4)"
+    );
+}
+
+#[test]
+fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
+    let mut host = Host::new(server(), &Config::default());
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": true}))).unwrap(), "0,16");
+    assert_eq!(host.planned[0].plan.data, json!({"l3": "0-1,16-17"}));
+    assert_eq!(host.take(&ask("b", "numa0", 2, json!({}))).unwrap(), "2,18");
+    let error = host.take(&ask("c", "numa0", 2, json!({"l3Exclusive": true}))).unwrap_err();
+    assert_eq!(
+        error,
+        "numa0 has 0 of 8 CPUs in whole cores behind L3 caches that no other claim uses free, 2 are wanted; held by \
+         default/a (4), default/b (2)"
+    );
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({}))).unwrap(), "1,17", "the same claim may");
+}
+
+#[test]
+fn an_exclusive_cache_holds_across_devices_that_share_it() {
+    let mut host = Host::new(hybrid(), &Config::default());
+    assert_eq!(host.take(&ask("a", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap(), "4");
+    let error = host.take(&ask("b", "numa0", 2, json!({}))).unwrap_err();
+    assert!(error.ends_with("held by default/a (4)"), "{error}");
+    let mut host = Host::new(hybrid(), &Config::default());
+    host.take(&ask("a", "numa0", 2, json!({}))).unwrap();
+    let error = host.take(&ask("b", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap_err();
+    assert!(error.contains("has 0 of 4 CPUs") && error.ends_with("held by default/a (2)"), "{error}");
+}
+
+#[test]
+fn unknown_caches_can_neither_be_exclusive_nor_spread_over() {
+    let mut topology = server();
+    topology.cpus.values_mut().for_each(|cpu| cpu.l3 = None);
+    topology.caches.clear();
+    let mut host = Host::new(topology, &Config::default());
+    for (config, expected) in [
+        (json!({"l3Exclusive": true}), "the L3 caches of numa0 are not known, and l3Exclusive asks for one"),
+        (json!({"spread": "l3"}), "the L3 caches of numa0 are not known, and spread: l3 asks for several"),
+    ] {
+        assert_eq!(host.take(&ask("a", "numa0", 2, config)).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn the_kind_of_core_is_checked() {
+    let mut host = Host::new(hybrid(), &Config::default());
+    assert!(host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok());
+    assert!(host.take(&ask("a", "numa0-efficiency", 1, json!({"coreType": "efficient"}))).is_ok());
+    let error = host.take(&ask("b", "numa0", 2, json!({"coreType": "efficient"}))).unwrap_err();
+    assert!(error.starts_with("the cores of numa0 are performance, not efficient as coreType asks"), "{error}");
+    let mut host = Host::new(server(), &Config::default());
+    assert!(
+        host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok(),
+        "all cores are the strongest"
+    );
+    assert!(host.take(&ask("a", "numa0", 2, json!({"coreType": "efficient"}))).is_err());
+}
+
+#[test]
+fn a_device_of_several_nodes_is_narrowed_to_one() {
+    let mut host = Host::new(server(), &machine());
+    let backend = CpuBackend::new(SysRoot::new("/nonexistent"), Config::default());
+    assert_eq!(backend.nodes(&host.devices[0]), BTreeSet::from([0, 1, 2, 3]));
+    let on = |claim, cpus, within| Ask { within: Some(within), ..ask(claim, "machine", cpus, json!({})) };
+    assert_eq!(host.take(&on("a", 6, 2)).unwrap(), "8-10,24-26");
+    let error = host.take(&on("b", 4, 2)).unwrap_err();
+    let held = "held by default/a (6)";
+    assert_eq!(error, format!("machine has 2 of 8 CPUs in whole cores on NUMA node 2 free, 4 are wanted; {held}"));
+    assert_eq!(host.take(&on("b", 4, 7)).unwrap_err(), "machine has no CPU on NUMA node 7");
+    let both = Ask { within: Some(1), ..ask("b", "machine", 4, json!({"spread": "numa"})) };
+    let error = host.take(&both).unwrap_err();
+    assert_eq!(error, "spread: numa asks for several NUMA nodes, and sameNumaNode for one");
+}
+
+/// Every wish, several of them together.
+pub(super) fn wishes() -> Vec<Value> {
+    let mut wishes = Vec::new();
+    for spread in ["packed", "cores", "l3", "numa"] {
+        for (full_cores, l3_exclusive, smt) in [
+            (false, false, "shared"),
+            (true, false, "shared"),
+            (false, true, "shared"),
+            (false, false, "isolated"),
+            (true, true, "isolated"),
+        ] {
+            let wish = json!({"spread": spread, "fullCores": full_cores, "l3Exclusive": l3_exclusive, "smt": smt});
+            wishes.push(wish);
+        }
+    }
+    wishes
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_claims_and_wishes_breaks_a_promise(
+        packages in 1..3_u32, nodes in 1..3_u32, caches in 1..3_u32, cores in 1..4_u32, threads in 1..4_u32,
+        full_cores: bool, mode in 0..5_usize, reserved in prop::collection::btree_set(0..12_u32, 0..3),
+        steps in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1..9_u64, 0..5_usize, any::<bool>(), prop::option::of(0..4_u32)),
+            1..24,
+        ),
+    ) {
+        let shape = Shape { packages, nodes, caches, cores, threads };
+        let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
+        let config = Config {
+            mode: [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core][mode],
+            reserved: IdSet::from(reserved).to_string(),
+            full_cores,
+            ..Config::default()
+        };
+        let mut host = Host::new(shape.machine(), &config);
+        let wishes = wishes();
+        for (on, wish, cpus, claim, release, within) in steps {
+            if host.devices.is_empty() {
+                break;
+            }
+            if release && !host.planned.is_empty() {
+                let released = wish.index(host.planned.len());
+                host.planned.swap_remove(released);
+            }
+            let on = host.devices[on.index(host.devices.len())].name.to_string();
+            let wish = wishes[wish.index(wishes.len())].clone();
+            let claim = ["a", "b", "c", "d", "e"][claim];
+            // What is given is checked where it is taken.
+            if let Err(reason) = host.take(&Ask { claim, on: &on, cpus, config: wish, within }) {
+                prop_assert!(reason.contains(&on) || reason.contains("sameNumaNode"), "{}", reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a claim wishes of the CPUs of a device, and which of them can fulfil it at all, whoever holds them.
+
+use std::collections::BTreeSet;
+
+use hostler_backend::{
+    AttributeValue, BackendError, Device,
+    opaque::{CoreKind, CpuConfig, Smt, Spread, Word},
+};
+
+use crate::pick::{NO_CACHE, Offer, OfferedCore, domain};
+
+/// The wish of one grant, with every default filled in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) spread: Spread,
+    pub(crate) isolated: bool,
+    pub(crate) l3_exclusive: bool,
+    full_cores: bool,
+    core_type: Option<CoreKind>,
+    within: Option<u32>,
+}
+
+impl Wish {
+    pub(crate) fn new(config: &CpuConfig, within: Option<u32>) -> Self {
+        let isolated = config.smt == Some(Smt::Isolated);
+        let spread = match config.spread.unwrap_or_default() {
+            // One thread of each core is used: that is what the spread asks for.
+            Spread::Cores if isolated => Spread::Packed,
+            spread => spread,
+        };
+        Self {
+            spread,
+            isolated,
+            l3_exclusive: config.l3_exclusive == Some(true),
+            full_cores: config.full_cores == Some(true),
+            core_type: config.core_type,
+            within,
+        }
+    }
+
+    /// The part of `offer` that fulfils the wish.
+    ///
+    /// # Errors
+    /// When no part of the device ever does.
+    pub(crate) fn narrow(&self, device: &Device, mut offer: Offer) -> Result<Offer, BackendError> {
+        self.check_core_type(device)?;
+        self.keep_node(device, &mut offer)?;
+        self.keep_whole_cores(device, &mut offer)?;
+        self.keep_known_caches(device, &mut offer)?;
+        self.check_spread(device, &offer)?;
+        Ok(offer)
+    }
+
+    /// What the CPUs are called that the wish leaves, for messages.
+    pub(crate) fn noun(&self, offer: &Offer) -> String {
+        let cores = if offer.whole_cores { " in whole cores" } else { "" };
+        let caches = if self.l3_exclusive { " behind L3 caches that no other claim uses" } else { "" };
+        let node = self.within.map(|node| format!(" on NUMA node {node}")).unwrap_or_default();
+        format!("CPUs{cores}{caches}{node}")
+    }
+
+    fn check_core_type(&self, device: &Device) -> Result<(), BackendError> {
+        let Some(wanted) = self.core_type else { return Ok(()) };
+        let found = device.attributes.iter().find(|(name, _)| name.as_str() == "coreType").map(|(_, found)| found);
+        let found = if let Some(AttributeValue::String(found)) = found { found } else { "uniform" };
+        let fits = match wanted {
+            CoreKind::Performance => ["performance", "uniform"].contains(&found),
+            CoreKind::Efficient => found == "efficiency",
+        };
+        if fits {
+            return Ok(());
+        }
+        let (device, wanted) = (&device.name, wanted.as_str());
+        refuse(format!(
+            "the cores of {device} are {found}, not {wanted} as coreType asks; let a selector on the attribute coreType \
+             choose the device"
+        ))
+    }
+
+    fn keep_node(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+        let Some(node) = self.within else { return Ok(()) };
+        offer.cores.retain(|core| core.1[1] == node);
+        if offer.cores.is_empty() {
+            return refuse(format!("{} has no CPU on NUMA node {node}", device.name));
+        }
+        Ok(())
+    }
+
+    fn keep_whole_cores(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+        if self.full_cores || self.isolated {
+            let is_whole = |core: &OfferedCore| !core.0.iter().any(|cpu| offer.partial.contains(*cpu));
+            offer.cores.retain(is_whole);
+            // Of cores with a thread offline, a number that names no core in particular cannot be asked for.
+            let threads = offer.cores.iter().map(|core| core.0.len()).max().unwrap_or(0);
+            offer.cores.retain(|core| core.0.len() == threads);
+            offer.whole_cores = true;
+        }
+        if offer.cores.is_empty() {
+            let wish = if self.isolated { "smt: isolated" } else { "fullCores" };
+            let device = &device.name;
+            return refuse(format!("{device} has no core with all of its threads to give, as {wish} asks"));
+        }
+        Ok(())
+    }
+
+    fn keep_known_caches(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+        if self.l3_exclusive {
+            offer.cores.retain(|core| offer.caches.contains_key(&core.1[2]));
+        }
+        if offer.cores.is_empty() {
+            return refuse(format!("the L3 caches of {} are not known, and l3Exclusive asks for one", device.name));
+        }
+        Ok(())
+    }
+
+    fn check_spread(&self, device: &Device, offer: &Offer) -> Result<(), BackendError> {
+        let device = &device.name;
+        let domains = || offer.cores.iter().map(|core| domain(&core.1, self.spread)).collect::<BTreeSet<u32>>();
+        match self.spread {
+            Spread::Packed => Ok(()),
+            Spread::Cores if offer.whole_cores && offer.step() > 1 => refuse(format!(
+                "spread: cores asks for one CPU of each core, and {device} gives whole cores of {} CPUs; ask for smt: \
+                 isolated to use one CPU of each",
+                offer.step()
+            )),
+            Spread::Cores => Ok(()),
+            Spread::Numa if self.within.is_some() => {
+                refuse("spread: numa asks for several NUMA nodes, and sameNumaNode for one".to_owned())
+            }
+            Spread::L3 if domains() == [NO_CACHE].into() => {
+                refuse(format!("the L3 caches of {device} are not known, and spread: l3 asks for several"))
+            }
+            Spread::L3 | Spread::Numa if domains().len() < 2 => {
+                let (place, word) = if self.spread == Spread::L3 { ("L3 cache", "l3") } else { ("NUMA node", "numa") };
+                refuse(format!("all CPUs of {device} are in one {place}, and spread: {word} asks for several"))
+            }
+            Spread::L3 | Spread::Numa => Ok(()),
+        }
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T, BackendError> {
+    Err(BackendError::refused(reason))
+}
