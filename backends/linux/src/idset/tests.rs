@@ -1,6 +1,10 @@
 //! Reading, writing and combining sets of numbers.
 
 use proptest::prelude::*;
+use serde::{
+    Deserialize,
+    de::value::{Error as ValueError, StrDeserializer},
+};
 
 use super::{IdSet, LARGEST};
 
@@ -90,7 +94,7 @@ proptest! {
 
 #[test]
 fn a_serialized_set_is_the_kernel_list() {
-    let read = |text| IdSet::deserialize(de::value::StrDeserializer::<de::value::Error>::new(text));
+    let read = |text| IdSet::deserialize(StrDeserializer::<ValueError>::new(text));
     assert_eq!(read("0-3,8").unwrap(), "0-3,8".parse().unwrap());
     assert!(read("3-0").is_err());
 }
