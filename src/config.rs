@@ -34,7 +34,7 @@ pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
 #[serde(default)]
 pub struct Config {
     /// The node's name, first part of every pool's name. In a cluster it must equal the Node object's name. Default: the
-    /// host name in lower case.
+    /// environment's `HOSTLER_NODE_NAME`, which a pod gets from its own specification, else the host name in lower case.
     pub node_name: String,
     /// The driver's name, as device classes select it: a DNS subdomain of at most 63 lower-case characters.
     pub driver: String,
@@ -264,8 +264,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            node_name: nix::unistd::gethostname()
-                .map_or_else(|_| "localhost".to_owned(), |name| name.to_string_lossy().to_lowercase()),
+            node_name: node_name(),
             driver: "hostler.dev".to_owned(),
             // An empty path is no valid one: the check then asks for the key.
             hook: std::env::current_exe().unwrap_or_default(),
@@ -279,6 +278,14 @@ impl Default for Config {
             backends: Backends::default(),
         }
     }
+}
+
+fn node_name() -> String {
+    let given = std::env::var("HOSTLER_NODE_NAME").ok().filter(|name| !name.is_empty());
+    given.unwrap_or_else(|| {
+        let host = nix::unistd::gethostname();
+        host.map_or_else(|_| "localhost".to_owned(), |name| name.to_string_lossy().to_lowercase())
+    })
 }
 
 impl Default for Paths {
