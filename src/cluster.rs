@@ -1,7 +1,6 @@
 //! The edge to the Kubernetes API server: reads claims, publishes ResourceSlices, writes back what became of claims.
 //!
 //! ```text
-//!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
 //! ```
 //!
@@ -11,6 +10,10 @@
 pub mod claim_reader;
 mod client;
 mod failure;
+pub mod features;
+pub mod plan;
+pub mod slices;
+pub mod wire;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
