@@ -1,6 +1,7 @@
 //! The edge to the Kubernetes API server: reads claims, publishes ResourceSlices, writes back what became of claims.
 //!
 //! ```text
+//!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
 //! ```
 //!
@@ -12,6 +13,7 @@ mod client;
 mod failure;
 pub mod features;
 pub mod plan;
+pub mod publisher;
 pub mod slices;
 pub mod wire;
 

@@ -89,14 +89,11 @@ pub fn dropped(sent: &Content, kept: &Content) -> Dropped {
 /// A slice that shows what the server does with the features of which nothing is known yet, and which features it shows:
 /// an example of each that `contents` use. Taints are always among them, since how devices are spread over slices
 /// depends on them.
-pub fn probe<'a>(
-    contents: impl IntoIterator<Item = &'a Content> + Clone,
-    known: impl Fn(Feature) -> bool,
-) -> Option<(Content, BTreeSet<Feature>)> {
+pub fn probe(contents: &[&Content], known: impl Fn(Feature) -> bool) -> Option<(Content, BTreeSet<Feature>)> {
     let mut probe = Content::default();
     let mut shows = BTreeSet::new();
     for feature in Feature::ALL.into_iter().filter(|feature| !known(*feature)) {
-        let mut devices = contents.clone().into_iter().flat_map(|content| &content.devices);
+        let mut devices = contents.iter().flat_map(|content| &content.devices);
         let example = devices.find(|device| feature.is_used_by(device)).cloned();
         let Some(device) = example.or_else(|| (feature == Feature::Taints).then(tainted)) else { continue };
         shows.insert(feature);
@@ -134,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_probe_has_one_example_of_every_feature_that_is_used_and_unknown() {
-        let used = [content(shared()), content(Device { name: "other".into(), ..shared() })];
+        let (one, other) = (content(shared()), content(Device { name: "other".into(), ..shared() }));
+        let used = [&one, &other];
         let (probe_content, shows) = probe(&used, |_| false).unwrap();
         assert_eq!(shows, [Feature::Taints, Feature::Sharing].into());
         assert_eq!(probe_content, content(shared()));
