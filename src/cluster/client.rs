@@ -52,6 +52,8 @@ pub enum ConnectError {
 
 /// A client with the credentials of `kubeconfig`, or of the pod.
 pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose before us.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let config = match kubeconfig {
         Some(path) => read(path).await?,
         None => Config::incluster().map_err(ConnectError::InCluster)?,
