@@ -1,0 +1,103 @@
+//! Who asks, and what he may: bearer tokens and RBAC rules.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    refusal::{Refusal, qualified},
+    resources::Target,
+};
+
+/// Somebody with a token.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub name: String,
+    /// `authentication.kubernetes.io/node-name` of a service account's token.
+    pub node: Option<String>,
+    /// `None`: may everything.
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// As in the `rules` of a ClusterRole.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rule {
+    pub api_groups: Vec<String>,
+    pub resources: Vec<String>,
+    pub resource_names: Vec<String>,
+    pub verbs: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    pub non_resource_urls: Vec<String>,
+}
+
+impl Rule {
+    /// The rules of all ClusterRoles and Roles in a YAML file.
+    pub fn from_yaml(text: &str) -> Vec<Self> {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a YAML file");
+        let roles =
+            documents.into_iter().filter(|document| matches!(document["kind"].as_str(), Some("ClusterRole" | "Role")));
+        roles
+            .flat_map(|mut role| serde_json::from_value::<Vec<Self>>(role["rules"].take()).expect("rules of a role"))
+            .collect()
+    }
+
+    fn allows(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|one| one == "*" || one == wanted);
+        let any_sub = resource.split_once('/').is_some_and(|(_, sub)| has(&self.resources, &format!("*/{sub}")));
+        has(&self.verbs, verb)
+            && has(&self.api_groups, group)
+            && (has(&self.resources, resource) || any_sub)
+            && (self.resource_names.is_empty() || self.resource_names.iter().any(|one| one == name))
+    }
+}
+
+impl User {
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), node: None, rules: None }
+    }
+
+    /// What he shows. Readable, because it is no secret.
+    pub fn token(&self) -> String {
+        format!("token-of-{}", self.name)
+    }
+
+    pub fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allows(verb, group, resource, name)))
+    }
+
+    pub fn authorize(&self, verb: &str, target: &Target) -> Result<(), Refusal> {
+        let Target { api, resource, .. } = target;
+        let name = target.name.as_deref().unwrap_or_default();
+        let path = match &target.subresource {
+            Some(sub) => format!("{}/{sub}", resource.plural),
+            None => resource.plural.to_owned(),
+        };
+        if self.may(verb, api.group, &path, name) {
+            return Ok(());
+        }
+        let scope = match &target.namespace {
+            Some(namespace) => format!("in the namespace {namespace:?}"),
+            None => "at the cluster scope".to_owned(),
+        };
+        let why = format!("User {:?} cannot {verb} resource {path:?} in API group {:?} {scope}", self.name, api.group);
+        Err(Refusal::forbidden(resource, api.group, name, &why))
+    }
+
+    /// Whether he may write the status of devices of `driver` in claims that are bound to `node`: that needs a verb of
+    /// its own.
+    pub fn authorize_driver(&self, verb: &str, driver: &str, on_node: Option<&str>) -> Result<(), String> {
+        let associated = self.node.is_some() && self.node.as_deref() == on_node;
+        let allowed = |prefix: &str| {
+            self.may(&format!("{prefix}:{verb}"), super::resources::DRA, "resourceclaims/driver", driver)
+        };
+        if (associated && allowed("associated-node")) || allowed("arbitrary-node") {
+            return Ok(());
+        }
+        let resource = qualified("resourceclaims/driver", super::resources::DRA);
+        let needed = if associated { "associated-node" } else { "arbitrary-node" };
+        Err(format!(
+            "changing status.devices requires {needed}:{verb} permission on {resource} {driver:?} for user {:?}",
+            self.name
+        ))
+    }
+}

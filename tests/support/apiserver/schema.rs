@@ -1,0 +1,98 @@
+//! What an object may contain: unknown fields are pruned, empty lists and maps left out, quantities and times written the
+//! canonical way.
+
+use k8s_openapi::api::{core::v1 as core, resource::v1 as dra};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    quantity,
+    refusal::Refusal,
+    resources::{Kind, Resource},
+};
+
+/// Maps that are left out when they are empty, as lists are. An empty structure says something.
+const MAPS: [&str; 9] = [
+    "annotations",
+    "attributes",
+    "capacity",
+    "consumedCapacity",
+    "counters",
+    "labels",
+    "matchLabels",
+    "nodeAllocatableResources",
+    "requests",
+];
+/// What belongs to others and stays as it is.
+const OPAQUE: [&str; 3] = ["parameters", "data", "managedFields"];
+/// To the second.
+const TIMES: [&str; 6] =
+    ["timeAdded", "lastTransitionTime", "allocationTimestamp", "creationTimestamp", "firstTimestamp", "lastTimestamp"];
+
+/// The object without what its kind does not have.
+pub fn decode(resource: &Resource, object: &Value) -> Result<Value, Refusal> {
+    let decoded = match resource.kind {
+        Kind::Namespace => through::<core::Namespace>(object),
+        Kind::Node => through::<core::Node>(object),
+        Kind::Pod => through::<core::Pod>(object),
+        Kind::Event => through::<core::Event>(object),
+        Kind::ResourceSlice => through::<dra::ResourceSlice>(object),
+        Kind::ResourceClaim => through::<dra::ResourceClaim>(object),
+        Kind::ResourceClaimTemplate => through::<dra::ResourceClaimTemplate>(object),
+        Kind::DeviceClass => through::<dra::DeviceClass>(object),
+    };
+    let kind = resource.kind_name;
+    let fail = |why: String| {
+        Refusal::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", "v1"))
+    };
+    let mut decoded = decoded.map_err(|error| fail(error.to_string()))?;
+    tidy(&mut decoded);
+    if resource.group == super::resources::DRA {
+        quantity::canonicalize(&mut decoded).map_err(fail)?;
+    }
+    Ok(decoded)
+}
+
+fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(serde_json::from_value::<T>(object.clone())?)
+}
+
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|field, value| {
+                if OPAQUE.contains(&field.as_str()) {
+                    return true;
+                }
+                tidy(value);
+                match value {
+                    Value::Null => false,
+                    Value::Array(list) => !list.is_empty(),
+                    Value::Object(map) => !(map.is_empty() && MAPS.contains(&field.as_str())),
+                    Value::String(time) if TIMES.contains(&field.as_str()) => {
+                        to_seconds(time);
+                        true
+                    }
+                    _ => true,
+                }
+            });
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// `2026-01-02T03:04:05.6Z` is `2026-01-02T03:04:05Z`.
+fn to_seconds(time: &mut String) {
+    if let Some(point) = time.find('.') {
+        time.replace_range(point..time.len() - usize::from(time.ends_with('Z')), "");
+    }
+}
+
+/// The time now, as the server writes it.
+pub fn now() -> String {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let mut now = now;
+    to_seconds(&mut now);
+    now
+}
