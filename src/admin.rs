@@ -22,9 +22,10 @@ use tokio::sync::watch;
 
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
-use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminStatus};
+use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus};
 use crate::{
     claims::ClaimsHandle,
+    cluster::publisher::{Publication, PublicationState},
     inventory::{Inventory, task::InventoryHandle},
     kubelet::Registration,
     metrics::{Metrics, Snapshot, claim_state, resident_bytes},
@@ -53,6 +54,8 @@ pub struct AdminParts {
     pub inventory: InventoryHandle,
     /// Manifests of claims; `None` where the API server has the claims.
     pub manifests: Option<Manifests>,
+    /// How it stands with the slices; `None` where nothing is published.
+    pub publication_rx: Option<watch::Receiver<Publication>>,
     /// Counters.
     pub metrics: Metrics,
     /// The kubelet's side; `None` where it is switched off.
@@ -158,6 +161,7 @@ impl Admin {
             .filter_map(|(name, pool)| Some(format!("backend {name} could not be scanned: {}", pool.stale.as_ref()?)));
         let mut missing: Vec<String> = stale.collect();
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
+        missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
         missing
     }
 
@@ -186,6 +190,7 @@ impl Admin {
             rss_bytes: resident_bytes(),
             not_ready: self.not_ready(),
             kubelet: parts.kubelet.as_ref().map(kubelet_status),
+            publication: parts.publication_rx.as_ref().map(|it| publication_status(it.borrow().clone())),
             backends: backend_status(&inventory),
             claims: self.claim_counts(),
             warnings: warnings(&inventory),
@@ -216,6 +221,20 @@ fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
         error,
         registration_socket: kubelet.registration_socket.clone(),
         service_socket: kubelet.service_socket.clone(),
+    }
+}
+
+fn publication_status(publication: Publication) -> AdminPublication {
+    let error = match publication.state {
+        PublicationState::Waiting | PublicationState::Synced => None,
+        PublicationState::Failing { ref error } => Some(error.clone()),
+    };
+    AdminPublication {
+        synced: publication.state == PublicationState::Synced,
+        error,
+        slices: publication.slices,
+        dropped: publication.dropped,
+        left_out: publication.left_out,
     }
 }
 

@@ -11,6 +11,11 @@
 pub mod claim_reader;
 mod client;
 mod failure;
+pub mod features;
+pub mod plan;
+pub mod publisher;
+pub mod slices;
+pub mod wire;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

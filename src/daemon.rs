@@ -1,7 +1,7 @@
 //! Starts the parts in an order in which nothing is promised before it is true, and stops them in the reverse.
 //!
 //! ```text
-//!  config ► backends ► uevent listener ► first scan ► lock ► recover ► admin, figures ► kubelet sockets ► READY=1
+//!  config ► backends ► uevent listener ► first scan ► lock ► recover ► publisher ► admin, figures ► kubelet sockets ► READY=1
 //!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
 //! ```
 
@@ -184,6 +184,8 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     if source.manifests().is_some() {
         restore_after_reboot(&claims, &boot_id, tasks).await;
     }
+    // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
+    let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
     let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
     let (registration_tx, registration_rx) = watch::channel(Registration::default());
     let admin = Admin::new(AdminParts {
@@ -194,6 +196,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
         claims: claims.clone(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
+        publication_rx,
         metrics,
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
     });

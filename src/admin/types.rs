@@ -33,6 +33,9 @@ pub struct AdminStatus {
     pub not_ready: Vec<String>,
     /// The kubelet's side; absent where it is switched off.
     pub kubelet: Option<AdminKubelet>,
+    /// The devices in the API; absent where none are published.
+    #[serde(default)]
+    pub publication: Option<AdminPublication>,
     /// One entry per backend.
     pub backends: Vec<AdminBackend>,
     /// Claims by state.
@@ -52,6 +55,21 @@ pub struct AdminKubelet {
     pub registration_socket: PathBuf,
     /// The socket that it calls.
     pub service_socket: PathBuf,
+}
+
+/// The devices as the cluster sees them.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminPublication {
+    /// Whether the API server has what the inventory says.
+    pub synced: bool,
+    /// Why not, if something is wrong.
+    pub error: Option<String>,
+    /// How many slices there are.
+    pub slices: usize,
+    /// Fields that the API server does not store, with their feature gates.
+    pub dropped: Vec<String>,
+    /// Devices that cannot be published, and why.
+    pub left_out: Vec<String>,
 }
 
 /// A backend.

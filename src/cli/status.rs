@@ -11,7 +11,7 @@ use super::{
     units::{bytes, elapsed},
     write_json,
 };
-use crate::admin::types::{AdminKubelet, AdminStatus};
+use crate::admin::types::{AdminKubelet, AdminPublication, AdminStatus};
 
 /// Show how the running daemon is
 #[derive(clap::Args, Debug)]
@@ -57,7 +57,8 @@ fn in_words(status: &AdminStatus) -> String {
             format!("{} prepared, {} preparing, {} quarantined", claims.prepared, claims.preparing, claims.quarantined),
         ),
     ];
-    let mut text: String = facts.iter().map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
+    let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
+    let mut text: String = facts.iter().chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = Table::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "SCAN"]);
     for backend in &status.backends {
         let scan = backend.stale.as_ref().map_or_else(|| "ok".to_owned(), |error| format!("failed: {error}"));
@@ -80,6 +81,17 @@ fn kubelet(kubelet: &AdminKubelet) -> String {
     }
 }
 
+fn publication_in_words(publication: &AdminPublication) -> String {
+    let mut parts = vec![match (&publication.error, publication.synced) {
+        (Some(error), _) => format!("failed to publish: {error}"),
+        (None, true) => format!("{} published", publication.slices),
+        (None, false) => "not published yet".to_owned(),
+    }];
+    parts.extend(publication.dropped.iter().map(|fields| format!("the API server does not store {fields}")));
+    parts.extend(publication.left_out.iter().map(|device| format!("left out: {device}")));
+    parts.join("\n         ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +108,7 @@ mod tests {
             rss_bytes: 8 << 20,
             not_ready: Vec::new(),
             kubelet: None,
+            publication: None,
             backends: vec![AdminBackend {
                 name: "cpu".to_owned(),
                 pool: "n1/cpu".to_owned(),
@@ -138,5 +151,26 @@ warnings:
         assert_eq!(kubelet(&said), "refused the registration: unsupported version");
         let silent = AdminKubelet { registered: None, error: None, ..said };
         assert_eq!(kubelet(&silent), "has not called yet; waiting on /r.sock");
+    }
+
+    #[test]
+    fn what_the_cluster_sees_is_told_where_there_is_one() {
+        assert!(!in_words(&status()).contains("slices"));
+        let publication = AdminPublication {
+            synced: true,
+            error: None,
+            slices: 3,
+            dropped: vec!["taints (feature gate DRADeviceTaints)".to_owned()],
+            left_out: vec!["n1/cpu/a: why".to_owned()],
+        };
+        let told = |publication| in_words(&AdminStatus { publication: Some(publication), ..status() });
+        let text = told(publication.clone());
+        assert!(
+            text.contains("slices   3 published\n         the API server does not store taints (feature"),
+            "{text}"
+        );
+        assert!(text.contains("\n         left out: n1/cpu/a: why\n"), "{text}");
+        let text = told(AdminPublication { synced: false, error: Some("no route".to_owned()), ..publication });
+        assert!(text.contains("slices   failed to publish: no route"), "{text}");
     }
 }

@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::{
     claims::ReadClaims,
-    cluster::{Cluster, ClusterSettings, ConnectError, claim_reader::ClaimReader},
+    cluster::{
+        Cluster, ClusterSettings, ConnectError,
+        claim_reader::ClaimReader,
+        publisher::{self, Publication, PublisherParts},
+        slices::SliceSettings,
+    },
     config::{ClusterMode, Config},
+    inventory::InventoryReader,
     metrics::Metrics,
     standalone::Manifests,
     tasks::Tasks,
@@ -43,6 +51,25 @@ impl ClaimSource {
             Self::Standalone(manifests) => Arc::new(manifests.clone()),
             Self::Kubernetes(cluster) => Arc::new(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
         }
+    }
+
+    /// Publishes the devices, where there is a cluster to publish them to. Does not wait for it.
+    pub(super) fn publish(
+        &self,
+        config: &Config,
+        inventory: InventoryReader,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Option<watch::Receiver<Publication>> {
+        let Self::Kubernetes(cluster) = self else { return None };
+        let settings = SliceSettings {
+            driver: config.driver.clone(),
+            evict_unhealthy: config.cluster.evict_unhealthy,
+            list_attributes: config.cluster.list_attributes,
+            node_allocatable: config.cluster.node_allocatable,
+        };
+        let parts = PublisherParts { cluster: cluster.clone(), settings, inventory, metrics: metrics.clone() };
+        Some(publisher::start(parts, tasks))
     }
 
     /// The manifests, where they are the source.

@@ -1,0 +1,167 @@
+//! When to write: soon after a change, later after a failure, and ever later while somebody deletes what was written.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// One deletion is somebody's mistake, and mended at once.
+const AFTER_DELETION: Duration = Duration::from_millis(100);
+/// Several are a kubelet that starts and deletes every slice of its node: it shall be through with it.
+const AFTER_DELETIONS: Duration = Duration::from_millis(300);
+/// Who deletes again within this time gets a longer pause.
+const CALM: Duration = Duration::from_secs(60);
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What a server may ask for; more would be a mistake.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// Decides when the next comparison is due.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    wanted: Option<Instant>,
+    not_before: Option<Instant>,
+    failures: u32,
+    /// Deletions since the last comparison.
+    deletions: u32,
+    /// Comparisons that followed deletions, without a calm time between them.
+    restores: u32,
+    last_restore: Option<Instant>,
+}
+
+impl Pace {
+    /// Something may have to be written at `at`.
+    pub(super) fn want(&mut self, at: Instant) {
+        self.wanted = Some(self.wanted.map_or(at, |wanted| wanted.min(at)));
+    }
+
+    /// When to compare; `None` as long as nothing has changed.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.wanted.map(|wanted| self.not_before.map_or(wanted, |not_before| wanted.max(not_before)))
+    }
+
+    /// A comparison begins.
+    pub(super) fn begun(&mut self, now: Instant) {
+        self.wanted = None;
+        self.not_before = None;
+        if std::mem::take(&mut self.deletions) > 0 {
+            self.restores += 1;
+            self.last_restore = Some(now);
+        }
+    }
+
+    /// Somebody else deleted a slice.
+    pub(super) fn deleted(&mut self, now: Instant) {
+        if self.last_restore.is_some_and(|last| now.duration_since(last) > CALM) {
+            self.restores = 0;
+        }
+        self.deletions += 1;
+        let first = if self.deletions > 1 { AFTER_DELETIONS } else { AFTER_DELETION };
+        self.hold_until(now + doubled(first, self.restores));
+        self.want(now);
+    }
+
+    /// Whether slices were deleted since the last comparison.
+    pub(super) fn has_deletions(&self) -> bool {
+        self.deletions > 0
+    }
+
+    /// A call failed. `jitter` is between 0 and 1, so that the daemons of a cluster do not all come back at once.
+    pub(super) fn failed(&mut self, now: Instant, retry_after: Option<Duration>, jitter: f64) -> Duration {
+        let pause = doubled(FIRST_RETRY, self.failures).mul_f64(0.5 + jitter / 2.0);
+        let pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER));
+        self.failures = self.failures.saturating_add(1);
+        self.hold_until(now + pause);
+        self.want(now);
+        pause
+    }
+
+    /// Everything is as it should be.
+    pub(super) fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    fn hold_until(&mut self, until: Instant) {
+        self.not_before = Some(self.not_before.map_or(until, |before| before.max(until)));
+    }
+}
+
+fn doubled(first: Duration, times: u32) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(LONGEST_PAUSE)
+}
+
+/// A number between 0 and 1 that is another one on every node.
+pub(super) fn jitter() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_wish_counts_and_is_fulfilled_once() {
+        let now = Instant::now();
+        let mut pace = Pace::default();
+        assert_eq!(pace.due(), None);
+        pace.want(now + 100 * MS);
+        pace.want(now + 200 * MS);
+        assert_eq!(pace.due(), Some(now + 100 * MS));
+        pace.begun(now);
+        assert_eq!(pace.due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_deletion_is_mended_sooner_than_a_burst_and_both_within_a_second() {
+        let now = Instant::now();
+        let mut pace = Pace::default();
+        pace.deleted(now);
+        assert_eq!(pace.due(), Some(now + 100 * MS));
+        for _ in 0..15 {
+            pace.deleted(now + 20 * MS);
+        }
+        assert_eq!(pace.due(), Some(now + 320 * MS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_deletes_again_and_again_waits_longer_until_a_calm_minute_has_passed() {
+        let mut now = Instant::now();
+        let mut pace = Pace::default();
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            pace.deleted(now);
+            let due = pace.due().unwrap();
+            pauses.push((due - now).as_millis());
+            pace.begun(due);
+            now = due + 10 * MS;
+        }
+        assert_eq!(&pauses[..5], [100, 200, 400, 800, 1600]);
+        assert_eq!(pauses[11], 30_000);
+        pace.deleted(now + Duration::from_secs(61));
+        assert_eq!(pace.due(), Some(now + Duration::from_secs(61) + 100 * MS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_wait_longer_each_time_and_as_long_as_the_server_asks() {
+        let now = Instant::now();
+        let mut pace = Pace::default();
+        assert_eq!(pace.failed(now, None, 1.0), 200 * MS);
+        assert_eq!(pace.failed(now, None, 1.0), 400 * MS);
+        assert_eq!(pace.failed(now, None, 0.0), 400 * MS);
+        assert_eq!(pace.failed(now, Some(Duration::from_secs(7)), 0.0), Duration::from_secs(7));
+        pace.want(now);
+        assert_eq!(pace.due(), Some(now + Duration::from_secs(7)));
+        pace.succeeded();
+        assert_eq!(pace.failed(now, None, 1.0), 200 * MS);
+    }
+
+    #[test]
+    fn jitter_is_a_part_of_one() {
+        assert!((0..100).map(|_| jitter()).all(|jitter| (0.0..=1.0).contains(&jitter)));
+    }
+}
