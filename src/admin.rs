@@ -4,6 +4,8 @@
 //! No state of its own: every answer comes from the owners.
 
 mod claims;
+mod explain;
+mod failures;
 mod serve;
 pub mod types;
 
@@ -20,12 +22,16 @@ use axum::{
 };
 use tokio::sync::watch;
 
+pub use failures::RecentFailures;
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
 use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus};
 use crate::{
     claims::ClaimsHandle,
-    cluster::publisher::{Publication, PublicationState},
+    cluster::{
+        claim_reader::ClaimReader,
+        publisher::{Publication, PublicationState},
+    },
     inventory::{Inventory, task::InventoryHandle},
     kubelet::Registration,
     metrics::{Metrics, Snapshot, claim_state, resident_bytes},
@@ -56,6 +62,10 @@ pub struct AdminParts {
     pub manifests: Option<Manifests>,
     /// How it stands with the slices; `None` where nothing is published.
     pub publication_rx: Option<watch::Receiver<Publication>>,
+    /// Looks at claims of the API server; `None` where manifests are the claims.
+    pub claim_reader: Option<ClaimReader>,
+    /// What went wrong lately.
+    pub failures: RecentFailures,
     /// Counters.
     pub metrics: Metrics,
     /// The kubelet's side; `None` where it is switched off.
@@ -108,7 +118,7 @@ const LONGEST_REASON_BYTES: usize = 64 << 10;
 
 /// Puts what the framework refuses by itself (a body of another shape, a path that is none) into the shape of every
 /// other failure.
-async fn explain(request: Request, next: Next) -> Response {
+async fn in_one_shape(request: Request, next: Next) -> Response {
     let asked = format!("{} {}", request.method(), request.uri().path());
     let response = next.run(request).await;
     let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
@@ -138,8 +148,9 @@ impl Admin {
             .route("/v1/claims", get(claims::list).post(claims::create))
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
             .route("/v1/claims/{claim}/prepare", post(claims::prepare))
+            .route("/v1/claims/{claim}/explain", get(explain::explain))
             .route("/v1/claims/{claim}/forget", post(claims::forget))
-            .layer(from_fn(explain))
+            .layer(from_fn(in_one_shape))
             .with_state(self)
     }
 

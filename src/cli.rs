@@ -18,6 +18,7 @@ mod client;
 mod completions;
 mod config;
 mod doctor;
+mod explain;
 pub mod hook;
 mod inventory;
 mod man;
@@ -58,6 +59,7 @@ enum Command {
     Config(config::Args),
     Status(status::Args),
     Doctor(doctor::Args),
+    Explain(explain::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -147,6 +149,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Config(args) => config::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Man(args) => man::run(&args, out),
     }

@@ -9,7 +9,9 @@
 //! daemon without one starts, takes back, and prepares again what it has on record.
 
 pub mod claim_reader;
+pub mod claim_status;
 mod client;
+pub mod events;
 mod failure;
 pub mod features;
 pub mod plan;
@@ -20,6 +22,7 @@ pub mod wire;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use kube::{Client, core::ApiResource};
+use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::timeout};
 
 pub use client::ConnectError;
@@ -84,6 +87,11 @@ impl ApiVersion {
 /// The API group of dynamic resource allocation.
 pub const GROUP: &str = "resource.k8s.io";
 
+/// Where the claims of a namespace are.
+fn claims_path(version: ApiVersion, namespace: &str) -> String {
+    format!("/apis/{}/namespaces/{namespace}/resourceclaims", version.group_version())
+}
+
 /// The API server, as this daemon sees it. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub struct Cluster(Arc<Parts>);
@@ -139,6 +147,23 @@ impl Cluster {
             Ok(result) => result.map_err(|source| ApiFailure::Call { step: step.into(), source: source.into() }),
             Err(_) => Err(ApiFailure::TimedOut { step: step.into(), after: CALL_TIMEOUT }),
         }
+    }
+
+    /// As [`call`](Self::call), for a request whose answer is read as `T`. The client could do that, but logs whatever it
+    /// cannot read, with parameters that are nobody's business.
+    ///
+    /// # Errors
+    /// When the request cannot be made, fails, takes too long, or the answer has another shape.
+    pub(crate) async fn fetch<T: DeserializeOwned>(
+        &self,
+        step: impl Into<String>,
+        request: Result<hyper::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, ApiFailure> {
+        let fetch = async {
+            let text = self.0.client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+            serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+        };
+        self.call(step, fetch).await
     }
 
     /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.

@@ -29,7 +29,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    admin::{self, Admin, AdminParts, KubeletSide, serve_admin, serve_metrics},
+    admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, serve_admin, serve_metrics},
     claims::{self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims, spec::Naming},
     cluster::ConnectError,
     config::Config,
@@ -180,6 +180,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let reader = source.reader(&metrics, tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &boot_id, &metrics, tasks).await?;
     remove_other_hooks(&config, hook, tasks);
+    source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
     // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
     if source.manifests().is_some() {
         restore_after_reboot(&claims, &boot_id, tasks).await;
@@ -197,6 +198,8 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
         publication_rx,
+        claim_reader: source.claim_reader(&metrics, tasks),
+        failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
     });

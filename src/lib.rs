@@ -10,6 +10,7 @@ pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod daemon;
+pub mod explain;
 pub mod hook;
 pub mod inventory;
 pub mod kubelet;

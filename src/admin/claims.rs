@@ -26,7 +26,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Namespace {
     #[serde(default = "default_namespace")]
-    namespace: String,
+    pub(super) namespace: String,
 }
 
 fn default_namespace() -> String {
@@ -149,7 +149,7 @@ impl Admin {
     }
 
     /// Work on the manifests, which are files.
-    async fn manifests<T: Send + 'static>(
+    pub(super) async fn manifests<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Manifests) -> Result<T, ManifestsError> + Send + 'static,
     ) -> Result<T, Failure> {

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{ApiFailure, ApiVersion, Cluster};
+use super::{ApiFailure, ApiVersion, Cluster, claims_path};
 use crate::{
     allocation::{AllocationError, ResourceClaim},
     claims::{Allocation, ClaimRef, ReadClaims, ReadResult},
@@ -167,16 +167,8 @@ impl ClaimReader {
         name: &str,
         full_name: &str,
     ) -> Result<ResourceClaim, ApiFailure> {
-        let path = format!("/apis/{}/namespaces/{namespace}/resourceclaims", version.group_version());
-        let request = Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
-        let client = self.cluster.client();
-        self.cluster
-            .call(step(full_name), async {
-                let text = client.request_text(request?).await?;
-                // Not left to the client, which logs the whole claim if it cannot read it: parameters are nobody's business.
-                serde_json::from_str(&text).map_err(kube::Error::SerdeError)
-            })
-            .await
+        let request = Request::new(claims_path(version, namespace)).get(name, &GetParams::default());
+        self.cluster.fetch(step(full_name), request).await
     }
 
     async fn read_all(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {

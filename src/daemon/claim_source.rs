@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::{
-    claims::ReadClaims,
+    claims::{ClaimsHandle, ReadClaims},
     cluster::{
         Cluster, ClusterSettings, ConnectError,
         claim_reader::ClaimReader,
+        claim_status, events,
         publisher::{self, Publication, PublisherParts},
         slices::SliceSettings,
     },
@@ -77,6 +78,32 @@ impl ClaimSource {
         match self {
             Self::Standalone(manifests) => Some(manifests),
             Self::Kubernetes(_) => None,
+        }
+    }
+
+    /// For people who ask about a claim.
+    pub(super) fn claim_reader(&self, metrics: &Metrics, tasks: &Tasks) -> Option<ClaimReader> {
+        match self {
+            Self::Standalone(_) => None,
+            Self::Kubernetes(cluster) => Some(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
+        }
+    }
+
+    /// Starts what tells the API server of claims.
+    pub(super) fn tell(
+        &self,
+        config: &Config,
+        claims: &ClaimsHandle,
+        inventory: &InventoryReader,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) {
+        let Self::Kubernetes(cluster) = self else { return };
+        if config.cluster.claim_status {
+            claim_status::start(cluster.clone(), claims.table(), inventory.subscribe(), metrics.clone(), tasks);
+        }
+        if config.cluster.events {
+            events::start(cluster.clone(), claims.failures(), metrics.clone(), tasks);
         }
     }
 }

@@ -102,6 +102,11 @@ const MODULES: &[ModuleRule] = &[
         why: "what a claim means does not depend on where it was read",
     },
     ModuleRule {
+        module: "explain",
+        never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
+        why: "an explanation is concluded from facts; whoever asks gathers them",
+    },
+    ModuleRule {
         module: "kubelet",
         never: &["cluster", "standalone", "admin", "cli", "daemon", "hook"],
         why: "the kubelet's services and the source of claims meet in the daemon only",

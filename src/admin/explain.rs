@@ -1,0 +1,163 @@
+//! Gathers what is known of a claim, for [`explain`](crate::explain).
+
+use std::time::SystemTime;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+};
+use hostler_backend::{ClaimUid, Grant};
+use hostler_linux::IdSet;
+
+use super::{Admin, Failure, claims::Namespace};
+use crate::{
+    claims::{ClaimFailure, ClaimRef, ClaimTable, ClaimView, store::RecordDevice},
+    cluster::claim_reader::ClaimReadError,
+    explain::{DeviceFact, Explanation, Facts, FailureFact, Object, Origin, RecordFact, explain as conclude},
+    inventory::Inventory,
+    metrics::claim_state,
+    report::Chain,
+    standalone::ManifestsError,
+};
+
+/// Why a claim failed, or what it holds.
+pub(super) async fn explain(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Query(namespace): Query<Namespace>,
+) -> Result<Json<Explanation>, Failure> {
+    let facts = admin.facts(&name, &namespace.namespace).await?;
+    Ok(Json(conclude(&facts)))
+}
+
+/// A claim as it is asked for: by UID, or by name.
+struct Asked<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+impl Asked<'_> {
+    fn is(&self, claim: &ClaimRef) -> bool {
+        claim.uid.as_str() == self.name || (claim.name == self.name && claim.namespace == self.namespace)
+    }
+}
+
+impl Admin {
+    async fn facts(&self, name: &str, namespace: &str) -> Result<Facts, Failure> {
+        let asked = Asked { name, namespace };
+        let table = self.0.claims.table().borrow().clone();
+        let record = find_record(&table, &asked);
+        let failure = self.0.failures.last(|failure| asked.is(&failure.claim));
+        // Where a UID was asked for, only these know the name.
+        let known = record.and_then(|(_, view)| view.claim()).or(failure.as_ref().map(|failure| &failure.claim));
+        let (namespace, name) = known.map_or((namespace, name), |claim| (&*claim.namespace, &*claim.name));
+        let object = self.look_up(namespace, name, asked.name).await?;
+        let inventory = self.0.inventory.reader().latest();
+        let devices = match record {
+            Some((uid, view)) => view.devices().iter().map(|held| held_device(held, uid, &inventory, &table)).collect(),
+            None => allocated_devices(&object, &self.0.driver, &inventory, &table),
+        };
+        Ok(Facts {
+            asked: format!("{namespace}/{name}"),
+            driver: self.0.driver.clone(),
+            node: self.0.node.clone(),
+            origin: if self.0.manifests.is_some() { Origin::Manifests } else { Origin::Cluster },
+            record: record.map(|(uid, view)| record_fact(uid, view)),
+            object,
+            failure: failure.as_ref().map(failure_fact),
+            devices,
+        })
+    }
+
+    /// The claim itself: in the API server, or in the folder of manifests.
+    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<Object, Failure> {
+        if let Some(reader) = &self.0.claim_reader {
+            return Ok(match reader.find(namespace, name).await {
+                Ok(claim) => Object::Found(Box::new(claim)),
+                Err(ClaimReadError::Missing { .. }) => Object::Missing,
+                Err(error) => Object::Unknown(Chain(&error).to_string()),
+            });
+        }
+        let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), asked.to_owned());
+        self.manifests(move |manifests| {
+            Ok(match manifests.find(&namespace, &name) {
+                Ok(found) => Object::Found(Box::new(found.manifest)),
+                Err(ManifestsError::Missing { .. }) => manifests
+                    .all()?
+                    .into_iter()
+                    .flatten()
+                    .find(|found| found.manifest.metadata.uid.as_ref() == Some(&uid))
+                    .map_or(Object::Missing, |found| Object::Found(Box::new(found.manifest))),
+                Err(error) => Object::Unknown(Chain(&error).to_string()),
+            })
+        })
+        .await
+    }
+}
+
+/// The claim on record with that UID, else the one with that name.
+fn find_record<'a>(table: &'a ClaimTable, asked: &Asked<'_>) -> Option<(&'a ClaimUid, &'a ClaimView)> {
+    let by_uid = table.claims.iter().find(|(uid, _)| uid.as_str() == asked.name);
+    by_uid.or_else(|| table.claims.iter().find(|(_, view)| view.claim().is_some_and(|claim| asked.is(claim))))
+}
+
+fn record_fact(uid: &ClaimUid, view: &ClaimView) -> RecordFact {
+    let problem = match view {
+        ClaimView::Recorded { problem, .. } => problem.clone(),
+        ClaimView::Quarantined(found) => Some(Chain(&found.error()).to_string()),
+    };
+    RecordFact { uid: uid.to_string(), state: claim_state(view), problem }
+}
+
+fn failure_fact(failure: &ClaimFailure) -> FailureFact {
+    FailureFact {
+        uid: failure.claim.uid.to_string(),
+        operation: failure.operation.to_owned(),
+        error: Chain(&*failure.error).to_string(),
+        seconds_ago: SystemTime::now().duration_since(failure.at).unwrap_or_default().as_secs(),
+    }
+}
+
+fn allocated_devices(object: &Object, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
+    let Object::Found(claim) = object else { return Vec::new() };
+    // What cannot be read is what the explanation says.
+    let grants = claim.allocation(driver).map(|allocation| allocation.grants).unwrap_or_default();
+    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    grants.iter().map(|grant| device_fact(grant, String::new(), uid, inventory, table)).collect()
+}
+
+fn held_device(held: &RecordDevice, uid: &ClaimUid, inventory: &Inventory, table: &ClaimTable) -> DeviceFact {
+    let pinning = &held.plan.pinning;
+    let mut bound = Vec::new();
+    for (what, ids) in [("CPUs", &pinning.cpus), ("memory of NUMA nodes", &pinning.mems)] {
+        if !ids.is_empty() {
+            bound.push(format!("bound to {what} {}", IdSet::from(ids.clone())));
+        }
+    }
+    bound.extend(held.grant.consumed.iter().map(|(name, amount)| format!("takes {} of {name}", amount.human())));
+    device_fact(&held.grant, bound.join(", "), uid.as_str(), inventory, table)
+}
+
+fn device_fact(grant: &Grant, bound: String, uid: &str, inventory: &Inventory, table: &ClaimTable) -> DeviceFact {
+    let found = inventory.find(&grant.pool, grant.device.as_str());
+    let pool = inventory.pools.values().find(|pool| pool.name == grant.pool);
+    let drain = found.and_then(|(backend, _)| inventory.drains.get(&(backend.clone(), grant.device.clone())));
+    let holds = |(holder, view): &(&ClaimUid, &ClaimView)| {
+        holder.as_str() != uid
+            && view.devices().iter().any(|held| (&held.grant.pool, &held.grant.device) == (&grant.pool, &grant.device))
+    };
+    DeviceFact {
+        pool: grant.pool.clone(),
+        device: grant.device.to_string(),
+        access: grant.access,
+        health: found.map(|(_, device)| device.health.clone()),
+        stale: pool.and_then(|pool| pool.stale.clone()),
+        drained: drain.map(|drain| drain.reason.clone().unwrap_or_else(|| "no reason given".to_owned())),
+        others: table.claims.iter().filter(holds).map(|(uid, view)| holder(uid, view)).collect(),
+        bound,
+    }
+}
+
+fn holder(uid: &ClaimUid, view: &ClaimView) -> String {
+    view.claim().map_or_else(|| uid.to_string(), ToString::to_string)
+}

@@ -1,0 +1,173 @@
+//! What is told about the devices of a claim. Pure.
+
+use std::collections::BTreeMap;
+
+use hostler_backend::Health;
+use hostler_linux::IdSet;
+use k8s_openapi::{
+    api::resource::v1::AllocatedDeviceStatus,
+    apimachinery::pkg::{
+        apis::meta::v1::{Condition, Time},
+        runtime::RawExtension,
+    },
+    jiff::Timestamp,
+};
+use serde_json::json;
+
+use crate::{
+    claims::store::{Record, RecordDevice, RecordState},
+    inventory::Inventory,
+};
+
+/// The condition that belongs to this driver.
+const READY: &str = "Ready";
+
+/// The API server takes no more conditions of a device, whoever wrote them.
+const MOST_CONDITIONS: usize = 8;
+/// The API server stores no more data of a device.
+const MOST_DATA_BYTES: usize = 10 << 10;
+/// The API server takes far more; a person does not.
+const LONGEST_MESSAGE_CHARS: usize = 1024;
+
+/// The devices of a claim: nothing as long as the claim was never ready. Times are those of `now`.
+pub(super) fn claim_devices(
+    record: &Record,
+    problem: Option<&str>,
+    inventory: &Inventory,
+    driver: &str,
+    now: Timestamp,
+) -> Vec<AllocatedDeviceStatus> {
+    if record.state != RecordState::Prepared {
+        return Vec::new();
+    }
+    let mut devices: Vec<AllocatedDeviceStatus> = Vec::new();
+    for device in &record.devices {
+        let status = device_status(device, problem, inventory, driver, now);
+        // Administrative access may give one device to several requests; the API server has one place for both.
+        if !devices.iter().any(|known| is_same(known, &status)) {
+            devices.push(status);
+        }
+    }
+    devices
+}
+
+/// Whether two entries are of one device, or share, of the claim.
+pub(super) fn is_same(a: &AllocatedDeviceStatus, b: &AllocatedDeviceStatus) -> bool {
+    (&a.driver, &a.pool, &a.device, &a.share_id) == (&b.driver, &b.pool, &b.device, &b.share_id)
+}
+
+/// What the API server has of a claim.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Whether the claim is gone, or another one of the same name.
+    pub(super) gone: bool,
+    /// What this driver wrote.
+    pub(super) ours: Vec<AllocatedDeviceStatus>,
+    /// Devices that have no room for a condition of ours.
+    full: Vec<AllocatedDeviceStatus>,
+    generation: Option<i64>,
+}
+
+impl Known {
+    /// The claim is gone.
+    pub(super) fn gone() -> Self {
+        Self { gone: true, ..Self::default() }
+    }
+
+    /// Tells what is ours in a claim's `status.devices`.
+    pub(super) fn new(devices: Vec<AllocatedDeviceStatus>, generation: Option<i64>, driver: &str) -> Self {
+        let own = |device: &AllocatedDeviceStatus| AllocatedDeviceStatus {
+            conditions: Some(device.conditions.iter().flatten().filter(|one| one.type_ == READY).cloned().collect()),
+            network_data: None,
+            ..device.clone()
+        };
+        let ours = devices.iter().filter(|device| device.driver == driver).map(own).collect();
+        Self { gone: false, ours, full: devices.into_iter().filter(is_full).collect(), generation }
+    }
+
+    /// Makes what is wanted fit what is there. A condition that still says the same has the time at which it began to.
+    pub(super) fn fit(&self, wanted: &mut [AllocatedDeviceStatus]) {
+        for device in wanted {
+            if self.full.iter().any(|full| is_same(full, device)) {
+                device.conditions = Some(Vec::new());
+            }
+            let known = self.ours.iter().find(|known| is_same(known, device));
+            let known = known.and_then(|known| known.conditions.as_ref()?.first());
+            for condition in device.conditions.iter_mut().flatten() {
+                condition.observed_generation = self.generation;
+                if let Some(known) = known.filter(|known| known.status == condition.status) {
+                    condition.last_transition_time = known.last_transition_time.clone();
+                }
+            }
+        }
+    }
+}
+
+fn is_full(device: &AllocatedDeviceStatus) -> bool {
+    let others = device.conditions.iter().flatten().filter(|condition| condition.type_ != READY);
+    others.count() >= MOST_CONDITIONS
+}
+
+fn device_status(
+    device: &RecordDevice,
+    problem: Option<&str>,
+    inventory: &Inventory,
+    driver: &str,
+    now: Timestamp,
+) -> AllocatedDeviceStatus {
+    let (status, reason, message) = ready(device, problem, inventory);
+    let condition = Condition {
+        last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+        message: message.chars().take(LONGEST_MESSAGE_CHARS).collect(),
+        // Filled in when it is known what the API server has.
+        observed_generation: None,
+        reason: reason.to_owned(),
+        status: status.to_owned(),
+        type_: READY.to_owned(),
+    };
+    AllocatedDeviceStatus {
+        conditions: Some(vec![condition]),
+        data: data(device).map(RawExtension),
+        device: device.grant.device.to_string(),
+        driver: driver.to_owned(),
+        network_data: None,
+        pool: device.grant.pool.clone(),
+        share_id: device.grant.share_id.as_ref().map(|share| share.0.clone()),
+    }
+}
+
+/// Status, reason and message of the condition.
+fn ready(device: &RecordDevice, problem: Option<&str>, inventory: &Inventory) -> (&'static str, &'static str, String) {
+    if let Some(problem) = problem {
+        return ("False", "NotPrepared", problem.to_owned());
+    }
+    let name = device.grant.device.as_str();
+    match inventory.find(&device.grant.pool, name).map(|(_, found)| &found.health) {
+        Some(Health::Healthy) => ("True", "Prepared", format!("device {name} is prepared")),
+        Some(Health::Unhealthy { reason }) => ("False", "Unhealthy", reason.clone()),
+        Some(Health::Unknown { reason }) => ("Unknown", "HealthUnknown", reason.clone()),
+        None => ("False", "Gone", format!("device {name} is not on the node any more")),
+    }
+}
+
+/// What the device is bound to and how much of it was taken.
+fn data(device: &RecordDevice) -> Option<serde_json::Value> {
+    let mut data = serde_json::Map::new();
+    let pinning = &device.plan.pinning;
+    for (key, ids) in [("cpus", &pinning.cpus), ("mems", &pinning.mems)] {
+        if !ids.is_empty() {
+            data.insert(key.to_owned(), IdSet::from(ids.clone()).to_string().into());
+        }
+    }
+    let consumed: BTreeMap<&str, String> =
+        device.grant.consumed.iter().map(|(name, amount)| (name.as_str(), amount.to_string())).collect();
+    if !consumed.is_empty() {
+        data.insert("consumed".to_owned(), json!(consumed));
+    }
+    let data = serde_json::Value::Object(data);
+    let empty = data.as_object().is_some_and(serde_json::Map::is_empty);
+    (!empty && data.to_string().len() <= MOST_DATA_BYTES).then_some(data)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,406 @@
+//! Says in words why a claim failed, what it waits for, or what it holds. Pure: from what was found out to sentences.
+
+use hostler_backend::{Access, Health};
+use serde::{Deserialize, Serialize};
+
+use crate::allocation::{AllocationError, ResourceClaim};
+
+/// What was found out about a claim.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// As it was asked for: `namespace/name`, or a UID.
+    pub asked: String,
+    /// Name of the driver.
+    pub driver: String,
+    /// Name of the node.
+    pub node: String,
+    /// Where claims come from.
+    pub origin: Origin,
+    /// This daemon's record.
+    pub record: Option<RecordFact>,
+    /// The claim itself.
+    pub object: Object,
+    /// The last failure since the daemon started.
+    pub failure: Option<FailureFact>,
+    /// The devices of the record, else those of the allocation.
+    pub devices: Vec<DeviceFact>,
+}
+
+/// Where claims come from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// The API server.
+    Cluster,
+    /// Manifests on disk.
+    Manifests,
+}
+
+impl Origin {
+    fn place(self) -> &'static str {
+        match self {
+            Self::Cluster => "the API server",
+            Self::Manifests => "the folder of manifests",
+        }
+    }
+}
+
+/// What this daemon has on record of a claim.
+#[derive(Clone, Debug)]
+pub struct RecordFact {
+    /// Identity.
+    pub uid: String,
+    /// `prepared`, `preparing` or `quarantined`.
+    pub state: &'static str,
+    /// What is wrong with it.
+    pub problem: Option<String>,
+}
+
+/// What became of looking for the claim itself.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// It is there.
+    Found(Box<ResourceClaim>),
+    /// It is not there.
+    Missing,
+    /// It could not be looked for, for this reason.
+    Unknown(String),
+}
+
+/// A failure, as it was told to whoever asked.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct FailureFact {
+    /// Identity of the claim that failed.
+    pub uid: String,
+    /// `prepare` or `unprepare`.
+    pub operation: String,
+    /// The whole chain of causes.
+    pub error: String,
+    /// How long ago, seconds.
+    pub seconds_ago: u64,
+}
+
+/// A device of the claim, and how it is now.
+#[derive(Clone, Debug)]
+pub struct DeviceFact {
+    /// Pool.
+    pub pool: String,
+    /// Device.
+    pub device: String,
+    /// Use or administration.
+    pub access: Access,
+    /// Its health; `None`: it is not on this host.
+    pub health: Option<Health>,
+    /// Why the last scan of its backend failed.
+    pub stale: Option<String>,
+    /// Why an operator drains it, if one does.
+    pub drained: Option<String>,
+    /// Other claims that hold it, or parts of it.
+    pub others: Vec<String>,
+    /// What containers are bound to and what was taken, in words.
+    pub bound: String,
+}
+
+impl DeviceFact {
+    fn name(&self) -> String {
+        format!("{}/{}", self.pool, self.device)
+    }
+
+    fn is_of(&self, node: &str) -> bool {
+        self.pool.strip_prefix(node).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// What is wrong with the device itself.
+    fn fault(&self) -> Option<String> {
+        match &self.health {
+            None => Some(format!("device {} is not on this host", self.name())),
+            Some(Health::Unhealthy { reason }) => Some(format!("device {} is unhealthy: {reason}", self.name())),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Explanation {
+    /// `namespace/name`, or what was asked for.
+    pub claim: String,
+    /// Identity, where known.
+    pub uid: Option<String>,
+    /// `prepared`, `preparing`, `quarantined`, `failed`, `allocated`, `pending`, `elsewhere`, `missing` or `unknown`.
+    pub state: String,
+    /// How the claim is, in one sentence.
+    pub summary: String,
+    /// What this was concluded from.
+    pub facts: Vec<String>,
+    /// What to do.
+    pub next: Vec<String>,
+    /// The last failure since the daemon started.
+    pub failure: Option<FailureFact>,
+}
+
+/// A conclusion: state, summary, what to do.
+type Verdict = (&'static str, String, Vec<String>);
+
+/// Concludes.
+pub fn explain(facts: &Facts) -> Explanation {
+    let (state, summary, next) = match &facts.record {
+        Some(record) => of_record(facts, record),
+        None => of_object(facts),
+    };
+    let found = found(facts);
+    let uid = facts.record.as_ref().map(|record| record.uid.clone());
+    Explanation {
+        claim: found.map_or_else(
+            || facts.asked.clone(),
+            |claim| format!("{}/{}", claim.metadata.namespace, claim.metadata.name),
+        ),
+        uid: uid.or_else(|| found?.metadata.uid.clone()),
+        state: state.to_owned(),
+        summary,
+        facts: sentences(facts),
+        next,
+        failure: facts.failure.clone(),
+    }
+}
+
+fn found(facts: &Facts) -> Option<&ResourceClaim> {
+    match &facts.object {
+        Object::Found(claim) => Some(claim),
+        Object::Missing | Object::Unknown(_) => None,
+    }
+}
+
+/// Whether the object is of another claim than the record.
+fn is_other(facts: &Facts, record: &RecordFact) -> bool {
+    found(facts).is_some_and(|claim| claim.metadata.uid.as_deref() != Some(&record.uid))
+}
+
+fn of_record(facts: &Facts, record: &RecordFact) -> Verdict {
+    let uid = &record.uid;
+    match (record.state, &record.problem) {
+        ("quarantined", problem) => (
+            "quarantined",
+            format!("its record cannot be trusted: {}", problem.as_deref().unwrap_or("it is not understood")),
+            vec![
+                format!("make sure that no container uses the devices, then run: hostler claim forget {uid}"),
+                "until then the devices stay taken".to_owned(),
+            ],
+        ),
+        ("prepared", None) => of_prepared(facts, record),
+        (_, problem) => {
+            let failed = facts.failure.as_ref().map(|failure| failure.error.as_str());
+            let why = problem.as_deref().or(failed).unwrap_or("it is being worked on");
+            let mut next = remedies(facts);
+            next.push(again(facts.origin).to_owned());
+            ("preparing", format!("it is not ready: {why}"), next)
+        }
+    }
+}
+
+fn of_prepared(facts: &Facts, record: &RecordFact) -> Verdict {
+    let place = facts.origin.place();
+    if is_other(facts, record) {
+        let summary = format!("it is prepared, but in {place} stands a newer claim of the same name");
+        return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
+    }
+    if matches!(facts.object, Object::Missing) {
+        let summary = format!("it is prepared, but no longer in {place}");
+        return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
+    }
+    let faults: Vec<String> = facts.devices.iter().filter_map(DeviceFact::fault).collect();
+    if faults.is_empty() {
+        return ("prepared", format!("it is prepared and holds {}", count(facts.devices.len())), Vec::new());
+    }
+    let next = vec!["mend the device, or delete the pod and let it start with another device".to_owned()];
+    ("prepared", format!("it is prepared, but {}", faults.join("; ")), next)
+}
+
+fn of_object(facts: &Facts) -> Verdict {
+    let place = facts.origin.place();
+    let claim = match &facts.object {
+        Object::Found(claim) => claim,
+        Object::Missing => {
+            let next = vec!["check name and namespace; a claim made for a pod goes with its pod".to_owned()];
+            return ("missing", format!("there is no such claim, neither on record nor in {place}"), next);
+        }
+        Object::Unknown(why) => return of_unknown(facts, why),
+    };
+    match claim.allocation(&facts.driver) {
+        Err(AllocationError::NotAllocated) => {
+            let next = vec!["the scheduler's reason stands in the events of the pod: kubectl describe pod".to_owned()];
+            (
+                "pending",
+                "nothing has been given to it: the scheduler found no node yet, or no pod asks".to_owned(),
+                next,
+            )
+        }
+        Err(AllocationError::NotOurs { driver }) => {
+            let next = vec!["ask the driver that stands in status.allocation.devices.results".to_owned()];
+            ("elsewhere", format!("driver {driver} has no part in it"), next)
+        }
+        Err(error) => {
+            let next = vec!["correct the field; a claim that the scheduler allocated has to be made anew".to_owned()];
+            ("failed", format!("its allocation cannot be used: {error}"), next)
+        }
+        Ok(_) => of_allocated(facts, claim),
+    }
+}
+
+fn of_unknown(facts: &Facts, why: &str) -> Verdict {
+    let place = facts.origin.place();
+    match &facts.failure {
+        Some(failure) => ("failed", format!("it failed: {}", failure.error), remedies(facts)),
+        None => {
+            let next = vec![format!("mend the way to {place} first: {why}")];
+            ("unknown", format!("it is not on record, and {place} could not be asked"), next)
+        }
+    }
+}
+
+fn of_allocated(facts: &Facts, claim: &ResourceClaim) -> Verdict {
+    if let Some(device) = facts.devices.iter().find(|_| facts.devices.iter().all(|device| !device.is_of(&facts.node))) {
+        let next = vec![format!("ask there: its devices are in pool {}", device.pool)];
+        return ("elsewhere", format!("it is allocated on another node than {}", facts.node), next);
+    }
+    let uid = claim.metadata.uid.as_deref();
+    if let Some(failure) = facts.failure.as_ref().filter(|failure| Some(failure.uid.as_str()) == uid) {
+        let mut next = remedies(facts);
+        next.push(again(facts.origin).to_owned());
+        return ("failed", format!("it could not be prepared: {}", failure.error), next);
+    }
+    let next = match facts.origin {
+        Origin::Manifests => format!("run: hostler claim prepare -n {} {}", claim.metadata.namespace, claim.metadata.name),
+        Origin::Cluster if claim.status.reserved_for.is_empty() => "start a pod that uses it".to_owned(),
+        Origin::Cluster => {
+            "the kubelet asks when it starts the pod; if that takes long, look at kubectl describe pod, and at hostler status for the registration".to_owned()
+        }
+    };
+    ("allocated", "it is allocated, and nobody has asked this node to prepare it yet".to_owned(), vec![next])
+}
+
+/// What to do about devices that are in the way.
+fn remedies(facts: &Facts) -> Vec<String> {
+    let mut next = Vec::new();
+    for device in &facts.devices {
+        let name = device.name();
+        match &device.health {
+            None if device.is_of(&facts.node) => {
+                next.push(format!(
+                    "plug device {name} in again, or delete the pod and let it start with another device"
+                ));
+            }
+            Some(Health::Unhealthy { reason }) => {
+                next.push(format!(
+                    "mend device {name} ({reason}), or delete the pod and let it start with another device"
+                ));
+            }
+            _ => {}
+        }
+        if !device.others.is_empty() && device.access == Access::Use {
+            next.push(format!(
+                "device {name} is also given to {}: end what uses it, if that is not meant",
+                device.others.join(", ")
+            ));
+        }
+    }
+    next
+}
+
+fn again(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Cluster => "the kubelet tries again by itself, within two minutes or so",
+        Origin::Manifests => "then run: hostler claim prepare",
+    }
+}
+
+fn old_claim(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Cluster => {
+            "it is taken back when its last container has ended, and some minutes later even if the kubelet forgot it"
+        }
+        Origin::Manifests => "take it back when no container uses it: hostler claim delete",
+    }
+}
+
+fn count(devices: usize) -> String {
+    if devices == 1 { "1 device".to_owned() } else { format!("{devices} devices") }
+}
+
+/// Everything that was found out, one sentence each.
+fn sentences(facts: &Facts) -> Vec<String> {
+    let mut all = vec![match &facts.record {
+        Some(record) => format!("on record as {} with uid {}", record.state, record.uid),
+        None => "not on record here: nothing of it is prepared".to_owned(),
+    }];
+    all.extend(object_sentences(facts));
+    all.extend(facts.devices.iter().map(device_sentence));
+    if let Some(failure) = &facts.failure {
+        let FailureFact { uid, operation, error, seconds_ago } = failure;
+        all.push(format!("last failure, {seconds_ago} s ago, to {operation} uid {uid}: {error}"));
+    }
+    all
+}
+
+fn object_sentences(facts: &Facts) -> Vec<String> {
+    let place = facts.origin.place();
+    let claim = match &facts.object {
+        Object::Found(claim) => claim,
+        Object::Missing => return vec![format!("not in {place}")],
+        Object::Unknown(why) => return vec![format!("{place} could not be asked: {why}")],
+    };
+    let mut all = vec![format!("in {place} with uid {}", claim.metadata.uid.as_deref().unwrap_or("(none)"))];
+    if facts.record.as_ref().is_some_and(|record| is_other(facts, record)) {
+        all.push("that is another claim than the one on record".to_owned());
+    }
+    if let Some(since) = &claim.metadata.deletion_timestamp {
+        all.push(format!("being deleted since {since}"));
+    }
+    all.push(match &claim.status.allocation {
+        None => "not allocated".to_owned(),
+        Some(allocation) => {
+            let results = &allocation.devices.results;
+            let ours = results.iter().filter(|result| result.driver == facts.driver).count();
+            format!("allocated: of {} {ours} from driver {}", count(results.len()), facts.driver)
+        }
+    });
+    if facts.origin == Origin::Cluster {
+        let users: Vec<String> =
+            claim.status.reserved_for.iter().map(|user| format!("{}/{}", user.resource, user.name)).collect();
+        all.push(if users.is_empty() {
+            "reserved for nobody".to_owned()
+        } else {
+            format!("reserved for {}", users.join(", "))
+        });
+    }
+    all
+}
+
+fn device_sentence(device: &DeviceFact) -> String {
+    let mut text = format!("device {}: ", device.name());
+    text.push_str(&match &device.health {
+        None => "not on this host".to_owned(),
+        Some(health) => match health.reason() {
+            Some(reason) => format!("{} ({reason})", health.as_str()),
+            None => health.as_str().to_owned(),
+        },
+    });
+    if let Some(stale) = &device.stale {
+        text.push_str(&format!("; as of the last scan that worked: {stale}"));
+    }
+    if let Some(reason) = &device.drained {
+        text.push_str(&format!("; drained: {reason}"));
+    }
+    if device.access == Access::Admin {
+        text.push_str("; administrative access");
+    }
+    if !device.bound.is_empty() {
+        text.push_str(&format!("; {}", device.bound));
+    }
+    if !device.others.is_empty() {
+        text.push_str(&format!("; also held by {}", device.others.join(", ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Situations, and what is said of each.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn claim(status: &Value) -> ResourceClaim {
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u1"},
+        "status": status,
+    });
+    serde_json::from_value(claim).unwrap()
+}
+
+fn allocated_by(driver: &str, pool: &str) -> Object {
+    let result = json!({"request": "r", "driver": driver, "pool": pool, "device": "a"});
+    let users = json!([{"resource": "pods", "name": "p", "uid": "x"}]);
+    let status = json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": users});
+    Object::Found(Box::new(claim(&status)))
+}
+
+fn device(pool: &str, health: Option<Health>) -> DeviceFact {
+    DeviceFact {
+        pool: pool.to_owned(),
+        device: "a".to_owned(),
+        access: Access::Use,
+        health,
+        stale: None,
+        drained: None,
+        others: Vec::new(),
+        bound: String::new(),
+    }
+}
+
+fn record(state: &'static str, problem: Option<&str>) -> Option<RecordFact> {
+    Some(RecordFact { uid: "u1".to_owned(), state, problem: problem.map(str::to_owned) })
+}
+
+fn failure(uid: &str, error: &str) -> Option<FailureFact> {
+    Some(FailureFact { uid: uid.to_owned(), operation: "prepare".to_owned(), error: error.to_owned(), seconds_ago: 5 })
+}
+
+fn hot() -> Option<Health> {
+    Some(Health::Unhealthy { reason: "hot".to_owned() })
+}
+
+/// Allocated here, healthy, not on record.
+fn facts() -> Facts {
+    Facts {
+        asked: "ml/train".to_owned(),
+        driver: "hostler.dev".to_owned(),
+        node: "n".to_owned(),
+        origin: Origin::Cluster,
+        record: None,
+        object: allocated_by("hostler.dev", "n/fake"),
+        failure: None,
+        devices: vec![device("n/fake", Some(Health::Healthy))],
+    }
+}
+
+/// A name for the table's reader, the situation, and what state, summary and advice have to hold.
+type Situation = (&'static str, Facts, &'static str, &'static str, &'static str);
+
+fn on_record() -> Vec<Situation> {
+    let prepared = || Facts { record: record("prepared", None), ..facts() };
+    let mut newer = claim(&json!({}));
+    newer.metadata.uid = Some("u2".to_owned());
+    vec![
+        ("well", prepared(), "prepared", "holds 1 device", ""),
+        (
+            "sick",
+            Facts { devices: vec![device("n/fake", hot())], ..prepared() },
+            "prepared",
+            "n/fake/a is unhealthy: hot",
+            "delete the pod",
+        ),
+        (
+            "unplugged",
+            Facts { devices: vec![device("n/fake", None)], ..prepared() },
+            "prepared",
+            "not on this host",
+            "mend",
+        ),
+        ("deleted", Facts { object: Object::Missing, ..prepared() }, "prepared", "no longer in the API", "taken back"),
+        (
+            "made anew",
+            Facts { object: Object::Found(Box::new(newer)), ..prepared() },
+            "prepared",
+            "a newer claim of the same name",
+            "taken back",
+        ),
+        ("API down", Facts { object: Object::Unknown("refused".to_owned()), ..prepared() }, "prepared", "holds", ""),
+        (
+            "stuck",
+            Facts {
+                record: record("preparing", Some("failed to undo")),
+                devices: vec![device("n/fake", hot())],
+                ..facts()
+            },
+            "preparing",
+            "failed to undo",
+            "mend device n/fake/a (hot)",
+        ),
+        ("at work", Facts { record: record("preparing", None), ..facts() }, "preparing", "worked on", "tries again"),
+        (
+            "quarantined",
+            Facts { record: record("quarantined", Some("checksum")), ..facts() },
+            "quarantined",
+            "checksum",
+            "hostler claim forget u1",
+        ),
+    ]
+}
+
+fn not_on_record() -> Vec<Situation> {
+    let mut held = device("n/fake", Some(Health::Healthy));
+    held.others = vec!["u9 (ml/eval)".to_owned()];
+    let down = || Facts { object: Object::Unknown("connection refused".to_owned()), devices: Vec::new(), ..facts() };
+    let elsewhere =
+        Facts { object: allocated_by("hostler.dev", "m/fake"), devices: vec![device("m/fake", None)], ..facts() };
+    let unallocated = Facts { object: Object::Found(Box::new(claim(&json!({})))), devices: Vec::new(), ..facts() };
+    let others = Facts { object: allocated_by("gpu.dev", "n/gpu"), devices: Vec::new(), ..facts() };
+    let mut nobodys = claim(&json!({}));
+    if let Object::Found(found) = allocated_by("hostler.dev", "n/fake") {
+        nobodys.status.allocation = found.status.allocation;
+    }
+    let object = Object::Found(Box::new(nobodys));
+    vec![
+        ("waiting", facts(), "allocated", "nobody has asked", "kubectl describe pod"),
+        ("no pod", Facts { object: object.clone(), ..facts() }, "allocated", "nobody has asked", "start a pod"),
+        (
+            "manifest",
+            Facts { origin: Origin::Manifests, object, ..facts() },
+            "allocated",
+            "nobody has asked",
+            "hostler claim prepare -n ml train",
+        ),
+        (
+            "held by another",
+            Facts { devices: vec![held], failure: failure("u1", "device a is held"), ..facts() },
+            "failed",
+            "device a is held",
+            "also given to u9 (ml/eval)",
+        ),
+        (
+            "unplugged",
+            Facts { devices: vec![device("n/fake", None)], failure: failure("u1", "no such device"), ..facts() },
+            "failed",
+            "no such device",
+            "plug device n/fake/a in again",
+        ),
+        (
+            "failure of an earlier claim",
+            Facts { failure: failure("u0", "held"), ..facts() },
+            "allocated",
+            "nobody",
+            "kubelet",
+        ),
+        ("other node", elsewhere, "elsewhere", "another node than n", "pool m/fake"),
+        ("not allocated", unallocated, "pending", "scheduler found no node", "kubectl describe pod"),
+        ("other driver", others, "elsewhere", "driver hostler.dev has no part", "status.allocation"),
+        ("gone", Facts { object: Object::Missing, ..facts() }, "missing", "there is no such claim", "namespace"),
+        ("API down", down(), "unknown", "could not be asked", "connection refused"),
+        ("API down, failed", Facts { failure: failure("u1", "the API"), ..down() }, "failed", "the API", ""),
+    ]
+}
+
+#[test]
+fn each_situation_is_told_with_what_to_do() {
+    for (name, facts, state, summary, advice) in on_record().into_iter().chain(not_on_record()) {
+        let told = explain(&facts);
+        assert_eq!(told.state, state, "{name}: {told:?}");
+        assert!(told.summary.contains(summary), "{name}: {}", told.summary);
+        assert!(told.next.join("\n").contains(advice), "{name}: {:?}", told.next);
+    }
+}
+
+#[test]
+fn an_allocation_that_cannot_be_used_names_its_field() {
+    let mut facts = facts();
+    if let Object::Found(claim) = &mut facts.object {
+        claim.status.allocation.as_mut().unwrap().devices.results[0].device = "Bad_Name".to_owned();
+    }
+    let told = explain(&facts);
+    assert!(told.summary.contains("field status.allocation.devices.results[0].device"), "{}", told.summary);
+}
+
+#[test]
+fn everything_that_was_found_out_is_told() {
+    let mut facts = Facts { record: record("prepared", None), failure: failure("u1", "was held"), ..facts() };
+    let device = &mut facts.devices[0];
+    device.drained = Some("new firmware".to_owned());
+    device.stale = Some("no sysfs".to_owned());
+    device.bound = "bound to CPUs 0-3".to_owned();
+    device.access = Access::Admin;
+    if let Object::Found(claim) = &mut facts.object {
+        claim.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+    }
+    let told = explain(&facts).facts.join("\n");
+    for expected in [
+        "on record as prepared with uid u1",
+        "in the API server with uid u1",
+        "being deleted since 2026-01-01",
+        "allocated: of 1 device 1 from driver hostler.dev",
+        "reserved for pods/p",
+        "drained: new firmware",
+        "no sysfs",
+        "bound to CPUs 0-3",
+        "administrative access",
+        "last failure, 5 s ago, to prepare uid u1: was held",
+    ] {
+        assert!(told.contains(expected), "{expected} is not in\n{told}");
+    }
+}
