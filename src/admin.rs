@@ -9,7 +9,11 @@ mod failures;
 mod serve;
 pub mod types;
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use axum::{
     Json, Router,
@@ -42,6 +46,30 @@ use crate::{
 /// What the answers are made of. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Admin(Arc<AdminParts>);
+
+/// How far the daemon is, for figures and probes: it stands by, or it works and there is an [`Admin`]. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stage(Arc<OnceLock<Admin>>);
+
+/// What a daemon says that waits for another one to end. It has scanned its hardware and could work at once, so that
+/// whoever replaces daemons one by one may go on.
+const STANDING_BY: &str = "standing by\n";
+
+impl Stage {
+    /// The daemon works from now on. Only the first call counts.
+    pub fn live(&self, admin: Admin) {
+        let _ = self.0.set(admin);
+    }
+
+    /// What the address of figures and probes answers.
+    fn routes(self) -> Router {
+        Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .with_state(self)
+    }
+}
 
 /// The parts of an [`Admin`].
 #[derive(Debug)]
@@ -151,15 +179,6 @@ impl Admin {
             .route("/v1/claims/{claim}/explain", get(explain::explain))
             .route("/v1/claims/{claim}/forget", post(claims::forget))
             .layer(from_fn(in_one_shape))
-            .with_state(self)
-    }
-
-    /// What the other address answers.
-    fn metrics_routes(self) -> Router {
-        Router::new()
-            .route("/metrics", get(metrics))
-            .route("/healthz", get(|| async { "ok\n" }))
-            .route("/readyz", get(readyz))
             .with_state(self)
     }
 
@@ -286,7 +305,10 @@ async fn rescan(State(admin): State<Admin>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(admin): State<Admin>) -> Result<String, Failure> {
+async fn metrics(State(stage): State<Stage>) -> Result<String, Failure> {
+    let Some(admin) = stage.0.get() else {
+        return Err(Failure(StatusCode::SERVICE_UNAVAILABLE, STANDING_BY.trim_end().to_owned()));
+    };
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     let ready = admin.not_ready().is_empty();
@@ -294,7 +316,12 @@ async fn metrics(State(admin): State<Admin>) -> Result<String, Failure> {
     admin.0.metrics.render(&now).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
 }
 
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+async fn healthz(State(stage): State<Stage>) -> &'static str {
+    if stage.0.get().is_some() { "ok\n" } else { STANDING_BY }
+}
+
+async fn readyz(State(stage): State<Stage>) -> (StatusCode, String) {
+    let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
     let missing = admin.not_ready();
     if missing.is_empty() {
         return (StatusCode::OK, "ready\n".to_owned());

@@ -15,6 +15,7 @@
 
 pub mod admit;
 mod counters;
+pub mod janitor;
 pub mod recover;
 pub mod spec;
 pub mod store;

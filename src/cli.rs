@@ -22,6 +22,7 @@ mod explain;
 pub mod hook;
 mod inventory;
 mod man;
+mod ready;
 mod run;
 mod status;
 mod table;
@@ -58,6 +59,7 @@ enum Command {
     Cdi(cdi::Args),
     Config(config::Args),
     Status(status::Args),
+    Ready(ready::Args),
     Doctor(doctor::Args),
     Explain(explain::Args),
     Completions(completions::Args),
@@ -148,6 +150,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Cdi(args) => cdi::run(&args, out),
         Command::Config(args) => config::run(&args, out),
         Command::Status(args) => status::run(&args, out),
+        Command::Ready(args) => ready::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),

@@ -14,6 +14,7 @@ mod client;
 pub mod events;
 mod failure;
 pub mod features;
+pub mod observe;
 pub mod plan;
 pub mod publisher;
 pub mod slices;

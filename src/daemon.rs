@@ -29,10 +29,15 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, serve_admin, serve_metrics},
-    claims::{self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims, spec::Naming},
+    admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, Stage, serve_admin, serve_metrics},
+    claims::{
+        self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
+        janitor::{self, JanitorParts},
+        spec::Naming,
+    },
     cluster::ConnectError,
     config::Config,
+    containers::ContainerDir,
     inventory::{
         hotplug,
         task::{self as inventory_task, InventoryHandle, InventoryParts},
@@ -163,27 +168,37 @@ impl Signals {
     }
 }
 
+/// The machine that is looked after.
+struct Machine {
+    root: SysRoot,
+    boot_id: String,
+}
+
 /// Starts everything.
 async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
     let root = SysRoot::new(&config.paths.root);
     let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
+    let machine = Machine { root, boot_id };
     for path in [&config.paths.run, &config.paths.state] {
         private_folder(path)?;
     }
-    let inventory = start_inventory(&config, &root, tasks).await;
+    let inventory = start_inventory(&config, &machine.root, tasks).await;
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
-    lock(&config, tasks).await?.keep();
+    let stage = Stage::default();
+    let (lock, probes) = lock(&config, &stage, tasks).await?;
+    lock.keep();
     let metrics = Metrics::default();
     let source = ClaimSource::open(&config, tasks).await.map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let reader = source.reader(&metrics, tasks);
-    let claims = start_claims(&config, &hook, &inventory, reader, &boot_id, &metrics, tasks).await?;
+    let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     remove_other_hooks(&config, hook, tasks);
     source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
+    start_janitor(&config, &source, &claims, &metrics, tasks);
     // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
     if source.manifests().is_some() {
-        restore_after_reboot(&claims, &boot_id, tasks).await;
+        restore_after_reboot(&claims, &machine.boot_id, tasks).await;
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
@@ -192,7 +207,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let admin = Admin::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
-        boot_id,
+        boot_id: machine.boot_id,
         started,
         claims: claims.clone(),
         inventory: inventory.clone(),
@@ -203,7 +218,10 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
         metrics,
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
     });
-    serve_metrics(admin.clone(), config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
+    stage.live(admin.clone());
+    if probes == Probes::Missing {
+        serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
+    }
     serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
     if let Some(kubelet_config) = &kubelet_config {
         serve_kubelet(kubelet_config, &claims, &inventory, registration_tx, tasks).await?;
@@ -234,16 +252,37 @@ async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> Inve
     inventory
 }
 
-async fn lock(config: &Config, tasks: &Tasks) -> Result<lock::Lock, DaemonError> {
+/// Whether figures and probes are served already.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Probes {
+    Served,
+    Missing,
+}
+
+/// Waits until no other daemon works.
+async fn lock(config: &Config, stage: &Stage, tasks: &Tasks) -> Result<(lock::Lock, Probes), DaemonError> {
     let path = config.paths.state.join("lock");
     let fail = |source| DaemonError::Lock { path: path.clone(), source };
     if let Some(lock) = lock::Lock::try_take(&path).map_err(fail)? {
-        return Ok(lock);
+        return Ok((lock, Probes::Missing));
     }
     info!(path = %path.display(), "another daemon is live; standing by");
     let waiting_path = path.clone();
     let waiting = tasks.blocking(move || lock::Lock::take(&waiting_path));
-    notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)
+    let probes = serve_standby(config, stage, tasks).await;
+    let lock = notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)?;
+    info!("taking over");
+    Ok((lock, probes))
+}
+
+/// Says on the address of figures and probes that this daemon stands by, unless the other daemon has the same address.
+async fn serve_standby(config: &Config, stage: &Stage, tasks: &Tasks) -> Probes {
+    match serve_metrics(stage.clone(), config.metrics_listen(), tasks).await {
+        Ok(()) => return Probes::Served,
+        Err(error) if error.is_taken() => info!("figures and probes are the other daemon's until it ends"),
+        Err(error) => warn!(error = %Chain(&error), "no probes while standing by"),
+    }
+    Probes::Missing
 }
 
 /// The binary that the hooks of containers run, as the container runtime sees it.
@@ -272,24 +311,37 @@ async fn start_claims(
     hook: &Path,
     inventory: &InventoryHandle,
     reader: Arc<dyn ReadClaims>,
-    boot_id: &str,
+    machine: &Machine,
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> Result<ClaimsHandle, DaemonError> {
+    // Beside the records: instances that take over from each other share it.
+    let containers = config.paths.state.join("containers");
     let parts = ClaimsParts {
         backends: inventory.backends(),
         inventory: inventory.reader(),
         reader,
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),
-        naming: Naming { driver: config.driver.clone(), hook: hook.to_owned() },
-        boot_id: boot_id.to_owned(),
+        naming: Naming { driver: config.driver.clone(), hook: hook.to_owned(), containers: containers.clone() },
+        containers: ContainerDir::new(containers, machine.root.clone(), &*machine.boot_id),
+        boot_id: machine.boot_id.clone(),
         metrics: metrics.clone(),
     };
     let blocking_tasks = tasks.clone();
     let started = tasks.blocking(move || claims::start(parts, &blocking_tasks)).await;
     let ended = |error| DaemonError::Ended { name: "recovery", source: Some(Box::from(error)) };
     started.map_err(ended)?.map_err(DaemonError::Claims)
+}
+
+fn start_janitor(config: &Config, source: &ClaimSource, claims: &ClaimsHandle, metrics: &Metrics, tasks: &Tasks) {
+    let parts = JanitorParts {
+        claims: claims.clone(),
+        observer: source.observer(config, metrics, tasks),
+        release_after: config.cluster.release_after,
+        metrics: metrics.clone(),
+    };
+    janitor::start(parts, tasks);
 }
 
 /// Makes ready again what a reboot undid. Nobody else asks for it on a host without an API server: containers there are

@@ -1,4 +1,5 @@
-//! `hostler hook cpuset`: binds a container to the CPUs and NUMA nodes of its claims, or keeps it from starting.
+//! `hostler hook cpuset`: binds a container to the CPUs and NUMA nodes of its claims, or keeps it from starting. Its
+//! companion, `hostler hook record`, is in [`record`].
 //!
 //! A container runtime runs this once per claimed device as an OCI `createRuntime` hook: the container's process waits
 //! in its cgroup, the user's program has not begun. The claim's own sets are arguments, written by the daemon into the
@@ -7,6 +8,8 @@
 //! same. The container's environment is not looked at: its image could have forged it.
 //!
 //! No runtime, no configuration, no logger: containers wait for this.
+
+pub mod record;
 
 use std::{
     fs::File,
@@ -19,6 +22,8 @@ use hostler_linux::{
     cgroup::{CgroupError, CpusetCgroup},
 };
 use serde::Deserialize;
+
+use crate::containers::{ContainerIdError, RecordError};
 
 /// Larger than any configuration that a runtime can start; a bound for what a wrong file can cost.
 const LARGEST_BYTES: u64 = 16 << 20;
@@ -40,6 +45,18 @@ pub enum HookError {
     /// The container has no process yet.
     #[error("the container's state names no process: the hook has to run as createRuntime")]
     NoProcess,
+    /// The container has no usable id.
+    #[error("the container's state names no usable id")]
+    ContainerId(#[source] ContainerIdError),
+    /// The container could not be noted.
+    #[error("failed to note that the container uses claim {claim}")]
+    Record {
+        /// The claim.
+        claim: hostler_backend::ClaimUid,
+        /// The failed step.
+        #[source]
+        source: Box<RecordError>,
+    },
     /// The container's configuration cannot be read.
     #[error("failed to read {path}")]
     Config {
@@ -87,6 +104,8 @@ pub struct Pins {
 /// The part of an OCI state that is needed.
 #[derive(Debug, Deserialize)]
 struct State {
+    #[serde(default)]
+    id: String,
     #[serde(default)]
     pid: u32,
     bundle: PathBuf,

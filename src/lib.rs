@@ -9,6 +9,7 @@ pub mod claims;
 pub mod cli;
 pub mod cluster;
 pub mod config;
+pub mod containers;
 pub mod daemon;
 pub mod explain;
 pub mod hook;

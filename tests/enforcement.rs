@@ -268,13 +268,50 @@ fn a_container_does_not_start_when_the_hook_is_called_with_garbage() {
     for (args, expected) in [
         (json!(["hostler", "hook", "cpuset", "--claim", "a", "--cpus", "all"]), "argument \\\"all\\\" is not valid"),
         (json!(["hostler", "hook", "cpuset"]), "argument \\\"--claim\\\" is not valid: it is missing"),
-        (json!(["hostler", "hook"]), "the only hook is `hostler hook cpuset`"),
+        (json!(["hostler", "hook"]), "the hooks are `hostler hook cpuset` and `hostler hook record`"),
         (json!(["hostler", "hook", "cpuset", "--claim", "a", "--cpus", "9999"]), "CPUs 9999 are offline"),
     ] {
-        let garbage = |spec: &mut serde_json::Value| spec["hooks"]["createRuntime"][0]["args"] = args;
+        let garbage = |spec: &mut serde_json::Value| {
+            let hooks = spec["hooks"]["createRuntime"].as_array_mut().unwrap();
+            let cpuset = hooks.iter_mut().find(|hook| hook["args"][2] == "cpuset").unwrap();
+            cpuset["args"] = args;
+        };
         let complaint = node.container(&[&claim]).edit(garbage).refused();
         assert!(complaint.contains("stderr: hostler: ") && complaint.contains(expected), "{complaint}");
     }
+}
+
+#[test]
+fn the_daemon_knows_which_containers_run_with_a_claim_and_when_they_have_ended() {
+    let Some(node) = Node::start() else { return };
+    let (used, idle) = (
+        node.claim("a", &["cpu/numa0,cpus=1", "memory/node0,memory=64Mi"]),
+        node.claim("b", &["memory/node0,memory=64Mi"]),
+    );
+    let running = |claim: &Claim| {
+        let shown: AdminClaim =
+            serde_json::from_str(&node.0.run_ok(&["claim", "show", &claim.uid, "-o", "json"])).unwrap();
+        shown.containers
+    };
+    assert!(running(&used).is_empty());
+    let container = node.container(&[&used]).start();
+    let [noted] = &*running(&used) else { panic!("{:?}", running(&used)) };
+    assert_eq!(noted.id, container.id());
+    assert!(Path::new("/proc").join(noted.pid.unwrap().to_string()).exists() && noted.cgroup.is_some(), "{noted:?}");
+    assert!(running(&idle).is_empty());
+    drop(container);
+    assert!(running(&used).is_empty());
+    node.0.run_ok(&["claim", "delete", "a"]);
+    assert!(!node.0.path("state/containers").join(&used.uid).exists());
+}
+
+#[test]
+fn a_container_does_not_start_when_it_cannot_be_noted() {
+    let Some(node) = Node::start() else { return };
+    let claim = node.claim("a", &["memory/node0,memory=64Mi"]);
+    fs::write(node.0.path("state/containers"), "not a folder").unwrap();
+    let complaint = node.container(&[&claim]).refused();
+    assert!(complaint.contains("hostler: failed to note that the container uses claim"), "{complaint}");
 }
 
 #[test]
@@ -319,7 +356,7 @@ fn the_hook_refuses_what_no_runtime_would_say() {
         let complaint = hook(&args, state);
         assert!(complaint.contains(expected), "{state}: {complaint}");
     }
-    assert!(hook(&[], "").contains("the only hook is `hostler hook cpuset`"));
+    assert!(hook(&[], "").contains("the hooks are `hostler hook cpuset` and `hostler hook record`"));
     assert!(hook(&["cpuset", "--all"], "{}").contains("\"--all\" is not valid: it has no value"));
 }
 

@@ -22,6 +22,7 @@ use hostler::{
         spec::Naming,
         task::{self as claims_task, ClaimsParts},
     },
+    containers::ContainerDir,
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
     kubelet::{KubeletConfig, KubeletError, KubeletParts, Registration, Sockets, serve},
     metrics::Metrics,
@@ -33,6 +34,7 @@ use hostler_backend::{
     Access, Backend, BackendError, BackendName, Device, DeviceName, Enumeration, Grant, Health, PrepareWork, Prepared,
     ShareId, Sharing,
 };
+use hostler_linux::SysRoot;
 use hostler_proto::{
     dra_v1::Claim,
     health_v1::HealthStatus,
@@ -156,7 +158,12 @@ impl Node {
             reader: Arc::new(ByName),
             records: root.path().join("claims"),
             cdi: root.path().join("cdi"),
-            naming: Naming { driver: DRIVER.into(), hook: "/usr/bin/hostler".into() },
+            naming: Naming {
+                driver: DRIVER.into(),
+                hook: "/usr/bin/hostler".into(),
+                containers: "/state/containers".into(),
+            },
+            containers: ContainerDir::new("/nonexistent", SysRoot::host(), "boot"),
             boot_id: "boot".into(),
             metrics: Metrics::default(),
         };

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     Admin, Failure,
-    types::{AdminClaim, AdminClaimDevice, CreateClaim},
+    types::{AdminClaim, AdminClaimDevice, AdminContainer, CreateClaim},
 };
 use crate::{
     allocation::ResourceClaim,
@@ -52,7 +52,11 @@ pub(super) async fn show(
     Path(name): Path<String>,
     Query(namespace): Query<Namespace>,
 ) -> Result<Json<AdminClaim>, Failure> {
-    admin.find(&name, &namespace.namespace).await.map(Json)
+    let mut claim = admin.find(&name, &namespace.namespace).await?;
+    if let Ok(uid) = ClaimUid::new(&*claim.uid) {
+        claim.containers = admin.containers(uid).await?;
+    }
+    Ok(Json(claim))
 }
 
 /// Makes a manifest and prepares it. If that fails, the manifest goes again.
@@ -170,6 +174,19 @@ impl Admin {
         })
     }
 
+    /// The containers that run with a claim.
+    async fn containers(&self, uid: ClaimUid) -> Result<Vec<AdminContainer>, Failure> {
+        let found = self.0.claims.containers_of(uid).await;
+        let found = found.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
+        let running = found.into_iter().filter(|container| container.runs);
+        let shown = running.map(|container| AdminContainer {
+            id: container.id.as_str().to_owned(),
+            pid: container.entry.as_ref().map(|entry| entry.pid),
+            cgroup: container.entry.and_then(|entry| entry.cgroup),
+        });
+        Ok(shown.collect())
+    }
+
     /// The claim with this UID, else the one with this name.
     async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, Failure> {
         let all = self.all_claims().await?;
@@ -228,6 +245,7 @@ impl Admin {
             state: state.to_owned(),
             problem,
             devices: devices.collect(),
+            containers: Vec::new(),
         }
     }
 }
@@ -257,6 +275,7 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         state: "allocated".to_owned(),
         problem,
         devices,
+        containers: Vec::new(),
     }
 }
 
@@ -269,5 +288,6 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         state: "invalid".to_owned(),
         problem: Some(Chain(error).to_string()),
         devices: Vec::new(),
+        containers: Vec::new(),
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::Admin;
+use super::{Admin, Stage};
 use crate::{
     config::Listen,
     socket::{Access, Socket, SocketError},
@@ -48,6 +48,16 @@ pub enum ServeError {
     },
 }
 
+impl ServeError {
+    /// Whether another process serves there.
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Self::Socket { source, .. } => matches!(source, SocketError::InUse { .. }),
+            Self::Address { source, .. } => source.kind() == io::ErrorKind::AddrInUse,
+        }
+    }
+}
+
 /// Serves the command line on a unix socket until the daemon stops.
 ///
 /// # Errors
@@ -60,8 +70,8 @@ pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(
 ///
 /// # Errors
 /// When the socket cannot be made or the address is taken.
-pub async fn serve_metrics(admin: Admin, listen: Listen, tasks: &Tasks) -> Result<(), ServeError> {
-    let routes = admin.metrics_routes();
+pub async fn serve_metrics(stage: Stage, listen: Listen, tasks: &Tasks) -> Result<(), ServeError> {
+    let routes = stage.routes();
     match listen {
         Listen::Off => Ok(()),
         // Figures may be read by the group that the unit names; nothing can be changed here.

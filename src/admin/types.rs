@@ -113,6 +113,20 @@ pub struct AdminClaim {
     pub problem: Option<String>,
     /// What it holds.
     pub devices: Vec<AdminClaimDevice>,
+    /// The containers that run with it, where one claim is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<AdminContainer>,
+}
+
+/// A container that runs with a claim.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminContainer {
+    /// Its id, as its runtime calls it.
+    pub id: String,
+    /// Its first process; absent if that is not known.
+    pub pid: Option<u32>,
+    /// Its cgroup, as a path of the host; absent if that is not known.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// A device of a claim.

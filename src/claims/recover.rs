@@ -23,7 +23,7 @@ use super::{
     store::{Holdings, Loaded, Record, RecordDevice, RecordState, salvage},
     work::{Job, Prepared, Workshop},
 };
-use crate::report::Chain;
+use crate::{metrics::Metrics, report::Chain};
 
 /// A claim that was found in a state that nobody can be sure of.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,9 +148,14 @@ fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found:
 }
 
 /// Applies the plan; what is left is the claim table that the daemon starts with.
-pub(super) fn apply(workshop: &Workshop, actions: BTreeMap<ClaimUid, Action>) -> BTreeMap<ClaimUid, ClaimView> {
+pub(super) fn apply(
+    workshop: &Workshop,
+    actions: BTreeMap<ClaimUid, Action>,
+    metrics: &Metrics,
+) -> BTreeMap<ClaimUid, ClaimView> {
     let mut table = BTreeMap::new();
     for (uid, action) in actions {
+        metrics.recovered(action.name());
         info!(claim.uid = %uid, action = action.name(), "recovering claim");
         if let Some(view) = apply_one(workshop, &uid, action) {
             if let ClaimView::Recorded { problem: Some(problem), .. } = &view {

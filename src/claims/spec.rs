@@ -30,6 +30,8 @@ pub struct Naming {
     pub driver: String,
     /// The binary that containers' hooks run, as the runtime sees it.
     pub hook: PathBuf,
+    /// The folder in which hooks note containers, as the runtime sees it.
+    pub containers: PathBuf,
 }
 
 impl Naming {
@@ -74,7 +76,11 @@ pub fn cdi_spec(record: &Record, naming: &Naming) -> Spec {
         kind: naming.kind(),
         annotations: [(HOLDINGS_ANNOTATION.to_owned(), holdings(record))].into(),
         devices: record.devices.iter().enumerate().map(|(index, _)| cdi_device(record, index, naming)).collect(),
-        container_edits: ContainerEdits::default(),
+        // Once per container, however many devices of the claim it has.
+        container_edits: ContainerEdits {
+            hooks: vec![recording_hook(&record.claim.uid, naming)],
+            ..Default::default()
+        },
     };
     spec.cdi_version = hostler_cdi::minimum_version(&spec).to_string();
     spec
@@ -169,6 +175,17 @@ fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> Hook {
             args.extend([flag.to_owned(), IdSet::from(ids.clone()).to_string()]);
         }
     }
+    hook(args, naming)
+}
+
+/// The hook that notes who uses the claim.
+fn recording_hook(uid: &ClaimUid, naming: &Naming) -> Hook {
+    let folder = naming.containers.to_string_lossy();
+    let args = ["hostler", "hook", "record", "--claim", uid.as_str(), "--containers", &*folder];
+    hook(args.map(str::to_owned).into(), naming)
+}
+
+fn hook(args: Vec<String>, naming: &Naming) -> Hook {
     Hook {
         hook_name: HookName::CreateRuntime,
         path: naming.hook.to_string_lossy().into_owned(),

@@ -19,7 +19,14 @@ use super::{
     store::{RecordDir, StoreError},
     work::Workshop,
 };
-use crate::{inventory::InventoryReader, metrics::Metrics, registry::Backends, report::Chain, tasks::Tasks};
+use crate::{
+    containers::{Container, ContainerDir},
+    inventory::InventoryReader,
+    metrics::Metrics,
+    registry::Backends,
+    report::Chain,
+    tasks::Tasks,
+};
 
 /// Requests that may wait at once: the kubelet starts tens of pods in parallel, and the owner answers each in
 /// microseconds, so a full queue means that it hangs.
@@ -42,6 +49,8 @@ pub struct ClaimsParts {
     pub cdi: PathBuf,
     /// Names in CDI files.
     pub naming: Naming,
+    /// Where hooks note which containers run with which claim.
+    pub containers: ContainerDir,
     /// This boot.
     pub boot_id: String,
     /// Counters of what is done.
@@ -87,6 +96,7 @@ pub struct ClaimsHandle {
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     reader: Arc<dyn ReadClaims>,
     naming: Arc<Naming>,
+    containers: ContainerDir,
     failures_tx: broadcast::Sender<ClaimFailure>,
     tasks: Tasks,
 }
@@ -114,10 +124,11 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
         records,
         cdi,
         naming: parts.naming,
+        containers: parts.containers.clone(),
         boot_id: parts.boot_id,
     };
     let plan = recover::plan(loaded, found, &workshop.boot_id);
-    let claims = recover::apply(&workshop, plan);
+    let claims = recover::apply(&workshop, plan, &parts.metrics);
     workshop.records.tidy();
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
@@ -133,7 +144,15 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
     );
     serve(owner, requests_rx, requests_tx.clone(), tasks);
     let failures_tx = broadcast::Sender::new(FAILURES);
-    Ok(ClaimsHandle { requests_tx, table_rx, reader: parts.reader, naming, failures_tx, tasks: tasks.clone() })
+    Ok(ClaimsHandle {
+        requests_tx,
+        table_rx,
+        reader: parts.reader,
+        naming,
+        containers: parts.containers,
+        failures_tx,
+        tasks: tasks.clone(),
+    })
 }
 
 fn serve(owner: owner::Owner, requests_rx: mpsc::Receiver<Request>, requests_tx: mpsc::Sender<Request>, tasks: &Tasks) {
@@ -200,6 +219,27 @@ impl ClaimsHandle {
     /// What names in CDI files are made of.
     pub fn naming(&self) -> &Naming {
         &self.naming
+    }
+
+    /// Ends the owner from outside the runtime, which waits for its thread.
+    #[cfg(test)]
+    pub(super) fn stop_now(&self) {
+        let _ = self.requests_tx.try_send(Request::Stop);
+    }
+
+    /// Which containers run with which claim.
+    pub fn containers(&self) -> &ContainerDir {
+        &self.containers
+    }
+
+    /// The containers that were made with a claim and not noticed to have ended.
+    ///
+    /// # Errors
+    /// When the notes about them cannot be read.
+    pub async fn containers_of(&self, claim: ClaimUid) -> std::io::Result<Vec<Container>> {
+        let containers = self.containers.clone();
+        let looking = self.tasks.looking(move || containers.of(&claim));
+        looking.await.map_err(std::io::Error::other)?
     }
 
     async fn unprepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {

@@ -13,6 +13,7 @@ use hostler_backend::{
 
 use super::{
     Allocation, ClaimRef,
+    spec::Naming,
     store::{Record, RecordDevice, RecordState},
 };
 use crate::inventory::{Inventory, Pool};
@@ -25,6 +26,10 @@ pub(super) fn uid(text: &str) -> ClaimUid {
 
 pub(super) fn claim(text: &str) -> ClaimRef {
     ClaimRef { namespace: "default".to_owned(), name: format!("name-{text}"), uid: uid(text) }
+}
+
+pub(super) fn naming() -> Naming {
+    Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into(), containers: "/state/containers".into() }
 }
 
 pub(super) fn backend_name() -> BackendName {

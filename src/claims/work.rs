@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use hostler_backend::{ClaimUid, PrepareWork, UnprepareWork, VerifyWork};
 use hostler_cdi::SpecDir;
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 
 use super::{
     ClaimError, ClaimResult,
     spec::{Naming, cdi_spec},
     store::{Record, RecordDevice, RecordDir, RecordState},
 };
-use crate::{inventory::InventoryReader, registry::Backends, report::Chain};
+use crate::{containers::ContainerDir, inventory::InventoryReader, registry::Backends, report::Chain};
 
 /// What the steps work with.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Workshop {
     pub(super) records: RecordDir,
     pub(super) cdi: SpecDir,
     pub(super) naming: Naming,
+    pub(super) containers: ContainerDir,
     pub(super) boot_id: String,
 }
 
@@ -94,8 +95,19 @@ impl Workshop {
                 *result = Err(ClaimError::Store { uid: record.claim.uid.clone(), source: source.clone() });
             }
         }
+        for (record, _) in batch.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            self.tidy(record);
+        }
         let uids = batch.iter().map(|record| record.claim.uid.clone());
         uids.zip(results.into_iter().map(|result| result.map_err(Arc::new))).collect()
+    }
+
+    /// Removes what only describes a claim that is taken back. What stays harms nobody.
+    fn tidy(&self, record: &Record) {
+        let uid = &record.claim.uid;
+        if let Err(error) = self.containers.forget(uid) {
+            warn!(claim.uid = %uid, error = %error, "notes of the claim's containers stay");
+        }
     }
 
     /// Whether a record says that the claim is ready in this boot.

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,10 +16,14 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{net::UnixStream, runtime, time};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    runtime, time,
+};
 
 use super::{ConfigArgs, Failure};
-use crate::admin::types::AdminError;
+use crate::{admin::types::AdminError, config::Listen};
 
 /// Preparing waits for hardware; a daemon that needs longer than this has lost the request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,6 +74,16 @@ pub(super) enum ClientError {
         #[source]
         source: io::Error,
     },
+    /// Nobody answers there.
+    #[error("no daemon listens on {address}: start it (systemctl start hostler)")]
+    Unreachable {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    /// There is nothing to ask.
+    #[error("metrics.listen is \"off\", and with it the answer: give it an address")]
+    Off,
     /// This side could not be set up.
     #[error("failed to set up the connection")]
     SetUp(#[source] io::Error),
@@ -112,23 +127,49 @@ impl Client {
     }
 
     fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::SetUp)?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, "hostler")
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|source| ClientError::Request(source.into()))?;
-        let (status, bytes) = runtime.block_on(async {
-            time::timeout(PATIENCE, send(&self.socket, request)).await.map_err(|_| ClientError::TimedOut)?
-        })?;
+        let request = request(method, path, body)?;
+        let (status, bytes) = patiently(send(&self.socket, request))?;
         if status.is_success() { Ok(bytes) } else { Err(refusal(status, &bytes)) }
     }
 }
 
+/// Asks the address of figures and probes.
+pub(super) fn probe(listen: &Listen, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
+    let request = request(Method::GET, path, Bytes::new())?;
+    match listen {
+        Listen::Off => Err(ClientError::Off),
+        Listen::Unix(socket) => patiently(send(socket, request)),
+        Listen::Tcp(address) => patiently(async {
+            let failed = |source| ClientError::Unreachable { address: *address, source };
+            converse(TcpStream::connect(address).await.map_err(failed)?, request).await
+        }),
+    }
+}
+
+fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, ClientError> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "hostler")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(body));
+    request.map_err(|source| ClientError::Request(source.into()))
+}
+
+/// Waits for an exchange, on a runtime of its own.
+fn patiently<T>(exchange: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::SetUp)?;
+    runtime.block_on(async { time::timeout(PATIENCE, exchange).await.map_err(|_| ClientError::TimedOut)? })
+}
+
 async fn send(socket: &Path, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), ClientError> {
-    let stream = UnixStream::connect(socket).await.map_err(|source| connect_error(socket, source))?;
+    converse(UnixStream::connect(socket).await.map_err(|source| connect_error(socket, source))?, request).await
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), ClientError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
     let exchange = async move {
         let response = sender.send_request(request).await?;
@@ -218,6 +259,25 @@ mod tests {
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::NotRunning(path) if path == socket));
         drop(UnixListener::bind(&socket).unwrap());
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::Gone(path) if path == socket));
+    }
+
+    #[test]
+    fn probes_are_asked_for_wherever_they_are_served() {
+        let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nno!\n";
+        let (_dir, client, _served) = daemon(answer);
+        let said = probe(&Listen::Unix(client.socket), "/readyz").unwrap();
+        assert_eq!((said.0.as_u16(), &*said.1), (503, &b"no!\n"[..]));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").unwrap();
+        });
+        assert_eq!(probe(&Listen::Tcp(address), "/readyz").unwrap().0.as_u16(), 200);
+        served.join().unwrap();
+        assert!(matches!(probe(&Listen::Tcp(address), "/readyz").unwrap_err(), ClientError::Unreachable { .. }));
+        assert!(matches!(probe(&Listen::Off, "/readyz").unwrap_err(), ClientError::Off));
     }
 
     #[test]

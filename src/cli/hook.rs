@@ -11,7 +11,10 @@ use std::{
 
 use hostler_linux::SysRoot;
 
-use crate::{hook, report::Chain};
+use crate::{
+    hook::{self, record::Recorded},
+    report::Chain,
+};
 
 /// Runs a hook; `args` is what follows `hook` on the command line. What goes wrong goes to standard error, which the
 /// runtime shows as the reason why the container was not started.
@@ -22,9 +25,24 @@ pub fn main(args: ArgsOs) -> ExitCode {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => Chain(&error).to_string(),
         },
-        _ => "the only hook is `hostler hook cpuset`; CDI files written by `hostler run` call it".to_owned(),
+        Some((name, args)) if name == "record" => {
+            match hook::record::run(&SysRoot::host(), args, io::stdin().lock()) {
+                Ok(Recorded::Yes) => return ExitCode::SUCCESS,
+                Ok(Recorded::NotAllowed(error)) => {
+                    say(&format!("the container starts, and the daemon does not see it: {}", Chain(&error)));
+                    return ExitCode::SUCCESS;
+                }
+                Err(error) => Chain(&error).to_string(),
+            }
+        }
+        _ => "the hooks are `hostler hook cpuset` and `hostler hook record`; CDI files written by `hostler run` call them"
+            .to_owned(),
     };
-    // Nobody is left to tell if this fails.
-    let _ = writeln!(io::stderr(), "hostler: {complaint}");
+    say(&complaint);
     ExitCode::FAILURE
+}
+
+fn say(text: &str) {
+    // Nobody is left to tell if this fails.
+    let _ = writeln!(io::stderr(), "hostler: {text}");
 }

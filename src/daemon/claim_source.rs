@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::{
-    claims::{ClaimsHandle, ReadClaims},
+    claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
     cluster::{
         Cluster, ClusterSettings, ConnectError,
         claim_reader::ClaimReader,
         claim_status, events,
+        observe::ClaimObserver,
         publisher::{self, Publication, PublisherParts},
         slices::SliceSettings,
     },
@@ -71,6 +72,17 @@ impl ClaimSource {
         };
         let parts = PublisherParts { cluster: cluster.clone(), settings, inventory, metrics: metrics.clone() };
         Some(publisher::start(parts, tasks))
+    }
+
+    /// For the janitor. Manifests are an operator's, who says what is to be taken back.
+    pub(super) fn observer(&self, config: &Config, metrics: &Metrics, tasks: &Tasks) -> Option<Arc<dyn ObserveClaims>> {
+        match self {
+            Self::Standalone(_) => None,
+            Self::Kubernetes(cluster) => {
+                let reader = ClaimReader::new(cluster.clone(), metrics.clone(), tasks);
+                Some(Arc::new(ClaimObserver::new(reader, &config.driver, &config.node_name)))
+            }
+        }
     }
 
     /// The manifests, where they are the source.

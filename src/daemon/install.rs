@@ -69,8 +69,11 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The programs that CDI files of this driver's claims run as hooks.
 pub(super) fn named(cdi: &SpecDir, driver: &str) -> Result<BTreeSet<PathBuf>, DirError> {
     let specs = cdi.list(driver)?.into_iter().filter_map(|file| file.spec.ok());
-    let devices = specs.flat_map(|spec| spec.devices);
-    Ok(devices.flat_map(|device| device.container_edits.hooks).map(|hook| hook.path.into()).collect())
+    let edits = specs.flat_map(|spec| {
+        let devices = spec.devices.into_iter().map(|device| device.container_edits);
+        devices.chain([spec.container_edits])
+    });
+    Ok(edits.flat_map(|edits| edits.hooks).map(|hook| hook.path.into()).collect())
 }
 
 /// Removes the builds in `dir` that are not to be kept, and what a crash has left unfinished. One that cannot be removed

@@ -127,6 +127,23 @@ const MODULES: &[ModuleRule] = &[
         why: "the configuration is read before there is any state, and by tools that have none",
     },
     ModuleRule {
+        module: "containers",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "cluster",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "config",
+        ],
+        why: "hooks write it and the daemon reads it: it knows neither",
+    },
+    ModuleRule {
         module: "hook",
         never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "daemon", "tasks", "config"],
         why: "the hook runs in front of every container: no runtime, no configuration, no state",

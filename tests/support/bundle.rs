@@ -260,6 +260,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.container.id
+    }
+
     /// Starts another program in it, and gives what that one says.
     pub fn exec(&self) -> Said {
         let mut command = self.container.runc("exec");

@@ -71,7 +71,7 @@ fn a_cdi_file_without_a_record_is_quarantined_not_removed() {
 #[test]
 fn what_a_claims_cdi_file_says_is_read_back() {
     let temp = tempfile::tempdir().unwrap();
-    let naming = Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() };
+    let naming = naming();
     let dir = SpecDir::new(temp.path());
     let held = record("a", RecordState::Prepared, "now");
     dir.write(&naming.stem(&uid("a")), &cdi_spec(&held, &naming)).unwrap();

@@ -5,10 +5,6 @@ use super::{
     *,
 };
 
-fn naming() -> Naming {
-    Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() }
-}
-
 /// A claim with two CPU devices and a memory device in request `a`, one CPU device in request `b`, and a plain device.
 fn claim_of_all_kinds() -> Record {
     let mut record = record("u1", RecordState::Prepared, "boot");
@@ -62,7 +58,7 @@ fn variables_name_what_the_request_got_and_nothing_more() {
     assert_eq!(env(2)[2..], ["HOSTLER_MEMS=0"]);
     assert_eq!(env(3)[2..], ["HOSTLER_CPUS=16", "DRA_CPUSET_u1=16"]);
     assert_eq!(env(4)[2..], [""; 0]);
-    assert!(spec.container_edits.is_empty(), "a container gets what it asked for");
+    assert!(spec.container_edits.env.is_empty(), "a container gets what it asked for");
 }
 
 #[test]
@@ -72,6 +68,14 @@ fn only_pinned_devices_bring_the_hook_each_with_its_own_sets() {
     assert_eq!(args(1).collect::<Vec<_>>(), ["hostler hook cpuset --claim u1 --cpus 8-9"]);
     assert_eq!(args(2).collect::<Vec<_>>(), ["hostler hook cpuset --claim u1 --mems 0"]);
     assert_eq!(args(4).count(), 0);
+}
+
+#[test]
+fn every_container_with_any_device_is_noted_once() {
+    let spec = cdi_spec(&claim_of_all_kinds(), &naming());
+    let [hook] = &*spec.container_edits.hooks else { panic!("{:?}", spec.container_edits) };
+    assert_eq!(hook.args.join(" "), "hostler hook record --claim u1 --containers /state/containers");
+    assert_eq!((hook.hook_name, &*hook.path), (HookName::CreateRuntime, "/usr/bin/hostler"));
 }
 
 #[test]

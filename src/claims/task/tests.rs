@@ -3,6 +3,7 @@
 use std::{fs, sync::Mutex};
 
 use hostler_backend::Grant;
+use hostler_linux::SysRoot;
 
 use super::{
     super::{ClaimView, store::RecordState, testing::*},
@@ -50,6 +51,10 @@ impl World {
         }
     }
 
+    fn containers(&self) -> ContainerDir {
+        ContainerDir::new(self.temp.path().join("containers"), SysRoot::new("/nonexistent"), &*self.boot_id)
+    }
+
     fn allocate(&self, text: &str, grants: &[Grant]) -> ClaimRef {
         self.allocations.0.lock().unwrap().insert(uid(text), allocation(grants));
         claim(text)
@@ -64,7 +69,8 @@ impl World {
             reader: self.allocations.clone(),
             records: self.temp.path().join("claims"),
             cdi: self.temp.path().join("cdi"),
-            naming: Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into() },
+            naming: naming(),
+            containers: self.containers(),
             boot_id: self.boot_id.clone(),
             metrics: Metrics::default(),
         };

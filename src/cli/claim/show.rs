@@ -51,6 +51,11 @@ fn details(claim: &AdminClaim) -> String {
     if let Some(problem) = &claim.problem {
         text.push_str(&format!("problem  {problem}\n"));
     }
+    for (index, container) in claim.containers.iter().enumerate() {
+        let pid = container.pid.map_or_else(|| "unknown process".to_owned(), |pid| format!("process {pid}"));
+        let noun = if index == 0 { "used by" } else { "" };
+        text.push_str(&format!("{noun:<8} container {}, {pid}\n", container.id));
+    }
     if claim.devices.is_empty() {
         return text;
     }
@@ -105,6 +110,7 @@ mod tests {
     use hostler_backend::Quantity;
 
     use super::*;
+    use crate::admin::types::AdminContainer;
 
     fn claim(cdi_ids: &[&str]) -> AdminClaim {
         let device = AdminClaimDevice {
@@ -123,6 +129,7 @@ mod tests {
             state: "prepared".to_owned(),
             problem: None,
             devices: vec![device],
+            containers: Vec::new(),
         }
     }
 
@@ -130,6 +137,14 @@ mod tests {
         let mut out = Vec::new();
         write(claim, format, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn containers_are_shown_with_the_claim_that_they_use() {
+        let container = |id: &str, pid| AdminContainer { id: id.to_owned(), pid, cgroup: None };
+        let used = AdminClaim { containers: vec![container("c1", Some(7)), container("c2", None)], ..claim(&[]) };
+        let text = written(&used, ClaimFormat::Table).unwrap();
+        assert!(text.contains("used by  container c1, process 7\n         container c2, unknown process\n"), "{text}");
     }
 
     #[test]

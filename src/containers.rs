@@ -1,0 +1,259 @@
+//! Which containers run with which claim, on any container runtime: one small file per container and claim.
+//!
+//! ```text
+//! <state>/containers/<claim uid>/<container id>.<start>.json  {"boot_id": …, "pid": …, "started": …, "cgroup": …, …}
+//! ```
+//!
+//! Writer: the hook, while a container is made. Reader: whoever must not touch what a container uses. Remover: the claims
+//! task and the janitor. The folder is beside the records because several instances of the daemon share it.
+//!
+//! Wrongly taking a container for ended would take its hardware away, so everything that cannot be known counts as
+//! running: a file that is not understood, processes or cgroups that are not visible from here. The time of the start is
+//! in the file's name, so that removing the note of an ended container never hits that of its next start.
+
+mod life;
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::ClaimUid;
+use hostler_linux::{SysRoot, boot, cgroup::CpusetCgroup};
+use serde::{Deserialize, Serialize};
+
+/// The id of a container, as its runtime calls it. It becomes a file name, so its characters are restricted.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ContainerId(String);
+
+/// Why a text cannot be a container's id.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "container id {0:?} is not valid: 1 to 200 characters of a-z, A-Z, 0-9, '_', '+', '-' and '.', not beginning with a dot"
+)]
+pub struct ContainerIdError(String);
+
+impl ContainerId {
+    /// Checks `value` and wraps it.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or holds characters that have no place in a file name.
+    pub fn new(value: impl Into<String>) -> Result<Self, ContainerIdError> {
+        let value = value.into();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte);
+        let ok = (1..=200).contains(&value.len()) && value.bytes().all(plain) && !value.starts_with('.');
+        if ok { Ok(Self(value)) } else { Err(ContainerIdError(value)) }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What is known of a container from the moment in which it was made.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Entry {
+    /// The boot in which that was; nothing outlives it.
+    pub boot_id: String,
+    /// Its first process.
+    pub pid: u32,
+    /// When that process started, in ticks since the boot: another process can get the number, not the time.
+    pub started: u64,
+    /// Its cgroup, as a path of the machine; absent where it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// The namespace in which the process has that number.
+    pub pid_namespace: PathBuf,
+    /// The namespace in which the cgroup has that path.
+    pub cgroup_namespace: PathBuf,
+}
+
+/// Why a container could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Something about the container could not be read.
+    #[error("failed to read /{path} of the container")]
+    Look {
+        /// The file, without the leading slash.
+        path: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file could not be written.
+    #[error("failed to write {path}")]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl RecordError {
+    /// Whether it failed because the hook runs without the powers of root, for a runtime of an ordinary user.
+    pub fn is_unprivileged(&self) -> bool {
+        let (Self::Look { source, .. } | Self::Write { source, .. }) = self;
+        matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
+/// Notes that the container of process `pid` uses a claim. For the hook; takes well under a millisecond.
+///
+/// # Errors
+/// When the process cannot be looked at or the file cannot be written.
+pub fn record(
+    root: &SysRoot,
+    folder: &Path,
+    claim: &ClaimUid,
+    container: &ContainerId,
+    pid: u32,
+) -> Result<(), RecordError> {
+    let entry = look(root, pid)?;
+    let folder = folder.join(claim.as_str());
+    let name = format!("{}.{}", container.as_str(), entry.started);
+    let (path, hidden) = (folder.join(format!("{name}.json")), folder.join(format!(".{name}.tmp")));
+    let write = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
+        file.write_all(&serde_json::to_vec(&entry)?)?;
+        fs::rename(&hidden, &path)
+    };
+    write().map_err(|source| RecordError::Write { path: path.clone(), source })
+}
+
+fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
+    let failed = |path: &str| {
+        let path = path.to_owned();
+        move |source| RecordError::Look { path, source }
+    };
+    let stat = format!("proc/{pid}/stat");
+    let started = life::started(root, pid).map_err(failed(&stat))?;
+    let namespace = |path: &str| fs::read_link(root.path(path)).map_err(failed(path));
+    // A cgroup that is also the hook's own is the runtime's, and is never empty.
+    let own = |cgroup: &CpusetCgroup| !cgroup.holds(std::process::id()).unwrap_or(true);
+    Ok(Entry {
+        boot_id: boot::boot_id(root).map_err(failed("proc/sys/kernel/random/boot_id"))?,
+        pid,
+        started,
+        cgroup: CpusetCgroup::of_process(root, pid).ok().filter(own).map(|cgroup| cgroup.path()),
+        pid_namespace: namespace(life::PID_NAMESPACE)?,
+        cgroup_namespace: namespace(life::CGROUP_NAMESPACE)?,
+    })
+}
+
+/// A container that was made with a claim.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Container {
+    /// Its id.
+    pub id: ContainerId,
+    /// What is known of it; `None` if its file is not understood.
+    pub entry: Option<Entry>,
+    /// Whether it runs, or may run for all that can be known.
+    pub runs: bool,
+    file: PathBuf,
+}
+
+/// The folder of all containers.
+#[derive(Clone, Debug)]
+pub struct ContainerDir {
+    path: PathBuf,
+    root: SysRoot,
+    boot_id: String,
+}
+
+impl ContainerDir {
+    /// The folder at `path`, of the machine under `root` in this boot.
+    pub fn new(path: impl Into<PathBuf>, root: SysRoot, boot_id: impl Into<String>) -> Self {
+        Self { path: path.into(), root, boot_id: boot_id.into() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The containers that were made with a claim and not noticed to have ended, by id.
+    ///
+    /// # Errors
+    /// When the folder is there and cannot be read.
+    pub fn of(&self, claim: &ClaimUid) -> io::Result<Vec<Container>> {
+        let folder = self.path.join(claim.as_str());
+        let mut containers: Vec<Container> =
+            names(&folder)?.iter().filter_map(|name| self.container(&folder, name)).collect();
+        containers.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(containers)
+    }
+
+    /// Whether a container runs with a claim, for all that can be known.
+    pub fn any_runs(&self, claim: &ClaimUid) -> bool {
+        self.of(claim).map_or(true, |containers| containers.iter().any(|container| container.runs))
+    }
+
+    /// Forgets the containers of a claim.
+    ///
+    /// # Errors
+    /// When the folder is there and cannot be removed.
+    pub fn forget(&self, claim: &ClaimUid) -> io::Result<()> {
+        ignore_absent(fs::remove_dir_all(self.path.join(claim.as_str())))
+    }
+
+    /// The claims that have a folder.
+    ///
+    /// # Errors
+    /// When the folder of all containers is there and cannot be read.
+    pub fn claims(&self) -> io::Result<Vec<ClaimUid>> {
+        Ok(names(&self.path)?.into_iter().filter_map(|name| ClaimUid::new(name).ok()).collect())
+    }
+
+    /// Removes the files of a claim's containers that have ended, and says how many.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or a file cannot be removed.
+    pub fn sweep(&self, claim: &ClaimUid) -> io::Result<usize> {
+        let ended: Vec<Container> = self.of(claim)?.into_iter().filter(|container| !container.runs).collect();
+        for container in &ended {
+            ignore_absent(fs::remove_file(&container.file))?;
+        }
+        Ok(ended.len())
+    }
+
+    fn container(&self, folder: &Path, name: &str) -> Option<Container> {
+        let (id, _started) = name.strip_suffix(".json")?.rsplit_once('.')?;
+        let (id, file) = (ContainerId::new(id).ok()?, folder.join(name));
+        let bytes = match fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            bytes => bytes.unwrap_or_default(),
+        };
+        let entry: Option<Entry> = serde_json::from_slice(&bytes).ok();
+        let runs = entry.as_ref().is_none_or(|entry| life::may_run(&self.root, entry, &self.boot_id));
+        Some(Container { id, entry, runs, file })
+    }
+}
+
+/// Names in a folder that do not begin with a dot; none if it is absent.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok().filter(|name| !name.starts_with('.')));
+    }
+    Ok(names)
+}
+
+fn ignore_absent(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests;

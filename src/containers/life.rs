@@ -1,0 +1,83 @@
+//! Whether what was a container still runs.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use hostler_linux::SysRoot;
+
+use super::Entry;
+
+pub(super) const PID_NAMESPACE: &str = "proc/self/ns/pid";
+pub(super) const CGROUP_NAMESPACE: &str = "proc/self/ns/cgroup";
+
+/// When a process started, in ticks since the boot.
+pub(super) fn started(root: &SysRoot, pid: u32) -> io::Result<u64> {
+    let stat = stat(root, pid)?;
+    stat.started.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it names no start time"))
+}
+
+struct Stat {
+    /// Waiting to be collected by its parent, or nearly there: it runs nothing any more.
+    dead: bool,
+    started: Option<u64>,
+}
+
+fn stat(root: &SysRoot, pid: u32) -> io::Result<Stat> {
+    let bytes = root.bytes(format!("proc/{pid}/stat"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The name, in parentheses, may hold anything. Behind it, the state is the first field, the start the 20th.
+    let mut fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let dead = matches!(fields.next(), Some("Z" | "X"));
+    Ok(Stat { dead, started: fields.nth(18).and_then(|ticks| ticks.parse().ok()) })
+}
+
+/// Whether the container runs, or may run for all that can be seen from here.
+pub(super) fn may_run(root: &SysRoot, entry: &Entry, boot_id: &str) -> bool {
+    if entry.boot_id != boot_id {
+        return false;
+    }
+    let sees = |path: &str, namespace: &PathBuf| fs::read_link(root.path(path)).is_ok_and(|own| own == *namespace);
+    let visible = sees(PID_NAMESPACE, &entry.pid_namespace) && sees(CGROUP_NAMESPACE, &entry.cgroup_namespace);
+    !visible || process_runs(root, entry) || entry.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup))
+}
+
+/// A process whose file cannot be read although it is there counts: only its absence is proof.
+fn process_runs(root: &SysRoot, entry: &Entry) -> bool {
+    match stat(root, entry.pid) {
+        Ok(stat) => !stat.dead && stat.started.is_none_or(|started| started == entry.started),
+        // ESRCH comes from a process that ended between open and read.
+        Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(nix::libc::ESRCH),
+    }
+}
+
+/// Whether there are processes in a cgroup or below it.
+fn is_populated(root: &SysRoot, cgroup: &Path) -> bool {
+    let real = root.path(cgroup.strip_prefix("/").unwrap_or(cgroup));
+    match fs::read_to_string(real.join("cgroup.events")) {
+        Ok(events) => events.lines().any(|line| line == "populated 1"),
+        Err(error) if is_gone(&error) => has_processes(&real),
+        Err(_) => true,
+    }
+}
+
+/// Version 1 has no summary of what is below.
+fn has_processes(cgroup: &Path) -> bool {
+    let own = match fs::read_to_string(cgroup.join("cgroup.procs")) {
+        Ok(processes) => !processes.trim().is_empty(),
+        Err(error) => !is_gone(&error),
+    };
+    let below = || match fs::read_dir(cgroup) {
+        Ok(entries) => entries
+            .flatten()
+            .any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && has_processes(&entry.path())),
+        Err(error) => !is_gone(&error),
+    };
+    own || below()
+}
+
+/// ENODEV comes from a cgroup that is removed between open and read.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
+}

@@ -1,0 +1,100 @@
+//! `hostler hook record`: notes that a container uses a claim, so that the claim is not taken back under it.
+//!
+//! A runtime runs this once per claim and container. A runtime of an ordinary user may start containers with a claim and
+//! may not write into the daemon's folder; its containers start all the same, unnoticed.
+
+use std::{io::Read, path::PathBuf};
+
+use hostler_backend::ClaimUid;
+use hostler_linux::SysRoot;
+
+use super::{HookError, State, bad, bounded};
+use crate::containers::{self, ContainerId, RecordError};
+
+/// How recording ended.
+#[derive(Debug)]
+pub enum Recorded {
+    /// The daemon can see it.
+    Yes,
+    /// The hook has not the rights; the container may start.
+    NotAllowed(RecordError),
+}
+
+/// What the hook is to note, and where.
+#[derive(Debug)]
+struct Recording {
+    claim: ClaimUid,
+    folder: PathBuf,
+}
+
+impl Recording {
+    fn parse(args: &[String]) -> Result<Self, HookError> {
+        let (mut claim, mut folder) = (None, None);
+        for pair in args.chunks(2) {
+            let [name, value] = pair else { return Err(bad(&pair[0], "it has no value")) };
+            match name.as_str() {
+                "--claim" => claim = Some(ClaimUid::new(&**value).map_err(|error| bad(value, error.to_string()))?),
+                "--containers" => folder = Some(PathBuf::from(value)),
+                _ => return Err(bad(name, "known are --claim and --containers")),
+            }
+        }
+        let claim = claim.ok_or_else(|| bad("--claim", "it is missing"))?;
+        let folder = folder.ok_or_else(|| bad("--containers", "it is missing"))?;
+        if !folder.is_absolute() {
+            return Err(bad(&folder.to_string_lossy(), "it is not absolute"));
+        }
+        Ok(Self { claim, folder })
+    }
+}
+
+/// Runs the hook: `args` is what follows `hook record`, `state` is standard input.
+///
+/// # Errors
+/// When root cannot write the note. The container must not start then: the daemon could take its claim back.
+pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<Recorded, HookError> {
+    let recording = Recording::parse(args)?;
+    let state: State = bounded(state).map_err(HookError::State)?;
+    if state.pid == 0 {
+        return Err(HookError::NoProcess);
+    }
+    let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
+    match containers::record(root, &recording.folder, &recording.claim, &id, state.pid) {
+        Ok(()) => Ok(Recorded::Yes),
+        Err(error) if error.is_unprivileged() => Ok(Recorded::NotAllowed(error)),
+        Err(source) => Err(HookError::Record { claim: recording.claim, source: Box::new(source) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn arguments_that_the_daemon_would_not_write_are_refused() {
+        for (text, expected) in [
+            ("", "\"--claim\" is not valid: it is missing"),
+            ("--claim a", "\"--containers\" is not valid: it is missing"),
+            ("--claim ../a --containers /c", "\"../a\" is not valid"),
+            ("--claim a --containers c", "\"c\" is not valid: it is not absolute"),
+            ("--claim a --containers", "\"--containers\" is not valid: it has no value"),
+            ("--claim a --cpus 1", "known are --claim and --containers"),
+        ] {
+            let error = Recording::parse(&args(text)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_container_whose_id_could_lead_elsewhere_does_not_start() {
+        let run = |state: &str| {
+            run(&SysRoot::host(), &args("--claim a --containers /nonexistent"), state.as_bytes()).unwrap_err()
+        };
+        assert!(matches!(run(r#"{"bundle": "/b", "pid": 1, "id": "../x"}"#), HookError::ContainerId(_)));
+        assert!(matches!(run(r#"{"bundle": "/b", "pid": 1}"#), HookError::ContainerId(_)));
+        assert!(matches!(run(r#"{"bundle": "/b", "id": "x"}"#), HookError::NoProcess));
+    }
+}
