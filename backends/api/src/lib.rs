@@ -26,7 +26,10 @@ pub use device::{
 };
 pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
-pub use limits::{DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES_AND_CAPACITIES, edits_problems};
+pub use limits::{
+    DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_VALUES, MAX_ATTRIBUTES_AND_CAPACITIES, MAX_BINDING_CONDITIONS,
+    MAX_COUNTER_USES, MAX_COUNTERS, edits_problems,
+};
 pub use names::{BackendName, DeviceName, NameError, QualifiedName};
 pub use opaque::refuse_opaque_config;
 pub use quantity::{ParseQuantityError, Quantity};

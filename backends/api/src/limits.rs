@@ -1,24 +1,33 @@
 //! What the Kubernetes API server and the container runtimes accept of a device, beyond what the types can say. One
 //! device that breaks a limit costs the whole slice or CDI file that it is published in, so it is worth knowing early.
 
+mod scheduling;
+mod shared;
+
 use std::fmt;
 
 use hostler_cdi::ContainerEdits;
 
-use crate::{AttributeValue, Capacity, Device, Health, QualifiedName, Quantity, RequestPolicy, Sharing};
+use crate::{AttributeValue, Attributes, Capacity, Device, Health, QualifiedName, Quantity, RequestPolicy, Sharing};
 
 /// Attributes and capacities of a device, counted together.
 pub const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
+/// Values of all attributes of a device, each element of a list counted.
+pub const MAX_ATTRIBUTE_VALUES: usize = 48;
 /// Bytes of an attribute that is a string or a version.
 pub const MAX_ATTRIBUTE_BYTES: usize = 64;
 /// The highest NUMA node that the standard attribute can hold.
 const MAX_NUMA_NODE: i64 = 1023;
+pub use scheduling::MAX_BINDING_CONDITIONS;
+pub use shared::{MAX_COUNTER_USES, MAX_COUNTERS};
+
 const STANDARD_DOMAIN: &str = "resource.kubernetes.io/";
 
 /// A limit that a device breaks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceProblem {
-    /// Where: `attributes`, `attributes.<name>`, `capacity.<name>`, `health` or `edits.<field>`.
+    /// Where: `attributes`, `attributes.<name>`, `capacity.<name>`, `consumes[<n>].<field>`, `binding.<field>`,
+    /// `node_allocatable.<name>`, `health` or `edits.<field>`; of a counter set, `counters` or `counters.<name>`.
     pub field: String,
     /// What is wrong and how to mend it, for people.
     pub reason: String,
@@ -31,14 +40,15 @@ impl fmt::Display for DeviceProblem {
 }
 
 impl Device {
-    /// Every limit that the device breaks; empty for a device that can be published.
+    /// Every limit that the device breaks by itself; empty for a device that can be published. Whether the counters exist
+    /// that it draws on is for [`Device::counter_problems`].
     pub fn problems(&self) -> Vec<DeviceProblem> {
         let mut problems = Vec::new();
         let mut add = |field: String, reason: Option<String>| {
             problems.extend(reason.map(|reason| DeviceProblem { field, reason }));
         };
         let count = self.attributes.len() + self.capacity.len();
-        add("attributes".to_owned(), count_problem(count));
+        add("attributes".to_owned(), count_problem(count).or_else(|| values_problem(&self.attributes)));
         for (name, value) in &self.attributes {
             add(format!("attributes.{name}"), value_problem(value).or_else(|| standard_problem(name, value)));
         }
@@ -46,6 +56,9 @@ impl Device {
             add(format!("capacity.{name}"), capacity_problem(capacity, self.sharing));
         }
         add("health".to_owned(), health_problem(&self.health));
+        problems.extend(shared::consumes_problems(&self.consumes));
+        problems.extend(self.binding.iter().flat_map(scheduling::binding_problems));
+        problems.extend(scheduling::node_allocatable_problems(&self.node_allocatable, &self.capacity));
         problems.extend(edits_problems(&self.edits));
         problems
     }
@@ -84,9 +97,21 @@ fn count_problem(count: usize) -> Option<String> {
     (count > most).then(|| format!("{count} attributes and capacities; a device has {most} at most"))
 }
 
+fn values_problem(attributes: &Attributes) -> Option<String> {
+    let values = |value: &AttributeValue| match value {
+        AttributeValue::Ints(values) => values.len(),
+        AttributeValue::Strings(values) => values.len(),
+        _ => 1,
+    };
+    let (count, most) = (attributes.values().map(values).sum::<usize>(), MAX_ATTRIBUTE_VALUES);
+    (count > most).then(|| format!("{count} values, those of lists included; a device has {most} at most"))
+}
+
 fn value_problem(value: &AttributeValue) -> Option<String> {
     let text = match value {
-        AttributeValue::Int(_) | AttributeValue::Bool(_) | AttributeValue::Ints(_) => return None,
+        AttributeValue::Int(_) | AttributeValue::Bool(_) => return None,
+        AttributeValue::Ints(values) => return values.is_empty().then(empty_list),
+        AttributeValue::Strings(texts) if texts.is_empty() => return Some(empty_list()),
         AttributeValue::Strings(texts) => {
             return texts.iter().find_map(|text| value_problem(&AttributeValue::String(text.clone())));
         }
@@ -99,6 +124,10 @@ fn value_problem(value: &AttributeValue) -> Option<String> {
         .then(|| format!("{text:?} is no semantic version; write it as 1.2.3 or make it a string"))
 }
 
+fn empty_list() -> String {
+    "an empty list is no value; leave the attribute out".to_owned()
+}
+
 /// The standard attributes mean the same with every driver, so schedulers compare them: a near miss never matches.
 fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<String> {
     let standard = name.as_str().strip_prefix(STANDARD_DOMAIN)?;
@@ -106,7 +135,10 @@ fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<Stri
         ("numaNode", AttributeValue::Int(node)) => {
             ((0..=MAX_NUMA_NODE).contains(node), "a node from 0 to 1023; leave it out where the node is not known")
         }
-        ("numaNode", _) => (false, "a whole number"),
+        ("numaNode", AttributeValue::Ints(nodes)) => {
+            (nodes.iter().all(|node| (0..=MAX_NUMA_NODE).contains(node)), "a list of nodes from 0 to 1023")
+        }
+        ("numaNode", _) => (false, "a whole number, or a list of them"),
         ("pciBusID", AttributeValue::String(text)) => {
             (is_pci_bus_id(text), "lower-case dddd:bb:dd.f; leave it out for five-digit domains")
         }
@@ -181,123 +213,4 @@ fn is_semver(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::DeviceName;
-
-    const GI: u64 = 1 << 30;
-
-    fn device() -> Device {
-        Device::new(DeviceName::new("disk-0").unwrap())
-    }
-
-    fn with_attribute(name: &str, value: impl Into<AttributeValue>) -> Vec<DeviceProblem> {
-        let mut device = device();
-        device.attributes.insert(QualifiedName::new(name).unwrap(), value.into());
-        device.problems()
-    }
-
-    fn with_policy(value: u64, default: u64, min: u64, step: u64) -> Vec<DeviceProblem> {
-        let [value, default, min, step] = [value, default, min, step].map(Quantity::whole);
-        let mut device = device();
-        device.sharing = Sharing::Shared;
-        let capacity = Capacity { value, policy: Some(RequestPolicy { default, min, step }) };
-        device.capacity.insert(QualifiedName::new("memory").unwrap(), capacity);
-        device.problems()
-    }
-
-    #[test]
-    fn a_plain_device_breaks_no_limit() {
-        assert_eq!(device().problems(), []);
-    }
-
-    #[test]
-    fn attributes_and_capacities_are_counted_together() {
-        let mut device = device();
-        for index in 0..32 {
-            device.attributes.insert(QualifiedName::new(format!("a{index}")).unwrap(), AttributeValue::Int(index));
-        }
-        assert_eq!(device.problems(), []);
-        let capacity = Capacity { value: Quantity::whole(1), policy: None };
-        device.capacity.insert(QualifiedName::new("c").unwrap(), capacity);
-        assert_eq!(device.problems()[0].field, "attributes");
-    }
-
-    #[test]
-    fn long_strings_and_malformed_versions_are_found() {
-        assert_eq!(with_attribute("model", &*"x".repeat(64)), []);
-        assert_eq!(with_attribute("model", &*"x".repeat(65))[0].field, "attributes.model");
-        for good in ["0.0.0", "1.2.3", "1.2.3-rc.1+build.007", "1.0.0-0A", "1.0.0--"] {
-            assert_eq!(with_attribute("firmware", AttributeValue::Version(good.to_owned())), [], "{good}");
-        }
-        for bad in ["", "1", "1.2", "1.2.3.4", "v1.2.3", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "1.2.x"] {
-            assert_eq!(with_attribute("firmware", AttributeValue::Version(bad.to_owned())).len(), 1, "{bad}");
-        }
-    }
-
-    #[test]
-    fn standard_attributes_are_exact() {
-        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", 0), []);
-        assert_eq!(with_attribute("resource.kubernetes.io/pciBusID", "0000:3b:00.0"), []);
-        assert_eq!(with_attribute("resource.kubernetes.io/pcieRoot", "pci0000:16"), []);
-        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", -1).len(), 1);
-        assert_eq!(with_attribute("resource.kubernetes.io/numaNode", "0").len(), 1);
-        for bad in ["0000:3B:00.0", "10000:3b:00.0", "3b:00.0", "0000-3b-00-0"] {
-            assert_eq!(with_attribute("resource.kubernetes.io/pciBusID", bad).len(), 1, "{bad}");
-        }
-        for bad in ["0000:16", "pci:16", "pci0000:1", "pci0000"] {
-            assert_eq!(with_attribute("resource.kubernetes.io/pcieRoot", bad).len(), 1, "{bad}");
-        }
-        assert_eq!(with_attribute("resource.kubernetes.io/numanode", 0).len(), 1);
-    }
-
-    #[test]
-    fn request_policies_are_checked_as_the_api_server_does() {
-        assert_eq!(with_policy(16 * GI, GI, GI, GI), []);
-        assert_eq!(with_policy(2, 2, 2, 2), []);
-        for (value, default, min, step, part) in [
-            (16, 4, 4, 0, "step is 0"),
-            (16, 2, 4, 4, "default is 2"),
-            (16, 20, 4, 4, "default is 20"),
-            (16, 6, 4, 4, "default (6)"),
-            (15, 4, 4, 4, "the value (15)"),
-        ] {
-            let problems = with_policy(value, default, min, step);
-            assert!(problems.len() == 1 && problems[0].reason.contains(part), "{part}: {problems:?}");
-        }
-    }
-
-    #[test]
-    fn a_capacity_is_not_negative() {
-        let mut device = device();
-        let capacity = Capacity { value: "-1".parse().unwrap(), policy: None };
-        device.capacity.insert(QualifiedName::new("cpus").unwrap(), capacity);
-        assert!(device.problems()[0].reason.starts_with("-1 is negative"));
-    }
-
-    #[test]
-    fn an_exclusive_device_has_no_request_policy() {
-        let one = Quantity::whole(1);
-        let mut device = device();
-        let capacity = Capacity { value: one, policy: Some(RequestPolicy { default: one, min: one, step: one }) };
-        device.capacity.insert(QualifiedName::new("cpus").unwrap(), capacity);
-        assert_eq!(device.problems()[0].reason, "only a shared device can have a request policy");
-    }
-
-    #[test]
-    fn edits_that_a_runtime_refuses_are_found() {
-        let mut device = device();
-        device.edits.env.push("GOOD=1".to_owned());
-        assert_eq!(device.problems(), []);
-        device.edits.env.push("bad".to_owned());
-        let problems = device.problems();
-        assert!(problems.len() == 1 && problems[0].field.starts_with("edits.env[1]"), "{problems:?}");
-    }
-
-    #[test]
-    fn a_device_that_is_not_healthy_says_why() {
-        let mut device = device();
-        device.health = Health::Unhealthy { reason: " ".to_owned() };
-        assert_eq!(device.problems()[0].to_string(), "health: say why the device is not healthy");
-    }
-}
+mod tests;

@@ -112,6 +112,19 @@ name_type!(
     is_qualified
 );
 
+/// The key of a label, which is also how the type of a condition is written: a name, with an optional DNS subdomain in
+/// front.
+pub(crate) fn is_label_key(value: &str) -> bool {
+    let (prefix, name) = value.split_once('/').map_or((None, value), |(prefix, name)| (Some(prefix), name));
+    let prefix_ok = prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_dns_label));
+    let bytes = name.as_bytes();
+    prefix_ok
+        && (1..=63).contains(&bytes.len())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

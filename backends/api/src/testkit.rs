@@ -67,11 +67,11 @@ pub enum Effect {
 pub fn conformance(backend: &dyn Backend, samples: &Samples<'_>) {
     let run = Run { backend, samples };
     let before = run.observe();
-    let devices = describe::check(&run);
+    let (sets, devices) = describe::check(&run);
     for device in &devices {
         cycle::check(&run, device);
     }
-    together::check(&run, &devices);
+    together::check(&run, &devices, &sets);
     cycle::check_gone(&run, &devices);
     run.same_state("everything is undone at the end", None, &before);
 }

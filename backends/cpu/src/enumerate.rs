@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, Capacity, Device, DeviceName, Enumeration, NameError, QualifiedName,
-    Quantity, RequestPolicy, Sharing, Warning,
+    AttributeValue, Attributes, BackendError, Capacity, Device, DeviceName, Enumeration, NameError, NodeAllocatable,
+    QualifiedName, Quantity, RequestPolicy, Sharing, Warning,
 };
 use hostler_linux::{
     IdSet,
@@ -178,13 +178,22 @@ fn device(
     let mut device = Device::new(name);
     device.attributes = group.attributes(offer, topology)?;
     device.data = serde_json::json!(offer);
-    if mode != Mode::Core {
+    if mode == Mode::Core {
+        stand_for_cpus(&mut device, NodeAllocatable::PerDevice(quantity(offer.cpus())));
+    } else {
         let step = quantity(offer.step());
         let policy = Some(RequestPolicy { default: step, min: step, step });
         device.sharing = Sharing::Shared;
         device.capacity.insert(QualifiedName::new(CPUS)?, Capacity { value: quantity(offer.cpus()), policy });
+        let capacity = QualifiedName::new(CPUS)?;
+        stand_for_cpus(&mut device, NodeAllocatable::PerCapacity { capacity, factor: Quantity::whole(1) });
     }
     Ok(device)
+}
+
+/// A CPU of a device is one of those that the node accounts for.
+fn stand_for_cpus(device: &mut Device, amount: NodeAllocatable) {
+    device.node_allocatable.insert("cpu".to_owned(), amount);
 }
 
 fn quantity(cpus: usize) -> Quantity {

@@ -7,7 +7,7 @@ use crate::script::{Script, ScriptError, ScriptedDevice};
 /// The answer to the enumeration that `earlier` others have gone before.
 pub(crate) fn enumeration(script: &Script, earlier: u64) -> Enumeration {
     let devices = script.devices.iter().map(|scripted| now(scripted, earlier)).collect();
-    Enumeration { devices, counter_sets: Vec::new(), warnings: script.warnings.clone() }
+    Enumeration { devices, counter_sets: script.counter_sets.clone(), warnings: script.warnings.clone() }
 }
 
 fn now(scripted: &ScriptedDevice, earlier: u64) -> Device {

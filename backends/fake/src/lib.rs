@@ -25,6 +25,21 @@
 //! health_change = [{ enumerations = 3, health = "unhealthy", reason = "overheats" }]   # from the fourth one on
 //! edits = { env = ["GPU={n}"], deviceNodes = [{ path = "/dev/null" }] }                 # as in a CDI file
 //!
+//! # What devices share: a card, wholly or in parts that exclude each other.
+//! [[counter_set]]
+//! name = "card"                          # with `count`, several, as with devices
+//! counters = { slots = 4, memory = "16Gi" }
+//!
+//! [[device]]
+//! name = "half"
+//! count = 2
+//! consumes = [{ set = "card", counters = { slots = 2, memory = "8Gi" } }]    # as long as anyone holds the device
+//! attributes = { models = ["x100", "x200"], nodes = [0, 1] }                 # lists of texts or of whole numbers
+//! capacity.cpus = 8
+//! node_allocatable.cpu = { capacity = "cpus", factor = 1 }                   # what it stands for of the node's own,
+//! node_allocatable.memory = { device = "1Gi" }                               # per capacity or per device
+//! binding = { binds_to_node = true, conditions = ["example.com/Attached"], failure_conditions = ["example.com/Failed"] }
+//!
 //! [[fault]]
 //! step = "prepare"                       # enumerate, plan, prepare, verify or unprepare
 //! device = "gpu-1"                       # any device where absent

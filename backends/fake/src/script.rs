@@ -2,13 +2,14 @@
 
 mod mistake;
 mod raw;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use hostler_backend::{Device, DeviceName, Health, Warning};
+use hostler_backend::{CounterSet, Device, DeviceName, Health, Warning};
 use serde::Deserialize;
 
 use mistake::{Mistake, Place};
@@ -19,6 +20,7 @@ pub use mistake::ScriptError;
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) seed: u64,
+    pub(crate) counter_sets: Vec<CounterSet>,
     pub(crate) devices: Vec<ScriptedDevice>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) warnings: Vec<Warning>,
@@ -120,11 +122,15 @@ impl Script {
     }
 
     fn from_raw(raw: raw::Script) -> Result<Self, Mistake> {
+        let counter_sets = shared::counter_sets(raw.counter_set)?;
         let mut devices = Vec::new();
         let mut names = BTreeSet::new();
         for (index, entry) in raw.device.into_iter().enumerate() {
             let place = Place::default().key("device").index(index);
             for scripted in entry.expand(&place)? {
+                if let Some(problem) = scripted.device.counter_problems(&counter_sets).into_iter().next() {
+                    return Err(place.path(&problem.field).mistake(problem.reason));
+                }
                 if !names.insert(scripted.device.name.clone()) {
                     let reason = format!("{} is taken by an earlier device; choose another", scripted.device.name);
                     return Err(place.key("name").mistake(reason));
@@ -136,7 +142,7 @@ impl Script {
             fault.check(&Place::default().key("fault").index(index))?;
         }
         let (seed, latency_ms) = (raw.seed, raw.latency_ms);
-        Ok(Self { seed, devices, faults: raw.fault, warnings: raw.warning, latency_ms })
+        Ok(Self { seed, counter_sets, devices, faults: raw.fault, warnings: raw.warning, latency_ms })
     }
 
     pub(crate) fn latency(&self, step: Step) -> Duration {

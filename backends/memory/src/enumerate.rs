@@ -2,7 +2,7 @@
 
 use hostler_backend::{
     AttributeValue, Attributes, BackendError, Capacity, ConfigProblem, Device, DeviceName, Enumeration, NameError,
-    QualifiedName, Quantity, RequestPolicy, Sharing, Warning,
+    NodeAllocatable, QualifiedName, Quantity, RequestPolicy, Sharing, Warning,
 };
 use hostler_linux::topology::{Node, Topology};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,10 @@ fn warning(node: u32, reason: String) -> Warning {
 fn device(node: &Node, source: Source, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {
     let suffix = source.huge_page_bytes.map_or_else(String::new, |size| format!("-hugepages-{}", page_size(size)));
     let mut device = Device::new(DeviceName::new(format!("node{}{}", source.node, suffix.to_lowercase()))?);
+    // The resource that the node accounts for: `memory`, or `hugepages-2Mi`, both in bytes.
+    let resource = suffix.strip_prefix('-').filter(|name| !name.is_empty()).unwrap_or(MEMORY);
+    let per_byte = NodeAllocatable::PerCapacity { capacity: QualifiedName::new(MEMORY)?, factor: Quantity::whole(1) };
+    device.node_allocatable.insert(resource.to_owned(), per_byte);
     let step = Quantity::whole(source.huge_page_bytes.unwrap_or(STEP_BYTES));
     let policy = Some(RequestPolicy { default: step, min: step, step });
     device.sharing = Sharing::Shared;

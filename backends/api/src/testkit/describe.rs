@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::Run;
-use crate::{ContainerEdits, Device, DeviceName, DeviceProblem, edits_problems};
+use crate::{ContainerEdits, CounterSet, Device, DeviceName, DeviceProblem, Enumeration, edits_problems};
 
-/// Checks the enumeration and returns its devices.
-pub(super) fn check(run: &Run<'_>) -> Vec<Device> {
+/// Checks the enumeration and returns its counter sets and devices.
+pub(super) fn check(run: &Run<'_>) -> (Vec<CounterSet>, Vec<Device>) {
     let before = run.observe();
-    let first = run.enumerate().devices;
-    let second = run.enumerate().devices;
+    let (first_sets, first) = parts(run.enumerate());
+    let (second_sets, second) = parts(run.enumerate());
     run.same_state("enumerate has no side effects", None, &before);
     if first.is_empty() {
         run.broken("there is something to test", None, "no device was found; use a tree that holds some");
@@ -21,10 +21,37 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Device> {
         run.broken("enumerate gives the same devices in the same order", None, seen);
     }
     check_unique(run, &first_names);
-    for device in &first {
-        check_device(run, device);
+    if first_sets != second_sets {
+        let seen = format!("{first_sets:?} first, then {second_sets:?}");
+        run.broken("enumerate gives the same counter sets in the same order", None, seen);
     }
-    second
+    check_sets(run, &first_sets);
+    for device in &first {
+        broken_by(run, "the API server and runtimes accept the device", device, &device.problems());
+        broken_by(run, "counters that a device takes are there", device, &device.counter_problems(&first_sets));
+    }
+    (second_sets, second)
+}
+
+fn parts(found: Enumeration) -> (Vec<CounterSet>, Vec<Device>) {
+    (found.counter_sets, found.devices)
+}
+
+fn check_sets(run: &Run<'_>, sets: &[CounterSet]) {
+    let mut seen = BTreeSet::new();
+    for set in sets {
+        if !seen.insert(&set.name) {
+            run.broken("names of counter sets are unique", None, format!("{} occurs twice", set.name));
+        }
+        let problems: Vec<String> = set.problems().iter().map(ToString::to_string).collect();
+        if !problems.is_empty() {
+            run.broken(
+                "the API server accepts the counter set",
+                None,
+                format!("{}: {}", set.name, problems.join("; ")),
+            );
+        }
+    }
 }
 
 fn check_unique(run: &Run<'_>, names: &[DeviceName]) {
@@ -34,10 +61,6 @@ fn check_unique(run: &Run<'_>, names: &[DeviceName]) {
             run.broken("names are unique", Some(name), "the name occurs twice");
         }
     }
-}
-
-fn check_device(run: &Run<'_>, device: &Device) {
-    broken_by(run, "the API server and runtimes accept the device", device, &device.problems());
 }
 
 /// The edits of a claim, as [`Device::problems`] checks those of a device.

@@ -1,7 +1,7 @@
 //! A backend that keeps every rule passes; one that breaks a rule fails with that rule's name.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex,
@@ -11,8 +11,8 @@ use std::{
 
 use super::*;
 use crate::{
-    BackendError, BackendName, Capacity, ClaimUid, Grant, Health, Plan, PlanWork, PrepareWork, Prepared, QualifiedName,
-    Quantity, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    BackendError, BackendName, Binding, Capacity, ClaimUid, CounterSet, CounterUse, Grant, Health, Plan, PlanWork,
+    PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 /// What a [`Board`] does wrong.
@@ -22,6 +22,11 @@ enum Flaw {
     NoDevices,
     UnstableOrder,
     SameName,
+    UnstableSets,
+    SameSet,
+    NegativeCounter,
+    NoSuchCounter,
+    BadBinding,
     LongAttribute,
     BadEdits,
     PreparesBadEdits,
@@ -65,6 +70,46 @@ impl Board {
     }
 }
 
+fn slots(amount: &str) -> BTreeMap<DeviceName, Quantity> {
+    [(DeviceName::new("slots").unwrap(), amount.parse().unwrap())].into()
+}
+
+impl Board {
+    /// The cable has two wires.
+    fn sets(&self) -> Vec<CounterSet> {
+        let set = |amount| CounterSet { name: DeviceName::new("cable").unwrap(), counters: slots(amount) };
+        match self.flaw {
+            Flaw::UnstableSets if self.call() % 2 == 1 => vec![set("3")],
+            Flaw::SameSet => vec![set("2"), set("2")],
+            Flaw::NegativeCounter => vec![set("2"), CounterSet { name: DeviceName::new("x").unwrap(), ..set("-1") }],
+            _ => vec![set("2")],
+        }
+    }
+
+    /// The cable as a whole, and its wires: only one or the other can be held.
+    fn parts(&self) -> Vec<Device> {
+        let set = if self.flaw == Flaw::NoSuchCounter { "cord" } else { "cable" };
+        let part = |(name, amount)| Device {
+            consumes: vec![CounterUse { set: DeviceName::new(set).unwrap(), counters: slots(amount) }],
+            binding: (self.flaw == Flaw::BadBinding).then(Binding::default),
+            ..Device::new(DeviceName::new(name).unwrap())
+        };
+        [("whole", "2"), ("wire-0", "1"), ("wire-1", "1")].map(part).to_vec()
+    }
+
+    /// Whether somebody holds what `wanted` would take as well.
+    fn entangled(work: &PlanWork<'_>) -> bool {
+        let parts = |device: &DeviceName| match device.as_str() {
+            "whole" => vec![0, 1],
+            "wire-0" => vec![0],
+            "wire-1" => vec![1],
+            _ => Vec::new(),
+        };
+        let wanted = parts(&work.grant.device);
+        work.held.iter().any(|held| parts(&held.grant.device).iter().any(|part| wanted.contains(part)))
+    }
+}
+
 fn line(claim: &ClaimUid, grant: &Grant) -> String {
     format!("{claim}/{}", grant.device)
 }
@@ -104,8 +149,9 @@ impl Backend for Board {
         if self.flaw == Flaw::UnstableOrder && self.call() % 2 == 1 {
             devices.reverse();
         }
+        devices.extend(self.parts());
         devices.retain(|_| self.flaw != Flaw::NoDevices);
-        Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
+        Ok(Enumeration { devices, counter_sets: self.sets(), warnings: Vec::new() })
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
@@ -118,6 +164,7 @@ impl Backend for Board {
             Flaw::RefusesWithFullStop => return Err(BackendError::refused("No lamp is left.")),
             _ => {}
         }
+        assert!(!Self::entangled(work), "no scheduler gives {} beside {:?}", work.grant.device, work.held.len());
         let wanted = work.grant.consumed.values().next().and_then(|amount| amount.as_whole()).unwrap_or(0);
         let taken: BTreeSet<u32> = work.held.iter().flat_map(|held| held.plan.pinning.cpus.iter().copied()).collect();
         let free = (0..4).filter(|lamp| self.flaw == Flaw::OverlappingCpus || !taken.contains(lamp));
@@ -194,6 +241,11 @@ fn every_broken_rule_is_named() {
         (Flaw::NoDevices, "there is something to test"),
         (Flaw::UnstableOrder, "enumerate gives the same devices in the same order"),
         (Flaw::SameName, "names are unique"),
+        (Flaw::UnstableSets, "enumerate gives the same counter sets in the same order"),
+        (Flaw::SameSet, "names of counter sets are unique"),
+        (Flaw::NegativeCounter, "the API server accepts the counter set"),
+        (Flaw::NoSuchCounter, "counters that a device takes are there"),
+        (Flaw::BadBinding, "the API server and runtimes accept the device"),
         (Flaw::LongAttribute, "the API server and runtimes accept the device"),
         (Flaw::BadEdits, "the API server and runtimes accept the device"),
         (Flaw::PreparesBadEdits, "edits are valid CDI"),

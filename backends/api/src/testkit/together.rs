@@ -9,7 +9,7 @@ use super::{
     Run,
     cycle::{Amount, Claim, grant, plan},
 };
-use crate::{BackendError, Device, Grant, Health, Held, Quantity, Sharing};
+use crate::{BackendError, CounterSet, Device, DeviceName, Grant, Health, Held, Quantity, Sharing};
 
 /// Claims on one shared device: enough to fill a small one and to crowd a large one.
 const PER_DEVICE: usize = 8;
@@ -18,11 +18,13 @@ const IN_ALL: usize = 128;
 
 /// Gives every healthy device to as many claims as fit, prepares them all at the same time, and takes them back in two
 /// halves.
-pub(super) fn check(run: &Run<'_>, devices: &[Device]) {
+pub(super) fn check(run: &Run<'_>, devices: &[Device], sets: &[CounterSet]) {
     let before = run.observe();
     let mut claims: Vec<(&Device, Claim)> = Vec::new();
     for device in devices.iter().filter(|device| device.health == Health::Healthy) {
-        fill(run, device, &mut claims);
+        if counters_left(device, &claims, sets) {
+            fill(run, device, &mut claims);
+        }
     }
     disjoint(run, claims.iter().map(|(device, claim)| (*device, claim)));
     overask(run, &claims);
@@ -53,6 +55,22 @@ fn fill<'a>(run: &Run<'_>, device: &'a Device, claims: &mut Vec<(&'a Device, Cla
         let Ok(claim) = planned else { return };
         claims.push((device, claim));
     }
+}
+
+/// Whether the scheduler would give `device` to anyone beside `claims`: a device takes its counters once.
+fn counters_left(device: &Device, claims: &[(&Device, Claim)], sets: &[CounterSet]) -> bool {
+    let held: BTreeMap<_, _> = claims.iter().map(|(device, _)| (&device.name, *device)).collect();
+    let takes = |device: &Device, set: &DeviceName, counter: &DeviceName| {
+        let uses = device.consumes.iter().filter(|taken| taken.set == *set);
+        uses.filter_map(|taken| taken.counters.get(counter)).fold(Quantity::default(), |sum, amount| sum.plus(*amount))
+    };
+    sets.iter().all(|set| {
+        set.counters.iter().all(|(counter, value)| {
+            let taken =
+                held.values().map(|held| takes(held, &set.name, counter)).fold(Quantity::default(), Quantity::plus);
+            taken.plus(takes(device, &set.name, counter)) <= *value
+        })
+    })
 }
 
 fn next_grant(run: &Run<'_>, device: &Device, number: usize, amount: Amount) -> Grant {

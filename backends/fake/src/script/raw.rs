@@ -1,6 +1,6 @@
 //! The script as it is written: strict TOML, before devices are counted out and checked.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::Range, path::Path};
 
 use hostler_backend::{AttributeValue, ContainerEdits, Device, DeviceName, Health, QualifiedName, Sharing, Warning};
 use serde::Deserialize;
@@ -8,6 +8,8 @@ use serde::Deserialize;
 use super::{
     Fault, ScriptedDevice,
     mistake::{Mistake, Place, ScriptError, line},
+    shared,
+    shared::{BindingEntry, CounterSetEntry, CounterUseEntry, NodeAllocatableEntry},
     values::{Attribute, CapacityEntry},
 };
 
@@ -19,6 +21,8 @@ pub(super) struct Script {
     pub(super) seed: u64,
     #[serde(default)]
     pub(super) latency_ms: Latency,
+    #[serde(default)]
+    pub(super) counter_set: Vec<CounterSetEntry>,
     #[serde(default)]
     pub(super) device: Vec<DeviceEntry>,
     #[serde(default)]
@@ -60,6 +64,11 @@ pub(super) struct DeviceEntry {
     health_change: Vec<HealthChange>,
     #[serde(default)]
     edits: ContainerEdits,
+    #[serde(default)]
+    consumes: Vec<CounterUseEntry>,
+    binding: Option<BindingEntry>,
+    #[serde(default)]
+    node_allocatable: BTreeMap<String, NodeAllocatableEntry>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -103,31 +112,47 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Script, ScriptError> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| mistake(error.path().to_string(), error.inner()))
 }
 
+/// The numbers of what an entry with this `count` stands for.
+pub(super) fn numbers(count: Option<usize>, place: &Place) -> Result<Range<usize>, Mistake> {
+    match count.unwrap_or(1) {
+        count @ 1..=MAX_COUNT => Ok(0..count),
+        _ => Err(place.key("count").mistake(format!("write a number from 1 to {MAX_COUNT}"))),
+    }
+}
+
+/// Puts `number` in the place of `{n}` and `{x}`.
+fn fill(text: &mut String, number: usize) {
+    *text = text.replace("{n}", &number.to_string()).replace("{x}", &format!("{number:02x}"));
+}
+
+/// As [`fill`]; of several things with one name, each gets its number.
+pub(super) fn fill_name(name: &mut String, count: Option<usize>, number: usize) {
+    if count.is_some() && !name.contains("{n}") && !name.contains("{x}") {
+        name.push_str("-{n}");
+    }
+    fill(name, number);
+}
+
 impl DeviceEntry {
     /// The devices that the entry stands for.
     pub(super) fn expand(self, place: &Place) -> Result<Vec<ScriptedDevice>, Mistake> {
-        let count = self.count.unwrap_or(1);
-        if !(1..=MAX_COUNT).contains(&count) {
-            return Err(place.key("count").mistake(format!("write a number from 1 to {MAX_COUNT}")));
-        }
-        (0..count).map(|number| self.clone().numbered(number).device(place)).collect()
+        numbers(self.count, place)?.map(|number| self.clone().numbered(number).device(place)).collect()
     }
 
     /// Puts `number` in the place of `{n}` and `{x}`.
     fn numbered(mut self, number: usize) -> Self {
-        let fill = |text: &mut String| {
-            *text = text.replace("{n}", &number.to_string()).replace("{x}", &format!("{number:02x}"))
-        };
-        if self.count.is_some() && !self.name.contains("{n}") && !self.name.contains("{x}") {
-            self.name.push_str("-{n}");
-        }
-        fill(&mut self.name);
+        let fill = |text: &mut String| fill(text, number);
+        fill_name(&mut self.name, self.count, number);
         self.pci_root.iter_mut().chain(&mut self.pci_bus_id).for_each(fill);
         for Attribute(value) in self.attributes.values_mut() {
-            if let AttributeValue::String(text) | AttributeValue::Version(text) = value {
-                fill(text);
+            match value {
+                AttributeValue::String(text) | AttributeValue::Version(text) => fill(text),
+                AttributeValue::Strings(texts) => texts.iter_mut().for_each(fill),
+                AttributeValue::Int(_) | AttributeValue::Bool(_) | AttributeValue::Ints(_) => {}
             }
         }
+        self.consumes.iter_mut().for_each(|taken| fill(&mut taken.set));
+        self.binding.iter_mut().flat_map(BindingEntry::texts).for_each(fill);
         fill_edits(&mut self.edits, fill);
         self
     }
@@ -143,6 +168,9 @@ impl DeviceEntry {
         device.attributes = self.attributes.into_iter().map(|(name, Attribute(value))| (name, value)).collect();
         device.capacity = self.capacity.into_iter().map(|(name, CapacityEntry(capacity))| (name, capacity)).collect();
         device.edits = self.edits;
+        device.consumes = shared::consumes(self.consumes, place)?;
+        device.binding = self.binding.map(BindingEntry::binding);
+        device.node_allocatable = shared::node_allocatable(self.node_allocatable, place)?;
         let standard = [
             ("numaNode", "numa_node", self.numa_node.map(AttributeValue::Int)),
             ("pcieRoot", "pci_root", self.pci_root.map(AttributeValue::String)),
@@ -167,6 +195,7 @@ fn problem_place(place: &Place, field: &str) -> Place {
         "attributes.resource.kubernetes.io/numaNode" => place.key("numa_node"),
         "attributes.resource.kubernetes.io/pcieRoot" => place.key("pci_root"),
         "attributes.resource.kubernetes.io/pciBusID" => place.key("pci_bus_id"),
+        _ if field.starts_with("consumes") || field.starts_with("binding") => place.path(field),
         _ => match field.split_once('.') {
             Some(("edits", rest)) => place.key("edits").path(rest),
             // The names of attributes and capacities may have dots.

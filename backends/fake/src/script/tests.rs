@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostler_backend::{AttributeValue, Health, Quantity, Sharing};
+use hostler_backend::{AttributeValue, Health, NodeAllocatable, Quantity, Sharing};
 use proptest::prelude::*;
 
 use super::*;
@@ -91,7 +91,7 @@ fn the_script_in_the_documentation_is_a_script() {
     let script: Vec<&str> =
         docs.skip_while(|line| line.trim() != "```toml").skip(1).take_while(|line| line.trim() != "```").collect();
     let script = parse(&script.join("\n")).unwrap();
-    assert_eq!((script.devices.len(), script.faults.len(), script.warnings.len()), (4, 1, 1));
+    assert_eq!((script.devices.len(), script.faults.len(), script.warnings.len()), (6, 1, 1));
 }
 
 #[test]
@@ -169,5 +169,72 @@ proptest! {
     #[test]
     fn no_device_panics(key in "[a-z_]{1,12}", value in "(-?[0-9]{1,4}|\"[a-z{}]{0,5}\"|\\{ [a-z]{1,7} = [0-9] \\}|\\[\\])") {
         let _ = parse(&format!("[[device]]\nname = \"a\"\n{key} = {value}"));
+    }
+}
+
+/// A card, wholly, as halves or as quarters.
+const CARDS: &str = r#"
+    [[counter_set]]
+    name = "card"
+    count = 2
+    counters = { slots = 4, memory = "16Gi" }
+
+    [[device]]
+    name = "whole"
+    count = 2
+    consumes = [{ set = "card-{n}", counters = { slots = 4, memory = "16Gi" } }]
+
+    [[device]]
+    name = "half"
+    consumes = [{ set = "card-1", counters = { slots = 2 } }]
+    attributes = { models = ["a", "b"], nodes = [0, 1] }
+    capacity.cpus = 8
+    node_allocatable = { cpu = { capacity = "cpus" }, memory = { device = "1Gi" } }
+    binding = { binds_to_node = true, conditions = ["example.com/Attached"], failure_conditions = ["Failed"] }
+"#;
+
+#[test]
+fn devices_share_counters_and_tell_the_scheduler_more() {
+    let script = parse(CARDS).unwrap();
+    let sets: Vec<&str> = script.counter_sets.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(sets, ["card-0", "card-1"]);
+    assert_eq!(script.counter_sets[0].counters["memory"], Quantity::whole(16 << 30));
+    let taken = |device: usize| &script.devices[device].device.consumes[0];
+    assert_eq!((taken(1).set.as_str(), taken(1).counters["slots"]), ("card-1", Quantity::whole(4)));
+    let half = &script.devices[2].device;
+    assert_eq!(attribute(half, "nodes"), Some(AttributeValue::Ints(vec![0, 1])));
+    assert_eq!(attribute(half, "models"), Some(AttributeValue::Strings(vec!["a".to_owned(), "b".to_owned()])));
+    let per_cpu = NodeAllocatable::PerCapacity {
+        capacity: hostler_backend::QualifiedName::new("cpus").unwrap(),
+        factor: Quantity::whole(1),
+    };
+    assert_eq!(half.node_allocatable["cpu"], per_cpu);
+    assert_eq!(half.node_allocatable["memory"], NodeAllocatable::PerDevice(Quantity::whole(1 << 30)));
+    let binding = half.binding.clone().unwrap();
+    assert!(binding.binds_to_node && binding.conditions == ["example.com/Attached"]);
+    assert_eq!(binding.failure_conditions, ["Failed"]);
+}
+
+#[test]
+fn what_makes_no_sense_of_all_this_is_named_with_its_place() {
+    for (from, to, place) in [
+        ("slots = 4, memory = \"16Gi\" }\n", "slots = -4 }\n", "counter_set[0].counters"),
+        ("card-{n}", "crad", "device[0].consumes[0].set"),
+        ("{ slots = 2 }", "{ slot = 2 }", "device[1].consumes[0].counters.slot"),
+        ("{ slots = 2 }", "{ slots = 5 }", "device[1].consumes[0].counters.slots"),
+        ("{ slots = 2 }", "{ }", "device[1].consumes[0].counters"),
+        ("[0, 1]", "[0, \"b\"]", "device[1].attributes"),
+        ("[0, 1]", "[]", "device[1].attributes.nodes"),
+        ("[\"Failed\"]", "[]", "device[1].binding.failure_conditions"),
+        ("[\"Failed\"]", "[\"not so\"]", "device[1].binding.failure_conditions[0]"),
+        ("cpu = {", "gpu = {", "device[1].node_allocatable.gpu"),
+        ("{ capacity = \"cpus\" }", "{ capacity = \"cores\" }", "device[1].node_allocatable.cpu"),
+        ("{ capacity = \"cpus\" }", "{ factor = 2 }", "device[1].node_allocatable.cpu"),
+        ("count = 2\n    counters", "count = 0\n    counters", "counter_set[0].count"),
+    ] {
+        let text = CARDS.replacen(from, to, 1);
+        assert_ne!(text, CARDS, "{from}");
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(&format!(", {place}")), "{to}: {error}");
     }
 }

@@ -5,10 +5,13 @@ use std::fmt;
 use hostler_backend::{AttributeValue, Capacity, Quantity, RequestPolicy};
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{
+        Error, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
 };
 
-/// A number, truth value or text, or `{ version = "…" }`.
+/// A number, truth value or text, `{ version = "…" }`, or a list of numbers or of texts.
 #[derive(Clone, Debug)]
 pub(super) struct Attribute(pub(super) AttributeValue);
 
@@ -18,7 +21,7 @@ pub(super) struct CapacityEntry(pub(super) Capacity);
 
 /// A whole number, or a text such as "16Gi".
 #[derive(Clone, Copy, Debug)]
-struct Amount(Quantity);
+pub(super) struct Amount(pub(super) Quantity);
 
 impl<'de> Deserialize<'de> for Attribute {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -27,7 +30,9 @@ impl<'de> Deserialize<'de> for Attribute {
             type Value = Attribute;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number, true, false, a text or { version = \"1.2.3\" }")
+                f.write_str(
+                    "a whole number, true, false, a text, { version = \"1.2.3\" }, or a list of numbers or texts",
+                )
             }
 
             fn visit_bool<E: Error>(self, value: bool) -> Result<Attribute, E> {
@@ -40,6 +45,19 @@ impl<'de> Deserialize<'de> for Attribute {
 
             fn visit_str<E: Error>(self, value: &str) -> Result<Attribute, E> {
                 Ok(Attribute(AttributeValue::String(value.to_owned())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Attribute, A::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged, expecting = "a list holds whole numbers only, or texts only")]
+                enum List {
+                    Ints(Vec<i64>),
+                    Strings(Vec<String>),
+                }
+                Ok(Attribute(match List::deserialize(SeqAccessDeserializer::new(list))? {
+                    List::Ints(values) => AttributeValue::Ints(values),
+                    List::Strings(texts) => AttributeValue::Strings(texts),
+                }))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Attribute, A::Error> {
