@@ -4,6 +4,7 @@
 //! No state of its own: every answer comes from the owners.
 
 mod claims;
+mod devices;
 mod explain;
 mod failures;
 mod serve;
@@ -22,7 +23,7 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{delete, get, post, put},
 };
 use tokio::sync::watch;
 
@@ -36,7 +37,7 @@ use crate::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
     },
-    inventory::{Inventory, task::InventoryHandle},
+    inventory::{Inventory, LostDrains, task::InventoryHandle},
     kubelet::Registration,
     metrics::{Metrics, Snapshot, claim_state, resident_bytes},
     report::Chain,
@@ -173,6 +174,9 @@ impl Admin {
             .route("/v1/status", get(status))
             .route("/v1/inventory", get(inventory))
             .route("/v1/rescan", post(rescan))
+            .route("/v1/devices", get(devices::list))
+            .route("/v1/devices/{device}/drain", put(devices::drain).delete(devices::undrain))
+            .route("/v1/lost-drains", delete(devices::forget))
             .route("/v1/claims", get(claims::list).post(claims::create))
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
             .route("/v1/claims/{claim}/prepare", post(claims::prepare))
@@ -190,6 +194,7 @@ impl Admin {
             .iter()
             .filter_map(|(name, pool)| Some(format!("backend {name} could not be scanned: {}", pool.stale.as_ref()?)));
         let mut missing: Vec<String> = stale.collect();
+        missing.extend(inventory.lost_drains.as_ref().map(LostDrains::explain));
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
         missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
         missing
@@ -273,6 +278,7 @@ fn backend_status(inventory: &Inventory) -> Vec<AdminBackend> {
         name: name.to_string(),
         pool: pool.name.clone(),
         devices: pool.devices.len(),
+        drained: inventory.drains.keys().filter(|(backend, _)| backend == name).count(),
         healthy: pool.devices.iter().filter(|device| device.health == hostler_backend::Health::Healthy).count(),
         stale: pool.stale.clone(),
     };

@@ -17,6 +17,7 @@ mod claim;
 mod client;
 mod completions;
 mod config;
+mod device;
 mod doctor;
 mod explain;
 pub mod hook;
@@ -56,6 +57,7 @@ enum Command {
     Run(run::Args),
     Inventory(inventory::Args),
     Claim(claim::Args),
+    Device(device::Args),
     Cdi(cdi::Args),
     Config(config::Args),
     Status(status::Args),
@@ -147,6 +149,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Inventory(args) => inventory::run(&args, out),
         Command::Claim(args) => claim::run(args, out),
+        Command::Device(args) => device::run(&args, out),
         Command::Cdi(args) => cdi::run(&args, out),
         Command::Config(args) => config::run(&args, out),
         Command::Status(args) => status::run(&args, out),

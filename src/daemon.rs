@@ -39,6 +39,7 @@ use crate::{
     config::Config,
     containers::ContainerDir,
     inventory::{
+        drains::DrainError,
         hotplug,
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
@@ -82,6 +83,9 @@ pub enum DaemonError {
     /// There are no usable credentials for the API server.
     #[error("failed to prepare for talking to the API server")]
     Cluster(#[source] ConnectError),
+    /// Nobody could be asked which devices are drained.
+    #[error("failed to read which devices are drained")]
+    Drains(#[source] DrainError),
     /// The claims could not be recovered.
     #[error("failed to start the claims task")]
     Claims(#[source] claims::StartError),
@@ -188,10 +192,11 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let stage = Stage::default();
     let (lock, probes) = lock(&config, &stage, tasks).await?;
     lock.keep();
+    inventory.load_drains().await.map_err(DaemonError::Drains)?;
     let metrics = Metrics::default();
     let source = ClaimSource::open(&config, tasks).await.map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
-    let reader = source.reader(&metrics, tasks);
+    let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     remove_other_hooks(&config, hook, tasks);
     source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
@@ -239,7 +244,12 @@ fn private_folder(path: &Path) -> Result<(), DaemonError> {
 /// Listens first, then scans: what happens in between is not missed.
 async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> InventoryHandle {
     let backends = registry::from_config(config, root);
-    let parts = InventoryParts { backends, node: config.node_name.clone(), rescan: config.inventory.rescan };
+    let parts = InventoryParts {
+        backends,
+        node: config.node_name.clone(),
+        rescan: config.inventory.rescan,
+        state: config.paths.state.clone(),
+    };
     let inventory = inventory_task::start(parts, tasks);
     // The kernel's events are about this machine, not about a captured one.
     if config.paths.root == Path::new("/") {

@@ -11,15 +11,17 @@
 pub mod changes;
 pub mod drains;
 pub mod hotplug;
+pub mod lookup;
+mod merge;
 pub mod task;
 pub mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hostler_backend::{BackendName, CounterSet, Device, Warning};
+use hostler_backend::{BackendName, CounterSet, Device, DeviceName, Warning};
 use tokio::sync::watch;
 
-pub use drains::{Drain, Drains};
+pub use drains::{Drain, Drains, LostDrains};
 
 /// Everything that is known about the hardware, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +30,8 @@ pub struct Inventory {
     pub pools: BTreeMap<BackendName, Pool>,
     /// Devices that an operator takes out of service, whether they are there or not.
     pub drains: Drains,
+    /// A list of drained devices that cannot be understood; `drains` then has every device.
+    pub lost_drains: Option<LostDrains>,
 }
 
 /// The devices of one backend.
@@ -55,6 +59,16 @@ impl Inventory {
     pub fn find(&self, pool: &str, device: &str) -> Option<(&BackendName, &Device)> {
         let (backend, pool) = self.pools.iter().find(|(_, candidate)| candidate.name == pool)?;
         pool.devices.iter().find(|candidate| candidate.name.as_str() == device).map(|device| (backend, device))
+    }
+}
+
+impl Inventory {
+    /// The drain of a device, if it has one.
+    pub fn drain(&self, backend: &BackendName, device: &DeviceName) -> Option<&Drain> {
+        if self.drains.is_empty() {
+            return None;
+        }
+        self.drains.get(&(backend.clone(), device.clone()))
     }
 }
 

@@ -184,6 +184,14 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
             devices.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
+    let drained = Family::<BackendLabels, Gauge>::default();
+    for backend in inventory.pools.keys() {
+        drained.get_or_create(&BackendLabels { backend: name(backend) }).set(0);
+    }
+    for (backend, _) in inventory.drains.keys() {
+        drained.get_or_create(&BackendLabels { backend: name(backend) }).inc();
+    }
+    registry.register("devices_drained", "Devices that are taken out of service, there or not", drained);
     registry.register("devices", "Devices by backend and health", devices);
     registry.register("backend_stale", "Whether the last scan of a backend failed", stale);
 }
@@ -219,7 +227,7 @@ mod tests {
     use hostler_backend::{Device, DeviceName, Health};
 
     use super::*;
-    use crate::inventory::Pool;
+    use crate::inventory::{Drain, Pool};
 
     #[test]
     fn what_was_counted_and_what_is_there_is_rendered() {
@@ -230,7 +238,9 @@ mod tests {
         device.health = Health::Unhealthy { reason: "hot".to_owned() };
         let pool =
             Pool { name: "n/fake".to_owned(), devices: vec![device], stale: Some("x".to_owned()), ..Pool::default() };
-        let inventory = Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() };
+        let fake = BackendName::new("fake").unwrap();
+        let drains = [((fake.clone(), DeviceName::new("gone").unwrap()), Drain::now(None, false))].into();
+        let inventory = Inventory { pools: [(fake, pool)].into(), drains, ..Inventory::default() };
         let claims = ClaimTable::default();
         let text =
             metrics.render(&Snapshot { inventory: &inventory, claims: &claims, ready: true, rss_bytes: 7 }).unwrap();
@@ -239,6 +249,7 @@ mod tests {
             "hostler_claim_operation_seconds_count{operation=\"Prepare\",outcome=\"error\"} 1",
             "hostler_devices{backend=\"fake\",health=\"Unhealthy\"} 1",
             "hostler_devices{backend=\"fake\",health=\"Healthy\"} 0",
+            "hostler_devices_drained{backend=\"fake\"} 1",
             "hostler_backend_stale{backend=\"fake\"} 1",
             "hostler_claims{state=\"quarantined\"} 0",
             "hostler_ready 1",

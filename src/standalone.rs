@@ -6,8 +6,10 @@
 
 mod create;
 mod folder;
+mod in_service;
 mod manifest;
 
 pub use create::{CreateError, allocate};
 pub use folder::{Manifests, ManifestsError};
+pub use in_service::{DrainedError, InService};
 pub use manifest::{ManifestError, parse};

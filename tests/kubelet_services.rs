@@ -149,8 +149,9 @@ impl Node {
         let backends = Backends::new([bench.clone() as Arc<dyn Backend>]);
         let (tasks, _) = Tasks::new();
         let rescan = Duration::from_secs(3600);
-        let inventory =
-            inventory_task::start(InventoryParts { backends: backends.clone(), node: "node-a".into(), rescan }, &tasks);
+        let state = root.path().to_owned();
+        let parts = InventoryParts { backends: backends.clone(), node: "node-a".into(), rescan, state };
+        let inventory = inventory_task::start(parts, &tasks);
         inventory.rescan().await;
         let parts = ClaimsParts {
             backends,

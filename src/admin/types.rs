@@ -83,8 +83,54 @@ pub struct AdminBackend {
     pub devices: usize,
     /// How many of them are healthy.
     pub healthy: usize,
+    /// How many are drained, there or not.
+    #[serde(default)]
+    pub drained: usize,
     /// Why its last scan failed, if it did.
     pub stale: Option<String>,
+}
+
+/// A device: `GET /v1/devices` gives a list of these. `PUT` and `DELETE /v1/devices/{name}/drain` give one; `{name}` is
+/// `backend/device` with the slash encoded, or the name of the device where only one backend has it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminDevice {
+    /// Its name.
+    pub name: String,
+    /// Its backend.
+    pub backend: String,
+    /// Its pool; empty if that is not known any more.
+    pub pool: String,
+    /// `Healthy`, `Unhealthy`, `Unknown`, or `Absent` for one that is not there.
+    pub health: String,
+    /// Why it is not healthy.
+    pub health_reason: Option<String>,
+    /// Its drain, if it is out of service.
+    pub drained: Option<AdminDrain>,
+    /// `namespace/name` of the claims that hold it; the UID where the name is not known.
+    pub holders: Vec<String>,
+}
+
+/// Why and since when a device is out of service.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AdminDrain {
+    /// When it began, seconds since 1970.
+    pub since: u64,
+    /// The operator's words.
+    pub reason: Option<String>,
+    /// Whether pods that use the device shall go.
+    pub evict: bool,
+}
+
+/// `PUT /v1/devices/{name}/drain`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainDevice {
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether pods that use the device shall go.
+    #[serde(default)]
+    pub evict: bool,
 }
 
 /// Claims by state.

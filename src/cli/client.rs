@@ -116,6 +116,17 @@ impl Client {
         self.answer(Method::POST, path, body.into())
     }
 
+    /// Asks to make something so.
+    pub(super) fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Request(source.into()))?;
+        self.answer(Method::PUT, path, body.into())
+    }
+
+    /// Asks to take something away.
+    pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.answer(Method::DELETE, path, Bytes::new())
+    }
+
     /// Asks to do something whose only answer is that it was done.
     pub(super) fn order(&self, method: Method, path: &str) -> Result<(), ClientError> {
         self.exchange(method, path, Bytes::new()).map(drop)

@@ -59,10 +59,10 @@ fn in_words(status: &AdminStatus) -> String {
     ];
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
     let mut text: String = facts.iter().chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
-    let mut table = Table::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "SCAN"]);
+    let mut table = Table::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
         let scan = backend.stale.as_ref().map_or_else(|| "ok".to_owned(), |error| format!("failed: {error}"));
-        let counts = [backend.devices.to_string(), backend.healthy.to_string()];
+        let counts = [backend.devices.to_string(), backend.healthy.to_string(), backend.drained.to_string()];
         table.row([backend.name.clone(), backend.pool.clone()].into_iter().chain(counts).chain([scan]));
     }
     text.push_str(&format!("\n{table}"));
@@ -114,6 +114,7 @@ mod tests {
                 pool: "n1/cpu".to_owned(),
                 devices: 2,
                 healthy: 1,
+                drained: 1,
                 stale: Some("sysfs is gone".to_owned()),
             }],
             claims: AdminClaimCounts { prepared: 3, preparing: 0, quarantined: 1 },
@@ -131,8 +132,8 @@ boot     b
 kubelet  switched off
 claims   3 prepared, 0 preparing, 1 quarantined
 
-BACKEND  POOL    DEVICES  HEALTHY  SCAN
-cpu      n1/cpu        2        1  failed: sysfs is gone
+BACKEND  POOL    DEVICES  HEALTHY  DRAINED  SCAN
+cpu      n1/cpu        2        1        1  failed: sysfs is gone
 
 warnings:
   /sys/x: odd

@@ -1,6 +1,6 @@
 //! Amounts as people read them.
 
-use std::time::Duration;
+pub(super) use crate::report::elapsed;
 
 /// Bytes with three significant digits and a binary unit: `61.5 GiB`.
 pub(super) fn bytes(amount: u64) -> String {
@@ -28,15 +28,6 @@ pub(super) fn page(bytes: u64) -> String {
     hostler_backend::Quantity::whole(bytes).human()
 }
 
-/// The two largest units: `3d 4h`, `12m 5s`.
-pub(super) fn elapsed(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let first = parts.iter().position(|(amount, _)| *amount > 0).unwrap_or(parts.len() - 1);
-    let shown: Vec<String> = parts[first..].iter().take(2).map(|(amount, unit)| format!("{amount}{unit}")).collect();
-    shown.join(" ")
-}
-
 /// `1 core`, `2 cores`.
 pub(super) fn count(amount: usize, noun: &str) -> String {
     if amount == 1 { format!("1 {noun}") } else { format!("{amount} {noun}s") }
@@ -59,13 +50,6 @@ mod tests {
             (u64::MAX, "16 EiB"),
         ] {
             assert_eq!(bytes(amount), text, "{amount}");
-        }
-    }
-
-    #[test]
-    fn elapsed_times_show_two_units() {
-        for (seconds, text) in [(0, "0s"), (59, "59s"), (725, "12m 5s"), (273_600, "3d 4h"), (86_400, "1d 0h")] {
-            assert_eq!(elapsed(Duration::from_secs(seconds)), text);
         }
     }
 }

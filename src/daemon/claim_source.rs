@@ -17,7 +17,7 @@ use crate::{
     config::{ClusterMode, Config},
     inventory::InventoryReader,
     metrics::Metrics,
-    standalone::Manifests,
+    standalone::{InService, Manifests},
     tasks::Tasks,
 };
 
@@ -48,9 +48,9 @@ impl ClaimSource {
     }
 
     /// For the owner of the claims.
-    pub(super) fn reader(&self, metrics: &Metrics, tasks: &Tasks) -> Arc<dyn ReadClaims> {
+    pub(super) fn reader(&self, metrics: &Metrics, inventory: &InventoryReader, tasks: &Tasks) -> Arc<dyn ReadClaims> {
         match self {
-            Self::Standalone(manifests) => Arc::new(manifests.clone()),
+            Self::Standalone(manifests) => Arc::new(InService::new(manifests.clone(), inventory.clone())),
             Self::Kubernetes(cluster) => Arc::new(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
         }
     }

@@ -3,9 +3,9 @@
 //! Backends are scanned in parallel and do not wait for each other; a backend that is being scanned while a new hint
 //! comes in is scanned once more.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use hostler_backend::{Backend, BackendError, BackendName, Device, Enumeration, Warning};
+use hostler_backend::{Backend, BackendError, BackendName, DeviceName, Enumeration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -14,13 +14,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    Inventory, InventoryReader, Pool,
+    Inventory, InventoryReader,
     changes::{What, changes},
+    drains::{Drain, DrainError, Keeper, Order, Wish},
+    merge::merge,
     pool_name,
 };
 use crate::{
     registry::Backends,
-    report::Chain,
     tasks::{Outcome, Tasks},
 };
 
@@ -36,6 +37,8 @@ pub struct InventoryParts {
     pub node: String,
     /// Time between two scans that nothing has asked for.
     pub rescan: Duration,
+    /// The folder of the daemon's state; the list of drained devices is there.
+    pub state: PathBuf,
 }
 
 /// What asks for a scan.
@@ -51,6 +54,7 @@ pub enum Rescan {
 #[derive(Clone, Debug)]
 pub struct InventoryHandle {
     requests_tx: mpsc::Sender<Rescan>,
+    orders_tx: mpsc::Sender<Order>,
     reader: InventoryReader,
     backends: Backends,
 }
@@ -78,23 +82,66 @@ impl InventoryHandle {
         let _ = self.requests_tx.send(Rescan::All(Some(done_tx))).await;
         let _ = done_rx.await;
     }
+
+    /// Reads which devices are drained. For the daemon that is live; one that stands by would read what changes later.
+    ///
+    /// # Errors
+    /// When the daemon is stopping. A list that cannot be understood is no error: see
+    /// [`LostDrains`](super::drains::LostDrains).
+    pub async fn load_drains(&self) -> Result<(), DrainError> {
+        self.order(Wish::Load).await.map(drop)
+    }
+
+    /// Takes a device out of service; it is on disk and in the inventory when this returns. One that is drained already
+    /// gets the new reason and keeps its beginning.
+    ///
+    /// # Errors
+    /// When the list cannot be written; then nothing has changed.
+    pub async fn drain(&self, backend: BackendName, device: DeviceName, drain: Drain) -> Result<Drain, DrainError> {
+        let known = self.order(Wish::Drain(backend, device, drain.clone())).await?;
+        Ok(known.unwrap_or(drain))
+    }
+
+    /// Puts a device back into service, and gives back the drain that it had.
+    ///
+    /// # Errors
+    /// When the list cannot be written, or is lost and does not name the device; then nothing has changed.
+    pub async fn undrain(&self, backend: BackendName, device: DeviceName) -> Result<Option<Drain>, DrainError> {
+        self.order(Wish::Undrain(backend, device)).await
+    }
+
+    /// Gives up a list of drained devices that cannot be understood.
+    ///
+    /// # Errors
+    /// When its file cannot be moved.
+    pub async fn forget_lost_drains(&self) -> Result<(), DrainError> {
+        self.order(Wish::Forget).await.map(drop)
+    }
+
+    async fn order(&self, wish: Wish) -> Result<Option<Drain>, DrainError> {
+        let (done_tx, done_rx) = oneshot::channel();
+        self.orders_tx.send(Order { wish, done_tx }).await.map_err(|_| DrainError::Stopping)?;
+        done_rx.await.unwrap_or(Err(DrainError::Stopping))
+    }
 }
 
 /// Starts the task. The first scan begins at once; [`InventoryHandle::rescan`] waits for it.
 pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+    let (orders_tx, orders_rx) = mpsc::channel(QUEUE);
     let (inventory_tx, inventory_rx) = watch::channel(Arc::default());
     let backends = parts.backends.clone();
     let owner = Owner {
         node: parts.node,
         scans: parts.backends.iter().map(|(name, _)| (name.clone(), Scan::default())).collect(),
         backends: parts.backends,
+        keeper: Keeper::new(parts.state, tasks.clone()),
         inventory_tx,
         running: JoinSet::new(),
         tasks: tasks.clone(),
     };
-    tasks.service("inventory", owner.run(requests_rx, parts.rescan));
-    InventoryHandle { requests_tx, reader: InventoryReader::new(inventory_rx), backends }
+    tasks.service("inventory", owner.run(requests_rx, orders_rx, parts.rescan));
+    InventoryHandle { requests_tx, orders_tx, reader: InventoryReader::new(inventory_rx), backends }
 }
 
 /// The state of one backend's scan.
@@ -122,6 +169,7 @@ type Scanned = (BackendName, Result<Enumeration, BackendError>);
 struct Owner {
     node: String,
     backends: Backends,
+    keeper: Keeper,
     scans: BTreeMap<BackendName, Scan>,
     inventory_tx: watch::Sender<Arc<Inventory>>,
     running: JoinSet<Option<Scanned>>,
@@ -129,7 +177,12 @@ struct Owner {
 }
 
 impl Owner {
-    async fn run(mut self, mut requests_rx: mpsc::Receiver<Rescan>, rescan: Duration) -> Outcome {
+    async fn run(
+        mut self,
+        mut requests_rx: mpsc::Receiver<Rescan>,
+        mut orders_rx: mpsc::Receiver<Order>,
+        rescan: Duration,
+    ) -> Outcome {
         let stop = self.tasks.stop_token();
         // The first scan is asked for by whoever starts the daemon, and waited for.
         let mut timer = time::interval_at(time::Instant::now() + rescan, rescan);
@@ -142,6 +195,8 @@ impl Owner {
                 () = stop.cancelled() => return Ok(()),
                 _ = timer.tick() => self.scan_all(None),
                 Some(request) = requests_rx.recv() => self.ask(request),
+                // An order that was taken is carried out to its end; a scan can wait for a write.
+                Some(order) = orders_rx.recv() => self.carry_out(order).await,
                 Some(scanned) = self.running.join_next() => {
                     if let Some((backend, result)) = scanned? {
                         self.take(&backend, result);
@@ -149,6 +204,14 @@ impl Owner {
                 }
             }
         }
+    }
+
+    async fn carry_out(&mut self, order: Order) {
+        let done = self.keeper.carry_out(order.wish).await;
+        // Whoever has an answer must find it in the inventory.
+        self.publish(Inventory::clone(&self.inventory_tx.borrow()));
+        // Whoever asked may have stopped waiting.
+        let _ = order.done_tx.send(done);
     }
 
     fn ask(&mut self, request: Rescan) {
@@ -191,7 +254,7 @@ impl Owner {
     }
 
     fn take(&mut self, name: &BackendName, result: Result<Enumeration, BackendError>) {
-        self.publish(name, result);
+        self.update(name, result);
         let Some(scan) = self.scans.get_mut(name) else { return };
         scan.running = false;
         scan.waiting = std::mem::take(&mut scan.waiting_again);
@@ -200,7 +263,7 @@ impl Owner {
         }
     }
 
-    fn publish(&self, name: &BackendName, result: Result<Enumeration, BackendError>) {
+    fn update(&self, name: &BackendName, result: Result<Enumeration, BackendError>) {
         let old = self.inventory_tx.borrow().clone();
         let mut new = Inventory::clone(&old);
         let pool = merge(pool_name(&self.node, name), old.pools.get(name), result);
@@ -214,43 +277,18 @@ impl Owner {
                 what => info!(backend = %name, pool = change.pool, device, change = %what, "inventory changed"),
             }
         }
+        self.publish(new);
+    }
+
+    fn publish(&self, mut new: Inventory) {
+        new.drains = self.keeper.drains(&new.pools);
+        new.lost_drains = self.keeper.lost().cloned();
         self.inventory_tx.send_if_modified(|latest| {
             let modified = **latest != new;
             *latest = Arc::new(new);
             modified
         });
     }
-}
-
-/// The pool after a scan: what was found, or what was known before and why it is not known better.
-fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
-    match result {
-        Ok(found) => {
-            let mut pool = Pool { name, counter_sets: found.counter_sets, warnings: found.warnings, ..Pool::default() };
-            for device in found.devices {
-                match fault(&device, &pool) {
-                    Some(reason) => {
-                        pool.warnings.push(Warning { path: format!("{}/{}", pool.name, device.name), reason })
-                    }
-                    None => pool.devices.push(device),
-                }
-            }
-            pool
-        }
-        Err(error) => {
-            let empty = Pool { name, ..Pool::default() };
-            Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) }
-        }
-    }
-}
-
-/// Why a device is left out. One that no API server accepts would cost all others of its slice.
-fn fault(device: &Device, pool: &Pool) -> Option<String> {
-    if pool.devices.iter().any(|other| other.name == device.name) {
-        return Some("it is there twice; the second is left out".to_owned());
-    }
-    let problems: Vec<String> = device.problems().iter().map(ToString::to_string).collect();
-    (!problems.is_empty()).then(|| format!("it is left out: {}", problems.join("; ")))
 }
 
 #[cfg(test)]

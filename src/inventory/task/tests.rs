@@ -58,9 +58,14 @@ impl Backend for Scripted {
 }
 
 fn started(backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
+    // Nothing is read or written there unless a test asks for it.
+    started_in("/nonexistent".into(), backends)
+}
+
+fn started_in(state: PathBuf, backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
     let (tasks, _) = Tasks::new();
     let backends = Backends::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
-    let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600) };
+    let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600), state };
     (start(parts, &tasks), tasks)
 }
 

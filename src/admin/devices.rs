@@ -1,0 +1,139 @@
+//! Devices over the admin socket: who holds them, and taken out of service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use hostler_backend::{BackendName, Device, DeviceName};
+
+use super::{
+    Admin, Failure,
+    types::{AdminDevice, AdminDrain, DrainDevice},
+};
+use crate::{
+    claims::ClaimTable,
+    inventory::{
+        Drain, Inventory,
+        drains::DrainError,
+        lookup::{Key, lookup},
+    },
+};
+
+/// All devices that are there, drained or held.
+pub(super) async fn list(State(admin): State<Admin>) -> Json<Vec<AdminDevice>> {
+    let inventory = admin.0.inventory.reader().latest();
+    let claims = admin.0.claims.table().borrow().clone();
+    Json(devices(&inventory, &claims))
+}
+
+/// Takes a device out of service, or gives its drain another reason.
+pub(super) async fn drain(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Json(wanted): Json<DrainDevice>,
+) -> Result<Json<AdminDevice>, Failure> {
+    let (backend, device) = admin.device(&name)?;
+    let drain = Drain::now(wanted.reason.filter(|reason| !reason.trim().is_empty()), wanted.evict);
+    admin.0.inventory.drain(backend.clone(), device.clone(), drain).await.map_err(failure)?;
+    admin.shown(&(backend, device))
+}
+
+/// Puts a device back into service.
+pub(super) async fn undrain(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+) -> Result<Json<AdminDevice>, Failure> {
+    let key = admin.device(&name)?;
+    // It may be known by nothing but its drain, and be shown for the last time.
+    let before = admin.shown(&key)?;
+    admin.0.inventory.undrain(key.0.clone(), key.1.clone()).await.map_err(failure)?;
+    Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
+}
+
+/// Gives up a list of drained devices that cannot be understood.
+pub(super) async fn forget(State(admin): State<Admin>) -> Result<StatusCode, Failure> {
+    admin.0.inventory.forget_lost_drains().await.map_err(failure)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn failure(error: DrainError) -> Failure {
+    let status = match &error {
+        DrainError::Lost(_) => StatusCode::CONFLICT,
+        DrainError::Step { .. } | DrainError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        DrainError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Failure::new(status, &error)
+}
+
+impl Admin {
+    /// The device that is meant by `name`.
+    fn device(&self, name: &str) -> Result<Key, Failure> {
+        let inventory = self.0.inventory.reader().latest();
+        let claims = self.0.claims.table().borrow().clone();
+        let known: BTreeSet<Key> = all(&inventory, &claims).into_keys().collect();
+        lookup(name, &known).map_err(|error| Failure::new(StatusCode::NOT_FOUND, &error))
+    }
+
+    fn shown(&self, (backend, device): &Key) -> Result<Json<AdminDevice>, Failure> {
+        let inventory = self.0.inventory.reader().latest();
+        let claims = self.0.claims.table().borrow().clone();
+        let found = devices(&inventory, &claims)
+            .into_iter()
+            .find(|shown| shown.backend == backend.as_str() && shown.name == device.as_str());
+        let gone = || Failure(StatusCode::NOT_FOUND, format!("device {backend}/{device} is not there any more"));
+        found.map(Json).ok_or_else(gone)
+    }
+}
+
+/// What is known of a device, from different sides.
+#[derive(Default)]
+struct Known<'a> {
+    device: Option<&'a Device>,
+    drain: Option<&'a Drain>,
+    pool: Option<&'a str>,
+    holders: BTreeSet<String>,
+}
+
+/// Every device that anybody knows of.
+fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<Key, Known<'a>> {
+    let mut all: BTreeMap<Key, Known<'a>> = BTreeMap::new();
+    for (backend, pool) in &inventory.pools {
+        for device in &pool.devices {
+            let known = all.entry((backend.clone(), device.name.clone())).or_default();
+            (known.device, known.pool) = (Some(device), Some(pool.name.as_str()));
+        }
+    }
+    for (key, drain) in &inventory.drains {
+        all.entry(key.clone()).or_default().drain = Some(drain);
+    }
+    for (uid, view) in &claims.claims {
+        let holder = view.claim().map_or_else(|| uid.to_string(), |claim| claim.full_name());
+        for held in view.devices() {
+            let known = all.entry((held.backend.clone(), held.grant.device.clone())).or_default();
+            known.pool = known.pool.or(Some(&held.grant.pool));
+            known.holders.insert(holder.clone());
+        }
+    }
+    all
+}
+
+fn devices(inventory: &Inventory, claims: &ClaimTable) -> Vec<AdminDevice> {
+    let pool_of = |backend: &BackendName| inventory.pools.get(backend).map(|pool| pool.name.as_str());
+    let shown = |((backend, name), known): ((BackendName, DeviceName), Known<'_>)| AdminDevice {
+        name: name.to_string(),
+        pool: known.pool.or_else(|| pool_of(&backend)).unwrap_or_default().to_owned(),
+        backend: backend.to_string(),
+        health: known.device.map_or("Absent", |device| device.health.as_str()).to_owned(),
+        health_reason: known.device.and_then(|device| device.health.reason()).map(str::to_owned),
+        drained: known.drain.map(|drain| AdminDrain {
+            since: drain.since_unix(),
+            reason: drain.reason.clone(),
+            evict: drain.evict,
+        }),
+        holders: known.holders.into_iter().collect(),
+    };
+    all(inventory, claims).into_iter().map(shown).collect()
+}

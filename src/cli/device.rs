@@ -1,0 +1,166 @@
+//! `hostler device`: devices, who holds them, and taken out of service, through the running daemon.
+
+use std::{
+    io::Write,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hyper::Method;
+
+use super::{
+    Failure, Format, Outcome,
+    client::{DaemonArgs, segment},
+    table::Table,
+    units::elapsed,
+    write_json,
+};
+use crate::admin::types::{AdminDevice, AdminDrain, DrainDevice};
+
+/// List devices, take them out of service and put them back, through the running daemon
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// List devices: health, drain, and the claims that hold them
+    List(ListArgs),
+    /// Take a device out of service: no new claim gets it, those that hold it keep it; survives restarts and reboots
+    Drain(DrainArgs),
+    /// Put a drained device back into service
+    Undrain(UndrainArgs),
+    /// Give up a damaged list of drained devices; drain again first what must stay drained
+    Forget(ForgetArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct ListArgs {
+    /// Only drained devices
+    #[arg(long)]
+    drained: bool,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct DrainArgs {
+    /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    name: String,
+    /// Why, for those who meet the drain
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Have Kubernetes evict the pods that use the device, too
+    #[arg(long)]
+    evict: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct UndrainArgs {
+    /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    name: String,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct ForgetArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    match &args.command {
+        Command::List(args) => {
+            let mut devices: Vec<AdminDevice> = args.daemon.client()?.get("/v1/devices")?;
+            devices.retain(|device| !args.drained || device.drained.is_some());
+            match args.output {
+                Format::Table => write!(out, "{}", table(&devices, SystemTime::now()))?,
+                Format::Json => write_json(&devices, out)?,
+            }
+        }
+        Command::Drain(args) => {
+            let wanted = DrainDevice { reason: args.reason.clone(), evict: args.evict };
+            let device: AdminDevice = args.daemon.client()?.put(&path(&args.name), &wanted)?;
+            writeln!(out, "{}/{} drained{}", device.backend, device.name, held(&device))?;
+        }
+        Command::Undrain(args) => {
+            let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
+            writeln!(out, "{}/{} is in service", device.backend, device.name)?;
+        }
+        Command::Forget(args) => {
+            args.daemon.client()?.order(Method::DELETE, "/v1/lost-drains")?;
+            writeln!(out, "no damaged list of drained devices counts any more")?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/devices/{}/drain", segment(name))
+}
+
+fn held(device: &AdminDevice) -> String {
+    if device.holders.is_empty() { String::new() } else { format!("; still held by {}", device.holders.join(", ")) }
+}
+
+fn table(devices: &[AdminDevice], now: SystemTime) -> Table {
+    let mut table = Table::new(&["NAME", "POOL", "HEALTH", "DRAINED", "HOLDERS"]);
+    for device in devices {
+        let reason = device.health_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        table.row([
+            format!("{}/{}", device.backend, device.name),
+            device.pool.clone(),
+            format!("{}{reason}", device.health),
+            device.drained.as_ref().map_or_else(|| "no".to_owned(), |drain| drained(drain, now)),
+            device.holders.join(", "),
+        ]);
+    }
+    table
+}
+
+fn drained(drain: &AdminDrain, now: SystemTime) -> String {
+    let since = UNIX_EPOCH + Duration::from_secs(drain.since);
+    let lasts = elapsed(now.duration_since(since).unwrap_or_default());
+    let evict = if drain.evict { ", evicting" } else { "" };
+    let reason = drain.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("for {lasts}{evict}{reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_of_each_device_what_an_operator_needs() {
+        let device = |name: &str, drained, holders: &[&str]| AdminDevice {
+            name: name.to_owned(),
+            backend: "fake".to_owned(),
+            pool: "n1/fake".to_owned(),
+            health: "Healthy".to_owned(),
+            health_reason: None,
+            drained,
+            holders: holders.iter().map(|holder| (*holder).to_owned()).collect(),
+        };
+        let drain = AdminDrain { since: 1000, reason: Some("fan is broken".to_owned()), evict: true };
+        let ill = AdminDevice {
+            health: "Unhealthy".to_owned(),
+            health_reason: Some("hot".to_owned()),
+            ..device("card-1", None, &[])
+        };
+        let devices = [device("card-0", Some(drain), &["default/a", "default/b"]), ill];
+        let expected = "\
+NAME         POOL     HEALTH          DRAINED                             HOLDERS
+fake/card-0  n1/fake  Healthy         for 2m 5s, evicting: fan is broken  default/a, default/b
+fake/card-1  n1/fake  Unhealthy: hot  no
+";
+        assert_eq!(table(&devices, UNIX_EPOCH + Duration::from_secs(1125)).to_string(), expected);
+        assert_eq!(held(&devices[0]), "; still held by default/a, default/b");
+    }
+}

@@ -1,0 +1,109 @@
+//! Finds the device that a person means. Pure.
+
+use std::collections::BTreeSet;
+
+use hostler_backend::{BackendName, DeviceName};
+
+/// Backend and name of a device.
+pub type Key = (BackendName, DeviceName);
+
+/// Names that are shown at most beside one that is not known.
+const SHOWN: usize = 5;
+
+/// Why no one device is meant.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LookupError {
+    /// There is none.
+    #[error("there is no device {name:?}{near}; `hostler device list` has all")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// What may have been meant, with the words in front; empty if nothing is near.
+        near: String,
+    },
+    /// There are several.
+    #[error("{name:?} could be {candidates}: write the backend in front")]
+    Ambiguous {
+        /// As asked for.
+        name: String,
+        /// All of them.
+        candidates: String,
+    },
+}
+
+/// The device of `known` that `name` means: `backend/device`, or a device's name that only one backend has.
+///
+/// # Errors
+/// When there is none, or more than one.
+pub fn lookup(name: &str, known: &BTreeSet<Key>) -> Result<Key, LookupError> {
+    let found: Vec<&Key> = match name.split_once('/') {
+        Some((backend, device)) => {
+            known.iter().filter(|key| key.0.as_str() == backend && key.1.as_str() == device).collect()
+        }
+        None => known.iter().filter(|key| key.1.as_str() == name).collect(),
+    };
+    match found[..] {
+        [key] => Ok(key.clone()),
+        [] => Err(LookupError::Unknown { name: name.to_owned(), near: near(name, known) }),
+        _ => {
+            let candidates = found.iter().map(|key| full(key)).collect::<Vec<_>>().join(" or ");
+            Err(LookupError::Ambiguous { name: name.to_owned(), candidates })
+        }
+    }
+}
+
+/// `backend/device`.
+fn full((backend, device): &Key) -> String {
+    format!("{backend}/{device}")
+}
+
+/// The names that differ least, with words in front.
+fn near(name: &str, known: &BTreeSet<Key>) -> String {
+    let distance = |key: &Key| {
+        let whole = strsim::damerau_levenshtein(name, &full(key));
+        if name.contains('/') { whole } else { whole.min(strsim::damerau_levenshtein(name, key.1.as_str())) }
+    };
+    // A third of the letters may be wrong; below that the guess would mislead.
+    let most = name.chars().count().div_ceil(3);
+    let mut near: Vec<(usize, String)> =
+        known.iter().map(|key| (distance(key), full(key))).filter(|(distance, _)| *distance <= most).collect();
+    near.sort_unstable();
+    near.truncate(SHOWN);
+    let names: Vec<String> = near.into_iter().map(|(_, name)| name).collect();
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str) -> Result<String, String> {
+        let key = |(backend, device)| (BackendName::new(backend).unwrap(), DeviceName::new(device).unwrap());
+        let known = [("cpu", "numa0"), ("fake", "card-0"), ("fake", "card-1"), ("fake", "node0"), ("memory", "node0")];
+        lookup(name, &known.map(key).into()).map(|key| full(&key)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_may_stand_alone_where_it_is_the_only_one() {
+        assert_eq!(found("numa0").unwrap(), "cpu/numa0");
+        assert_eq!(found("memory/node0").unwrap(), "memory/node0");
+        assert_eq!(
+            found("node0").unwrap_err(),
+            "\"node0\" could be fake/node0 or memory/node0: write the backend in front"
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_comes_with_those_that_are_near() {
+        for (name, near) in [
+            ("cards-1", "; did you mean fake/card-1 or fake/card-0?; "),
+            ("fake/card-2", "; did you mean fake/card-0 or fake/card-1?; "),
+            ("cpu/numa1", "; did you mean cpu/numa0?; "),
+            ("quite-another", "there is no device \"quite-another\"; `hostler device list`"),
+            ("", "there is no device \"\"; `hostler"),
+        ] {
+            let error = found(name).unwrap_err();
+            assert!(error.contains(near), "{name}: {error}");
+        }
+    }
+}

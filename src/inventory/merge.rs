@@ -1,0 +1,105 @@
+//! What a scan makes of a pool. Pure.
+//!
+//! One device or counter set that no API server accepts would cost all others of its slice: it is left out, with a
+//! warning.
+
+use hostler_backend::{BackendError, CounterSet, Device, DeviceName, DeviceProblem, Enumeration, Warning};
+
+use super::Pool;
+use crate::report::Chain;
+
+/// The pool after a scan: what was found, or what was known before and why it is not known better.
+pub(super) fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
+    let found = match result {
+        Ok(found) => found,
+        Err(error) => {
+            let empty = Pool { name, ..Pool::default() };
+            return Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) };
+        }
+    };
+    let mut pool = Pool { name, warnings: found.warnings, ..Pool::default() };
+    for set in found.counter_sets {
+        match set_fault(&set, &pool) {
+            Some(reason) => pool.warnings.push(warning(&pool, &set.name, reason)),
+            None => pool.counter_sets.push(set),
+        }
+    }
+    for device in found.devices {
+        match device_fault(&device, &pool) {
+            Some(reason) => pool.warnings.push(warning(&pool, &device.name, reason)),
+            None => pool.devices.push(device),
+        }
+    }
+    pool
+}
+
+fn warning(pool: &Pool, name: &DeviceName, reason: String) -> Warning {
+    Warning { path: format!("{}/{name}", pool.name), reason }
+}
+
+fn set_fault(set: &CounterSet, pool: &Pool) -> Option<String> {
+    if pool.counter_sets.iter().any(|other| other.name == set.name) {
+        return Some("the counter set is there twice; the second is left out".to_owned());
+    }
+    left_out("the counter set", &set.problems())
+}
+
+fn device_fault(device: &Device, pool: &Pool) -> Option<String> {
+    if pool.devices.iter().any(|other| other.name == device.name) {
+        return Some("it is there twice; the second is left out".to_owned());
+    }
+    let mut problems = device.problems();
+    problems.extend(device.counter_problems(&pool.counter_sets));
+    left_out("it", &problems)
+}
+
+fn left_out(what: &str, problems: &[DeviceProblem]) -> Option<String> {
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    (!problems.is_empty()).then(|| format!("{what} is left out: {}", problems.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hostler_backend::{CounterUse, Quantity};
+
+    use super::*;
+
+    fn name(text: &str) -> DeviceName {
+        DeviceName::new(text).unwrap()
+    }
+
+    fn slots(amount: &str) -> BTreeMap<DeviceName, Quantity> {
+        [(name("slots"), amount.parse().unwrap())].into()
+    }
+
+    #[test]
+    fn what_breaks_a_limit_is_left_out_with_all_that_hangs_on_it() {
+        let set = |text, amount| CounterSet { name: name(text), counters: slots(amount) };
+        let device = |text, set| Device {
+            consumes: vec![CounterUse { set: name(set), counters: slots("2") }],
+            ..Device::new(name(text))
+        };
+        let found = Enumeration {
+            devices: vec![device("on-a", "a"), device("on-b", "b"), device("on-c", "c"), device("on-a", "a")],
+            counter_sets: vec![set("a", "4"), set("b", "-4"), set("a", "8")],
+            warnings: Vec::new(),
+        };
+        let pool = merge("n/x".to_owned(), None, Ok(found));
+        assert_eq!(pool.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(), ["on-a"]);
+        assert_eq!(pool.counter_sets, [set("a", "4")]);
+        let warnings: Vec<String> =
+            pool.warnings.iter().map(|warning| format!("{}: {}", warning.path, warning.reason)).collect();
+        assert_eq!(
+            warnings,
+            [
+                "n/x/b: the counter set is left out: counters.slots: -4 is negative; write 0 or more",
+                "n/x/a: the counter set is there twice; the second is left out",
+                "n/x/on-b: it is left out: consumes[0].set: there is no counter set b; there are a",
+                "n/x/on-c: it is left out: consumes[0].set: there is no counter set c; there are a",
+                "n/x/on-a: it is there twice; the second is left out",
+            ]
+        );
+    }
+}
