@@ -208,8 +208,9 @@ impl Owner {
 
     async fn carry_out(&mut self, order: Order) {
         let done = self.keeper.carry_out(order.wish).await;
-        // Whoever has an answer must find it in the inventory.
-        self.publish(Inventory::clone(&self.inventory_tx.borrow()));
+        // Whoever has an answer must find it in the inventory. The channel's lock is let go of before it is written to.
+        let latest = Inventory::clone(&self.inventory_tx.borrow());
+        self.publish(latest);
         // Whoever asked may have stopped waiting.
         let _ = order.done_tx.send(done);
     }

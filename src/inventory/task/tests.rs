@@ -148,3 +148,37 @@ async fn a_device_that_no_api_server_accepts_is_left_out_with_a_warning() {
     assert_eq!(warning.path, "node/one/unacceptable");
     assert!(warning.reason.contains("long"), "{warning:?}");
 }
+
+#[tokio::test]
+async fn who_drains_a_device_finds_it_drained_and_scans_leave_it_so() {
+    let state = tempfile::tempdir().unwrap();
+    let backend = Scripted::new("one", &["a", "b"]);
+    let (handle, _tasks) = started_in(state.path().to_owned(), std::slice::from_ref(&backend));
+    handle.load_drains().await.unwrap();
+    handle.rescan().await;
+    let (one, a) = (BackendName::new("one").unwrap(), DeviceName::new("a").unwrap());
+    let drain = handle.drain(one.clone(), a.clone(), Drain::now(None, true)).await.unwrap();
+    assert_eq!(handle.reader().latest().drain(&one, &a), Some(&drain));
+    backend.set(Ok(vec!["b"]));
+    handle.rescan().await;
+    assert_eq!(handle.reader().latest().drain(&one, &a), Some(&drain), "it is not there, and still drained");
+    assert_eq!(handle.undrain(one.clone(), a.clone()).await.unwrap(), Some(drain));
+    assert_eq!(handle.reader().latest().drains.len(), 0);
+}
+
+#[tokio::test]
+async fn devices_that_appear_while_the_list_is_lost_are_drained_too() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("drains.json"), "").unwrap();
+    let backend = Scripted::new("one", &["a"]);
+    let (handle, _tasks) = started_in(state.path().to_owned(), std::slice::from_ref(&backend));
+    handle.load_drains().await.unwrap();
+    handle.rescan().await;
+    backend.set(Ok(vec!["a", "b"]));
+    handle.rescan().await;
+    let inventory = handle.reader().latest();
+    assert!(inventory.lost_drains.is_some());
+    assert_eq!(inventory.drains.len(), 2);
+    handle.forget_lost_drains().await.unwrap();
+    assert_eq!(handle.reader().latest().drains.len(), 0);
+}
