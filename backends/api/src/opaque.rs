@@ -125,8 +125,11 @@ impl Kind for PlacementConfig {
 /// Name of the kind that only the fake backend takes.
 const FAKE: &str = "FakeConfig";
 
-/// The kinds, with how each reads its fields.
-const KINDS: [(&str, fn(&mut Fields<'_>) -> OpaqueConfig); 4] = [
+/// How a kind reads its fields.
+type Read = fn(&mut Fields<'_>) -> OpaqueConfig;
+
+/// The kinds.
+const KINDS: [(&str, Read); 4] = [
     (CpuConfig::NAME, read_cpu),
     (MemoryConfig::NAME, read_memory),
     (PlacementConfig::NAME, read_placement),
@@ -167,7 +170,7 @@ pub struct KindSchema {
 /// Every kind with its fields and words.
 pub fn schema() -> Vec<KindSchema> {
     let empty = Map::new();
-    let of = |(name, read): (&'static str, fn(&mut Fields<'_>) -> OpaqueConfig)| {
+    let of = |(name, read): (&'static str, Read)| {
         let mut fields = Fields::new(&empty, PARAMETERS);
         read(&mut fields);
         KindSchema { name, fields: fields.schema() }
@@ -225,7 +228,7 @@ fn version_problem(object: &Map<String, Value>) -> Option<String> {
 }
 
 /// How the fields of an object's kind are read; else what is wrong with the kind.
-fn kind_of(object: &Map<String, Value>) -> Result<fn(&mut Fields<'_>) -> OpaqueConfig, String> {
+fn kind_of(object: &Map<String, Value>) -> Result<Read, String> {
     let names = || KINDS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
     let kind = object.get("kind").ok_or_else(|| format!("it is missing; write one of {}", names().join(", ")))?;
     let known = KINDS.iter().find(|(name, _)| kind.as_str() == Some(name));

@@ -59,7 +59,8 @@ fn every_field_is_read() {
 fn every_word_of_the_schema_is_read_as_itself() {
     for kind in schema() {
         for field in kind.fields.unwrap_or_default() {
-            let values = field.words.iter().map(|word| json!(word)).chain(field.words.is_empty().then(|| json!(true)));
+            let values =
+                field.words.iter().map(|word| json!(word)).chain(field.words.is_empty().then_some(json!(true)));
             for value in values {
                 let config = of_kind(kind.name, json!({field.name: value}));
                 assert!(OpaqueConfig::parse(&config, PARAMETERS).is_ok(), "{config}");

@@ -138,7 +138,7 @@ fn a_holder_without_a_readable_record_counts_with_what_it_may_have() {
     assert!(refusal.ends_with("held by default/a (4Gi)"), "{refusal}");
 }
 
-fn configured(fields: serde_json::Value) -> serde_json::Value {
+fn configured(fields: &serde_json::Value) -> serde_json::Value {
     let mut config = json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "MemoryConfig"});
     config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     config
@@ -152,14 +152,14 @@ fn a_policy_is_kept_beside_the_binding_and_a_preference_binds_nothing() {
         ("interleave", MemoryMode::Interleave, vec![2]),
         ("preferred", MemoryMode::Preferred, vec![]),
     ] {
-        let config = vec![configured(json!({"policy": policy}))];
+        let config = vec![configured(&json!({"policy": policy}))];
         let grant = Grant { config, ..host.grant("node2", Some("1Gi")) };
         let plan = host.hold("default/a", grant).unwrap();
         assert_eq!(plan.pinning.mems, mems.into_iter().collect());
         assert_eq!(plan.pinning.policy, Some(MemoryPolicy { mode, nodes: [2].into() }));
         assert_eq!(plan.data, json!({"node": 2, "bytes": GIB}), "it is accounted all the same");
     }
-    let grant = Grant { config: vec![configured(json!({}))], ..host.grant("node2", Some("1Gi")) };
+    let grant = Grant { config: vec![configured(&json!({}))], ..host.grant("node2", Some("1Gi")) };
     assert_eq!(host.plan(&grant).unwrap().pinning.policy, None, "nothing was said");
 }
 
@@ -177,7 +177,7 @@ fn opaque_configuration_that_is_wrong_is_refused_by_field() {
     let host = Host::new();
     for (config, expected) in [
         (
-            configured(json!({"policy": "local"})),
+            configured(&json!({"policy": "local"})),
             "parameters.policy: \"local\" is not one of bind, preferred, interleave",
         ),
         (json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CpuConfig"}), "CpuConfig says nothing to device node0"),
