@@ -16,6 +16,7 @@
 pub mod admit;
 mod counters;
 pub mod janitor;
+mod place;
 pub mod recover;
 pub mod spec;
 pub mod store;
@@ -137,16 +138,12 @@ pub enum ClaimError {
         holders: String,
     },
     /// A counter that the device shares with others has not enough left.
-    #[error(
-        "device {device} takes {wanted} of counter {counter} in set {set}, which has {free} left; held by {holders}"
-    )]
+    #[error("device {device} takes {wanted} of counter {counter}, which has {free} left; held by {holders}")]
     NoCounter {
         /// The device.
         device: DeviceName,
-        /// The set of counters.
-        set: DeviceName,
-        /// The counter.
-        counter: DeviceName,
+        /// The counter and its set.
+        counter: String,
         /// Amount wanted.
         wanted: String,
         /// Amount left.
@@ -163,6 +160,14 @@ pub enum ClaimError {
         capacity: String,
         /// Those that it has.
         known: String,
+    },
+    /// What has to be on one NUMA node cannot be.
+    #[error("no NUMA node has all that has to be on one (sameNumaNode: required): {grants}; {reasons}")]
+    Placement {
+        /// The devices, with the nodes that each can come from.
+        grants: String,
+        /// What stood in the way on each node.
+        reasons: String,
     },
     /// A backend could not do its step.
     #[error("failed to {step} device {device}")]

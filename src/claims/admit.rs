@@ -1,8 +1,10 @@
 //! Decides whether a claim can have what it was given, and what exactly it gets. Pure.
 
-use hostler_backend::{Access, Backend, ClaimUid, Device, Grant, Held, Plan, PlanWork, Quantity, Sharing};
+use std::collections::BTreeMap;
 
-use super::{Allocation, ClaimError, ClaimRef, counters, store::RecordDevice};
+use hostler_backend::{Access, Backend, BackendName, ClaimUid, Device, Grant, Held, PlanWork, Quantity, Sharing};
+
+use super::{Allocation, ClaimError, ClaimRef, counters, place, store::RecordDevice};
 use crate::{inventory::Inventory, registry::Backends};
 
 /// Something that a claim holds, with the claim's full name at hand.
@@ -19,7 +21,8 @@ pub struct Holding<'a> {
 /// Chooses for every grant of `allocation`.
 ///
 /// # Errors
-/// When a device is not there, is held by another claim, has not enough left, or its backend refuses.
+/// When a device is not there, is held by another claim, has not enough left, or its backend refuses; and when what has
+/// to be on one NUMA node cannot be.
 pub fn admit(
     claim: &ClaimRef,
     allocation: &Allocation,
@@ -27,57 +30,79 @@ pub fn admit(
     backends: &Backends,
     holdings: &[Holding<'_>],
 ) -> Result<Vec<RecordDevice>, ClaimError> {
-    let name = claim.full_name();
-    let mut admitted: Vec<RecordDevice> = Vec::with_capacity(allocation.grants.len());
-    for grant in &allocation.grants {
-        let chosen = {
-            let own = admitted.iter().map(|device| Holding { uid: &claim.uid, name: &name, device });
-            let all: Vec<Holding<'_>> = holdings.iter().cloned().chain(own).collect();
-            admit_one(claim, grant, inventory, backends, &all)?
-        };
-        admitted.push(chosen);
+    place::place(&Admission { claim, allocation, inventory, backends, holdings })
+}
+
+/// What is asked, and what it is decided on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admission<'a> {
+    pub(super) claim: &'a ClaimRef,
+    pub(super) allocation: &'a Allocation,
+    pub(super) inventory: &'a Inventory,
+    pub(super) backends: &'a Backends,
+    pub(super) holdings: &'a [Holding<'a>],
+}
+
+/// Why a grant cannot be met.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The grant's place in the allocation.
+    pub(super) index: usize,
+    pub(super) error: Box<ClaimError>,
+}
+
+impl<'a> Admission<'a> {
+    /// The device of a grant, with its backend.
+    pub(super) fn find(&self, grant: &Grant) -> Result<(&'a BackendName, &'a Device, &'a dyn Backend), ClaimError> {
+        let absent = || ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() };
+        let (name, device) = self.inventory.find(&grant.pool, grant.device.as_str()).ok_or_else(absent)?;
+        Ok((name, device, self.backends.get(name).ok_or_else(absent)?.as_ref()))
     }
-    Ok(admitted)
+
+    /// Chooses for every grant; for those at a place of `within` on the node that stands there.
+    pub(super) fn plan_all(&self, within: &BTreeMap<usize, u32>) -> Result<Vec<RecordDevice>, Refusal> {
+        let name = self.claim.full_name();
+        let mut admitted: Vec<RecordDevice> = Vec::with_capacity(self.allocation.grants.len());
+        for (index, grant) in self.allocation.grants.iter().enumerate() {
+            let chosen = {
+                let own = admitted.iter().map(|device| Holding { uid: &self.claim.uid, name: &name, device });
+                let all: Vec<Holding<'_>> = self.holdings.iter().cloned().chain(own).collect();
+                self.plan_one(grant, &all, within.get(&index).copied())
+            };
+            admitted.push(chosen.map_err(|error| Refusal { index, error: Box::new(error) })?);
+        }
+        Ok(admitted)
+    }
+
+    fn plan_one(
+        &self,
+        grant: &Grant,
+        holdings: &[Holding<'_>],
+        within: Option<u32>,
+    ) -> Result<RecordDevice, ClaimError> {
+        let (name, device, backend) = self.find(grant)?;
+        check_names(grant, device)?;
+        check_free(grant, device, holdings)?;
+        let pool = self.inventory.pools.get(name);
+        let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, pool, holdings))?;
+        let held = held_of(holdings, name);
+        let plan = backend
+            .plan(&PlanWork { claim: &self.claim.uid, grant, device, held: &held, within })
+            .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })?;
+        Ok(RecordDevice { backend: name.clone(), grant: grant.clone(), plan, counters, edits: Default::default() })
+    }
 }
 
-fn admit_one(
-    claim: &ClaimRef,
-    grant: &Grant,
-    inventory: &Inventory,
-    backends: &Backends,
-    holdings: &[Holding<'_>],
-) -> Result<RecordDevice, ClaimError> {
-    let absent = || ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() };
-    let (backend_name, device) = inventory.find(&grant.pool, grant.device.as_str()).ok_or_else(absent)?;
-    let backend = backends.get(backend_name).ok_or_else(absent)?;
-    check_names(grant, device)?;
-    check_free(grant, device, holdings)?;
-    let pool = inventory.pools.get(backend_name).ok_or_else(absent)?;
-    let counters = counters::take(grant, device, pool, holdings)?;
-    let held: Vec<Held<'_>> = holdings
-        .iter()
-        .filter(|holding| holding.device.backend == *backend_name)
-        .map(|holding| Held {
-            claim: holding.uid,
-            claim_name: holding.name,
-            grant: &holding.device.grant,
-            plan: &holding.device.plan,
-        })
-        .collect();
-    let plan = choose(backend.as_ref(), claim, grant, device, &held)?;
-    Ok(RecordDevice { backend: backend_name.clone(), grant: grant.clone(), plan, counters, edits: Default::default() })
-}
-
-fn choose(
-    backend: &dyn Backend,
-    claim: &ClaimRef,
-    grant: &Grant,
-    device: &Device,
-    held: &[Held<'_>],
-) -> Result<Plan, ClaimError> {
-    backend
-        .plan(&PlanWork { claim: &claim.uid, grant, device, held, within: None })
-        .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })
+/// What is held of a backend.
+pub(super) fn held_of<'a>(holdings: &'a [Holding<'a>], backend: &BackendName) -> Vec<Held<'a>> {
+    let own = holdings.iter().filter(|holding| holding.device.backend == *backend);
+    own.map(|holding| Held {
+        claim: holding.uid,
+        claim_name: holding.name,
+        grant: &holding.device.grant,
+        plan: &holding.device.plan,
+    })
+    .collect()
 }
 
 /// A misspelt capacity must not pass for one that is taken whole.

@@ -73,8 +73,7 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[User<'_>]) -
             let holders: Vec<String> = taking.iter().map(holder).collect();
             return Err(ClaimError::NoCounter {
                 device: device.name.clone(),
-                set: wanted.set.clone(),
-                counter: counter.clone(),
+                counter: format!("{counter} in set {}", wanted.set),
                 wanted: amount.human(),
                 free: free.human(),
                 holders: if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") },

@@ -87,6 +87,7 @@ fn reason(error: &ClaimError) -> Option<Reason> {
         ClaimError::NoSuchDevice { .. } => Some(Reason::DeviceGone),
         ClaimError::Held { .. } => Some(Reason::DeviceHeld),
         ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(Reason::NoCapacity),
+        ClaimError::Placement { .. } => Some(Reason::DeviceRefused),
         ClaimError::UnknownCapacity { .. } => Some(Reason::InvalidAllocation),
         ClaimError::Backend { source, .. } => Some(backend_reason(source)),
         ClaimError::NoBackend { .. } => Some(Reason::BackendDisabled),

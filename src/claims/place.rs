@@ -1,0 +1,139 @@
+//! On which NUMA node a claim's devices are chosen, where they are to lie together. Pure.
+//!
+//! The grants that carry a `PlacementConfig` are planned together: each backend says from which nodes its device can be
+//! had, and every node that all of them have is tried, with all plans from the beginning, until one has room for all.
+//! Where it must not fail for that, the ones that merely prefer it are let go.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use hostler_backend::{
+    Access, Grant, PlanWork,
+    opaque::{SameNumaNode, placement_of},
+};
+use tracing::debug;
+
+use super::{
+    ClaimError,
+    admit::{Admission, Refusal, held_of},
+    store::RecordDevice,
+};
+use crate::report::Chain;
+
+/// A grant that is to lie on one node with others.
+#[derive(Debug)]
+struct Member<'a> {
+    /// Its place in the allocation.
+    index: usize,
+    grant: &'a Grant,
+    same: SameNumaNode,
+    /// The nodes that it can come from; empty where nothing is known, which rules out none.
+    nodes: BTreeSet<u32>,
+}
+
+/// Chooses for every grant, and for those that are to lie together on one node.
+///
+/// # Errors
+/// When a grant cannot be met, or there is no node for those that require one.
+pub(super) fn place(admission: &Admission<'_>) -> Result<Vec<RecordDevice>, ClaimError> {
+    let members = members(admission)?;
+    let required: Vec<&Member<'_>> = members.iter().filter(|member| member.same == SameNumaNode::Required).collect();
+    let all: Vec<&Member<'_>> = members.iter().collect();
+    let error = match on_one_node(admission, &all) {
+        Ok(devices) => return Ok(devices),
+        Err(error) if required.len() == all.len() => return Err(error),
+        Err(error) => error,
+    };
+    debug!(claim.uid = %admission.claim.uid, reason = %Chain(&error), "not all devices are placed on one node");
+    on_one_node(admission, &required)
+}
+
+fn members<'a>(admission: &Admission<'a>) -> Result<Vec<Member<'a>>, ClaimError> {
+    let mut members = Vec::new();
+    for (index, grant) in admission.allocation.grants.iter().enumerate() {
+        let same = placement_of(grant).map_err(|source| ClaimError::Backend {
+            step: "plan",
+            device: grant.device.clone(),
+            source,
+        })?;
+        // Who only looks after a device takes nothing of any node.
+        if let Some(same) = same.filter(|_| grant.access == Access::Use) {
+            let (_, device, backend) = admission.find(grant)?;
+            members.push(Member { index, grant, same, nodes: backend.nodes(device) });
+        }
+    }
+    Ok(members)
+}
+
+/// Plans all grants, with these members on the first node that has room for all of them.
+fn on_one_node(admission: &Admission<'_>, members: &[&Member<'_>]) -> Result<Vec<RecordDevice>, ClaimError> {
+    let plan_all = |within| admission.plan_all(&within);
+    let Some(mut nodes) = common_nodes(members) else {
+        return plan_all(BTreeMap::new()).map_err(|refusal| *refusal.error);
+    };
+    if nodes.len() > 1 {
+        nodes.sort_by_cached_key(|node| (Reverse(free(admission, members, *node)), *node));
+    }
+    let mut refusals = Vec::new();
+    for node in nodes {
+        match plan_all(members.iter().map(|member| (member.index, node)).collect()) {
+            Ok(devices) => {
+                debug!(claim.uid = %admission.claim.uid, node, "devices are placed on one node");
+                return Ok(devices);
+            }
+            Err(refusal) => refusals.push((node, refusal)),
+        }
+    }
+    Err(refused(members, refusals))
+}
+
+/// One error for all nodes. Where it was always a grant without the wish that failed, the wish is not to blame.
+fn refused(members: &[&Member<'_>], mut refusals: Vec<(u32, Refusal)>) -> ClaimError {
+    let is_member = |refusal: &Refusal| members.iter().any(|member| member.index == refusal.index);
+    if refusals.iter().all(|(_, refusal)| !is_member(refusal))
+        && let Some((_, refusal)) = refusals.pop()
+    {
+        return *refusal.error;
+    }
+    let mut reasons: Vec<String> =
+        refusals.iter().map(|(node, refusal)| format!("on node {node}: {}", Chain(&refusal.error))).collect();
+    if reasons.is_empty() {
+        reasons.push("they have no node in common".to_owned());
+    }
+    let grants: Vec<String> = members.iter().map(|member| describe(member)).collect();
+    ClaimError::Placement { grants: grants.join(", "), reasons: reasons.join("; ") }
+}
+
+/// The nodes that every member can come from; `None` if nothing is known of any.
+fn common_nodes(members: &[&Member<'_>]) -> Option<Vec<u32>> {
+    let known = members.iter().map(|member| &member.nodes).filter(|nodes| !nodes.is_empty());
+    let common = known.cloned().reduce(|common, nodes| &common & &nodes)?;
+    Some(common.into_iter().collect())
+}
+
+/// What is free on a node for each member, in their order, as far as it is known.
+fn free(admission: &Admission<'_>, members: &[&Member<'_>], node: u32) -> Vec<Option<u64>> {
+    let free = |member: &&Member<'_>| {
+        let (name, device, backend) = admission.find(member.grant).ok()?;
+        let held = held_of(admission.holdings, name);
+        let (claim, grant) = (&admission.claim.uid, member.grant);
+        backend.free(&PlanWork { claim, grant, device, held: &held, within: Some(node) })
+    };
+    members.iter().map(free).collect()
+}
+
+fn describe(member: &Member<'_>) -> String {
+    let Grant { request, device, .. } = member.grant;
+    let nodes: Vec<String> = member.nodes.iter().map(u32::to_string).collect();
+    let nodes = match nodes.as_slice() {
+        [] => "any node".to_owned(),
+        [node] => format!("node {node}"),
+        nodes => format!("nodes {}", nodes.join(",")),
+    };
+    format!("{device} for request {request} ({nodes})")
+}
+
+#[cfg(test)]
+mod tests;
