@@ -28,6 +28,7 @@ mod run;
 mod status;
 mod table;
 mod units;
+mod validate;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -60,6 +61,7 @@ enum Command {
     Device(device::Args),
     Cdi(cdi::Args),
     Config(config::Args),
+    Validate(validate::Args),
     Status(status::Args),
     Ready(ready::Args),
     Doctor(doctor::Args),
@@ -152,6 +154,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Device(args) => device::run(&args, out),
         Command::Cdi(args) => cdi::run(&args, out),
         Command::Config(args) => config::run(&args, out),
+        Command::Validate(args) => validate::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::Ready(args) => ready::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),

@@ -21,3 +21,4 @@ pub mod report;
 pub mod socket;
 pub mod standalone;
 pub mod tasks;
+pub mod validate;

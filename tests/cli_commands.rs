@@ -132,6 +132,42 @@ fn cdi_files_are_checked() {
 }
 
 #[test]
+fn manifests_are_validated_from_files_and_from_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("class.yaml");
+    let class = |driver: &str, fields: &str| {
+        format!(
+            "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {{name: quiet}}\nspec:\n  config:\n  - opaque: \
+             {{driver: {driver}, parameters: {{apiVersion: hostler.dev/v1alpha1, kind: CpuConfig, {fields}}}}}\n"
+        )
+    };
+    let file = path.to_str().unwrap();
+    fs::write(&path, class("hostler.dev", "smt: isolated")).unwrap();
+    let output = hostler(&["validate", file]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "1 object checked, 0 problems\n"));
+    fs::write(&path, class("mine.example", "smt: off")).unwrap();
+    assert_eq!(hostler(&["validate", file]).status.code(), Some(0), "another driver's");
+    let output = hostler(&["validate", file, "/nonexistent/a.yaml", "--driver", "mine.example"]);
+    assert_eq!(output.status.code(), Some(1));
+    let place = "document 1 (DeviceClass quiet): spec.config[0].opaque.parameters.smt";
+    let expected =
+        format!("{file}: {place}: \"off\" is not one of shared, isolated\n/nonexistent/a.yaml: it cannot be read:");
+    assert!(text(&output.stdout).starts_with(&expected), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).ends_with("1 object checked, 2 problems\n"));
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hostler"))
+        .args(["validate", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), class("hostler.dev", "spread: 1").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).starts_with("standard input: document 1 (DeviceClass quiet): "));
+}
+
+#[test]
 fn manual_pages_and_completions_are_made() {
     let dir = tempfile::tempdir().unwrap();
     let output = hostler(&["man", dir.path().to_str().unwrap()]);

@@ -144,6 +144,23 @@ const MODULES: &[ModuleRule] = &[
         why: "hooks write it and the daemon reads it: it knows neither",
     },
     ModuleRule {
+        module: "validate",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "cluster",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "config",
+        ],
+        why: "manifests are checked by the vocabulary alone, on machines that have no daemon",
+    },
+    ModuleRule {
         module: "hook",
         never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "daemon", "tasks", "config"],
         why: "the hook runs in front of every container: no runtime, no configuration, no state",

@@ -1,0 +1,64 @@
+//! `hostler validate`: checks the configuration of devices in manifests.
+
+use std::{
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{Failure, Outcome};
+use crate::{
+    config::Config,
+    validate::{Findings, check},
+};
+
+/// Check the configuration of devices in manifests of claims, templates and device classes
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Manifests in YAML or JSON, with any number of documents; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Name of the driver whose configuration is checked [default: hostler.dev]
+    #[arg(long, value_name = "NAME")]
+    driver: Option<String>,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let driver = args.driver.clone().unwrap_or_else(|| Config::default().driver);
+    let (mut checked, mut problems) = (0, 0);
+    for file in &args.files {
+        let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
+        match read(file) {
+            Ok(text) => {
+                let found = check(&text, &driver);
+                show(&name, &found, out)?;
+                checked += found.checked;
+                problems += found.problems.len();
+            }
+            // The others are checked all the same.
+            Err(error) => {
+                writeln!(out, "{name}: it cannot be read: {error}")?;
+                problems += 1;
+            }
+        }
+    }
+    let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    writeln!(out, "{} checked, {}", plural(checked, "object"), plural(problems, "problem"))?;
+    Ok(if problems == 0 { Outcome::Done } else { Outcome::NotInOrder })
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    if is_stdin(file) {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file)
+}
+
+fn show(name: &str, found: &Findings, out: &mut dyn Write) -> io::Result<()> {
+    found.problems.iter().chain(&found.notes).try_for_each(|finding| writeln!(out, "{name}: {finding}"))
+}

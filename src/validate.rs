@@ -1,0 +1,192 @@
+//! Checks the opaque configuration in manifests, before anything is created from them. Pure: from text to findings.
+//!
+//! What a configuration may say is known to [`hostler_backend::opaque`] alone, which also reads it when a claim is
+//! prepared. Here is known where it stands: in claims, templates and classes of all versions of the API that have them.
+
+use hostler_backend::{ConfigProblem, opaque::OpaqueConfig};
+use serde_json::Value;
+
+/// The group of the kinds that are read.
+const GROUP: &str = "resource.k8s.io";
+/// Its versions whose objects have the shape that is read here.
+const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
+
+/// What was found in one text.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Findings {
+    /// How many objects were checked.
+    pub checked: usize,
+    /// What is wrong.
+    pub problems: Vec<Finding>,
+    /// What was not checked, and why.
+    pub notes: Vec<Finding>,
+}
+
+/// Something about one document.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// Which document of the text, from 1, empty ones not counted; 0 for the text as a whole.
+    pub document: usize,
+    /// `kind namespace/name`, as far as the document says.
+    pub object: String,
+    /// Field and fix; the field may be empty.
+    pub problem: ConfigProblem,
+}
+
+impl std::fmt::Display for Finding {
+    /// `document 2 (ResourceClaim default/train): spec…: reason`, without the parts that are not known.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.document > 0 {
+            write!(f, "document {}", self.document)?;
+            if !self.object.is_empty() {
+                write!(f, " ({})", self.object)?;
+            }
+            f.write_str(": ")?;
+        }
+        if self.problem.field.is_empty() { f.write_str(&self.problem.reason) } else { self.problem.fmt(f) }
+    }
+}
+
+/// Checks every document of `text`, which is YAML or JSON, for the driver called `driver`.
+pub fn check(text: &str, driver: &str) -> Findings {
+    let mut findings = Findings::default();
+    match documents(text) {
+        Ok(documents) => {
+            for (index, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
+                let mut checker = Checker { document: index + 1, driver, findings: &mut findings };
+                checker.object(document, "");
+            }
+        }
+        Err(reason) => {
+            let problem = ConfigProblem::new("", format!("it is not valid JSON or YAML: {reason}"));
+            findings.problems.push(Finding { document: 0, object: String::new(), problem });
+        }
+    }
+    findings
+}
+
+/// The documents of a text; `null` for an empty one.
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    if text.trim_start().starts_with('{') {
+        let values = serde_json::Deserializer::from_str(text).into_iter();
+        return values.collect::<Result<_, _>>().map_err(|error| error.to_string());
+    }
+    // Without the booleans of YAML 1.1: a request may be called `n`.
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
+}
+
+struct Checker<'a> {
+    document: usize,
+    driver: &'a str,
+    findings: &'a mut Findings,
+}
+
+impl Checker<'_> {
+    /// Checks an object that stands at `path`, which is empty or ends with a dot.
+    fn object(&mut self, object: &Value, path: &str) {
+        let text = |field: &str| object.get(field).and_then(Value::as_str);
+        let (Some(kind), Some(version)) = (text("kind"), text("apiVersion")) else {
+            let field = if text("kind").is_none() { "kind" } else { "apiVersion" };
+            return self.problem(object, format!("{path}{field}"), "it is missing, or no text".to_owned());
+        };
+        if let Some(items) = object.get("items").and_then(Value::as_array).filter(|_| kind.ends_with("List")) {
+            for (index, item) in items.iter().enumerate() {
+                self.object(item, &format!("{path}items[{index}]."));
+            }
+            return;
+        }
+        let places: &[(&str, &str)] = match kind {
+            "ResourceClaim" => {
+                &[("/spec/devices", "spec.devices."), ("/status/allocation/devices", "status.allocation.devices.")]
+            }
+            "ResourceClaimTemplate" => &[("/spec/spec/devices", "spec.spec.devices.")],
+            "DeviceClass" => &[("/spec", "spec.")],
+            _ => &[],
+        };
+        let own_version = version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+        let Some(own_version) = own_version.filter(|_| !places.is_empty()) else {
+            let problem = ConfigProblem::new("", "skipped: this kind has no configuration of devices");
+            self.findings.notes.push(self.finding(object, problem));
+            return;
+        };
+        self.findings.checked += 1;
+        if !VERSIONS.contains(&own_version) {
+            let reason = format!("{version:?} is not known; write {GROUP}/{}", VERSIONS[0]);
+            self.problem(object, format!("{path}apiVersion"), reason);
+        }
+        for (pointer, place) in places {
+            if let Some(holder) = object.pointer(pointer) {
+                self.configs(object, holder, &format!("{path}{place}"));
+            }
+        }
+    }
+
+    /// Checks the list `config` of `holder`, which stands at `path`.
+    fn configs(&mut self, object: &Value, holder: &Value, path: &str) {
+        let Some(config) = holder.get("config").filter(|config| !config.is_null()) else { return };
+        let Some(entries) = config.as_array() else {
+            return self.problem(object, format!("{path}config"), "it is not a list".to_owned());
+        };
+        for (index, entry) in entries.iter().enumerate() {
+            let path = format!("{path}config[{index}]");
+            let Some(driver) = entry.pointer("/opaque/driver").and_then(Value::as_str) else {
+                let reason = "it is missing; name the driver that the parameters are for".to_owned();
+                self.problem(object, format!("{path}.opaque.driver"), reason);
+                continue;
+            };
+            if driver == self.driver {
+                self.entry(object, holder, entry, &path);
+            }
+        }
+    }
+
+    fn entry(&mut self, object: &Value, holder: &Value, entry: &Value, path: &str) {
+        let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
+        for problem in OpaqueConfig::parse(parameters, &format!("{path}.opaque.parameters")).err().unwrap_or_default() {
+            self.findings.problems.push(self.finding(object, problem));
+        }
+        // Classes and allocations do not list requests; what a class says is for all that come of it.
+        let Some(requests) = holder.get("requests").and_then(Value::as_array) else { return };
+        let known = request_names(requests);
+        let named = entry.get("requests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, name) in named.iter().enumerate() {
+            if !known.iter().any(|known| name.as_str() == Some(known)) {
+                let reason = format!("{name} is no request of the claim; it has {}", known.join(", "));
+                self.problem(object, format!("{path}.requests[{index}]"), reason);
+            }
+        }
+    }
+
+    fn problem(&mut self, object: &Value, field: String, reason: String) {
+        let finding = self.finding(object, ConfigProblem::new(field, reason));
+        self.findings.problems.push(finding);
+    }
+
+    fn finding(&self, object: &Value, problem: ConfigProblem) -> Finding {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let name = match (text("/metadata/namespace"), text("/metadata/name").or(text("/metadata/generateName"))) {
+            (Some(namespace), Some(name)) => format!(" {namespace}/{name}"),
+            (None, Some(name)) => format!(" {name}"),
+            _ => String::new(),
+        };
+        let object = format!("{}{name}", text("/kind").unwrap_or_default());
+        Finding { document: self.document, object: object.trim().to_owned(), problem }
+    }
+}
+
+/// The names by which a configuration may call requests: `request`, and `request/subrequest` of alternatives.
+fn request_names(requests: &[Value]) -> Vec<String> {
+    let name = |request: &Value| request.get("name").and_then(Value::as_str).map(str::to_owned);
+    let names = requests.iter().filter_map(|request| Some((name(request)?, request)));
+    names
+        .flat_map(|(main, request)| {
+            let alternatives = request.get("firstAvailable").and_then(Value::as_array);
+            let sub = alternatives.into_iter().flatten().filter_map(name).map(|sub| format!("{main}/{sub}"));
+            std::iter::once(main.clone()).chain(sub.collect::<Vec<_>>())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
