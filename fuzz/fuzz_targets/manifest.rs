@@ -1,10 +1,10 @@
 //! Claim manifests of standalone hosts.
 #![no_main]
 
-use hostler::standalone::Manifest;
+use hostler::standalone::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Ok(manifest) = Manifest::parse(text) else { return };
+    let Ok(manifest) = parse(text) else { return };
     let _ = (manifest.claim(), manifest.allocation("hostler.dev"));
 });
