@@ -1,3 +1,5 @@
+//! What is planned, applied to a model of the API server and looked at between all writes.
+
 use proptest::prelude::*;
 
 use super::*;

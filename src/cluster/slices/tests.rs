@@ -1,3 +1,5 @@
+//! Inventories, and what is published of them.
+
 use std::time::SystemTime;
 
 use hostler_backend::{

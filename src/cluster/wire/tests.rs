@@ -1,3 +1,5 @@
+//! The shapes, against those that the API itself has.
+
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use serde_json::json;
 
