@@ -1,0 +1,439 @@
+//! Claims of a cluster: the real daemon reads them from an API server in this process, for a kubelet that calls it.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "support/apiserver.rs"]
+mod apiserver;
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/kubelet.rs"]
+mod kubelet;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use apiserver::{ApiServer, Fault, How, Options, Release, Rule};
+use daemon::{Host, wait_for};
+use hostler_proto::dra_v1::{Claim, Device};
+use kubelet::{Kubelet, Plugin, claim};
+use serde_json::{Value, json};
+
+const USER: &str = "system:serviceaccount:hostler-system:hostler";
+
+const SCRIPT: &str = r#"
+[[device]]
+name = "card"
+count = 4
+edits = { env = ["CARD={n}"] }
+
+[[device]]
+name = "pool"
+sharing = "shared"
+capacity.units = { value = 200, min = 1, step = 1, default = 1 }
+"#;
+
+/// A cluster of one node, whose daemon is registered with its kubelet.
+struct Rig {
+    server: ApiServer,
+    host: Host,
+    plugin: Plugin,
+}
+
+impl Rig {
+    async fn started() -> Self {
+        Self::of(Release::V1_36).await
+    }
+
+    async fn of(release: Release) -> Self {
+        Self::on(ApiServer::start(Options { release, ..Options::default() }).await, "").await
+    }
+
+    async fn on(server: ApiServer, cluster: &str) -> Self {
+        let mut host = Host::bare(SCRIPT);
+        let kubeconfig = server.kubeconfig(USER);
+        server.user(USER, Some("node"));
+        let config = fs::read_to_string(host.path("hostler.toml")).unwrap();
+        let cluster = format!("[cluster]\nmode = \"kubernetes\"\nkubeconfig = \"{}\"\n{cluster}", kubeconfig.display());
+        fs::write(host.path("hostler.toml"), config.replace("[cluster]\n", &cluster)).unwrap();
+        host.start();
+        let plugin = Self::register(&host).await;
+        Self { server, host, plugin }
+    }
+
+    async fn register(host: &Host) -> Plugin {
+        Kubelet::new(host.path("kubelet"), kubelet::Release::V1_36).register().await.unwrap()
+    }
+
+    /// The daemon dies and comes again, and the kubelet finds it.
+    async fn restart(&mut self) {
+        self.host.kill();
+        self.host.start();
+        self.plugin = Self::register(&self.host).await;
+    }
+
+    /// A claim that the scheduler has given these devices of the fake backend; how the kubelet calls it.
+    fn allocate(&self, name: &str, devices: &[&str]) -> Claim {
+        let results: Vec<Value> = devices.iter().map(|device| result("r", device)).collect();
+        self.allocate_with(name, &json!({"results": results}))
+    }
+
+    /// As [`Rig::allocate`], with the whole of `status.allocation.devices`.
+    fn allocate_with(&self, name: &str, devices: &Value) -> Claim {
+        let claim = self.create(name);
+        self.give(name, devices);
+        claim
+    }
+
+    /// Writes the claim's `status.allocation`, as the scheduler does.
+    fn give(&self, name: &str, devices: &Value) {
+        self.server.set_status(
+            "resourceclaims",
+            &format!("default/{name}"),
+            json!({"allocation": {
+                "devices": devices,
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": ["node"]}]}]},
+            }}),
+        );
+    }
+
+    fn create(&self, name: &str) -> Claim {
+        self.create_with(name, &json!([{"name": "r", "exactly": {"deviceClassName": "fake"}}]))
+    }
+
+    fn create_with(&self, name: &str, requests: &Value) -> Claim {
+        let object = self.server.create(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": requests}},
+        }));
+        claim("default", name, object["metadata"]["uid"].as_str().unwrap())
+    }
+
+    async fn prepare(&mut self, claim: &Claim) -> Result<Vec<Device>, String> {
+        self.plugin.prepare(std::slice::from_ref(claim)).await.unwrap().remove(&claim.uid).unwrap()
+    }
+
+    async fn unprepare(&mut self, claim: &Claim) -> Result<(), String> {
+        self.plugin.unprepare(std::slice::from_ref(claim)).await.unwrap().remove(&claim.uid).unwrap()
+    }
+
+    fn record(&self, claim: &Claim) -> Value {
+        let path = self.host.path(&format!("state/claims/{}.json", claim.uid));
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn explained(&self, claim: &str) -> String {
+        self.host.run_ok(&["explain", "claim", claim])
+    }
+
+    /// Waits for an Event with this reason.
+    async fn event(&self, reason: &str) -> Value {
+        let look = |view: &apiserver::View<'_>| view.list("events").into_iter().find(|event| event["reason"] == reason);
+        self.server.until(&format!("there is an event {reason}"), look).await
+    }
+
+    /// Waits until the claim's `status.devices` are as wanted.
+    async fn until_devices(&self, claim: &Claim, what: &str, look: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let path = format!("default/{}", claim.name);
+        let look = |view: &apiserver::View<'_>| {
+            let devices = view.get("resourceclaims", &path)?["status"]["devices"].as_array()?.clone();
+            look(&devices).then_some(devices)
+        };
+        self.server.until(what, look).await
+    }
+}
+
+/// A device of the fake backend, as the scheduler gives it.
+fn result(request: &str, device: &str) -> Value {
+    json!({"request": request, "driver": "hostler.dev", "pool": "node/fake", "device": device})
+}
+
+fn share(device: &str, id: &str, units: &str) -> Value {
+    let mut result = result("r", device);
+    result["shareID"] = json!(id);
+    result["consumedCapacity"] = json!({"units": units});
+    result
+}
+
+fn config(source: &str, requests: &[&str], driver: &str, from: &str) -> Value {
+    json!({"source": source, "requests": requests, "opaque": {"driver": driver, "parameters": {"from": from}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_prepared_as_the_api_server_has_it_in_every_version_of_the_api() {
+    for release in [Release::V1_32, Release::V1_33, Release::V1_34, Release::V1_37] {
+        let mut rig = Rig::of(release).await;
+        let claim = rig.allocate("train", &["card-1"]);
+        let devices = rig.prepare(&claim).await.unwrap_or_else(|error| panic!("{release:?}: {error}"));
+        assert_eq!((devices[0].pool_name.as_str(), devices[0].device_name.as_str()), ("node/fake", "card-1"));
+        assert_eq!(devices[0].request_names, ["r"]);
+        assert_eq!(rig.host.get("/v1/status")["mode"], "kubernetes");
+        assert_eq!(rig.prepare(&claim).await.unwrap(), devices);
+        rig.unprepare(&claim).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_made_anew_is_another_claim() {
+    let mut rig = Rig::started().await;
+    let old = rig.allocate("train", &["card-0"]);
+    rig.server.delete("resourceclaims", "default/train");
+    let error = rig.prepare(&old).await.unwrap_err();
+    assert!(error.contains("there is no claim default/train in the API server: it was deleted"), "{error}");
+    let new = rig.allocate("train", &["card-0"]);
+    let error = rig.prepare(&old).await.unwrap_err();
+    assert!(error.contains(&format!("has uid {} in the API server, asked for is {}", new.uid, old.uid)), "{error}");
+    rig.prepare(&new).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_one_request_do_not_share_their_fate() {
+    let mut rig = Rig::started().await;
+    let good = rig.allocate("good", &["card-0"]);
+    let unallocated = rig.create("unallocated");
+    let other = json!({"request": "r", "driver": "gpu.example.com", "pool": "gpus", "device": "gpu-0"});
+    let foreign = rig.allocate_with("foreign", &json!({"results": [other]}));
+    let answers = rig.plugin.prepare(&[good.clone(), unallocated.clone(), foreign.clone()]).await.unwrap();
+    assert_eq!(answers[&good.uid].as_ref().unwrap()[0].device_name, "card-0");
+    for (claim, part) in
+        [(&unallocated, "field status.allocation: it is missing"), (&foreign, "this daemon serves no other")]
+    {
+        let error = answers[&claim.uid].as_ref().unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    rig.event("NotAllocated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_api_server_new_claims_fail_at_once_and_recorded_ones_go_on() {
+    let mut rig = Rig::started().await;
+    let (known, new) = (rig.allocate("known", &["card-0"]), rig.allocate("new", &["card-1"]));
+    let devices = rig.prepare(&known).await.unwrap();
+    rig.server.stop_listening().await;
+    let began = Instant::now();
+    let error = rig.prepare(&new).await.unwrap_err();
+    assert!(error.contains("the API server cannot be asked now; the kubelet tries again by itself"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(20), "the kubelet waits 45 s for all that a pod needs");
+    rig.restart().await;
+    assert_eq!(rig.prepare(&known).await.unwrap(), devices);
+    let told = rig.explained("default/known");
+    assert!(told.contains("prepared and holds 1 device") && told.contains("could not be asked"), "{told}");
+    rig.unprepare(&known).await.unwrap();
+    rig.server.listen_again().await;
+    rig.prepare(&new).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_busy_for_a_moment_is_asked_again_and_one_that_forbids_is_not() {
+    let mut rig = Rig::started().await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.server.fail(Fault::new("get", "resourceclaims", 2, How::Status(429, Some(1))));
+    rig.server.fail(Fault::new("get", "resourceclaims", 1, How::Reset));
+    rig.prepare(&claim).await.unwrap();
+    let (_, figures) = rig.host.metrics("/metrics");
+    assert!(figures.contains("hostler_api_retries_total{kind=\"claim\"} 3"), "{figures}");
+    let nothing = Rule { api_groups: vec!["".to_owned()], resources: vec!["nodes".to_owned()], ..Rule::default() };
+    rig.server.allow(USER, vec![nothing]);
+    let other = rig.allocate("other", &["card-1"]);
+    let error = rig.prepare(&other).await.unwrap_err();
+    assert!(error.contains("grant its user the verb get on resourceclaims of group resource.k8s.io"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_claims_of_one_request_are_read_over_one_connection() {
+    let mut rig = Rig::started().await;
+    let claims: Vec<Claim> = (0..100)
+        .map(|index| {
+            let id = format!("00000000-0000-4000-8000-{index:012}");
+            rig.allocate_with(&format!("c{index}"), &json!({"results": [share("pool", &id, "2")]}))
+        })
+        .collect();
+    let answers = rig.plugin.prepare(&claims).await.unwrap();
+    assert_eq!(answers.values().filter(|answer| answer.is_ok()).count(), 100, "{answers:?}");
+    let reads: Vec<_> = rig
+        .server
+        .log()
+        .into_iter()
+        .filter(|logged| logged.resource == "resourceclaims" && logged.verb == "get")
+        .collect();
+    assert!(reads.len() >= 100 && reads.iter().all(|read| read.http2 && read.connection == reads[0].connection));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subrequests_shares_administration_and_configuration_reach_the_device() {
+    let mut rig = Rig::started().await;
+    let mut admin = result("watch", "card-2");
+    admin["adminAccess"] = json!(true);
+    let id = "00000000-0000-4000-8000-000000000001";
+    let exactly = json!({"deviceClassName": "fake"});
+    let first = json!([{"name": "big", "deviceClassName": "fake"}, {"name": "small", "deviceClassName": "fake"}]);
+    let claim = rig.create_with(
+        "train",
+        &json!([
+            {"name": "size", "firstAvailable": first}, {"name": "r", "exactly": exactly},
+            {"name": "watch", "exactly": exactly}, {"name": "gpu", "exactly": exactly},
+        ]),
+    );
+    rig.give(
+        "train",
+        &json!({
+            "results": [
+                result("size/big", "card-0"), share("pool", id, "3"), admin,
+                {"request": "gpu", "driver": "gpu.example.com", "pool": "gpus", "device": "gpu-0"},
+            ],
+            "config": [
+                config("FromClaim", &["size"], "hostler.dev", "claim"),
+                config("FromClass", &["size/big"], "hostler.dev", "class"),
+                config("FromClaim", &["size/small"], "hostler.dev", "another subrequest"),
+                config("FromClaim", &["size"], "gpu.example.com", "another driver"),
+            ],
+        }),
+    );
+    let holder = rig.allocate("holder", &["card-2"]);
+    rig.prepare(&holder).await.unwrap();
+    let devices = rig.prepare(&claim).await.unwrap();
+    assert_eq!(devices[0].request_names, ["size"], "the kubelet knows top-level requests only");
+    assert_eq!(devices[1].share_id.as_deref(), Some(id));
+    assert_eq!(devices.len(), 3, "those of other drivers are not ours");
+    let grants = rig.record(&claim)["record"]["devices"].clone();
+    assert_eq!(grants[0]["grant"]["request"], "size/big");
+    assert_eq!(grants[0]["grant"]["config"], json!([{"from": "class"}, {"from": "claim"}]), "the last one wins");
+    assert_eq!(grants[2]["grant"]["access"], "Admin");
+    assert_eq!(grants[1]["grant"]["consumed"]["units"], "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allocation_that_cannot_be_followed_is_told_on_the_claim_once_and_counted() {
+    let mut rig = Rig::started().await;
+    let mut wrong = result("r", "pool");
+    wrong["consumedCapacity"] = json!({"cores": "2"});
+    let claim = rig.allocate_with("train", &json!({"results": [wrong]}));
+    let error = rig.prepare(&claim).await.unwrap_err();
+    assert!(error.contains("device pool has no capacity cores: it has units"), "{error}");
+    let event = rig.event("InvalidAllocation").await;
+    assert!(error.ends_with(event["message"].as_str().unwrap()), "{error} / {event}");
+    assert_eq!(event["involvedObject"]["uid"], claim.uid.as_str());
+    assert_eq!(event["type"], "Warning");
+    rig.prepare(&claim).await.unwrap_err();
+    let counted =
+        |view: &apiserver::View<'_>| (view.list("events").first()?["count"] == 2).then_some(view.list("events").len());
+    assert_eq!(rig.server.until("the event is counted", counted).await, 1);
+    // Counted when the answer has come back.
+    let line = "hostler_events_total{kind=\"InvalidAllocation\"} 2";
+    wait_for(line, || rig.host.metrics("/metrics").1.contains(line).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_another_claim_holds_is_explained_with_its_holder() {
+    let mut rig = Rig::started().await;
+    let (first, second) = (rig.allocate("first", &["card-0"]), rig.allocate("second", &["card-0"]));
+    rig.prepare(&first).await.unwrap();
+    rig.prepare(&second).await.unwrap_err();
+    let told = rig.explained("default/second");
+    assert!(told.contains("could not be prepared: device card-0 is already prepared for claim"), "{told}");
+    assert!(told.contains(&format!("also given to {} (default/first)", first.uid)), "{told}");
+    let by_uid = rig.explained(&second.uid);
+    assert_eq!(by_uid.lines().nth(1), told.lines().nth(1), "by UID as by name");
+    let json: Value = serde_json::from_str(&rig.host.run_ok(&["explain", "claim", "first", "-o", "json"])).unwrap();
+    assert_eq!((json["state"].as_str(), json["uid"].as_str()), (Some("prepared"), Some(first.uid.as_str())));
+    assert!(rig.explained("nobody").contains("there is no such claim"));
+    let event = rig.event("DeviceHeld").await;
+    assert!(event["message"].as_str().unwrap().contains("default/first"), "{event}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_a_cluster_are_the_clusters() {
+    let mut rig = Rig::started().await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    for args in [
+        &["claim", "create", "x", "-d", "fake/card-1"][..],
+        &["claim", "prepare", "train"],
+        &["claim", "delete", "train"],
+    ] {
+        let error = rig.host.run_refused(args);
+        assert!(error.contains("claims of this host belong to the cluster"), "{args:?}: {error}");
+    }
+    assert!(rig.host.run_ok(&["claim", "list"]).contains("train"));
+    rig.host.run_ok(&["claim", "delete", "train", "--force"]);
+    assert!(rig.host.files("state/claims").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_reboot_nothing_is_prepared_before_the_kubelet_asks() {
+    let mut rig = Rig::started().await;
+    let claim = rig.allocate("train", &["card-0"]);
+    let devices = rig.prepare(&claim).await.unwrap();
+    rig.host.kill();
+    rig.host.boot("00000000-0000-4000-8000-000000000002");
+    rig.host.start();
+    rig.plugin = Rig::register(&rig.host).await;
+    assert_eq!(rig.host.get(&format!("/v1/claims/{}", claim.uid))["state"], "preparing");
+    rig.server.stop_listening().await;
+    assert_eq!(rig.prepare(&claim).await.unwrap(), devices, "from the record");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_daemon_starts_without_an_api_server() {
+    let server = ApiServer::start(Options::default()).await;
+    server.stop_listening().await;
+    let mut rig = Rig::on(server, "").await;
+    rig.server.listen_again().await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_a_claim_is_told_in_its_status() {
+    let mut rig = Rig::started().await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    let devices = rig.until_devices(&claim, "the device is told", |devices| !devices.is_empty()).await;
+    assert_eq!((&devices[0]["device"], &devices[0]["conditions"][0]["status"]), (&json!("card-0"), &json!("True")));
+    let sick = SCRIPT.replace("count = 4", "count = 4\nhealth = \"unhealthy\"\nreason = \"hot\"");
+    rig.host.script(&sick);
+    assert_eq!(rig.host.request("POST", "/v1/rescan", "").0, 204);
+    let sick = |devices: &[Value]| devices[0]["conditions"][0]["message"] == "hot";
+    rig.until_devices(&claim, "the device is told to be sick", sick).await;
+    rig.restart().await;
+    let read = |view: &apiserver::View<'_>| {
+        let log = view.log().iter().rev().take_while(|logged| logged.resource != "resourceclaims/status");
+        log.clone().any(|logged| logged.resource == "resourceclaims" && logged.verb == "get").then_some(())
+    };
+    rig.server.until("the new daemon has read it", read).await;
+    // A claim that is told of later shows that the pass over the first one is over.
+    let later =
+        rig.allocate_with("later", &json!({"results": [share("pool", "00000000-0000-4000-8000-000000000001", "2")]}));
+    rig.prepare(&later).await.unwrap();
+    rig.until_devices(&later, "the later one is told", |devices| !devices.is_empty()).await;
+    let writes = |view: &apiserver::View<'_>| {
+        view.log().iter().filter(|logged| logged.resource == "resourceclaims/status").count()
+    };
+    rig.server.until("all is written", |view| (writes(view) >= 3).then_some(())).await;
+    assert_eq!(rig.server.writes("resourceclaims/status"), 3, "the new daemon wrote what was there already");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_status_may_not_be_written_that_is_said_once() {
+    let server = ApiServer::start(Options::default()).await;
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| Rule {
+        api_groups: vec![group.to_owned()],
+        resources: resources.iter().map(|&resource| resource.to_owned()).collect(),
+        verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+        ..Rule::default()
+    };
+    server
+        .allow(USER, vec![rule("resource.k8s.io", &["resourceclaims"], &["get"]), rule("", &["events"], &["create"])]);
+    let mut rig = Rig::on(server, "").await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    let said = || rig.host.log().matches("the status of claims is not written").count();
+    wait_for("the warning", || (said() > 0).then_some(()));
+    let other = rig.allocate("other", &["card-1"]);
+    let mut plugin = rig.plugin.clone();
+    plugin.prepare(&[other]).await.unwrap();
+    assert_eq!(said(), 1);
+}
