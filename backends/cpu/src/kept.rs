@@ -33,50 +33,69 @@ impl Kept {
 
 /// The CPUs that each holder keeps from the grant of `work`, as far as `offer` knows them.
 #[derive(Debug)]
-pub(crate) struct Taken<'a>(Vec<(&'a Held<'a>, BTreeSet<u32>)>);
+pub(crate) struct Taken<'a>(Vec<Share<'a>>);
+
+/// What one grant keeps.
+#[derive(Debug)]
+struct Share<'a> {
+    held: &'a Held<'a>,
+    /// Beside the CPUs that its containers are bound to; mostly none, and then nothing is copied.
+    beside: BTreeSet<u32>,
+}
+
+impl Share<'_> {
+    fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.held.plan.pinning.cpus.iter().chain(&self.beside).copied()
+    }
+}
 
 impl<'a> Taken<'a> {
     /// What is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong to the
     /// core or cache that the claim has to itself.
     pub(crate) fn new(work: &PlanWork<'a>, offer: &Offer) -> Self {
-        let taken = |held: &'a Held<'a>| {
-            let kept = Kept::of(held);
-            let mut cpus = held.plan.pinning.cpus.clone();
-            if let Some(idle) = &kept.idle {
-                cpus.extend(idle.iter());
-                let shared = offer.cores.iter().filter(|core| core.0.iter().any(|cpu| cpus.contains(cpu)));
-                let shared: Vec<u32> = shared.flat_map(|core| &core.0).copied().collect();
-                cpus.extend(shared);
+        let share = |held: &'a Held<'a>| {
+            let mut beside = BTreeSet::new();
+            if !held.plan.data.is_null() {
+                let kept = Kept::of(held);
+                if let Some(idle) = &kept.idle {
+                    beside.extend(idle.iter());
+                    beside.extend(whole_cores(offer, held, idle));
+                }
+                if let Some(l3) = kept.l3.filter(|_| held.claim != work.claim) {
+                    beside.extend(l3.iter());
+                    let caches = offer.caches.values().filter(|cache| !cache.is_disjoint(&l3));
+                    beside.extend(caches.flat_map(IdSet::iter));
+                }
             }
-            if let Some(l3) = kept.l3.filter(|_| held.claim != work.claim) {
-                cpus.extend(l3.iter());
-                let caches = offer.caches.values().filter(|cache| !cache.is_disjoint(&l3));
-                cpus.extend(caches.flat_map(IdSet::iter));
-            }
-            (held, cpus)
+            Share { held, beside }
         };
-        Self(work.held.iter().map(taken).collect())
+        Self(work.held.iter().map(share).collect())
     }
 
     /// All of them.
     pub(crate) fn cpus(&self) -> BTreeSet<u32> {
-        self.0.iter().flat_map(|(_, cpus)| cpus).copied().collect()
+        self.0.iter().flat_map(Share::cpus).collect()
     }
 
     /// Those that other claims than that of `work` keep.
-    pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> BTreeSet<u32> {
-        let others = self.0.iter().filter(|(held, _)| held.claim != work.claim);
-        others.flat_map(|(_, cpus)| cpus).copied().collect()
+    pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> IdSet {
+        self.0.iter().filter(|share| share.held.claim != work.claim).flat_map(Share::cpus).collect()
     }
 
     /// The claims that keep any of `cpus`, with how many: `default/train (4), default/web (2)`.
     pub(crate) fn holders(&self, cpus: &BTreeSet<u32>) -> String {
         let mut kept: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-        for (held, taken) in &self.0 {
-            kept.entry(held.claim_name).or_default().extend(taken.intersection(cpus));
+        for share in &self.0 {
+            kept.entry(share.held.claim_name).or_default().extend(share.cpus().filter(|cpu| cpus.contains(cpu)));
         }
         let named = kept.iter().filter(|(_, cpus)| !cpus.is_empty());
         let named: Vec<String> = named.map(|(name, cpus)| format!("{name} ({})", cpus.len())).collect();
         if named.is_empty() { "held by nobody".to_owned() } else { format!("held by {}", named.join(", ")) }
     }
+}
+
+/// All CPUs of the cores of which a grant has any.
+fn whole_cores<'a>(offer: &'a Offer, held: &'a Held<'_>, idle: &'a IdSet) -> impl Iterator<Item = u32> + 'a {
+    let has = |cpu: &u32| held.plan.pinning.cpus.contains(cpu) || idle.contains(*cpu);
+    offer.cores.iter().filter(move |core| core.0.iter().any(has)).flat_map(|core| &core.0).copied()
 }

@@ -61,7 +61,7 @@ fn offer(device: &Device) -> Result<Offer, BackendError> {
 fn unavailable(work: &PlanWork<'_>, wish: &Wish, offer: &Offer, taken: &Taken<'_>) -> BTreeSet<u32> {
     let mut held = taken.cpus();
     if wish.l3_exclusive {
-        let others = IdSet::from(taken.of_others(work));
+        let others = taken.of_others(work);
         let shared = offer.caches.values().filter(|cache| !cache.is_disjoint(&others));
         held.extend(shared.flat_map(IdSet::iter));
     }

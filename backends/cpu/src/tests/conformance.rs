@@ -8,6 +8,7 @@ use hostler_backend::{
     testkit::{Samples, conformance},
 };
 use hostler_linux::SysRoot;
+use serde_json::{Value, json};
 
 const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
 
@@ -65,8 +66,26 @@ fn every_mode_keeps_the_promises_of_a_backend() {
         let config = Config { mode, full_cores, reserved: "0-1".to_owned(), ..Config::default() };
         let backend = || CpuBackend::new(SysRoot::new(root.path()), config.clone());
         let restart = || -> Box<dyn Backend> { Box::new(backend()) };
-        conformance(&backend(), &Samples { restart: Some(&restart), ..Samples::default() });
+        let mut configs = vec![Vec::new(), vec![wish(&json!({"l3Exclusive": true, "coreType": "performance"}))]];
+        if full_cores {
+            configs.push(vec![wish(&json!({"smt": "isolated"}))]);
+        }
+        // The first one goes through the tests of several claims at once.
+        for _ in 0..configs.len() {
+            conformance(
+                &backend(),
+                &Samples { restart: Some(&restart), configs: configs.clone(), ..Samples::default() },
+            );
+            configs.rotate_left(1);
+        }
     }
+}
+
+fn wish(fields: &Value) -> Value {
+    let mut config = fields.clone();
+    config["apiVersion"] = "hostler.dev/v1alpha1".into();
+    config["kind"] = "CpuConfig".into();
+    config
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hostler_backend::{
     testkit::{Samples, conformance},
 };
 use hostler_linux::SysRoot;
+use serde_json::json;
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -53,7 +54,10 @@ fn a_small_machine_keeps_the_promises_of_a_backend() {
     machine(root.path());
     let backend = || MemoryBackend::new(SysRoot::new(root.path()), Config::default());
     let restart = || -> Box<dyn Backend> { Box::new(backend()) };
-    conformance(&backend(), &Samples { restart: Some(&restart), ..Samples::default() });
+    let policy =
+        |policy: &str| vec![json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "MemoryConfig", "policy": policy})];
+    let configs = vec![Vec::new(), policy("bind"), policy("preferred"), policy("interleave")];
+    conformance(&backend(), &Samples { restart: Some(&restart), configs, ..Samples::default() });
 }
 
 #[test]
