@@ -17,6 +17,8 @@
     reason = "a program for developers: it starts programs, prints what it finds and ends when something fails"
 )]
 
+#[path = "../tests/support/apiserver.rs"]
+mod apiserver;
 #[path = "../tests/support/daemon.rs"]
 mod daemon;
 #[path = "../tests/support/kubelet.rs"]
@@ -26,6 +28,7 @@ mod figures {
     //! One file per section of the table, and what they share.
 
     pub(crate) mod claims;
+    pub(crate) mod cluster;
     pub(crate) mod cycles;
     pub(crate) mod hook;
     pub(crate) mod idle;
@@ -37,15 +40,16 @@ mod figures {
     pub(crate) mod stuck;
 }
 
-use figures::{claims, cycles, hook, idle, inventory, machine, report, stuck};
+use figures::{claims, cluster, cycles, hook, idle, inventory, machine, report, stuck};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     ("inventory", inventory::measure),
     ("claims", claims::measure),
     ("idle", idle::measure),
     ("cycles", cycles::measure),
+    ("cluster", cluster::measure),
     ("hook", hook::measure),
     ("stuck", stuck::measure),
 ];

@@ -75,7 +75,8 @@ impl Rig {
         rig
     }
 
-    fn configure(&mut self, more: &str) {
+    /// Writes the configuration, with more lines of it.
+    pub(crate) fn configure(&mut self, more: &str) {
         let root = self.machine.as_ref().map_or_else(|| PathBuf::from("/"), |machine| machine.root().path(""));
         let mut text = String::new();
         let mut line = |key: &str, value: &Path| writeln!(text, "{key} = {:?}", value.to_str().unwrap()).unwrap();
