@@ -9,18 +9,27 @@
 //! What tests do themselves, with [`ApiServer::create`] and the like, goes the same way, past authorization and faults.
 
 #![allow(dead_code, unreachable_pub, reason = "part of several programs, of which each uses what it needs")]
+#![allow(clippy::needless_pass_by_value, reason = "a test hands over what json!() has made")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "apiserver/apply.rs"]
 mod apply;
 #[path = "apiserver/auth.rs"]
 mod auth;
+#[path = "apiserver/claims.rs"]
+mod claims;
 #[path = "apiserver/convert.rs"]
 mod convert;
+#[path = "apiserver/devices.rs"]
+mod devices;
 #[path = "apiserver/discovery.rs"]
 mod discovery;
+#[path = "apiserver/events.rs"]
+mod events;
 #[path = "apiserver/faults.rs"]
 mod faults;
+#[path = "apiserver/features.rs"]
+mod features;
 #[path = "apiserver/fields.rs"]
 mod fields;
 #[path = "apiserver/gates.rs"]
@@ -43,12 +52,16 @@ mod rules;
 mod schema;
 #[path = "apiserver/selectors.rs"]
 mod selectors;
+#[path = "apiserver/slices.rs"]
+mod slices;
 #[path = "apiserver/state.rs"]
 mod state;
 #[path = "apiserver/store.rs"]
 mod store;
 #[path = "apiserver/strategy.rs"]
 mod strategy;
+#[path = "apiserver/syntax.rs"]
+mod syntax;
 #[path = "apiserver/tls.rs"]
 mod tls;
 #[path = "apiserver/verbs.rs"]

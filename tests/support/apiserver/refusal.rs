@@ -180,7 +180,12 @@ impl Refusal {
         } else {
             "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         };
-        Self::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"))
+        Self::bad_options(&format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"))
+    }
+
+    /// Parameters that cannot be.
+    pub fn bad_options(message: &str) -> Self {
+        Self::new(422, "Invalid", message)
     }
 
     /// A patch that cannot be applied.
@@ -217,7 +222,7 @@ impl Refusal {
 
     /// What the server takes for its own fault.
     pub fn trouble_with(message: &str) -> Self {
-        Self::new(500, "InternalError", message)
+        Self::new(500, "", message)
     }
 
     /// As a server in trouble says it.
@@ -250,6 +255,9 @@ impl Refusal {
         });
         if !details.is_null() {
             status["details"] = details;
+        }
+        if let Some(object) = status.as_object_mut().filter(|_| self.reason.is_empty()) {
+            object.remove("reason");
         }
         status
     }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    gates,
+    claims, events, features, gates,
     refusal::{FieldError, Refusal},
-    resources::{Release, Resource},
-    schema,
+    resources::{Kind, Release, Resource},
+    schema, slices,
     store::meta,
+    syntax::is_subdomain,
     verbs::Call,
 };
 
@@ -37,12 +38,14 @@ impl Settings {
 }
 
 /// What the server reads of an object.
-pub fn decode(_settings: &Settings, resource: &Resource, object: &Value) -> Result<Value, Refusal> {
-    schema::decode(resource, object)
+pub fn decode(settings: &Settings, resource: &Resource, object: &Value) -> Result<Value, Refusal> {
+    let mut decoded = schema::decode(resource, object)?;
+    features::keep_names(settings, resource, object, &mut decoded);
+    if resource.kind == Kind::ResourceClaim && decoded["status"].is_null() {
+        decoded["status"] = json!({});
+    }
+    Ok(decoded)
 }
-
-/// Takes out the fields of disabled gates, unless the object had them before.
-pub fn drop_disabled(_settings: &Settings, _resource: &Resource, _old: Option<&Value>, _object: &mut Value) {}
 
 /// What no update may change.
 pub fn check_metadata(call: &Call, old: &Value, new: &Value) -> Result<(), Refusal> {
@@ -63,7 +66,24 @@ pub fn check_metadata(call: &Call, old: &Value, new: &Value) -> Result<(), Refus
     Err(Refusal::invalid(call.target.resource, call.target.api.group, meta(old, "name"), &errors))
 }
 
-/// Refuses what is not valid.
-pub fn check(_settings: &Settings, _call: &Call, _old: Option<&Value>, _object: &Value) -> Result<(), Refusal> {
-    Ok(())
+/// Refuses what is not valid, and what the user may not say.
+pub fn check(settings: &Settings, call: &Call, old: Option<&Value>, object: &Value) -> Result<(), Refusal> {
+    let target = &call.target;
+    let mut errors = match target.resource.kind {
+        Kind::ResourceSlice => slices::check(settings, old, object),
+        Kind::ResourceClaim => claims::check(settings, old, object),
+        Kind::Event if old.is_none() => events::check(target.api.group == "events.k8s.io", object),
+        _ => Vec::new(),
+    };
+    let name = meta(object, "name");
+    if old.is_none() && !is_subdomain(name) {
+        errors.push(FieldError::invalid("metadata.name", &object["metadata"]["name"], "must be a DNS subdomain"));
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(target.resource, target.api.group, name, &errors));
+    }
+    match old {
+        Some(old) if target.resource.kind == Kind::ResourceClaim => claims::authorize(settings, call, old, object),
+        _ => Ok(()),
+    }
 }

@@ -57,7 +57,8 @@ fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ser
     serde_json::to_value(serde_json::from_value::<T>(object.clone())?)
 }
 
-fn tidy(value: &mut Value) {
+/// Leaves out what is empty, and cuts times to the second.
+pub fn tidy(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.retain(|field, value| {
@@ -95,4 +96,20 @@ pub fn now() -> String {
     let mut now = now;
     to_seconds(&mut now);
     now
+}
+
+/// Takes out what the types have put in: zeros of fields that were not given.
+pub fn only_given(decoded: &mut Value, given: &Value) {
+    match (decoded, given) {
+        (Value::Object(decoded), Value::Object(given)) => decoded.retain(|field, value| {
+            given.get(field).is_some_and(|given| {
+                only_given(value, given);
+                true
+            })
+        }),
+        (Value::Array(decoded), Value::Array(given)) => {
+            decoded.iter_mut().zip(given).for_each(|(decoded, given)| only_given(decoded, given));
+        }
+        _ => {}
+    }
 }

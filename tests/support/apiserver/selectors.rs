@@ -131,7 +131,8 @@ fn field(release: Release, resource: &Resource, term: &str) -> Result<(String, S
         _ => false,
     };
     if !by_name && !known {
-        return Err(Refusal::bad_request(format!("{path:?} is not a known field selector: only \"metadata.name\"")));
+        let of = format!("{}, Kind={}", resource.stored_version(), resource.kind_name);
+        return Err(Refusal::bad_request(format!("field label not supported for {of}: {path}")));
     }
     Ok((path.to_owned(), value.to_owned(), equal))
 }

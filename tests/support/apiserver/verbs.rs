@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     State, apply,
     auth::User,
-    convert, fields, list, patch,
+    convert, features, fields, list, patch,
     refusal::Refusal,
     resources::{Kind, Target},
     rules::{self, Settings},
@@ -112,7 +112,7 @@ fn create(state: &mut State, settings: &Settings, call: &Call, body: &Value) -> 
         }
     }
     let mut object = strategy::created(target, object)?;
-    rules::drop_disabled(settings, target.resource, None, &mut object);
+    features::settle(settings, target.resource, None, &mut object);
     let name = meta(&object, "name").to_owned();
     rules::check(settings, call, None, &object)?;
     fields::written(call, None, &mut object);
@@ -184,13 +184,13 @@ fn replace(
     }
     rules::check_metadata(call, old, &new)?;
     let mut new = strategy::updated(target, old, new);
-    rules::drop_disabled(settings, target.resource, Some(old), &mut new);
+    features::settle(settings, target.resource, Some(old), &mut new);
     rules::check(settings, call, Some(old), &new)?;
     if !applied {
         fields::written(call, Some(old), &mut new);
     }
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-    if fields::same(old, &new) {
+    if **old == new {
         return Ok(Arc::clone(old));
     }
     check_size(&new)?;
@@ -213,8 +213,10 @@ fn patched(state: &mut State, settings: &Settings, call: &Call) -> Result<Arc<Va
         let body = call.body()?;
         return match old {
             Some(old) => {
-                let config = incoming(settings, call, &body)?;
-                let new = apply::apply(call, Some(&old), &config)?;
+                let mut config = incoming(settings, call, &body)?;
+                let given = convert::to_stored(target.api, target.resource, body);
+                schema::only_given(&mut config, &given);
+                let new = apply::apply(call, &old, &config)?;
                 replace(state, settings, call, &old, new, true)
             }
             None if target.subresource.is_some() => Err(call.not_found()),
@@ -276,7 +278,9 @@ fn remove(
     let held = object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
     if !runs && !held {
         state.store.remove(key);
-        return Ok(Arc::clone(object));
+        let mut last = Value::clone(object);
+        last["metadata"]["resourceVersion"] = json!(state.store.rv().to_string());
+        return Ok(Arc::new(last));
     }
     if !meta(object, "deletionTimestamp").is_empty() {
         return Ok(Arc::clone(object));
