@@ -1,5 +1,7 @@
 //! Devices as a cluster sees them: the real daemon publishes to an API server in this process.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "support/apiserver.rs"]
 mod apiserver;
 #[path = "support/daemon.rs"]

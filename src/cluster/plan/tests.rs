@@ -304,7 +304,7 @@ fn what_the_server_made_of_a_slice_is_not_written_again() {
     let desired = pool(&[&["a"]]);
     let mut server = server_with(&desired);
     let slice = server.slices.get_mut("00000-pool").unwrap();
-    slice.sent = Some(std::mem::replace(&mut slice.content, Arc::default()));
+    slice.sent = Some(std::mem::take(&mut slice.content));
     assert_eq!(server.converge(&desired), (0, 0));
     assert_eq!(server.converge(&pool(&[&["b"]])), (1, 0));
 }
