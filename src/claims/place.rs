@@ -10,7 +10,7 @@ use std::{
 };
 
 use hostler_backend::{
-    Access, Grant, PlanWork,
+    Access, BackendError, Grant, PlanWork,
     opaque::{SameNumaNode, placement_of},
 };
 use tracing::debug;
@@ -83,10 +83,16 @@ fn on_one_node(admission: &Admission<'_>, members: &[&Member<'_>]) -> Result<Vec
                 debug!(claim.uid = %admission.claim.uid, node, "devices are placed on one node");
                 return Ok(devices);
             }
-            Err(refusal) => refusals.push((node, refusal)),
+            Err(refusal) if is_about_the_node(&refusal.error) => refusals.push((node, refusal)),
+            Err(refusal) => return Err(*refusal.error),
         }
     }
     Err(refused(members, refusals))
+}
+
+/// Whether another node may do. A wrong configuration or a device that is held is the same everywhere.
+fn is_about_the_node(error: &ClaimError) -> bool {
+    matches!(error, ClaimError::Backend { source: BackendError::Refused { .. }, .. })
 }
 
 /// One error for all nodes. Where it was always a grant without the wish that failed, the wish is not to blame.

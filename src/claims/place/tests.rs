@@ -193,6 +193,18 @@ fn wrong_placement_is_refused_by_field() {
 }
 
 #[test]
+fn what_is_wrong_on_every_node_is_told_without_them() {
+    let devices = [island("cpus", BOTH, true), island("memory", BOTH, true)];
+    let mut wrong = wish("cpus", 1, Some("required"));
+    wrong.config.push(json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CpuConfig"}));
+    let error = nodes(&devices, &[], &[wrong, wish("memory", 1, Some("required"))]).unwrap_err();
+    assert!(error.starts_with("failed to plan device cpus: configuration is not valid"), "{error}");
+    let held = [holds("cpus", 4, 0), holds("cpus", 4, 1)];
+    let error = nodes(&devices, &held, &[wish("cpus", 1, Some("preferred"))]).unwrap_err();
+    assert!(error.starts_with("device cpus has 0 of units left"), "{error}");
+}
+
+#[test]
 fn who_only_looks_after_a_device_binds_no_one() {
     let devices = [island("cpus", &[(0, 4)], true), island("card", &[(1, 1)], true)];
     let admin = Grant { access: Access::Admin, ..wish("card", 1, Some("required")) };
