@@ -321,6 +321,29 @@ async fn events_that_were_missed_are_found_with_a_new_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drops_taints_never_sees_what_does_not_work_and_is_told_of_once() {
+    let options = Options { release: Release::V1_36, gates: [("DRADeviceTaints".to_owned(), false)].into() };
+    let unhealthy = "[[device]]\nname = \"sick\"\nhealth = \"unhealthy\"\nreason = \"hot\"\n";
+    let mut rig = Rig::new(options, &format!("{THREE}{unhealthy}")).await;
+    rig.host.start();
+    let publication = rig.wait_until_synced();
+    rig.until_published(&["a", "b", "c"]).await;
+    assert_eq!(publication["dropped"], json!(["taints (feature gate DRADeviceTaints)"]));
+    assert!(publication["left_out"][0].as_str().unwrap().starts_with("node/fake/sick: "), "{publication}");
+    assert_eq!(rig.slices()[0]["metadata"]["generation"], 1, "it was never written with the sick device");
+    let slices = rig.slices();
+    rig.host.stop();
+    rig.host.start();
+    rig.wait_until_synced();
+    assert_eq!(rig.slices(), slices);
+    rig.plug(&format!("[[device]]\nname = \"new\"\n{unhealthy}"));
+    rig.until_published(&["new"]).await;
+    rig.wait_until_synced();
+    // Once for each of the two daemons.
+    assert_eq!(rig.host.log().matches("the API server drops fields").count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_version_of_the_api_has_the_same_devices() {
     let script = "[[device]]\nname = \"a\"\nnuma_node = 1\nsharing = \"shared\"\n\
                   [device.capacity]\nmemory = { value = \"16Gi\", min = \"1Gi\", step = \"1Gi\", default = \"1Gi\" }\n";
@@ -331,6 +354,7 @@ async fn every_version_of_the_api_has_the_same_devices() {
         let slices = rig.slices();
         let device = &devices(&slices[0])[0];
         assert_eq!(device["attributes"]["resource.kubernetes.io/numaNode"], json!({"int": 1}), "{release:?}");
+        assert_eq!(device["allowMultipleAllocations"] == true, release >= Release::V1_36, "{release:?}: {device}");
         rig.host.stop();
         rig.host.start();
         rig.wait_until_synced();
