@@ -16,6 +16,7 @@
 pub mod admit;
 mod counters;
 pub mod janitor;
+pub mod metadata;
 mod place;
 pub mod recover;
 pub mod spec;
@@ -205,6 +206,15 @@ pub enum ClaimError {
         /// The failed step.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The files with the attributes of its devices could not be written.
+    #[error("failed to describe the devices of claim {uid} to its containers")]
+    Metadata {
+        /// The claim.
+        uid: ClaimUid,
+        /// The failed step.
+        #[source]
+        source: metadata::MetadataError,
     },
     /// Preparing failed, and so did taking it back.
     #[error("failed to undo a half-prepared claim after this error: {cause}")]

@@ -36,7 +36,7 @@ use crate::{
         spec::Naming,
     },
     cluster::ConnectError,
-    config::Config,
+    config::{ClusterMode, Config},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
@@ -333,7 +333,13 @@ async fn start_claims(
         reader,
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),
-        naming: Naming { driver: config.driver.clone(), hook: hook.to_owned(), containers: containers.clone() },
+        naming: Naming {
+            driver: config.driver.clone(),
+            hook: hook.to_owned(),
+            containers: containers.clone(),
+            metadata: config.paths.kubelet.join("plugins").join(&config.driver).join("dra-device-metadata"),
+        },
+        describe: config.cluster.mode == ClusterMode::Kubernetes && config.cluster.device_metadata,
         containers: ContainerDir::new(containers, machine.root.clone(), &*machine.boot_id),
         boot_id: machine.boot_id.clone(),
         metrics: metrics.clone(),

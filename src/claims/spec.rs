@@ -10,7 +10,7 @@ use hostler_cdi::{Device, Hook, HookName, Spec};
 use hostler_linux::IdSet;
 
 use super::{
-    PreparedDevice,
+    PreparedDevice, metadata,
     store::{Holdings, Record, RecordDevice},
 };
 
@@ -32,6 +32,8 @@ pub struct Naming {
     pub hook: PathBuf,
     /// The folder in which hooks note containers, as the runtime sees it.
     pub containers: PathBuf,
+    /// The folder with what containers can read about their devices, as the runtime sees it.
+    pub metadata: PathBuf,
 }
 
 impl Naming {
@@ -107,6 +109,11 @@ fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
         ..ContainerEdits::default()
     };
     container_edits.append(&device.edits);
+    let request = device.grant.top_level_request();
+    // A container gets a whole request, so the file comes with the request's first device.
+    if record.devices[..index].iter().all(|earlier| earlier.grant.top_level_request() != request) {
+        container_edits.mounts.extend(metadata::mount(record, request, naming));
+    }
     let own = bound(record, device);
     container_edits.env.extend(pinning_env(uid, &shared(record, device, &own)));
     if own.binds() {

@@ -19,7 +19,7 @@ use std::{
 use hostler_backend::{BackendName, ClaimUid, ContainerEdits, CounterUse, Grant, Plan};
 use serde::{Deserialize, Serialize};
 
-use super::ClaimRef;
+use super::{ClaimRef, metadata::Metadata};
 
 /// Version of the file format. Readers accept every version up to their own.
 const VERSION: u64 = 1;
@@ -41,6 +41,9 @@ pub struct Record {
     pub boot_id: String,
     /// What was given, chosen and prepared, in the order of the allocation.
     pub devices: Vec<RecordDevice>,
+    /// What containers can read about the devices, where that was asked for. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
 }
 
 /// How far a claim came.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     containers::{Container, ContainerDir},
-    inventory::InventoryReader,
+    inventory::{Inventory, InventoryReader},
     metrics::Metrics,
     registry::Backends,
     report::Chain,
@@ -51,6 +51,8 @@ pub struct ClaimsParts {
     pub naming: Naming,
     /// Where hooks note which containers run with which claim.
     pub containers: ContainerDir,
+    /// Whether containers of claims that come from now on can read about their devices.
+    pub describe: bool,
     /// This boot.
     pub boot_id: String,
     /// Counters of what is done.
@@ -80,6 +82,8 @@ enum Request {
     Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
     Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
     Finished(owner::Finished),
+    /// The inventory is another one.
+    Look,
     Ping(oneshot::Sender<()>),
     Stop,
 }
@@ -118,6 +122,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
     let loaded = records.load().map_err(StartError::Records)?;
     let found = recover::found_cdi(&cdi, &parts.naming).map_err(StartError::Cdi)?;
     let naming = Arc::new(parts.naming.clone());
+    let inventory_rx = parts.inventory.subscribe();
     let workshop = Workshop {
         backends: parts.backends,
         inventory: parts.inventory,
@@ -139,10 +144,11 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
             requests_tx: requests_tx.clone(),
             table_tx,
             metrics: parts.metrics,
+            describe: parts.describe,
         },
         claims,
     );
-    serve(owner, requests_rx, requests_tx.clone(), tasks);
+    serve(owner, requests_rx, requests_tx.clone(), inventory_rx, tasks);
     let failures_tx = broadcast::Sender::new(FAILURES);
     Ok(ClaimsHandle {
         requests_tx,
@@ -155,13 +161,28 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
     })
 }
 
-fn serve(owner: owner::Owner, requests_rx: mpsc::Receiver<Request>, requests_tx: mpsc::Sender<Request>, tasks: &Tasks) {
+fn serve(
+    owner: owner::Owner,
+    requests_rx: mpsc::Receiver<Request>,
+    requests_tx: mpsc::Sender<Request>,
+    mut inventory_rx: watch::Receiver<Arc<Inventory>>,
+    tasks: &Tasks,
+) {
     let running = tasks.blocking(move || owner.run(requests_rx));
     tasks.service("claims", async move { running.await.map_err(Into::into) });
     let stop = tasks.stop_token();
     tasks.job(async move {
-        stop.cancelled().await;
-        // The owner is gone already if this fails.
+        loop {
+            tokio::select! {
+                // Cancel safe: a change that was not taken is still seen as one.
+                Ok(()) = inventory_rx.changed() => {
+                    // The owner is gone already if this fails.
+                    let _ = requests_tx.send(Request::Look).await;
+                }
+                // Cancel safe: the token stays cancelled. An inventory that has ended changes no more.
+                () = stop.cancelled() => break,
+            }
+        }
         let _ = requests_tx.send(Request::Stop).await;
     });
 }

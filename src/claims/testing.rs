@@ -29,7 +29,12 @@ pub(super) fn claim(text: &str) -> ClaimRef {
 }
 
 pub(super) fn naming() -> Naming {
-    Naming { driver: "hostler.dev".to_owned(), hook: "/usr/bin/hostler".into(), containers: "/state/containers".into() }
+    Naming {
+        driver: "hostler.dev".to_owned(),
+        hook: "/usr/bin/hostler".into(),
+        containers: "/state/containers".into(),
+        metadata: "/plugins/hostler.dev/dra-device-metadata".into(),
+    }
 }
 
 pub(super) fn backend_name() -> BackendName {
@@ -69,7 +74,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
         counters: Vec::new(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
     };
-    Record { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device] }
+    Record { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device], metadata: None }
 }
 
 /// Devices `one` and `two` are exclusive, `many` has ten units to share.

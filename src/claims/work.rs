@@ -8,7 +8,7 @@ use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
 use super::{
-    ClaimError, ClaimResult,
+    ClaimError, ClaimResult, metadata,
     spec::{Naming, cdi_spec},
     store::{Record, RecordDevice, RecordDir, RecordState},
 };
@@ -73,6 +73,7 @@ impl Workshop {
         let mut steps: Vec<Step> = batch.into_iter().map(|job| self.begin(job)).collect();
         self.write_records(&mut steps);
         for_each_sound(&mut steps, |step| self.hardware(&mut step.record, step.redo));
+        for_each_sound(&mut steps, |step| self.write_metadata(&step.record));
         for_each_sound(&mut steps, |step| self.write_cdi(&step.record));
         for_each_sound(&mut steps, |step| {
             step.record.state = RecordState::Prepared;
@@ -108,10 +109,13 @@ impl Workshop {
         if let Err(error) = self.containers.forget(uid) {
             warn!(claim.uid = %uid, error = %error, "notes of the claim's containers stay");
         }
+        if let Err(error) = metadata::remove(record, &self.naming) {
+            warn!(claim.uid = %uid, error = %error, "metadata of the claim's devices stays");
+        }
     }
 
     /// Whether a record says that the claim is ready in this boot.
-    fn is_ready(&self, record: &Record) -> bool {
+    pub(super) fn is_ready(&self, record: &Record) -> bool {
         record.state == RecordState::Prepared && record.boot_id == self.boot_id
     }
 
@@ -188,6 +192,24 @@ impl Workshop {
         })
     }
 
+    fn write_metadata(&self, record: &Record) -> Result<(), ClaimError> {
+        let failed = |source| ClaimError::Metadata { uid: record.claim.uid.clone(), source };
+        metadata::write(record, &self.naming).map_err(failed)
+    }
+
+    /// Tells containers of ready claims what has become of their devices' attributes: record, file. The answers are in
+    /// the order of the batch.
+    pub(super) fn describe(&self, batch: Vec<Record>) -> Vec<(ClaimUid, ClaimResult<Arc<Record>>)> {
+        let describe = |record: Record| {
+            let uid = record.claim.uid.clone();
+            let written = self.records.write(&[&record]);
+            let written = written.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) });
+            let described = written.and_then(|()| self.write_metadata(&record));
+            (uid, described.map(|()| Arc::new(record)).map_err(Arc::new))
+        };
+        batch.into_iter().map(describe).collect()
+    }
+
     /// Writes the claim's CDI file unless it is there already, byte for byte.
     pub(super) fn write_cdi(&self, record: &Record) -> Result<(), ClaimError> {
         let uid = &record.claim.uid;
@@ -226,6 +248,7 @@ impl Workshop {
         let uid = &record.claim.uid;
         self.remove_cdi(uid)?;
         self.undo_hardware(record)?;
+        self.tidy(record);
         let kept = match earlier {
             Some(earlier) => self.records.write(&[earlier]),
             None => self.records.remove([uid]),

@@ -97,6 +97,7 @@ impl World {
             cdi: temp.path().join("cdi"),
             naming: naming(),
             containers,
+            describe: false,
             boot_id: "boot-1".to_owned(),
             metrics: metrics.clone(),
         };

@@ -15,6 +15,7 @@ use crate::{
     claims::{
         Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, ClaimView,
         admit::{Holding, admit},
+        metadata,
         recover::Quarantined,
         spec::prepared_devices,
         store::{Record, RecordDevice, RecordState},
@@ -29,6 +30,7 @@ use crate::{
 pub(super) enum Finished {
     Prepared(Vec<(ClaimUid, Prepared)>),
     Unprepared(Vec<(ClaimUid, ClaimResult<()>)>),
+    Described(Vec<(ClaimUid, ClaimResult<Arc<Record>>)>),
 }
 
 /// Something that waits for the work on a claim to end.
@@ -82,6 +84,8 @@ pub(super) struct OwnerParts {
     /// Where readers see the table.
     pub(super) table_tx: watch::Sender<Arc<ClaimTable>>,
     pub(super) metrics: Metrics,
+    /// Whether containers of new claims can read about their devices.
+    pub(super) describe: bool,
 }
 
 /// The owner of the claim table.
@@ -93,6 +97,8 @@ pub(super) struct Owner {
     answers: Vec<Answer>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
     news: Vec<News>,
+    /// Whether work was under way on a claim when the inventory changed.
+    look_again: bool,
     stopping: bool,
 }
 
@@ -144,7 +150,15 @@ impl Owner {
                 }
             }
         }
-        let owner = Self { parts, entries, quarantined, answers: Vec::new(), news: Vec::new(), stopping: false };
+        let owner = Self {
+            parts,
+            entries,
+            quarantined,
+            answers: Vec::new(),
+            news: Vec::new(),
+            look_again: false,
+            stopping: false,
+        };
         owner.publish();
         owner
     }
@@ -160,6 +174,7 @@ impl Owner {
                 _ if self.stopping => {}
                 // Whoever asked may have stopped waiting.
                 Request::Ping(answer_tx) => drop(answer_tx.send(())),
+                Request::Look => self.describe(),
                 Request::Prepare(claims) => self.prepare(claims),
                 Request::Unprepare(claims) => self.unprepare(claims),
                 Request::Forget(uid, answer_tx) => {
@@ -213,7 +228,8 @@ impl Owner {
         let inventory = self.parts.workshop.inventory.latest();
         let devices = admit(claim, &allocation, &inventory, &self.parts.workshop.backends, &self.holdings())?;
         let boot_id = self.parts.workshop.boot_id.clone();
-        Ok(Job::New(Record { claim: claim.clone(), state: RecordState::Preparing, boot_id, devices }))
+        let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
+        Ok(Job::New(Record { claim: claim.clone(), state: RecordState::Preparing, boot_id, devices, metadata }))
     }
 
     fn holdings(&self) -> Vec<Holding<'_>> {
@@ -272,6 +288,13 @@ impl Owner {
     }
 
     fn finish(&mut self, finished: Finished) {
+        self.settle_all(finished);
+        if std::mem::take(&mut self.look_again) {
+            self.describe();
+        }
+    }
+
+    fn settle_all(&mut self, finished: Finished) {
         match finished {
             Finished::Prepared(claims) => {
                 for (uid, prepared) in claims {
@@ -281,6 +304,11 @@ impl Owner {
             Finished::Unprepared(claims) => {
                 for (uid, result) in claims {
                     self.finish_unprepare(&uid, &result);
+                }
+            }
+            Finished::Described(claims) => {
+                for (uid, result) in claims {
+                    self.finish_describe(&uid, result);
                 }
             }
         }
@@ -318,6 +346,37 @@ impl Owner {
         let asking = self.settle(uid, left);
         asking.observe(&self.parts.metrics, Operation::Unprepare, result.is_ok());
         self.answers.extend(asking.unprepare.into_iter().map(|answer_tx| Answer::Unprepare(answer_tx, result.clone())));
+        self.wake(uid);
+    }
+
+    /// Compares what containers can read with the inventory, on every claim on which nothing is under way.
+    fn describe(&mut self) {
+        let inventory = self.parts.workshop.inventory.latest();
+        let mut changed = Vec::new();
+        for entry in self.entries.values_mut().filter(|entry| entry.record.metadata.is_some()) {
+            if entry.busy.is_some() {
+                self.look_again = true;
+            } else if self.parts.workshop.is_ready(&entry.record)
+                && let metadata @ Some(_) = metadata::described_anew(&entry.record, &inventory)
+            {
+                entry.busy = Some(Asking::default());
+                changed.push(Record { metadata, ..(*entry.record).clone() });
+            }
+        }
+        if !changed.is_empty() {
+            self.spawn(move |workshop| Finished::Described(workshop.describe(changed)));
+        }
+    }
+
+    fn finish_describe(&mut self, uid: &ClaimUid, result: ClaimResult<Arc<Record>>) {
+        let Some(entry) = self.entries.get(uid) else { return };
+        let (before, problem) = (entry.record.clone(), entry.problem.clone());
+        // The next change of the inventory tries again.
+        let record = result.unwrap_or_else(|error| {
+            warn!(claim.uid = %uid, error = %Chain(&*error), "containers see old metadata of their devices");
+            before
+        });
+        self.settle(uid, Some((record, problem)));
         self.wake(uid);
     }
 

@@ -28,6 +28,8 @@ struct World {
     bench: Arc<Bench>,
     allocations: Arc<Allocations>,
     boot_id: String,
+    describe: bool,
+    inventory_tx: watch::Sender<Arc<Inventory>>,
     started: Mutex<Vec<ClaimsHandle>>,
 }
 
@@ -47,6 +49,8 @@ impl World {
             bench: Bench::new(),
             allocations: Arc::default(),
             boot_id: "boot-1".to_owned(),
+            describe: false,
+            inventory_tx: watch::Sender::new(Arc::new(inventory())),
             started: Mutex::default(),
         }
     }
@@ -61,20 +65,19 @@ impl World {
     }
 
     async fn start(&self) -> ClaimsHandle {
-        let (inventory_tx, inventory_rx) = watch::channel(Arc::new(inventory()));
         let (tasks, _ended_rx) = Tasks::new();
         let parts = ClaimsParts {
             backends: Backends::new([self.bench.clone() as Arc<dyn hostler_backend::Backend>]),
-            inventory: InventoryReader::new(inventory_rx),
+            inventory: InventoryReader::new(self.inventory_tx.subscribe()),
             reader: self.allocations.clone(),
             records: self.temp.path().join("claims"),
             cdi: self.temp.path().join("cdi"),
-            naming: naming(),
+            naming: Naming { metadata: self.temp.path().join("metadata"), ..naming() },
             containers: self.containers(),
+            describe: self.describe,
             boot_id: self.boot_id.clone(),
             metrics: Metrics::default(),
         };
-        drop::<watch::Sender<Arc<Inventory>>>(inventory_tx);
         let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
         self.started.lock().unwrap().push(handle.clone());
         handle
@@ -350,4 +353,33 @@ async fn a_ready_claim_whose_device_fails_later_keeps_everything_and_says_so() {
     world.bench.fail("verify", true);
     assert!(prepare(&handle, &claim).await.is_err());
     assert_eq!((world.files("claims").len(), world.files("cdi").len(), world.bench.ready().len()), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn containers_read_the_attributes_that_their_devices_have_now() {
+    let mut world = World::new();
+    world.describe = true;
+    let claim = world.allocate("a", &[grant("one")]);
+    let file = world.temp.path().join("metadata/default_name-a/req/metadata.json");
+    let handle = world.start().await;
+    let before = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
+    assert!(fs::read_to_string(&file).unwrap().contains(r#""generation":1"#));
+    let mut changed = inventory();
+    let name = hostler_backend::QualifiedName::new("model").unwrap();
+    changed.pools.get_mut("bench").unwrap().devices[0].attributes.insert(name, "x1".into());
+    world.inventory_tx.send_replace(Arc::new(changed));
+    let generation = |table: &Arc<ClaimTable>| match &table.claims[&uid("a")] {
+        ClaimView::Recorded { record, .. } => record.metadata.as_ref().map(|metadata| metadata.generation),
+        ClaimView::Quarantined(_) => None,
+    };
+    handle.table().wait_for(|table| generation(table) == Some(2)).await.unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(r#""generation":2"#) && text.contains(r#"{"model":{"string":"x1"}}"#), "{text}");
+    fs::remove_dir_all(world.temp.path().join("metadata")).unwrap();
+    assert_eq!((prepare(&handle, &claim).await.unwrap(), world.cdi("a")), before);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    let later = world.start().await;
+    assert_eq!(generation(&later.table().borrow().clone()), Some(2), "a restart begins with the last generation");
+    unprepare(&later, &claim).await.unwrap();
+    assert!(world.files("metadata").is_empty());
 }

@@ -91,7 +91,7 @@ fn reason(error: &ClaimError) -> Option<Reason> {
         ClaimError::UnknownCapacity { .. } => Some(Reason::InvalidAllocation),
         ClaimError::Backend { source, .. } => Some(backend_reason(source)),
         ClaimError::NoBackend { .. } => Some(Reason::BackendDisabled),
-        ClaimError::Store { .. } | ClaimError::Cdi { .. } => Some(Reason::StorageFailed),
+        ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => Some(Reason::StorageFailed),
         ClaimError::RollBack { .. } => Some(Reason::CleanUpFailed),
         ClaimError::Quarantined { .. } => Some(Reason::Quarantined),
         ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Stopping => None,

@@ -34,7 +34,7 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
 
 fn record(devices: Vec<RecordDevice>) -> Record {
     let claim = ClaimRef { namespace: "ml".to_owned(), name: "a".to_owned(), uid: ClaimUid::new("u1").unwrap() };
-    Record { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices }
+    Record { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None }
 }
 
 fn inventory(health: Health) -> Inventory {

@@ -1,0 +1,266 @@
+//! What programs in containers can read about their devices: a file per request, in the format of KEP-5304.
+//!
+//! ```text
+//! <kubelet>/plugins/<driver>/dra-device-metadata/<namespace>_<claim>/<request>/metadata.json
+//! ```
+//!
+//! The content follows from the record alone, so that it is the same after a restart and after a reboot. Containers see
+//! the file through a bind mount, which a rename would leave behind: a file that is in use changes in place.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::{AttributeValue, Device};
+use hostler_cdi::Mount;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    ClaimRef,
+    spec::Naming,
+    store::{Record, RecordDevice},
+};
+use crate::inventory::Inventory;
+
+/// The versions of the format, the newest first: a reader takes the first that it knows.
+const VERSIONS: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"];
+
+/// Where containers find the files.
+const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
+
+/// The part of a record that the files are made of.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Metadata {
+    /// Grows with every change.
+    pub generation: u64,
+    /// What the pod calls the claim, where it was made from a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_claim_name: Option<String>,
+    /// The attributes of each device, in the order of the record, as they stand in the files.
+    pub attributes: Vec<Attributes>,
+}
+
+/// Attributes of one device, with the type of each value: `{"resource.kubernetes.io/numaNode": {"int": 0}}`.
+pub type Attributes = BTreeMap<String, Value>;
+
+/// Why a file could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
+    /// A name is not one of the API server's.
+    #[error("{0:?} is no name of a claim, a request or a namespace")]
+    Name(String),
+    /// A step on one file or folder failed.
+    #[error("failed to write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Describes devices that are given to a claim.
+pub fn describe(pod_claim_name: Option<String>, devices: &[RecordDevice], inventory: &Inventory) -> Metadata {
+    let attributes = |device: &RecordDevice| found(device, inventory).map(attributes).unwrap_or_default();
+    Metadata { generation: 1, pod_claim_name, attributes: devices.iter().map(attributes).collect() }
+}
+
+/// The next generation, if the attributes of a device are others now. A device that has gone keeps its last ones.
+pub fn described_anew(record: &Record, inventory: &Inventory) -> Option<Metadata> {
+    let before = record.metadata.as_ref()?;
+    let mut now = before.clone();
+    for (device, known) in record.devices.iter().zip(&mut now.attributes) {
+        if let Some(device) = found(device, inventory) {
+            *known = attributes(device);
+        }
+    }
+    now.generation += 1;
+    (now.attributes != before.attributes).then_some(now)
+}
+
+fn found<'a>(device: &RecordDevice, inventory: &'a Inventory) -> Option<&'a Device> {
+    inventory.find(&device.grant.pool, device.grant.device.as_str()).map(|(_, found)| found)
+}
+
+fn attributes(device: &Device) -> Attributes {
+    let typed = |value: &AttributeValue| match value {
+        AttributeValue::Int(value) => json!({ "int": value }),
+        AttributeValue::Bool(value) => json!({ "bool": value }),
+        AttributeValue::String(value) => json!({ "string": value }),
+        AttributeValue::Version(value) => json!({ "version": value }),
+        AttributeValue::Ints(values) => json!({ "ints": values }),
+        AttributeValue::Strings(values) => json!({ "strings": values }),
+    };
+    device.attributes.iter().map(|(name, value)| (name.to_string(), typed(value))).collect()
+}
+
+/// The mount with which containers of a request see its file; `None` if the claim has no such files.
+pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<Mount> {
+    let metadata = record.metadata.as_ref()?;
+    let claim = match &metadata.pod_claim_name {
+        Some(name) => format!("resourceclaimtemplates/{name}"),
+        None => format!("resourceclaims/{}", record.claim.name),
+    };
+    Some(Mount {
+        host_path: host_file(&record.claim, request, naming).to_string_lossy().into_owned(),
+        container_path: format!("{IN_CONTAINERS}/{claim}/{request}/{}-metadata.json", naming.driver),
+        options: vec!["ro".to_owned(), "bind".to_owned()],
+        fs_type: None,
+    })
+}
+
+fn host_folder(claim: &ClaimRef, naming: &Naming) -> PathBuf {
+    naming.metadata.join(format!("{}_{}", claim.namespace, claim.name))
+}
+
+fn host_file(claim: &ClaimRef, request: &str, naming: &Naming) -> PathBuf {
+    host_folder(claim, naming).join(request).join("metadata.json")
+}
+
+/// The top-level requests of a claim, each once.
+fn requests(record: &Record) -> Vec<&str> {
+    let mut requests: Vec<&str> = Vec::new();
+    for device in &record.devices {
+        let request = device.grant.top_level_request();
+        if !requests.contains(&request) {
+            requests.push(request);
+        }
+    }
+    requests
+}
+
+/// The file of one request: the same object once per version.
+fn content(record: &Record, metadata: &Metadata, request: &str, driver: &str) -> Vec<u8> {
+    let mut requests: Vec<(&str, Vec<Value>)> = Vec::new();
+    for (device, attributes) in record.devices.iter().zip(&metadata.attributes) {
+        let grant = &device.grant;
+        if grant.top_level_request() != request {
+            continue;
+        }
+        let shown = json!({
+            "driver": driver, "pool": grant.pool, "name": grant.device.as_str(), "attributes": attributes,
+        });
+        match requests.iter_mut().find(|(name, _)| *name == grant.request) {
+            Some((_, devices)) => devices.push(shown),
+            None => requests.push((&grant.request, vec![shown])),
+        }
+    }
+    let requests: Vec<Value> =
+        requests.into_iter().map(|(name, devices)| json!({ "name": name, "devices": devices })).collect();
+    let claim = &record.claim;
+    let mut object = json!({
+        "kind": "DeviceMetadata",
+        "metadata": {
+            "name": claim.name, "namespace": claim.namespace, "uid": claim.uid.as_str(),
+            "generation": metadata.generation,
+        },
+        "requests": requests,
+    });
+    if let Some(name) = &metadata.pod_claim_name {
+        object["podClaimName"] = json!(name);
+    }
+    let mut text = String::new();
+    for version in VERSIONS {
+        object["apiVersion"] = json!(version);
+        text.push_str(&format!("{object}\n"));
+    }
+    text.into_bytes()
+}
+
+/// Writes the files of a claim that has any, unless they are there already, byte for byte. Nothing is made durable: a
+/// start makes them anew from the record.
+///
+/// # Errors
+/// When a name of the claim cannot be part of a path, or a file cannot be written.
+pub fn write(record: &Record, naming: &Naming) -> Result<(), MetadataError> {
+    let Some(metadata) = &record.metadata else { return Ok(()) };
+    let names = [&record.claim.namespace, &record.claim.name].into_iter().chain(&metadata.pod_claim_name);
+    for name in names.map(String::as_str).chain(requests(record)) {
+        check_name(name)?;
+    }
+    for request in requests(record) {
+        let path = host_file(&record.claim, request, naming);
+        let bytes = content(record, metadata, request, &naming.driver);
+        write_file(record, &path, &bytes, naming).map_err(|source| MetadataError::Write { path, source })?;
+    }
+    Ok(())
+}
+
+/// A DNS subdomain: nothing that leads elsewhere.
+fn check_name(name: &str) -> Result<(), MetadataError> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ok = (1..=253).contains(&name.len())
+        && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'.')
+        && name.as_bytes().first().copied().is_some_and(plain);
+    if ok { Ok(()) } else { Err(MetadataError::Name(name.to_owned())) }
+}
+
+fn write_file(record: &Record, path: &Path, bytes: &[u8], naming: &Naming) -> io::Result<()> {
+    match fs::read(path) {
+        Ok(found) if found == bytes => return Ok(()),
+        // Containers of a claim that had the name before must not see this one's devices.
+        Ok(found) if !is_of(&found, &record.claim) => fs::remove_file(path)?,
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create_folders(path, naming)?,
+        Err(error) => return Err(error),
+    }
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    // One write, so that a reader sees the old content or the new one, and at most the end of a longer old one behind it.
+    file.write_all_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)
+}
+
+/// Programs in containers are not root, hence the modes; the daemon's umask would take them away.
+fn create_folders(path: &Path, naming: &Naming) -> io::Result<()> {
+    if let Some(plugin) = naming.metadata.parent() {
+        DirBuilder::new().recursive(true).mode(0o750).create(plugin)?;
+    }
+    let below = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&naming.metadata));
+    for folder in below.collect::<Vec<_>>().into_iter().rev() {
+        match DirBuilder::new().mode(0o755).create(folder) {
+            Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o755))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is about this claim, not about another one of the same name.
+fn is_of(bytes: &[u8], claim: &ClaimRef) -> bool {
+    let first = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>().next();
+    matches!(first, Some(Ok(object)) if object["metadata"]["uid"] == claim.uid.as_str())
+}
+
+/// Removes the files of a claim, and leaves those of another claim of the same name.
+///
+/// # Errors
+/// When a file or folder is there and cannot be removed.
+pub fn remove(record: &Record, naming: &Naming) -> io::Result<()> {
+    if record.metadata.is_none() {
+        return Ok(());
+    }
+    for request in requests(record) {
+        let path = host_file(&record.claim, request, naming);
+        if fs::read(&path).is_ok_and(|bytes| is_of(&bytes, &record.claim))
+            && let Some(folder) = path.parent()
+        {
+            fs::remove_file(&path)?;
+            fs::remove_dir(folder)?;
+        }
+    }
+    match fs::remove_dir(host_folder(&record.claim, naming)) {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
