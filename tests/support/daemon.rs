@@ -341,6 +341,11 @@ impl Drop for Host {
 pub struct Daemon(Child);
 
 impl Daemon {
+    /// A daemon that was started otherwise than by its host.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.0.id()

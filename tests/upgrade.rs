@@ -1,0 +1,162 @@
+//! One daemon takes over from another on the same folders: probes while it stands by, and nothing lost on the way.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/kubelet.rs"]
+mod kubelet;
+#[path = "support/node.rs"]
+mod node;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use daemon::{Daemon, Host, binary, http, wait_for};
+use hostler_proto::dra_v1::Device;
+use kubelet::{Kubelet, Plugin, Release};
+use nix::sys::signal::Signal;
+use node::{Node, named, uid};
+
+/// Claims that are prepared and taken back all the time.
+const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
+
+/// Writes the configuration of a second instance, with a run folder of its own; what a pod of a DaemonSet would have.
+fn second(host: &Host) -> std::path::PathBuf {
+    let text = fs::read_to_string(host.path("hostler.toml")).unwrap();
+    let own = text.replace(&host.path("run").display().to_string(), &host.path("run2").display().to_string());
+    assert_ne!(own, text);
+    let path = host.path("second.toml");
+    fs::write(&path, own).unwrap();
+    path
+}
+
+fn hostler(host: &Host, config: &str, verb: &str) -> Command {
+    let mut command = Command::new(binary());
+    command.arg(verb).arg("--config").arg(host.path(config)).stdin(Stdio::null());
+    command
+}
+
+fn ready(host: &Host, config: &str) -> Output {
+    hostler(host, config, "ready").output().unwrap()
+}
+
+fn start_second(host: &Host) -> Daemon {
+    second(host);
+    let log = fs::OpenOptions::new().create(true).append(true).open(host.path("log")).unwrap();
+    let mut command = hostler(host, "second.toml", "run");
+    let daemon = Daemon::of(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    wait_for("the second daemon to stand by", || {
+        (http(&host.path("run2/metrics.sock"), "GET", "/readyz", "").ok()? == (200, "standing by\n".to_owned()))
+            .then_some(())
+    });
+    daemon
+}
+
+#[test]
+fn a_daemon_that_stands_by_is_ready_and_the_same_address_tells_when_it_works() {
+    let mut node = Node::started();
+    let socket = node.path("run2/metrics.sock");
+    let get = |path: &str| http(&socket, "GET", path, "").unwrap();
+    let daemon = start_second(&node);
+    assert_eq!(get("/healthz"), (200, "standing by\n".to_owned()));
+    assert_eq!(get("/metrics").0, 503);
+    let said = ready(&node, "second.toml");
+    assert_eq!((said.status.code(), &*said.stdout), (Some(0), &b"standing by\n"[..]));
+    assert!(!node.path("run2/admin.sock").exists(), "nothing can be asked of it yet");
+    assert!(node.stop().success());
+    wait_for("the second daemon to work", || (get("/healthz").1 == "ok\n").then_some(()));
+    assert_eq!(get("/metrics").0, 200);
+    assert_eq!(ready(&node, "hostler.toml").status.code(), Some(1), "the first one is gone");
+    node.register();
+    wait_for("the second daemon to be ready", || (get("/readyz") == (200, "ready\n".to_owned())).then_some(()));
+    assert_eq!(ready(&node, "second.toml").status.code(), Some(0));
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn a_daemon_that_is_not_ready_says_why() {
+    let mut host = Host::bare("");
+    host.start();
+    let said = ready(&host, "hostler.toml");
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8(said.stdout).unwrap().contains("the kubelet has not registered the driver yet"));
+}
+
+/// Prepares and takes back one claim until it is told to stop; the devices of every answer, and what was refused.
+async fn load(
+    mut plugin: Plugin,
+    kubelet: Kubelet,
+    name: &str,
+    stop: Arc<AtomicBool>,
+) -> (Vec<Vec<Device>>, Vec<String>) {
+    let (mut lists, mut refused) = (Vec::new(), Vec::new());
+    loop {
+        // Once more after the end, so that the claim is whole at last.
+        let last = stop.load(Ordering::Relaxed);
+        match plugin.prepare(&[named(name)]).await {
+            Ok(mut answers) => lists.push(answers.remove(&uid(name)).unwrap().unwrap()),
+            Err(complaint) => {
+                refused.push(complaint.0);
+                if let Ok(new) = kubelet.register().await {
+                    plugin = new;
+                }
+                continue;
+            }
+        }
+        if last {
+            return (lists, refused);
+        }
+        if let Err(complaint) = plugin.unprepare(&[named(name)]).await {
+            refused.push(complaint.0);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_a_second_daemon_takes_over_under_load() {
+    let mut node = Node::started();
+    node.allocate("running", &["card-7", "pool:2"]);
+    let (running, whole) = (node.prepare("running"), node.traces("running"));
+    for (index, name) in CLAIMS.iter().enumerate() {
+        node.allocate(name, &[&format!("card-{index}"), "pool:1"]);
+    }
+    let daemon = start_second(&node);
+    let stop = Arc::new(AtomicBool::new(false));
+    let kubelet = Kubelet::new(node.path("kubelet"), Release::V1_36);
+    let loads: BTreeMap<&str, _> = CLAIMS
+        .iter()
+        .map(|name| (*name, node.spawn(load(node.connected(), kubelet.clone(), name, stop.clone()))))
+        .collect();
+    wait_for("some load", || fs::read_dir(node.path("state/claims")).unwrap().nth(2).map(drop));
+    assert!(node.stop().success());
+    wait_for("the second daemon to work", || node.path("run2/admin.sock").exists().then_some(()));
+    stop.store(true, Ordering::Relaxed);
+    for (name, load) in loads {
+        let (lists, refused) = node.block_on(load).unwrap();
+        assert!(lists.iter().all(|list| *list == lists[0]), "{name}: {lists:?}");
+        let clean =
+            |text: &String| ["Unavailable", "Cancelled", "Unknown", "dial"].iter().any(|word| text.contains(word));
+        assert!(refused.iter().all(clean), "{name}: {refused:?}");
+        assert!(node.traces(name).is_whole(2), "{name}: {:?}", node.traces(name));
+    }
+    assert_eq!(node.traces("running"), whole, "a running claim notices nothing");
+    node.register();
+    assert_eq!(node.prepare("running"), running);
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+}
