@@ -8,7 +8,12 @@
 //!
 //! What tests do themselves, with [`ApiServer::create`] and the like, goes the same way, past authorization and faults.
 
-#![allow(dead_code, unreachable_pub, reason = "part of several programs, of which each uses what it needs")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "part of several programs, of which each uses what it needs"
+)]
 #![allow(clippy::needless_pass_by_value, reason = "a test hands over what json!() has made")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -34,8 +34,9 @@ pub fn apply(call: &Call, old: &Value, config: &Value) -> Result<Value, Refusal>
         .flat_map(|manager| manager.fields.iter().map(|path| (manager.name.clone(), path.clone())))
         .filter(|(_, path)| wanted.contains_key(path) && differs(path))
         .collect();
+    let place = if call.target.is_status() { " with subresource \"status\"" } else { "" };
     if !contested.is_empty() && call.parameter("force") != "true" {
-        let named: Vec<_> = contested.iter().map(|(owner, path)| (owner.clone(), shown(path))).collect();
+        let named: Vec<_> = contested.iter().map(|(owner, path)| (format!("{owner:?}{place}"), shown(path))).collect();
         return Err(Refusal::apply_conflict(&named));
     }
     let mut new = old.clone();

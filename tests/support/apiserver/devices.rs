@@ -39,7 +39,8 @@ fn check_name(errors: &mut Errors, path: &str, name: &str) {
 fn check_attributes(settings: &Settings, errors: &mut Errors, path: &str, device: &Value) {
     let named = members(&device["attributes"]).count() + members(&device["capacity"]).count();
     if named > 32 {
-        errors.push(FieldError::too_many(format!("{path}.attributes"), named, 32));
+        let why = "the total number of attributes and capacities must not exceed 32";
+        errors.push(FieldError::invalid(path, &Value::from(named), why));
     }
     let mut values = 0;
     for (name, attribute) in members(&device["attributes"]) {
@@ -86,9 +87,6 @@ fn check_policy(errors: &mut Errors, path: &str, capacity: &Value, shared: bool)
     let (values, range) = (items(&policy["validValues"]), &policy["validRange"]);
     if default.is_none() && (!values.is_empty() || !range.is_null()) {
         errors.push(FieldError::required(format!("{path}.default"), "required with `validValues` or `validRange`"));
-    }
-    if default.is_some_and(|default| default > most) {
-        errors.push(FieldError::invalid(format!("{path}.default"), &policy["default"], "must not exceed the capacity"));
     }
     if !values.is_empty() && !range.is_null() {
         errors.push(FieldError::forbidden(&path, "at most one of `validValues` and `validRange` is allowed"));

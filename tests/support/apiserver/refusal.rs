@@ -120,11 +120,10 @@ impl Refusal {
 
     /// Fields that others own; each with the name of one who does.
     pub fn apply_conflict(owned: &[(String, String)]) -> Self {
-        let lines: Vec<String> =
-            owned.iter().map(|(owner, field)| format!("conflict with {owner:?}: {field}")).collect();
+        let lines: Vec<String> = owned.iter().map(|(owner, field)| format!("conflict with {owner}: {field}")).collect();
         let count = if owned.len() == 1 { "1 conflict" } else { &format!("{} conflicts", owned.len()) };
         let causes = owned.iter().map(|(owner, field)| {
-            json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {owner:?}"), "field": field })
+            json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {owner}"), "field": field })
         });
         let message = format!("Apply failed with {count}: {}", lines.join("\n"));
         let mut refusal = Self::new(409, "Conflict", message);

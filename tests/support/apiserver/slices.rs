@@ -49,7 +49,10 @@ pub fn check_driver(errors: &mut Vec<FieldError>, path: &str, driver: &Value) {
     match text(driver) {
         "" => errors.push(FieldError::required(path, "")),
         name if name.len() > 63 => errors.push(FieldError::too_long(path, 63)),
-        name if !is_subdomain(name) => errors.push(FieldError::invalid(path, driver, "must be a DNS subdomain")),
+        // Upper case gives a warning only.
+        name if !is_subdomain(&name.to_lowercase()) => {
+            errors.push(FieldError::invalid(path, driver, "must be a DNS subdomain"));
+        }
         _ => {}
     }
 }
@@ -148,7 +151,7 @@ fn check_devices(settings: &Settings, errors: &mut Vec<FieldError>, spec: &Value
     for (at, device) in devices.iter().enumerate() {
         let path = format!("spec.devices[{at}]");
         if seen.insert(text(&device["name"]), at).is_some() {
-            errors.push(FieldError::duplicate(format!("{path}.name"), &device["name"]));
+            errors.push(FieldError::duplicate(&path, &device["name"]));
         }
         devices::check(settings, errors, &path, device, spec["perDeviceNodeSelection"] == true);
     }

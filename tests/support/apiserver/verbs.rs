@@ -140,7 +140,9 @@ fn incoming(settings: &Settings, call: &Call, body: &Value) -> Result<Value, Ref
     let object = convert::to_stored(target.api, target.resource, body.clone());
     let mut decoded = rules::decode(settings, target.resource, &object)?;
     let namespace = meta(&decoded, "namespace").to_owned();
-    if target.resource.namespaced && namespace.is_empty() {
+    if !target.resource.namespaced {
+        decoded["metadata"].as_object_mut().expect("decoded").remove("namespace");
+    } else if namespace.is_empty() {
         decoded["metadata"]["namespace"] = json!(target.namespace());
     } else if namespace != target.namespace() {
         return Err(Refusal::bad_request(
