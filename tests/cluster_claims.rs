@@ -437,3 +437,18 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
     plugin.prepare(&[other]).await.unwrap();
     assert_eq!(said(), 1);
 }
+
+#[test]
+fn without_a_cluster_a_claim_is_explained_from_its_manifest() {
+    let mut host = Host::bare(SCRIPT);
+    host.start();
+    host.manifest("good", "u1", &[("all", "fake", "card-0", Value::Null)]);
+    host.manifest("bad", "u2", &[("all", "fake", "card-0", Value::Null)]);
+    let told = host.run_ok(&["explain", "claim", "u1"]);
+    assert!(told.contains("run: hostler claim prepare -n default good"), "{told}");
+    host.run_ok(&["claim", "prepare", "good"]);
+    host.run_refused(&["claim", "prepare", "bad"]);
+    let told = host.run_ok(&["explain", "claim", "bad"]);
+    assert!(told.contains("claim default/bad, uid u2: failed") && told.contains("u1 (default/good)"), "{told}");
+    assert!(host.run_ok(&["explain", "claim", "good"]).contains("it is prepared and holds 1 device"));
+}

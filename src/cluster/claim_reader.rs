@@ -201,7 +201,7 @@ fn step(full_name: &str) -> String {
 }
 
 /// What can be a name or a namespace; nothing in it has a meaning in a path.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let ok = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     (1..=253).contains(&text.len()) && text.bytes().all(ok) && !text.starts_with('.')
 }

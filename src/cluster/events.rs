@@ -17,7 +17,7 @@ use tracing::debug;
 
 use self::log::{EventLog, Step};
 pub use self::reason::{Notice, Reason, notice};
-use super::{ApiFailure, Cluster};
+use super::{ApiFailure, Cluster, claim_reader::is_name};
 use crate::{
     claims::{ClaimFailure, ClaimRef},
     metrics::Metrics,
@@ -58,6 +58,10 @@ impl Writer {
 
     async fn tell(&mut self, failure: &ClaimFailure) {
         let Some(notice) = notice(&failure.error) else { return };
+        // What the kubelet calls a claim becomes part of a path, and a claim on record is not looked up by it before.
+        if !is_name(&failure.claim.namespace) || !is_name(&failure.claim.name) {
+            return;
+        }
         let step = self.log.step(&failure.claim, &notice, failure.at);
         let written = match &step {
             Step::Drop => {
