@@ -434,3 +434,49 @@ async fn a_policy_may_deny_a_write() {
     let status = refused(slices.create(&PostParams::default(), &typed(other)).await);
     assert!(status.message.contains("not your node"), "{}", status.message);
 }
+
+#[tokio::test]
+async fn watches_get_bookmarks_and_end_when_the_server_likes() {
+    let server = ApiServer::start(Options::default()).await;
+    let slices = slices(&server).await;
+    server.create(slice("a", &[]));
+    let mut events = std::pin::pin!(slices.watch(&WatchParams::default().initial_events(), "0").await.unwrap());
+    assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Added(_)));
+    assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Bookmark(_)));
+    server.send_bookmarks();
+    assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Bookmark(_)));
+    server.close_watches();
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn the_resources_of_the_node_have_the_name_of_the_release() {
+    let gates = [("DRANodeAllocatableResources".to_owned(), true)];
+    for (release, known, unknown) in [
+        (Release::V1_36, "nodeAllocatableResourceMappings", "nodeAllocatableResources"),
+        (Release::V1_37, "nodeAllocatableResources", "nodeAllocatableResourceMappings"),
+    ] {
+        let server = ApiServer::start(Options { release, gates: gates.clone().into() }).await;
+        let mut wanted = slice("a", &["card-0"]);
+        for name in [known, unknown] {
+            wanted["spec"]["devices"][0][name] = json!({ "cpu": { "overhead": {} } });
+        }
+        let stored = server.create(wanted);
+        let device = &stored["spec"]["devices"][0];
+        assert!(device[known].is_object() && device[unknown].is_null(), "{device}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_be_lost_after_the_deed() {
+    let server = ApiServer::start(Options::default()).await;
+    let slices = slices(&server).await;
+    server.fail(Fault::new("create", "resourceslices", 1, How::LoseAnswer));
+    assert!(slices.create(&PostParams::default(), &typed(slice("a", &[]))).await.is_err());
+    assert!(server.get("resourceslices", "a").is_some());
+    server.fail(Fault::new("get", "resourceslices", 1, How::CutBody));
+    assert!(slices.get("a").await.is_err());
+    let log = server.log();
+    assert!(log.iter().all(|logged| logged.user == "admin"));
+    assert_ne!(log[0].connection, log[1].connection, "the first one was reset");
+}
