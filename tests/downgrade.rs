@@ -95,8 +95,6 @@ fn release_0_1_0_can_take_back_whatever_this_one_records() {
     let record = everything();
     assert_can_be_taken_back(&record);
     assert_can_be_taken_back(&Record { state: RecordState::Preparing, ..record.clone() });
-    let missing = |name: &str| !serde_json::to_value(&record).unwrap().as_object().unwrap().contains_key(name);
-    assert!(!missing("metadata"), "the record of this test has everything");
 }
 
 #[test]
@@ -120,20 +118,18 @@ fn claims_of_release_0_1_0_are_kept_prepared_again_and_taken_back() {
             }
         }
     }
-    let before: Vec<Value> = ["cards", "mixed"].map(|name| cdi(&node, name)).into();
+    let before = cdi(&node, "mixed");
     // The hardware of these claims was another machine's: what is missing is made ready again where files are missing.
     fs::remove_file(node.path(&node.cdi_path("mixed"))).unwrap();
     node.begin();
-    for (name, before) in ["mixed"].iter().zip(&before[1..]) {
-        assert_eq!(node.state(name).as_deref(), Some("prepared"));
-        let devices = node.prepare(name);
-        let ids: Vec<&str> = devices.iter().map(|device| device.cdi_device_ids[0].as_str()).collect();
-        assert_eq!(ids, ["hostler.dev/claim=mixed-5f0c-0-card-3", "hostler.dev/claim=mixed-5f0c-1-pool"]);
-        let after = cdi(&node, name);
-        assert_eq!(after["devices"], before["devices"], "containers get what they got");
-        assert_eq!(after["annotations"], before["annotations"]);
-        assert_eq!(after["containerEdits"]["hooks"][0]["args"][2], "record");
-    }
+    assert_eq!(node.state("mixed").as_deref(), Some("prepared"));
+    let devices = node.prepare("mixed");
+    let ids: Vec<&str> = devices.iter().map(|device| device.cdi_device_ids[0].as_str()).collect();
+    assert_eq!(ids, ["hostler.dev/claim=mixed-5f0c-0-card-3", "hostler.dev/claim=mixed-5f0c-1-pool"]);
+    let after = cdi(&node, "mixed");
+    assert_eq!(after["devices"], before["devices"], "containers get what they got");
+    assert_eq!(after["annotations"], before["annotations"]);
+    assert_eq!(after["containerEdits"]["hooks"][0]["args"][2], "record");
     for name in ["cards", "mixed"] {
         node.unprepare(name);
         assert!(node.traces(name).is_gone(), "{name}");
