@@ -138,15 +138,15 @@ fn device_status(
 
 /// Status, reason and message of the condition.
 fn ready(device: &RecordDevice, problem: Option<&str>, inventory: &Inventory) -> (&'static str, &'static str, String) {
-    if let Some(problem) = problem {
-        return ("False", "NotPrepared", problem.to_owned());
-    }
     let name = device.grant.device.as_str();
-    match inventory.find(&device.grant.pool, name).map(|(_, found)| &found.health) {
-        Some(Health::Healthy) => ("True", "Prepared", format!("device {name} is prepared")),
-        Some(Health::Unhealthy { reason }) => ("False", "Unhealthy", reason.clone()),
-        Some(Health::Unknown { reason }) => ("Unknown", "HealthUnknown", reason.clone()),
-        None => ("False", "Gone", format!("device {name} is not on the node any more")),
+    let health = inventory.find(&device.grant.pool, name).map(|(_, found)| &found.health);
+    match (health, problem) {
+        // First, since a problem is often only how a start noticed it.
+        (Some(Health::Unhealthy { reason }), _) => ("False", "Unhealthy", reason.clone()),
+        (_, Some(problem)) => ("False", "NotPrepared", problem.to_owned()),
+        (Some(Health::Healthy), None) => ("True", "Prepared", format!("device {name} is prepared")),
+        (Some(Health::Unknown { reason }), None) => ("Unknown", "HealthUnknown", reason.clone()),
+        (None, None) => ("False", "Gone", format!("device {name} is not on the node any more")),
     }
 }
 
