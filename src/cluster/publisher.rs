@@ -223,7 +223,12 @@ impl Publisher {
     }
 
     fn observe(&mut self, event: Event<Slice>) {
-        match self.mirror.observe(event) {
+        let seen = self.mirror.observe(event);
+        self.heed(seen);
+    }
+
+    fn heed(&mut self, seen: Seen) {
+        match seen {
             Seen::Known => {}
             Seen::Changed => self.pace.want(Instant::now()),
             Seen::Deleted => {
@@ -279,7 +284,8 @@ impl Publisher {
         match done {
             Done::Written { name, verb, slice, dropped } => {
                 self.parts.metrics.slice_written(verb);
-                self.mirror.put(name, *slice);
+                let seen = self.mirror.put(name, *slice);
+                self.heed(seen);
                 self.learn(dropped.iter().map(|feature| (*feature, false)));
             }
             Done::Deleted { name } => {
@@ -292,7 +298,10 @@ impl Publisher {
             }
             Done::Found { name, slice } => {
                 match slice {
-                    Some(slice) => self.mirror.put(name, *slice),
+                    Some(slice) => {
+                        let seen = self.mirror.put(name, *slice);
+                        self.heed(seen);
+                    }
                     None => self.mirror.remove(&name),
                 }
                 self.retry(None);

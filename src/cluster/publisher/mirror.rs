@@ -25,6 +25,8 @@ pub(super) enum Seen {
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     slices: BTreeMap<String, Existing>,
+    /// What the watch last saw deleted under a name. The answer to a write may come after the news of the deletion.
+    deleted: BTreeMap<String, Identity>,
     /// A list that is not complete yet.
     listing: Option<BTreeMap<String, Existing>>,
     listed: bool,
@@ -90,6 +92,7 @@ impl Mirror {
     }
 
     fn lose(&mut self, name: &str, gone: &Existing) -> Seen {
+        self.deleted.insert(name.to_owned(), gone.identity.clone());
         let is_it =
             |known: &&Existing| known.identity.uid == gone.identity.uid && !is_older(&gone.identity, &known.identity);
         if self.slices.get(name).filter(is_it).is_none() {
@@ -99,12 +102,20 @@ impl Mirror {
         Seen::Deleted
     }
 
-    /// Takes the answer to a write or a read. A list that was made before it may miss it.
-    pub(super) fn put(&mut self, name: String, slice: Existing) {
+    /// Takes the answer to a write or a read, unless the watch has told more by now. A list that was made before it may
+    /// miss it.
+    pub(super) fn put(&mut self, name: String, slice: Existing) -> Seen {
+        if self.deleted.get(&name).is_some_and(|gone| gone.uid == slice.identity.uid) {
+            return Seen::Deleted;
+        }
+        if self.slices.get(&name).is_some_and(|known| is_older(&slice.identity, &known.identity)) {
+            return Seen::Changed;
+        }
         if let Some(listing) = &mut self.listing {
             listing.insert(name.clone(), slice.clone());
         }
         self.slices.insert(name, slice);
+        Seen::Known
     }
 
     /// The slice is known not to be there.
@@ -158,7 +169,12 @@ mod tests {
 
     fn put(mirror: &mut Mirror, slice: Slice) {
         let (name, slice) = existing(slice).unwrap();
-        mirror.put(name, slice);
+        assert_eq!(mirror.put(name, slice), Seen::Known);
+    }
+
+    fn put_late(mirror: &mut Mirror, slice: Slice) -> Seen {
+        let (name, slice) = existing(slice).unwrap();
+        mirror.put(name, slice)
     }
 
     fn known(mirror: &Mirror) -> Vec<(&str, &str)> {
@@ -183,6 +199,22 @@ mod tests {
         assert_eq!(known(&mirror), [("a", "6")]);
         assert_eq!(mirror.observe(Event::Apply(slice("a", "u", 7, "y"))), Seen::Changed);
         assert_eq!(mirror.observe(Event::Apply(slice("b", "v", 8, "y"))), Seen::Changed);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_later_news_of_the_watch_changes_nothing() {
+        let mut mirror = Mirror::default();
+        assert_eq!(mirror.observe(Event::Apply(slice("a", "u", 6, "y"))), Seen::Changed);
+        assert_eq!(put_late(&mut mirror, slice("a", "u", 5, "x")), Seen::Changed);
+        assert_eq!(known(&mirror), [("a", "6")]);
+
+        assert_eq!(mirror.observe(Event::Delete(slice("b", "v", 8, "x"))), Seen::Known);
+        assert_eq!(put_late(&mut mirror, slice("b", "v", 7, "x")), Seen::Deleted);
+        assert_eq!(mirror.observe(Event::Delete(slice("a", "u", 9, "y"))), Seen::Deleted);
+        assert_eq!(put_late(&mut mirror, slice("a", "u", 8, "x")), Seen::Deleted);
+        assert!(mirror.slices().is_empty());
+        assert_eq!(put_late(&mut mirror, slice("a", "w", 10, "x")), Seen::Known);
+        assert_eq!(known(&mirror), [("a", "10")]);
     }
 
     #[test]
