@@ -257,7 +257,7 @@ impl Config {
 
     /// The socket on which the kubelet calls the driver.
     pub fn service_socket(&self) -> PathBuf {
-        self.paths.kubelet.join("plugins").join(&self.driver).join(format!("dra@{}.sock", self.driver))
+        self.paths.kubelet.join("plugins").join(&self.driver).join("dra@service.sock")
     }
 }
 

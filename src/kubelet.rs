@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ──► registration ──► "the service is at …" ──► watch<Registration>
-//!      └──────► plugins/<driver>/dra@<driver>.sock ──┬──► dra ──► claims task
+//!      └──────► plugins/<driver>/dra@service.sock ───┬──► dra ──► claims task
 //!                                                    └──► health ◄── inventory, claim table
 //! ```
 //!
@@ -49,6 +49,10 @@ const GRACE: Duration = Duration::from_secs(45);
 /// For the last answer to leave the process, and for callers to hang up.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// Behind the instance, in the folder that has the driver's name already: twice in one path, a name of 37 characters would
+/// be too long for the kernel.
+const SERVICE_SUFFIX: &str = "@service.sock";
+
 /// Where the sockets are.
 #[derive(Clone, Debug)]
 pub struct KubeletConfig {
@@ -80,7 +84,7 @@ impl KubeletConfig {
 
     /// The socket that registration names.
     pub fn service_socket(&self) -> PathBuf {
-        self.plugin_dir.join(format!("{}{}", self.prefix(), self.service_suffix()))
+        self.plugin_dir.join(format!("{}{SERVICE_SUFFIX}", self.prefix()))
     }
 
     /// The instance stands before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
@@ -90,10 +94,6 @@ impl KubeletConfig {
 
     fn registration_suffix(&self) -> String {
         format!("@{}-reg.sock", self.driver)
-    }
-
-    fn service_suffix(&self) -> String {
-        format!("@{}.sock", self.driver)
     }
 }
 
@@ -116,9 +116,9 @@ impl Sockets {
     /// # Errors
     /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
     pub async fn bind(config: &KubeletConfig) -> Result<Self, SocketError> {
-        let (registration, service) = (config.registration_suffix(), config.service_suffix());
+        let registration = config.registration_suffix();
         socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
-        socket::remove_dead(&config.plugin_dir, |name| is_ours(name, &service)).await?;
+        socket::remove_dead(&config.plugin_dir, |name| is_ours(name, SERVICE_SUFFIX)).await?;
         let service = Socket::bind(config.service_socket()).await?;
         let registration = Socket::bind(config.registration_socket()).await?;
         Ok(Self { registration, service })

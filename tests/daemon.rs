@@ -38,7 +38,7 @@ use tokio::task::JoinHandle;
 const ADMIN: &str = "run/admin.sock";
 const METRICS: &str = "run/metrics.sock";
 const REGISTRATION: &str = "kubelet/plugins_registry/dra@hostler.dev-reg.sock";
-const SERVICE: &str = "kubelet/plugins/hostler.dev/dra@hostler.dev.sock";
+const SERVICE: &str = "kubelet/plugins/hostler.dev/dra@service.sock";
 const SOCKETS: [&str; 4] = [ADMIN, METRICS, REGISTRATION, SERVICE];
 
 /// Longer than any test waits for anything: what takes so long is stuck.
@@ -819,8 +819,7 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
 fn a_connection_on_which_nobody_calls_does_not_delay_the_stop() {
     let mut node = Node::new(Host::bare(SCRIPT));
     node.start();
-    let sockets =
-        ["kubelet/plugins_registry/dra@hostler.dev-reg.sock", "kubelet/plugins/hostler.dev/dra@hostler.dev.sock"];
+    let sockets = ["kubelet/plugins_registry/dra@hostler.dev-reg.sock", "kubelet/plugins/hostler.dev/dra@service.sock"];
     let silent = sockets.map(|socket| std::os::unix::net::UnixStream::connect(node.path(socket)).unwrap());
     // The kubelet's own patience for a call is longer than a test has.
     assert!(node.stop().success());

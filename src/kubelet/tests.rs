@@ -13,7 +13,7 @@ fn sockets_have_the_names_that_the_kubelet_can_call() {
         [config.registration_socket(), config.service_socket()],
         [
             Path::new("/var/lib/kubelet/plugins_registry/dra@hostler.dev-reg.sock"),
-            Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@hostler.dev.sock"),
+            Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@service.sock"),
         ]
     );
     let config = KubeletConfig { instance: Some("b2".into()), ..config };

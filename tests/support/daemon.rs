@@ -62,6 +62,21 @@ enum Machine {
     Bare,
 }
 
+/// What the daemon of a [`Host`] that is a node of a cluster has to know.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// Name of the node.
+    pub node: String,
+    /// Name of the driver.
+    pub driver: String,
+    /// How it reaches the API server.
+    pub kubeconfig: PathBuf,
+    /// The kubelet's root folder, where it is not the host's own.
+    pub kubelet: Option<PathBuf>,
+    /// The folder of CDI files, where it is not the host's own.
+    pub cdi: Option<PathBuf>,
+}
+
 /// A host: a temporary root with a configuration, and at most one daemon that is called its own.
 pub struct Host {
     root: tempfile::TempDir,
@@ -70,37 +85,43 @@ pub struct Host {
     env: Vec<(&'static str, OsString)>,
     /// Lines of the configuration behind those that every test needs.
     extra: String,
+    cluster: Option<Membership>,
 }
 
 impl Host {
     /// A host whose fake backend follows `script`, beside the real hardware. The daemon is not started yet.
     pub fn new(script: &str) -> Self {
-        Self::make(Machine::Real, script, "")
+        Self::make(Machine::Real, script, "", None)
     }
 
     /// As [`Host::new`], with more configuration; it begins inside `[backends.fake]`.
     pub fn with(script: &str, extra: &str) -> Self {
-        Self::make(Machine::Real, script, extra)
+        Self::make(Machine::Real, script, extra, None)
     }
 
     /// A host that has the scripted devices and nothing else, and a boot id that [`Host::boot`] changes.
     pub fn bare(script: &str) -> Self {
-        Self::make(Machine::Bare, script, "")
+        Self::make(Machine::Bare, script, "", None)
     }
 
     /// As [`Host::bare`], with more configuration; it begins inside `[backends.fake]`.
     pub fn bare_with(script: &str, extra: &str) -> Self {
-        Self::make(Machine::Bare, script, extra)
+        Self::make(Machine::Bare, script, extra, None)
     }
 
-    fn make(machine: Machine, script: &str, extra: &str) -> Self {
+    /// As [`Host::bare_with`], as a node of a cluster.
+    pub fn in_cluster(script: &str, extra: &str, cluster: Membership) -> Self {
+        Self::make(Machine::Bare, script, extra, Some(cluster))
+    }
+
+    fn make(machine: Machine, script: &str, extra: &str, cluster: Option<Membership>) -> Self {
         // Short, since sockets are below it: their paths hold 107 bytes.
         let root = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
-        let host = Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned() };
+        let host = Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned(), cluster };
         host.script(script);
         host.boot("00000000-0000-4000-8000-000000000001");
         // A kubelet works here: every kubelet makes this folder.
-        fs::create_dir_all(host.path("kubelet/pods")).unwrap();
+        fs::create_dir_all(host.kubelet_root().join("pods")).unwrap();
         fs::write(host.path("hostler.toml"), host.config()).unwrap();
         host
     }
@@ -114,14 +135,48 @@ impl Host {
                 "[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n",
             ),
         };
+        let cluster = self.cluster.as_ref().map_or_else(
+            || format!("manifests = \"{root}/manifests\"\n"),
+            |cluster| format!("mode = \"kubernetes\"\nkubeconfig = \"{}\"\n", cluster.kubeconfig.display()),
+        );
         format!(
-            "node_name = \"node\"\nhook = \"{hook}\"\n\
-             [paths]\nstate = \"{root}/state\"\nrun = \"{root}/run\"\ncdi = \"{root}/cdi\"\nkubelet = \"{root}/kubelet\"\n{machine}\
-             [cluster]\nmanifests = \"{root}/manifests\"\n{backends}\
+            "node_name = \"{node}\"\ndriver = \"{driver}\"\nhook = \"{hook}\"\n\
+             [paths]\nstate = \"{root}/state\"\nrun = \"{root}/run\"\ncdi = \"{cdi}\"\nkubelet = \"{kubelet}\"\n{machine}\
+             [cluster]\n{cluster}{backends}\
              [backends.fake]\nenabled = true\nscript = \"{root}/fake.toml\"\nstate_dir = \"{root}/hardware\"\n{extra}",
+            node = self.cluster.as_ref().map_or("node", |cluster| &cluster.node),
+            driver = self.driver(),
             hook = binary().display(),
+            cdi = self.cdi_folder().display(),
+            kubelet = self.kubelet_root().display(),
             extra = self.extra,
         )
+    }
+
+    /// Name of the driver.
+    pub fn driver(&self) -> &str {
+        self.cluster.as_ref().map_or("hostler.dev", |cluster| &cluster.driver)
+    }
+
+    /// The kubelet's root folder.
+    pub fn kubelet_root(&self) -> PathBuf {
+        let named = self.cluster.as_ref().and_then(|cluster| cluster.kubelet.clone());
+        named.unwrap_or_else(|| self.path("kubelet"))
+    }
+
+    /// The folder of CDI files.
+    pub fn cdi_folder(&self) -> PathBuf {
+        self.cluster.as_ref().and_then(|cluster| cluster.cdi.clone()).unwrap_or_else(|| self.path("cdi"))
+    }
+
+    /// The socket by which the kubelet finds the daemon.
+    pub fn registration_socket(&self) -> PathBuf {
+        self.kubelet_root().join(format!("plugins_registry/dra@{}-reg.sock", self.driver()))
+    }
+
+    /// The socket on which the kubelet calls the daemon.
+    pub fn service_socket(&self) -> PathBuf {
+        self.kubelet_root().join(format!("plugins/{}/dra@service.sock", self.driver()))
     }
 
     /// A path below the root.
@@ -181,8 +236,8 @@ impl Host {
     pub fn wait_until_served(&mut self) {
         wait_for("the daemon's sockets", || {
             self.assert_alive();
-            let registration = self.path("kubelet/plugins_registry/dra@hostler.dev-reg.sock");
-            (UnixStream::connect(registration).is_ok() && self.try_get("/v1/status").is_some()).then_some(())
+            (UnixStream::connect(self.registration_socket()).is_ok() && self.try_get("/v1/status").is_some())
+                .then_some(())
         });
     }
 
