@@ -42,12 +42,16 @@ use tonic::{
     transport::{Channel, Endpoint, Uri},
 };
 
-const DIAL: Duration = Duration::from_secs(10);
-const GET_INFO: Duration = Duration::from_secs(1);
-const NOTIFY: Duration = Duration::from_secs(5);
-const CALL: Duration = Duration::from_secs(45);
+/// How long the kubelet waits for a connection.
+pub const DIAL: Duration = Duration::from_secs(10);
+/// Its deadline for GetInfo.
+pub const GET_INFO: Duration = Duration::from_secs(1);
+/// Its deadline for NotifyRegistrationStatus.
+pub const NOTIFY: Duration = Duration::from_secs(5);
+/// Its deadline for prepare and unprepare.
+pub const CALL: Duration = Duration::from_secs(45);
 /// For a state that a test waits for; far above what any takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the kubelet has against the driver.
 #[derive(Debug, thiserror::Error)]
@@ -57,17 +61,22 @@ pub struct Complaint(pub String);
 /// The outcome of what a kubelet does.
 pub type Checked<T> = Result<T, Complaint>;
 
-fn complain<T>(text: impl Into<String>) -> Checked<T> {
+/// The outcome of something that the kubelet has this against.
+///
+/// # Errors
+/// Always.
+pub fn complain<T>(text: impl Into<String>) -> Checked<T> {
     Err(Complaint(text.into()))
 }
 
 /// A call that failed as a whole.
-fn failed(what: &str) -> impl FnOnce(Status) -> Complaint {
+pub fn failed(what: &str) -> impl FnOnce(Status) -> Complaint {
     let what = what.to_owned();
     move |status| Complaint(format!("{what}: {:?}: {}", status.code(), status.message()))
 }
 
-fn request<T>(message: T, deadline: Duration) -> Request<T> {
+/// A message with the deadline that the kubelet sends along.
+pub fn request<T>(message: T, deadline: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(deadline);
     request
@@ -100,7 +109,10 @@ impl Release {
     }
 
     /// The first of the plugin's list, not the best of ours.
-    fn choose(self, offered: &[String]) -> Checked<Version> {
+    ///
+    /// # Errors
+    /// When none of it is known.
+    pub fn choose(self, offered: &[String]) -> Checked<Version> {
         let known = |name: &String| self.known().iter().find(|(known, _)| known == name);
         match offered.iter().find_map(known) {
             Some((_, version)) => Ok(*version),
@@ -108,7 +120,8 @@ impl Release {
         }
     }
 
-    fn service_authority(self, endpoint: &Path) -> String {
+    /// What the service is called under.
+    pub fn service_authority(self, endpoint: &Path) -> String {
         if self == Self::V1_33 { authority(endpoint) } else { "localhost".to_owned() }
     }
 }
@@ -203,21 +216,30 @@ impl Kubelet {
     }
 
     async fn accept(&self, info: PluginInfo) -> Checked<Plugin> {
-        if info.r#type != "DRAPlugin" {
-            return complain(format!("no handler for plugin type {:?}", info.r#type));
-        }
-        if info.name.is_empty() || info.supported_versions.is_empty() {
-            return complain(format!("plugin {info:?} has no name or no versions"));
-        }
+        let version = validate(&info, self.release)?;
         let endpoint = Path::new(&info.endpoint);
-        if !endpoint.is_absolute() {
-            return complain(format!("endpoint {:?} is not absolute", info.endpoint));
-        }
-        let version = self.release.choose(&info.supported_versions)?;
         // One connection for everything.
         let channel = dial(endpoint, &self.release.service_authority(endpoint)).await?;
-        Ok(Plugin { info, version, channel, release: self.release, prepared: BTreeMap::new() })
+        Ok(Plugin::new(info, version, self.release, channel))
     }
+}
+
+/// What the kubelet will speak to a plugin, if it accepts what the plugin says about itself.
+///
+/// # Errors
+/// When the real kubelet would refuse it.
+pub fn validate(info: &PluginInfo, release: Release) -> Checked<Version> {
+    if info.r#type != "DRAPlugin" {
+        return complain(format!("no handler for plugin type {:?}", info.r#type));
+    }
+    if info.name.is_empty() || info.supported_versions.is_empty() {
+        return complain(format!("plugin {info:?} has no name or no versions"));
+    }
+    let endpoint = Path::new(&info.endpoint);
+    if !endpoint.is_absolute() {
+        return complain(format!("endpoint {:?} is not absolute", info.endpoint));
+    }
+    release.choose(&info.supported_versions)
 }
 
 /// A message of one version as the same message of another: they are the same on the wire.
@@ -247,6 +269,11 @@ pub struct Plugin {
 }
 
 impl Plugin {
+    /// A plugin that said this, over a connection to its service.
+    pub fn new(info: PluginInfo, version: Version, release: Release, channel: Channel) -> Self {
+        Self { info, version, release, channel, prepared: BTreeMap::new() }
+    }
+
     /// Speaks another version from now on.
     #[must_use]
     pub fn speaking(mut self, version: Version) -> Self {
@@ -259,7 +286,7 @@ impl Plugin {
     /// # Errors
     /// When the call fails as a whole, or its answers are not what a kubelet can use.
     pub async fn prepare(&mut self, claims: &[Claim]) -> Checked<Answers<Vec<Device>>> {
-        let answers = self.call_prepare(claims.to_vec()).await?;
+        let answers = self.call_prepare(claims.to_vec(), CALL).await?;
         check_uids("NodePrepareResources", claims, answers.claims.keys())?;
         let answers: Answers<_> = answers
             .claims
@@ -274,16 +301,20 @@ impl Plugin {
         Ok(answers)
     }
 
-    async fn call_prepare(&self, claims: Vec<Claim>) -> Checked<NodePrepareResourcesResponse> {
+    /// Calls NodePrepareResources and looks at nothing.
+    ///
+    /// # Errors
+    /// When the call fails as a whole.
+    pub async fn call_prepare(&self, claims: Vec<Claim>, deadline: Duration) -> Checked<NodePrepareResourcesResponse> {
         let message = NodePrepareResourcesRequest { claims };
         let channel = self.channel.clone();
         match self.version {
             Version::V1 => DraPluginClient::new(channel)
-                .node_prepare_resources(request(message, CALL))
+                .node_prepare_resources(request(message, deadline))
                 .await
                 .map(tonic::Response::into_inner),
             Version::V1Beta1 => V1Beta1Client::new(channel)
-                .node_prepare_resources(request(same_on_the_wire(&message), CALL))
+                .node_prepare_resources(request(same_on_the_wire(&message), deadline))
                 .await
                 .map(|response| same_on_the_wire::<dra_v1beta1::NodePrepareResourcesResponse, _>(response.get_ref())),
         }
@@ -316,7 +347,7 @@ impl Plugin {
     /// # Errors
     /// When the call fails as a whole, or its answers are not what a kubelet can use.
     pub async fn unprepare(&mut self, claims: &[Claim]) -> Checked<Answers<()>> {
-        let answers = self.call_unprepare(claims.to_vec()).await?;
+        let answers = self.call_unprepare(claims.to_vec(), CALL).await?;
         check_uids("NodeUnprepareResources", claims, answers.claims.keys())?;
         let answer = |error: String| if error.is_empty() { Ok(()) } else { Err(error) };
         let answers: Answers<()> =
@@ -325,16 +356,24 @@ impl Plugin {
         Ok(answers)
     }
 
-    async fn call_unprepare(&self, claims: Vec<Claim>) -> Checked<NodeUnprepareResourcesResponse> {
+    /// Calls NodeUnprepareResources and looks at nothing.
+    ///
+    /// # Errors
+    /// When the call fails as a whole.
+    pub async fn call_unprepare(
+        &self,
+        claims: Vec<Claim>,
+        deadline: Duration,
+    ) -> Checked<NodeUnprepareResourcesResponse> {
         let message = NodeUnprepareResourcesRequest { claims };
         let channel = self.channel.clone();
         match self.version {
             Version::V1 => DraPluginClient::new(channel)
-                .node_unprepare_resources(request(message, CALL))
+                .node_unprepare_resources(request(message, deadline))
                 .await
                 .map(tonic::Response::into_inner),
             Version::V1Beta1 => V1Beta1Client::new(channel)
-                .node_unprepare_resources(request(same_on_the_wire(&message), CALL))
+                .node_unprepare_resources(request(same_on_the_wire(&message), deadline))
                 .await
                 .map(|response| same_on_the_wire::<dra_v1beta1::NodeUnprepareResourcesResponse, _>(response.get_ref())),
         }
@@ -372,7 +411,11 @@ impl Plugin {
     }
 }
 
-fn check_uids<'a>(call: &str, claims: &[Claim], answered: impl Iterator<Item = &'a String>) -> Checked<()> {
+/// Whether every claim that was asked for has an answer, and no other.
+///
+/// # Errors
+/// When not.
+pub fn check_uids<'a>(call: &str, claims: &[Claim], answered: impl Iterator<Item = &'a String>) -> Checked<()> {
     let asked: BTreeSet<&String> = claims.iter().map(|claim| &claim.uid).collect();
     let answered: BTreeSet<&String> = answered.collect();
     if let Some(uid) = answered.difference(&asked).next() {
@@ -384,7 +427,11 @@ fn check_uids<'a>(call: &str, claims: &[Claim], answered: impl Iterator<Item = &
     }
 }
 
-fn check_device(device: &Device) -> Checked<()> {
+/// Whether a container could be given the device.
+///
+/// # Errors
+/// When not.
+pub fn check_device(device: &Device) -> Checked<()> {
     if device.pool_name.is_empty() || device.device_name.is_empty() {
         return complain("a device without pool or name");
     }
