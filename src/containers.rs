@@ -69,6 +69,9 @@ pub struct Entry {
     pub pid_namespace: PathBuf,
     /// The namespace in which the cgroup has that path.
     pub cgroup_namespace: PathBuf,
+    /// Whether the process is the first of a namespace of processes: all others in there end with it.
+    #[serde(default)]
+    pub is_init: bool,
 }
 
 /// Why a container could not be recorded.
@@ -134,6 +137,7 @@ fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
     let stat = format!("proc/{pid}/stat");
     let started = life::started(root, pid).map_err(failed(&stat))?;
     let namespace = |path: &str| fs::read_link(root.path(path)).map_err(failed(path));
+    let pid_namespace = namespace(life::PID_NAMESPACE)?;
     // A cgroup that is also the hook's own is the runtime's, and is never empty.
     let own = |cgroup: &CpusetCgroup| !cgroup.holds(std::process::id()).unwrap_or(true);
     Ok(Entry {
@@ -141,8 +145,10 @@ fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
         pid,
         started,
         cgroup: CpusetCgroup::of_process(root, pid).ok().filter(own).map(|cgroup| cgroup.path()),
-        pid_namespace: namespace(life::PID_NAMESPACE)?,
         cgroup_namespace: namespace(life::CGROUP_NAMESPACE)?,
+        // Where it cannot be known, the cgroup is asked as well.
+        is_init: namespace(&format!("proc/{pid}/ns/pid")).is_ok_and(|own| own != pid_namespace),
+        pid_namespace,
     })
 }
 

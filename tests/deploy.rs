@@ -182,7 +182,6 @@ fn the_daemon_finds_every_folder_of_its_configuration_mounted_under_the_same_pat
         paths.cdi.clone(),
         paths.kubelet.join("plugins"),
         paths.kubelet.join("plugins_registry"),
-        paths.run.join("containers"),
         config.hook_dir.unwrap(),
     ] {
         assert!(mounted.contains(&shared), "{} is not a folder of the host in the pod", shared.display());

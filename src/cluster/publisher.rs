@@ -273,7 +273,10 @@ impl Publisher {
             }
         }
         if self.running.is_empty() {
-            self.deletes.drain(..).for_each(|delete| drop(self.running.spawn(writer.clone().delete(delete))));
+            for delete in self.deletes.drain(..) {
+                self.mirror.deleting(&delete.identity);
+                self.running.spawn(writer.clone().delete(delete));
+            }
         }
         if self.is_idle() && self.pace.due().is_none() {
             self.synced();

@@ -39,8 +39,13 @@ pub(super) fn may_run(root: &SysRoot, entry: &Entry, boot_id: &str) -> bool {
         return false;
     }
     let sees = |path: &str, namespace: &PathBuf| fs::read_link(root.path(path)).is_ok_and(|own| own == *namespace);
-    let visible = sees(PID_NAMESPACE, &entry.pid_namespace) && sees(CGROUP_NAMESPACE, &entry.cgroup_namespace);
-    !visible || process_runs(root, entry) || entry.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup))
+    if !sees(PID_NAMESPACE, &entry.pid_namespace) || process_runs(root, entry) {
+        return true;
+    }
+    // A daemon in a pod sees the processes of the host, and often not its cgroups.
+    !entry.is_init
+        && (!sees(CGROUP_NAMESPACE, &entry.cgroup_namespace)
+            || entry.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup)))
 }
 
 /// A process whose file cannot be read although it is there counts: only its absence is proof.

@@ -143,6 +143,30 @@ fn what_cannot_be_seen_or_understood_counts_as_running() {
     assert!(machine.dir().any_runs(&claim()));
 }
 
+/// A daemon in a pod often cannot see the cgroups of the host.
+#[test]
+fn with_the_first_process_of_a_namespace_all_others_have_ended() {
+    let machine = Machine::new();
+    for (pid, namespace) in [(7, "pid:[2]"), (8, "pid:[1]")] {
+        machine.process(pid, 'S', 500, "/pods/c1");
+        let folder = machine.temp.path().join(format!("root/proc/{pid}/ns"));
+        fs::create_dir_all(&folder).unwrap();
+        symlink(namespace, folder.join("pid")).unwrap();
+        machine.record(&format!("c{pid}"), pid);
+    }
+    machine.namespaces("pid:[1]", "cgroup:[2]");
+    assert!(machine.dir().of(&claim()).unwrap().iter().all(|container| container.runs));
+    machine.gone("proc/7");
+    machine.gone("proc/8");
+    let runs: Vec<bool> = machine.dir().of(&claim()).unwrap().iter().map(|container| container.runs).collect();
+    assert_eq!(runs, [false, true], "only the namespace of its own says so");
+    machine.namespaces("pid:[3]", "cgroup:[1]");
+    assert!(
+        machine.dir().of(&claim()).unwrap().iter().all(|container| container.runs),
+        "nothing can be seen from here"
+    );
+}
+
 #[test]
 fn no_container_outlives_a_reboot() {
     let machine = Machine::new();

@@ -1,7 +1,10 @@
 //! The slices that stand on the server, as far as is known: from lists, from the watch, and from the answers to writes.
 //! The three come in any order; the newest version of a slice counts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::runtime::watcher::Event;
 
@@ -27,6 +30,8 @@ pub(super) struct Mirror {
     slices: BTreeMap<String, Existing>,
     /// What the watch last saw deleted under a name. The answer to a write may come after the news of the deletion.
     deleted: BTreeMap<String, Identity>,
+    /// UIDs of slices that are being deleted from here.
+    deleting: BTreeSet<String>,
     /// A list that is not complete yet.
     listing: Option<BTreeMap<String, Existing>>,
     listed: bool,
@@ -71,6 +76,7 @@ impl Mirror {
         for (name, found) in list {
             self.see(name, found);
         }
+        self.deleting.retain(|uid| self.slices.values().any(|slice| slice.identity.uid == *uid));
         self.listed = true;
         Seen::Changed
     }
@@ -99,7 +105,12 @@ impl Mirror {
             return Seen::Known;
         }
         self.slices.remove(name);
-        Seen::Deleted
+        if self.deleting.remove(&gone.identity.uid) { Seen::Known } else { Seen::Deleted }
+    }
+
+    /// A slice is about to be deleted from here: that it goes is no news then.
+    pub(super) fn deleting(&mut self, identity: &Identity) {
+        self.deleting.insert(identity.uid.clone());
     }
 
     /// Takes the answer to a write or a read, unless the watch has told more by now. A list that was made before it may
@@ -224,6 +235,18 @@ mod tests {
         assert_eq!(mirror.observe(Event::Delete(slice("a", "old", 8, "x"))), Seen::Known);
         assert_eq!(mirror.observe(Event::Delete(slice("a", "new", 10, "x"))), Seen::Deleted);
         assert_eq!(mirror.observe(Event::Delete(slice("a", "new", 10, "x"))), Seen::Known);
+    }
+
+    #[test]
+    fn a_slice_that_is_deleted_from_here_is_not_missed() {
+        let mut mirror = Mirror::default();
+        put(&mut mirror, slice("a", "u", 1, "x"));
+        put(&mut mirror, slice("b", "v", 2, "x"));
+        let identity = mirror.slices()["a"].identity.clone();
+        mirror.deleting(&identity);
+        assert_eq!(mirror.observe(Event::Delete(slice("a", "u", 3, "x"))), Seen::Known);
+        assert_eq!(known(&mirror), [("b", "2")]);
+        assert_eq!(mirror.observe(Event::Delete(slice("b", "v", 4, "x"))), Seen::Deleted);
     }
 
     #[test]

@@ -15,6 +15,8 @@ const AFTER_DELETIONS: Duration = Duration::from_millis(300);
 const CALM: Duration = Duration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How late slices may come back when the server does: it takes a small call of each node that often.
+const LONGEST_RETRY: Duration = Duration::from_secs(8);
 /// What a server may ask for; more would be a mistake.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
@@ -70,7 +72,7 @@ impl Pace {
 
     /// A call failed. `jitter` is between 0 and 1, so that the daemons of a cluster do not all come back at once.
     pub(super) fn failed(&mut self, now: Instant, retry_after: Option<Duration>, jitter: f64) -> Duration {
-        let pause = doubled(FIRST_RETRY, self.failures).mul_f64(0.5 + jitter / 2.0);
+        let pause = doubled(FIRST_RETRY, self.failures).min(LONGEST_RETRY).mul_f64(0.5 + jitter / 2.0);
         let pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER));
         self.failures = self.failures.saturating_add(1);
         self.hold_until(now + pause);
