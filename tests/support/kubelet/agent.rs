@@ -85,8 +85,8 @@ impl Shared {
         );
     }
 
-    fn complain(&self, text: impl ToString) {
-        self.machine.show(|view| view.complaints.push(text.to_string()));
+    fn complain(&self, text: String) {
+        self.machine.show(|view| view.complaints.push(text));
     }
 }
 

@@ -131,7 +131,8 @@ impl Claims {
         let call = async {
             let call = plugin.call_prepare(claims.to_vec(), deadline);
             let answers = timeout(deadline, call).await.map_err(|_| too_late())?.map_err(in_time)?.claims;
-            check_uids("NodePrepareResources", claims, answers.keys()).inspect_err(|text| shared.complain(text))?;
+            check_uids("NodePrepareResources", claims, answers.keys())
+                .inspect_err(|text| shared.complain(text.to_string()))?;
             for (uid, answer) in &answers {
                 if !answer.error.is_empty() {
                     return complain(format!("NodePrepareResources failed for claim {uid}: {}", answer.error));
@@ -172,7 +173,7 @@ impl Claims {
                 let call = plugin.call_unprepare(claims.clone(), deadline);
                 let answers = timeout(deadline, call).await.map_err(|_| too_late())?.map_err(in_time)?.claims;
                 check_uids("NodeUnprepareResources", claims, answers.keys())
-                    .inspect_err(|text| shared.complain(text))?;
+                    .inspect_err(|text| shared.complain(text.to_string()))?;
                 match answers.iter().find(|(_, answer)| !answer.error.is_empty()) {
                     Some((uid, answer)) => {
                         complain(format!("NodeUnprepareResources failed for claim {uid}: {}", answer.error))
