@@ -18,7 +18,7 @@ fn sockets_have_the_names_that_the_kubelet_can_call() {
     );
     let config = KubeletConfig { instance: Some("b2".into()), ..config };
     assert_eq!(config.registration_socket().file_name().unwrap(), "dra-b2@hostler.dev-reg.sock");
-    assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@hostler.dev.sock");
+    assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@service.sock");
 }
 
 #[test]
