@@ -155,6 +155,19 @@ fn kustomize_applies_every_file_beside_it() {
 }
 
 /// The configuration that the ConfigMap brings.
+#[test]
+fn every_page_that_a_manifest_sends_its_reader_to_is_there() {
+    let root = deploy().join("..");
+    for path in yaml_files(&deploy()) {
+        let text = fs::read_to_string(&path).unwrap();
+        let words = text.split(|c: char| c.is_whitespace() || ",;:()`\"".contains(c));
+        for page in words.filter(|word| word.starts_with("docs/")) {
+            let page = page.trim_end_matches('.');
+            assert!(root.join(page).is_file(), "{}: there is no {page}", path.display());
+        }
+    }
+}
+
 fn configuration() -> Config {
     let (_, map) = objects("ConfigMap").remove(0);
     let text = map["data"]["hostler.toml"].as_str().unwrap();
