@@ -220,11 +220,13 @@ impl TestCluster {
         uid
     }
 
-    /// Lets a pod use a claim that is allocated.
+    /// Lets a pod use a claim that is allocated. For a pod that has its node from the beginning, a controller of a real
+    /// cluster does the same, sooner or later.
     pub fn reserve(&self, claim: &str, pod: &str, uid: &str) {
         self.patch_status(claim, |status| {
             let consumer = json!({"resource": "pods", "name": pod, "uid": uid});
             match status["reservedFor"].as_array_mut() {
+                Some(reserved) if reserved.iter().any(|other| other["uid"] == uid) => {}
                 Some(reserved) => reserved.push(consumer),
                 None => status["reservedFor"] = json!([consumer]),
             }
@@ -240,9 +242,13 @@ impl TestCluster {
         for claim in claims {
             if self.claim(claim).is_some() {
                 self.patch_status(claim, |status| {
-                    let Some(reserved) = status["reservedFor"].as_array_mut() else { return };
-                    reserved.retain(|consumer| consumer["uid"] != uid);
-                    if reserved.is_empty() {
+                    // A controller of a real cluster removes the reservation too, but leaves the devices: it takes only
+                    // those away that the scheduler gave.
+                    let reserved = status["reservedFor"].as_array_mut();
+                    if reserved.is_none_or(|reserved| {
+                        reserved.retain(|consumer| consumer["uid"] != uid);
+                        reserved.is_empty()
+                    }) {
                         free(status);
                     }
                 });
