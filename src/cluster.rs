@@ -11,6 +11,7 @@
 pub mod claim_reader;
 pub mod claim_status;
 mod client;
+mod credentials;
 pub mod events;
 mod failure;
 pub mod features;
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::timeout};
 
 pub use client::ConnectError;
+pub use credentials::CredentialsError;
 pub use failure::{ApiFailure, CallError};
 
 /// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
@@ -115,8 +117,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When there are no credentials, or they cannot be used.
-    pub async fn new(settings: ClusterSettings) -> Result<Self, ConnectError> {
-        let client = client::connect(settings.kubeconfig.as_deref()).await?;
+    pub fn new(settings: ClusterSettings) -> Result<Self, ConnectError> {
+        let client = client::connect(settings.kubeconfig.as_deref())?;
         Ok(Self(Arc::new(Parts { client, settings, version_tx: watch::Sender::new(None) })))
     }
 

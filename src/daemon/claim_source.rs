@@ -42,7 +42,7 @@ impl ClaimSource {
                     driver: config.driver.clone(),
                     node: config.node_name.clone(),
                 };
-                Ok(Self::Kubernetes(Cluster::new(settings).await?))
+                Ok(Self::Kubernetes(Cluster::new(settings)?))
             }
         }
     }

@@ -1,0 +1,350 @@
+//! Where the API server is and how this daemon proves who it is: from a kubeconfig, or from the pod that it runs in.
+//!
+//! Certificates and tokens only. A kubeconfig may also name a program that gives credentials; a privileged daemon starts
+//! no programs because a file says so.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use hyper::{Uri, header::HeaderValue};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use serde::{Deserialize, de::IgnoredAny};
+use tracing::warn;
+
+/// Where Kubernetes puts the credentials of a pod.
+const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Tokens of pods live for an hour and are replaced when a fifth of that is left.
+const TOKEN_AGE: Duration = Duration::from_secs(60);
+
+/// Why there are no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// A file cannot be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// A kubeconfig is not YAML.
+    #[error("kubeconfig {path} is not valid YAML: {reason}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A field of a kubeconfig cannot be used.
+    #[error("kubeconfig {path}: field {field}: {reason}")]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// Path of the field.
+        field: String,
+        /// What is wrong, and the fix.
+        reason: String,
+    },
+    /// There is neither a kubeconfig nor a pod.
+    #[error("no kubeconfig is configured and this is no pod with a service account: set cluster.kubeconfig")]
+    NoPod,
+    /// Certificate and key do not work together.
+    #[error("failed to use the certificate for the API server")]
+    Tls(#[source] rustls::Error),
+}
+
+/// What a connection needs.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    pub(super) server: Uri,
+    pub(super) tls: ClientConfig,
+    /// The name to check the server's certificate against, if not the one in its address.
+    pub(super) server_name: Option<String>,
+    pub(super) token: Option<Token>,
+}
+
+impl Credentials {
+    /// From a kubeconfig, or of the pod.
+    pub(super) fn find(kubeconfig: Option<&Path>) -> Result<Self, CredentialsError> {
+        // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        match kubeconfig {
+            Some(path) => File::read(path)?.credentials(),
+            None => of_pod(Path::new(POD)),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CredentialsError> {
+    fs::read(path).map_err(|source| CredentialsError::Read { path: path.to_owned(), source })
+}
+
+fn of_pod(folder: &Path) -> Result<Credentials, CredentialsError> {
+    let place = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let (host, port) = place("KUBERNETES_SERVICE_HOST")
+        .zip(place("KUBERNETES_SERVICE_PORT"))
+        .filter(|_| folder.join("token").exists())
+        .ok_or(CredentialsError::NoPod)?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let server = format!("https://{host}:{port}").parse().map_err(|_| CredentialsError::NoPod)?;
+    let authority = folder.join("ca.crt");
+    let wrong = |reason: String| CredentialsError::Field { path: authority.clone(), field: "ca.crt".to_owned(), reason };
+    let roots = roots(&read(&authority)?).map_err(wrong)?;
+    let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    Ok(Credentials { server, tls, server_name: None, token: Some(Token::of_file(folder.join("token"))) })
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| format!("it is no certificate in PEM: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("a certificate in it cannot be used: {error}"))?;
+    }
+    if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
+}
+
+/// A token that goes with every request. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Token(Arc<Source>);
+
+#[derive(Debug)]
+enum Source {
+    Text(HeaderValue),
+    /// With what was read from it, and when. Whoever looks after the file replaces it before the token in it expires.
+    File(PathBuf, Mutex<Option<(Instant, HeaderValue)>>),
+}
+
+impl Token {
+    fn of_file(path: PathBuf) -> Self {
+        Self(Arc::new(Source::File(path, Mutex::default())))
+    }
+
+    /// The value of the header `Authorization`. A file that cannot be read leaves the last token; without one the server
+    /// says that it does not know us.
+    pub(super) fn header(&self) -> Option<HeaderValue> {
+        let (path, last) = match &*self.0 {
+            Source::Text(header) => return Some(header.clone()),
+            Source::File(path, last) => (path, last),
+        };
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, header)) = last.as_ref().filter(|(since, _)| since.elapsed() < TOKEN_AGE) {
+            return Some(header.clone());
+        }
+        // A local file of a kilobyte, once a minute: not worth a thread.
+        match fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| bearer(text.trim())) {
+            Ok(header) => *last = Some((Instant::now(), header)),
+            Err(error) => warn!(path = %path.display(), error, "failed to read the token for the API server"),
+        }
+        last.as_ref().map(|(_, header)| header.clone())
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, String> {
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| "it is no token".to_owned())?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// A kubeconfig; what is not named here does not concern a daemon.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Kubeconfig {
+    #[serde(default)]
+    current_context: String,
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority: Option<PathBuf>,
+    certificate_authority_data: Option<String>,
+    tls_server_name: Option<String>,
+    #[serde(default)]
+    insecure_skip_tls_verify: bool,
+    proxy_url: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Debug, Deserialize)]
+struct Context {
+    cluster: String,
+    user: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct NamedUser {
+    name: String,
+    user: User,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct User {
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<PathBuf>,
+    client_certificate: Option<PathBuf>,
+    client_certificate_data: Option<String>,
+    client_key: Option<PathBuf>,
+    client_key_data: Option<String>,
+    exec: Option<IgnoredAny>,
+    auth_provider: Option<IgnoredAny>,
+    username: Option<IgnoredAny>,
+    r#as: Option<IgnoredAny>,
+}
+
+/// A kubeconfig with its place: it names other files relative to its own folder.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    config: Kubeconfig,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, CredentialsError> {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let syntax = |reason: String| CredentialsError::Syntax { path: path.to_owned(), reason };
+        // Without pieces of the text in the message: it is full of secrets.
+        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+        let value: serde_json::Value =
+            serde_saphyr::from_str_with_options(&text, options).map_err(|error| syntax(error.to_string()))?;
+        let config = serde_path_to_error::deserialize(value).map_err(|error| CredentialsError::Field {
+            path: path.to_owned(),
+            field: error.path().to_string(),
+            reason: error.inner().to_string(),
+        })?;
+        Ok(Self { path: path.to_owned(), config })
+    }
+
+    fn field(&self, field: impl Into<String>, reason: impl Into<String>) -> CredentialsError {
+        CredentialsError::Field { path: self.path.clone(), field: field.into(), reason: reason.into() }
+    }
+
+    fn credentials(&self) -> Result<Credentials, CredentialsError> {
+        let config = &self.config;
+        let named = |name: &str, what: &str| self.field(what, format!("there is none with the name {name:?}"));
+        let context = config.contexts.iter().find(|context| context.name == config.current_context);
+        let context = &context.ok_or_else(|| named(&config.current_context, "contexts (by current-context)"))?.context;
+        let cluster = config.clusters.iter().find(|cluster| cluster.name == context.cluster);
+        let cluster = &cluster.ok_or_else(|| named(&context.cluster, "clusters"))?.cluster;
+        let user = config.users.iter().find(|user| user.name == context.user);
+        let user = &user.ok_or_else(|| named(&context.user, "users"))?.user;
+        self.refuse_what_is_not_done(cluster, user)?;
+        let server = cluster.server.parse().map_err(|_| {
+            let reason = format!("{:?} is no address; write https://HOST:PORT", cluster.server);
+            self.field("clusters[].cluster.server", reason)
+        })?;
+        Ok(Credentials {
+            server,
+            tls: self.tls(cluster, user)?,
+            server_name: cluster.tls_server_name.clone(),
+            token: self.token(user)?,
+        })
+    }
+
+    fn refuse_what_is_not_done(&self, cluster: &Cluster, user: &User) -> Result<(), CredentialsError> {
+        let instead = "use a client certificate, or tokenFile with a token that something else renews";
+        let found = [
+            (user.exec.is_some(), "users[].user.exec", "this daemon starts no programs"),
+            (user.auth_provider.is_some(), "users[].user.auth-provider", "it is not supported"),
+            (user.username.is_some(), "users[].user.username", "API servers know no passwords any more"),
+            (user.r#as.is_some(), "users[].user.as", "acting as somebody else is not supported"),
+            (cluster.insecure_skip_tls_verify, "clusters[].cluster.insecure-skip-tls-verify", "the server must be checked"),
+            (cluster.proxy_url.is_some(), "clusters[].cluster.proxy-url", "proxies are not supported"),
+        ];
+        match found.into_iter().find(|(is_there, ..)| *is_there) {
+            Some((_, field, why)) if field.starts_with("users") => Err(self.field(field, format!("{why}; {instead}"))),
+            Some((_, field, why)) => Err(self.field(field, why)),
+            None => Ok(()),
+        }
+    }
+
+    fn tls(&self, cluster: &Cluster, user: &User) -> Result<ClientConfig, CredentialsError> {
+        const AUTHORITY: &str = "clusters[].cluster.certificate-authority";
+        let authority = self.pem(AUTHORITY, &cluster.certificate_authority, &cluster.certificate_authority_data)?;
+        let authority = match authority {
+            Some(pem) => pem,
+            // A server that is not asked for its certificate needs nobody who vouches for it.
+            None if cluster.server.starts_with("http://") => Vec::new(),
+            None => return Err(self.field(AUTHORITY, "it is missing: name the certificate that vouches for the server")),
+        };
+        let roots = if authority.is_empty() {
+            RootCertStore::empty()
+        } else {
+            roots(&authority).map_err(|reason| self.field(AUTHORITY, reason))?
+        };
+        let builder = ClientConfig::builder().with_root_certificates(roots);
+        let certificate =
+            self.pem("users[].user.client-certificate", &user.client_certificate, &user.client_certificate_data)?;
+        let key = self.pem("users[].user.client-key", &user.client_key, &user.client_key_data)?;
+        match (certificate, key) {
+            (None, None) => Ok(builder.with_no_client_auth()),
+            (Some(certificate), Some(key)) => {
+                let wrong = |field, error: rustls::pki_types::pem::Error| self.field(field, error.to_string());
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
+                let chain = chain.map_err(|error| wrong("users[].user.client-certificate", error))?;
+                let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| wrong("users[].user.client-key", error))?;
+                builder.with_client_auth_cert(chain, key).map_err(CredentialsError::Tls)
+            }
+            _ => Err(self.field("users[].user", "a certificate needs its key, and the other way round")),
+        }
+    }
+
+    /// What a file holds, or what stands in the kubeconfig itself.
+    fn pem(
+        &self,
+        field: &str,
+        file: &Option<PathBuf>,
+        data: &Option<String>,
+    ) -> Result<Option<Vec<u8>>, CredentialsError> {
+        use base64::{Engine, engine::general_purpose::STANDARD};
+
+        if let Some(data) = data {
+            let decoded = STANDARD.decode(data.trim());
+            return decoded.map(Some).map_err(|_| self.field(format!("{field}-data"), "it is not base64"));
+        }
+        file.as_ref().map(|file| read(&self.beside(file))).transpose()
+    }
+
+    fn beside(&self, file: &Path) -> PathBuf {
+        self.path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))
+    }
+
+    fn token(&self, user: &User) -> Result<Option<Token>, CredentialsError> {
+        if let Some(file) = &user.token_file {
+            return Ok(Some(Token::of_file(self.beside(file))));
+        }
+        let Some(text) = &user.token else { return Ok(None) };
+        let header = bearer(text.trim()).map_err(|reason| self.field("users[].user.token", reason))?;
+        Ok(Some(Token(Arc::new(Source::Text(header)))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Kubeconfigs as people and tools write them.
+
+use super::*;
+
+struct Place {
+    temp: tempfile::TempDir,
+    authority: String,
+    key: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let authority = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let (authority, key) = (authority.cert.pem(), authority.signing_key.serialize_pem());
+        fs::write(temp.path().join("ca.pem"), &authority).unwrap();
+        fs::write(temp.path().join("key.pem"), &key).unwrap();
+        Self { temp, authority, key }
+    }
+
+    fn find(&self, cluster: &str, user: &str) -> Result<Credentials, CredentialsError> {
+        let path = self.temp.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\
+             clusters:\n- name: k\n  cluster: {cluster}\nusers:\n- name: u\n  user: {user}\n"
+        );
+        fs::write(&path, text).unwrap();
+        Credentials::find(Some(&path))
+    }
+
+    fn refusal(&self, cluster: &str, user: &str) -> String {
+        self.find(cluster, user).unwrap_err().to_string()
+    }
+}
+
+const CLUSTER: &str = "{server: 'https://localhost:6443', certificate-authority: ca.pem}";
+
+#[test]
+fn files_are_found_beside_the_kubeconfig() {
+    let place = Place::new();
+    fs::write(place.temp.path().join("token"), "secret\n").unwrap();
+    let found = place.find(CLUSTER, "{tokenFile: token}").unwrap();
+    assert_eq!(found.server, "https://localhost:6443");
+    assert_eq!(found.token.unwrap().header().unwrap(), "Bearer secret");
+}
+
+#[test]
+fn certificates_may_stand_in_the_kubeconfig_itself() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+
+    let place = Place::new();
+    let [authority, key] = [&place.authority, &place.key].map(|pem| STANDARD.encode(pem));
+    let cluster = format!(
+        "{{server: 'https://localhost', certificate-authority-data: {authority}, tls-server-name: api.internal}}"
+    );
+    let user = format!("{{client-certificate-data: {authority}, client-key-data: {key}}}");
+    let found = place.find(&cluster, &user).unwrap();
+    assert!(found.tls.client_auth_cert_resolver.has_certs() && found.token.is_none());
+    assert_eq!(found.server_name.as_deref(), Some("api.internal"));
+}
+
+#[test]
+fn a_token_is_read_again_and_the_last_one_serves_while_the_file_is_away() {
+    let place = Place::new();
+    let path = place.temp.path().join("token");
+    fs::write(&path, "one").unwrap();
+    let token = Token::of_file(path.clone());
+    assert_eq!(token.header().unwrap(), "Bearer one");
+    fs::write(&path, "two").unwrap();
+    let Source::File(_, last) = &*token.0 else { panic!("it is of a file") };
+    let expire = || last.lock().unwrap().as_mut().unwrap().0 -= TOKEN_AGE;
+    assert_eq!(token.header().unwrap(), "Bearer one", "not with every request");
+    expire();
+    assert_eq!(token.header().unwrap(), "Bearer two");
+    fs::remove_file(&path).unwrap();
+    expire();
+    assert_eq!(token.header().unwrap(), "Bearer two");
+}
+
+#[test]
+fn what_a_privileged_daemon_does_not_do_is_refused_by_name() {
+    let place = Place::new();
+    for (user, field) in [
+        ("{exec: {command: aws, apiVersion: v1}}", "users[].user.exec: this daemon starts no programs"),
+        ("{auth-provider: {name: gcp}}", "users[].user.auth-provider"),
+        ("{username: admin, password: x}", "users[].user.username"),
+        ("{as: root}", "users[].user.as"),
+    ] {
+        let refusal = place.refusal(CLUSTER, user);
+        assert!(refusal.contains(field) && refusal.contains("tokenFile"), "{refusal}");
+    }
+    let cluster = "{server: 'https://localhost', insecure-skip-tls-verify: true}";
+    assert!(place.refusal(cluster, "{}").contains("insecure-skip-tls-verify: the server must be checked"));
+}
+
+#[test]
+fn mistakes_name_the_file_and_the_field() {
+    let place = Place::new();
+    for (cluster, user, expected) in [
+        ("{server: 'https://localhost'}", "{}", "certificate-authority: it is missing"),
+        ("{server: 'https://localhost', certificate-authority-data: '!'}", "{}", "-data: it is not base64"),
+        ("{server: 'https://localhost', certificate-authority: kubeconfig}", "{}", "there is no certificate in it"),
+        ("{server: 'https://localhost', certificate-authority: absent}", "{}", "failed to read"),
+        ("{server: 'https://', certificate-authority: ca.pem}", "{}", "is no address"),
+        (CLUSTER, "{client-certificate: ca.pem}", "a certificate needs its key"),
+        (CLUSTER, "{token: \"a\\nb\"}", "users[].user.token: it is no token"),
+        (CLUSTER, "{token: [a]}", "users[0].user.token"),
+        ("{certificate-authority: ca.pem}", "{}", "clusters[0].cluster: missing field `server`"),
+    ] {
+        let refusal = place.refusal(cluster, user);
+        assert!(refusal.contains(expected), "{expected}: {refusal}");
+        assert!(refusal.contains(place.temp.path().to_str().unwrap()), "{refusal}");
+    }
+}
+
+#[test]
+fn names_that_lead_nowhere_are_told() {
+    let place = Place::new();
+    let path = place.temp.path().join("other");
+    fs::write(&path, "current-context: here\ncontexts: []\n").unwrap();
+    let refusal = Credentials::find(Some(&path)).unwrap_err().to_string();
+    assert!(refusal.contains("there is none with the name \"here\""), "{refusal}");
+    fs::write(&path, "a: [").unwrap();
+    let refusal = Credentials::find(Some(&path)).unwrap_err().to_string();
+    assert!(refusal.contains("is not valid YAML"), "{refusal}");
+}
+
+#[test]
+fn a_pod_without_a_service_account_is_none() {
+    let place = Place::new();
+    assert!(matches!(of_pod(place.temp.path()), Err(CredentialsError::NoPod)));
+}
