@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use hostler_linux::heap;
 use tokio::runtime;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
@@ -35,6 +36,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
     let config = args.config.load()?;
     log_to_stderr(&config.log)?;
+    // Before there are threads: what is resident is most of what the daemon costs.
+    heap::share_one_arena();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| Failure::step("start the runtime", source))?;
     let result = runtime.block_on(daemon::run(config));

@@ -96,7 +96,8 @@ fn of_pod(folder: &Path) -> Result<Credentials, CredentialsError> {
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let server = format!("https://{host}:{port}").parse().map_err(|_| CredentialsError::NoPod)?;
     let authority = folder.join("ca.crt");
-    let wrong = |reason: String| CredentialsError::Field { path: authority.clone(), field: "ca.crt".to_owned(), reason };
+    let wrong =
+        |reason: String| CredentialsError::Field { path: authority.clone(), field: "ca.crt".to_owned(), reason };
     let roots = roots(&read(&authority)?).map_err(wrong)?;
     let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     Ok(Credentials { server, tls, server_name: None, token: Some(Token::of_file(folder.join("token"))) })
@@ -275,7 +276,11 @@ impl File {
             (user.auth_provider.is_some(), "users[].user.auth-provider", "it is not supported"),
             (user.username.is_some(), "users[].user.username", "API servers know no passwords any more"),
             (user.r#as.is_some(), "users[].user.as", "acting as somebody else is not supported"),
-            (cluster.insecure_skip_tls_verify, "clusters[].cluster.insecure-skip-tls-verify", "the server must be checked"),
+            (
+                cluster.insecure_skip_tls_verify,
+                "clusters[].cluster.insecure-skip-tls-verify",
+                "the server must be checked",
+            ),
             (cluster.proxy_url.is_some(), "clusters[].cluster.proxy-url", "proxies are not supported"),
         ];
         match found.into_iter().find(|(is_there, ..)| *is_there) {
@@ -292,7 +297,9 @@ impl File {
             Some(pem) => pem,
             // A server that is not asked for its certificate needs nobody who vouches for it.
             None if cluster.server.starts_with("http://") => Vec::new(),
-            None => return Err(self.field(AUTHORITY, "it is missing: name the certificate that vouches for the server")),
+            None => {
+                return Err(self.field(AUTHORITY, "it is missing: name the certificate that vouches for the server"));
+            }
         };
         let roots = if authority.is_empty() {
             RootCertStore::empty()
@@ -309,7 +316,8 @@ impl File {
                 let wrong = |field, error: rustls::pki_types::pem::Error| self.field(field, error.to_string());
                 let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
                 let chain = chain.map_err(|error| wrong("users[].user.client-certificate", error))?;
-                let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| wrong("users[].user.client-key", error))?;
+                let key =
+                    PrivateKeyDer::from_pem_slice(&key).map_err(|error| wrong("users[].user.client-key", error))?;
                 builder.with_client_auth_cert(chain, key).map_err(CredentialsError::Tls)
             }
             _ => Err(self.field("users[].user", "a certificate needs its key, and the other way round")),

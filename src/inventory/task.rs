@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use hostler_backend::{Backend, BackendError, BackendName, DeviceName, Enumeration};
+use hostler_linux::heap;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -262,12 +263,20 @@ impl Owner {
         if std::mem::take(&mut scan.again) {
             self.scan(name, None);
         }
+        // A scan allocates as much as it keeps, on threads that come and go.
+        if self.scans.values().all(|scan| !scan.running) {
+            self.tasks.looking(heap::trim);
+        }
     }
 
     fn update(&self, name: &BackendName, result: Result<Enumeration, BackendError>) {
         let old = self.inventory_tx.borrow().clone();
-        let mut new = Inventory::clone(&old);
         let pool = merge(pool_name(&self.node, name), old.pools.get(name), result);
+        // Nearly every scan finds what the last one found.
+        if old.pools.get(name) == Some(&pool) {
+            return;
+        }
+        let mut new = Inventory::clone(&old);
         new.pools.insert(name.clone(), pool);
         for change in changes(&old, &new) {
             let device = change.device.as_deref().unwrap_or("*");

@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod boot;
 pub mod cgroup;
+pub mod heap;
 mod idset;
 pub mod pci;
 mod root;
