@@ -114,7 +114,7 @@ impl FakeBackend {
         grant: &Grant,
         effect: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let _ = self.source.read();
+        let _ = self.source.refresh();
         self.source.rehearse(step, Some(&grant.device), effect)
     }
 }

@@ -145,6 +145,19 @@ impl Script {
         Ok(Self { seed, counter_sets, devices, faults: raw.fault, warnings: raw.warning, latency_ms })
     }
 
+    /// What is in force whichever device it is about.
+    pub(crate) fn without_devices(&self) -> Self {
+        let Self { seed, faults, latency_ms, .. } = self;
+        Self {
+            seed: *seed,
+            devices: Vec::new(),
+            counter_sets: Vec::new(),
+            faults: faults.clone(),
+            warnings: Vec::new(),
+            latency_ms: *latency_ms,
+        }
+    }
+
     pub(crate) fn latency(&self, step: Step) -> Duration {
         let raw::Latency { enumerate, plan, prepare, verify, unprepare } = self.latency_ms;
         Duration::from_millis(match step {

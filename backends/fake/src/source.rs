@@ -26,6 +26,7 @@ pub(crate) struct Source {
 #[derive(Debug)]
 struct Memory {
     text: String,
+    /// Without devices: a thousand of them are worth megabytes, and are made from the text when somebody looks at them.
     script: Arc<Script>,
     enumerations: u64,
     /// For each fault the calls that it could strike.
@@ -40,23 +41,39 @@ impl Source {
     }
 
     /// The script as it is now.
-    pub(crate) fn read(&self) -> Result<Arc<Script>, ScriptError> {
-        let read = |source| ScriptError::Read { path: self.path.clone(), source };
-        let text = fs::read_to_string(&self.path).map_err(read)?;
-        let mut memory = self.lock();
-        if let Some(memory) = memory.as_ref().filter(|memory| memory.text == text) {
-            return Ok(Arc::clone(&memory.script));
-        }
-        let script = Arc::new(Script::parse(&self.path, &text)?);
-        let none = vec![0; script.faults.len()];
-        *memory =
-            Some(Memory { text, script: Arc::clone(&script), enumerations: 0, calls: none.clone(), strikes: none });
+    pub(crate) fn read(&self) -> Result<Script, ScriptError> {
+        let text = self.text()?;
+        let script = Script::parse(&self.path, &text)?;
+        self.remember(text, &script);
         Ok(script)
     }
 
+    /// Has the script as it is now in force, as far as it can be read.
+    pub(crate) fn refresh(&self) -> Result<(), ScriptError> {
+        let text = self.text()?;
+        let is_known = self.lock().as_ref().is_some_and(|memory| memory.text == text);
+        if is_known { Ok(()) } else { self.read().map(drop) }
+    }
+
+    fn text(&self) -> Result<String, ScriptError> {
+        let read = |source| ScriptError::Read { path: self.path.clone(), source };
+        fs::read_to_string(&self.path).map_err(read)
+    }
+
+    fn remember(&self, text: String, script: &Script) {
+        let mut memory = self.lock();
+        if memory.as_ref().is_some_and(|memory| memory.text == text) {
+            return;
+        }
+        let none = vec![0; script.faults.len()];
+        let script = Arc::new(script.without_devices());
+        *memory = Some(Memory { text, script, enumerations: 0, calls: none.clone(), strikes: none });
+    }
+
     /// The last script that could be read, and how often it was enumerated.
-    pub(crate) fn last(&self) -> Option<(Arc<Script>, u64)> {
-        self.lock().as_ref().map(|memory| (Arc::clone(&memory.script), memory.enumerations))
+    pub(crate) fn last(&self) -> Option<(Script, u64)> {
+        let (text, enumerations) = self.lock().as_ref().map(|memory| (memory.text.clone(), memory.enumerations))?;
+        Script::parse(&self.path, &text).ok().map(|script| (script, enumerations))
     }
 
     /// Counts an enumeration; returns how many there were before.
