@@ -13,7 +13,7 @@ pub mod types;
 use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -38,7 +38,7 @@ use crate::{
         publisher::{Publication, PublicationState},
     },
     inventory::{Inventory, LostDrains, task::InventoryHandle},
-    kubelet::Registration,
+    kubelet::{Connections, Registration},
     metrics::{Metrics, Snapshot, claim_state, resident_bytes},
     report::Chain,
     standalone::Manifests,
@@ -106,6 +106,8 @@ pub struct AdminParts {
 pub struct KubeletSide {
     /// Its last word on the registration.
     pub registration_rx: watch::Receiver<Registration>,
+    /// How many connections it has to the socket that it calls.
+    pub connections_rx: watch::Receiver<Connections>,
     /// The socket that it looks for.
     pub registration_socket: PathBuf,
     /// The socket that it calls.
@@ -115,16 +117,28 @@ pub struct KubeletSide {
 }
 
 impl KubeletSide {
+    /// For how long there has been no connection, if that is worth a word. A kubelet keeps one for as long as it lives.
+    fn silence(&self) -> Option<Duration> {
+        let connections = *self.connections_rx.borrow();
+        let silence = connections.since.elapsed();
+        (connections.open == 0 && silence > SILENCE).then_some(silence)
+    }
+
     /// What is missing of the kubelet's side. A host on which no kubelet has ever worked misses nothing.
     fn missing(&self) -> Option<String> {
         match &*self.registration_rx.borrow() {
-            Registration::Registered => None,
+            Registration::Registered => self.silence().map(|silence| {
+                format!("the kubelet has hung up {} s ago and did not come back: is it running?", silence.as_secs())
+            }),
             Registration::Waiting if !self.pods.exists() => None,
             Registration::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
             Registration::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
         }
     }
 }
+
+/// A kubelet that starts anew, or loses its connection, is back within seconds.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// An answer that is not a success.
 #[derive(Debug)]
@@ -253,6 +267,7 @@ fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
     };
     AdminKubelet {
         registered,
+        connected: kubelet.connections_rx.borrow().open > 0,
         error,
         registration_socket: kubelet.registration_socket.clone(),
         service_socket: kubelet.service_socket.clone(),

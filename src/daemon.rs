@@ -43,7 +43,7 @@ use crate::{
         hotplug,
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubelet::{self, KubeletConfig, KubeletParts, Registration, Sockets},
+    kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
     metrics::Metrics,
     registry,
     report::Chain,
@@ -209,6 +209,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
     let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
     let (registration_tx, registration_rx) = watch::channel(Registration::default());
+    let (connections_tx, connections_rx) = watch::channel(Connections::default());
     let admin = Admin::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
@@ -221,7 +222,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
-        kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, &registration_rx)),
+        kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, registration_rx, connections_rx)),
     });
     stage.live(admin.clone());
     if probes == Probes::Missing {
@@ -229,7 +230,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     }
     serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
     if let Some(kubelet_config) = &kubelet_config {
-        serve_kubelet(kubelet_config, &claims, &inventory, registration_tx, tasks).await?;
+        serve_kubelet(kubelet_config, &claims, &inventory, (registration_tx, connections_tx), tasks).await?;
     }
     info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
     notify::ready(&admin, tasks);
@@ -384,10 +385,12 @@ async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Task
 fn kubelet_side(
     config: &Config,
     sockets: &KubeletConfig,
-    registration_rx: &watch::Receiver<Registration>,
+    registration_rx: watch::Receiver<Registration>,
+    connections_rx: watch::Receiver<Connections>,
 ) -> KubeletSide {
     KubeletSide {
-        registration_rx: registration_rx.clone(),
+        registration_rx,
+        connections_rx,
         registration_socket: sockets.registration_socket(),
         service_socket: sockets.service_socket(),
         pods: config.paths.kubelet.join("pods"),
@@ -398,7 +401,7 @@ async fn serve_kubelet(
     config: &KubeletConfig,
     claims: &ClaimsHandle,
     inventory: &InventoryHandle,
-    registration_tx: watch::Sender<Registration>,
+    (registration_tx, connections_tx): (watch::Sender<Registration>, watch::Sender<Connections>),
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let parts = KubeletParts {
@@ -407,6 +410,7 @@ async fn serve_kubelet(
         claims: claims.clone(),
         inventory: inventory.reader(),
         registration_tx,
+        connections_tx,
         tasks: tasks.clone(),
     };
     tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });

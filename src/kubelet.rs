@@ -11,6 +11,7 @@
 //! host, before any of our code sees the call; but `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name
 //! that nobody looks at, then a host. What follows the `@` must therefore look like a host name.
 
+mod connection;
 mod dra;
 mod health;
 mod registration;
@@ -31,7 +32,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{sleep, timeout},
 };
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{service::Routes, transport::Server};
 use tracing::{info, warn};
@@ -42,6 +43,7 @@ use crate::{
     socket::{self, Socket, SocketError},
     tasks::Tasks,
 };
+pub use connection::Connections;
 pub use registration::{Registration, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
@@ -138,6 +140,8 @@ pub struct KubeletParts {
     pub inventory: InventoryReader,
     /// Gets what the kubelet says about the registration.
     pub registration_tx: watch::Sender<Registration>,
+    /// Gets the number of connections to the service socket.
+    pub connections_tx: watch::Sender<Connections>,
     /// Runs the health streams; its stop token ends the services.
     pub tasks: Tasks,
 }
@@ -177,7 +181,7 @@ pub enum KubeletError {
 /// # Errors
 /// When a server fails; both sockets are then gone.
 pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
-    let KubeletParts { driver, sockets, claims, inventory, registration_tx, tasks } = parts;
+    let KubeletParts { driver, sockets, claims, inventory, registration_tx, connections_tx, tasks } = parts;
     let endpoint = endpoint(sockets.service.path())?;
     let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
     let calls = TaskTracker::new();
@@ -191,11 +195,18 @@ pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
     let registration = async {
         let routes = Routes::new(RegistrationServer::new(registration));
         // Its calls are answered from memory.
-        let served = serve_socket(sockets.registration, routes, TaskTracker::new(), tasks.stop_token()).await;
+        let served = serve_socket(
+            sockets.registration,
+            routes,
+            TaskTracker::new(),
+            watch::Sender::default(),
+            tasks.stop_token(),
+        )
+        .await;
         service_stop.cancel();
         served
     };
-    let service = serve_socket(sockets.service, service, calls, service_stop.clone());
+    let service = serve_socket(sockets.service, service, calls, connections_tx, service_stop.clone());
     tokio::try_join!(registration, service).map(|((), ())| ())
 }
 
@@ -212,14 +223,17 @@ async fn serve_socket(
     socket: Socket,
     routes: Routes,
     calls: TaskTracker,
+    count: watch::Sender<Connections>,
     stop: CancellationToken,
 ) -> Result<(), KubeletError> {
     let path = socket.path().to_owned();
     info!(path = %path.display(), "listening for the kubelet");
     let (connections_tx, connections_rx) = mpsc::channel(1);
-    let server = Server::builder()
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(ReceiverStream::new(connections_rx), stop.clone().cancelled_owned());
+    let connections = ReceiverStream::new(connections_rx).map(move |accepted: std::io::Result<_>| {
+        accepted.map(|stream| connection::Counted::new(stream, count.clone()))
+    });
+    let server =
+        Server::builder().add_routes(routes).serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
     let overtime = async {
         stop.cancelled().await;
         calls.close();

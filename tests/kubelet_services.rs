@@ -178,6 +178,7 @@ impl Node {
             claims: claims.clone(),
             inventory: inventory.reader(),
             registration_tx,
+            connections_tx: watch::Sender::default(),
             tasks: tasks.clone(),
         };
         let served = tasks.job(serve(parts));

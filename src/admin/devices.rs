@@ -37,7 +37,7 @@ pub(super) async fn drain(
 ) -> Result<Json<AdminDevice>, Failure> {
     let (backend, device) = admin.device(&name)?;
     let drain = Drain::now(wanted.reason.filter(|reason| !reason.trim().is_empty()), wanted.evict);
-    admin.0.inventory.drain(backend.clone(), device.clone(), drain).await.map_err(failure)?;
+    admin.0.inventory.drain(backend.clone(), device.clone(), drain).await.map_err(|error| failure(&error))?;
     admin.shown(&(backend, device))
 }
 
@@ -49,23 +49,23 @@ pub(super) async fn undrain(
     let key = admin.device(&name)?;
     // It may be known by nothing but its drain, and be shown for the last time.
     let before = admin.shown(&key)?;
-    admin.0.inventory.undrain(key.0.clone(), key.1.clone()).await.map_err(failure)?;
+    admin.0.inventory.undrain(key.0.clone(), key.1.clone()).await.map_err(|error| failure(&error))?;
     Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
 }
 
 /// Gives up a list of drained devices that cannot be understood.
 pub(super) async fn forget(State(admin): State<Admin>) -> Result<StatusCode, Failure> {
-    admin.0.inventory.forget_lost_drains().await.map_err(failure)?;
+    admin.0.inventory.forget_lost_drains().await.map_err(|error| failure(&error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn failure(error: DrainError) -> Failure {
-    let status = match &error {
+fn failure(error: &DrainError) -> Failure {
+    let status = match error {
         DrainError::Lost(_) => StatusCode::CONFLICT,
         DrainError::Step { .. } | DrainError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
         DrainError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Failure::new(status, &error)
+    Failure::new(status, error)
 }
 
 impl Admin {

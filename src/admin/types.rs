@@ -49,6 +49,9 @@ pub struct AdminStatus {
 pub struct AdminKubelet {
     /// The kubelet's last word: true, false, or none yet.
     pub registered: Option<bool>,
+    /// Whether it has a connection to the socket that it calls.
+    #[serde(default)]
+    pub connected: bool,
     /// Why it refused.
     pub error: Option<String>,
     /// The socket that it looks for.

@@ -75,7 +75,8 @@ fn in_words(status: &AdminStatus) -> String {
 
 fn kubelet(kubelet: &AdminKubelet) -> String {
     match (kubelet.registered, &kubelet.error) {
-        (Some(true), _) => "registered".to_owned(),
+        (Some(true), _) if kubelet.connected => "registered".to_owned(),
+        (Some(true), _) => "registered, and has hung up since".to_owned(),
         (_, Some(error)) => format!("refused the registration: {error}"),
         _ => format!("has not called yet; waiting on {}", kubelet.registration_socket.display()),
     }
@@ -145,11 +146,14 @@ warnings:
     fn a_kubelet_that_refuses_is_quoted() {
         let said = AdminKubelet {
             registered: Some(false),
+            connected: false,
             error: Some("unsupported version".to_owned()),
             registration_socket: "/r.sock".into(),
             service_socket: "/s.sock".into(),
         };
         assert_eq!(kubelet(&said), "refused the registration: unsupported version");
+        let gone = AdminKubelet { registered: Some(true), error: None, ..said.clone() };
+        assert_eq!(kubelet(&gone), "registered, and has hung up since");
         let silent = AdminKubelet { registered: None, error: None, ..said };
         assert_eq!(kubelet(&silent), "has not called yet; waiting on /r.sock");
     }

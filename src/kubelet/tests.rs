@@ -60,7 +60,13 @@ async fn stop_with(calls: TaskTracker) -> Duration {
         stop.cancel();
         (call, Instant::now())
     };
-    let serving = serve_socket(socket, Routes::new(RegistrationServer::new(service)), calls, stop.clone());
+    let serving = serve_socket(
+        socket,
+        Routes::new(RegistrationServer::new(service)),
+        calls,
+        watch::Sender::default(),
+        stop.clone(),
+    );
     let (served, (_call, stopped)) = tokio::join!(serving, client);
     served.unwrap();
     assert!(!path.exists());

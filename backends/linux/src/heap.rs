@@ -22,7 +22,8 @@ pub fn trim() {
     }
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
+#[cfg(target_env = "gnu")]
 mod tests {
     use std::fs;
 
@@ -38,7 +39,7 @@ mod tests {
         super::share_one_arena();
         // Small pieces stay in the arena when they are freed, below one that is still in use.
         let pieces: Vec<Vec<u8>> = (0..200_000).map(|_| vec![1; 100]).collect();
-        let last = vec![1_u8; 100];
+        let last = "x".repeat(100);
         drop(pieces);
         let before = anonymous();
         super::trim();

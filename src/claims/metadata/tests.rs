@@ -18,11 +18,11 @@ fn described(pod_claim_name: Option<&str>) -> Record {
     };
     record.devices = vec![device("a", "one"), device("a", "two"), device("b/big", "many")];
     record.metadata =
-        Some(describe(pod_claim_name.map(str::to_owned), &record.devices, &with_attribute("model", "x1".into())));
+        Some(describe(pod_claim_name.map(str::to_owned), &record.devices, &with_attribute("model", &"x1".into())));
     record
 }
 
-fn with_attribute(name: &str, value: AttributeValue) -> Inventory {
+fn with_attribute(name: &str, value: &AttributeValue) -> Inventory {
     let mut inventory = inventory();
     for pool in inventory.pools.values_mut() {
         pool.devices[0].attributes.insert(QualifiedName::new(name).unwrap(), value.clone());
@@ -73,7 +73,7 @@ fn every_kind_of_attribute_has_its_type() {
         (AttributeValue::Strings(vec!["a".to_owned()]), json!({"strings": ["a"]})),
     ];
     for (value, expected) in values {
-        let device = &with_attribute("some", value).pools["bench"].devices[0];
+        let device = &with_attribute("some", &value).pools["bench"].devices[0];
         assert_eq!(attributes(device)["some"], expected);
     }
 }
@@ -115,7 +115,7 @@ fn a_file_changes_in_place_and_only_when_its_content_does() {
     let changed = path.metadata().unwrap().mtime_nsec();
     write(&record, &naming).unwrap();
     assert_eq!(path.metadata().unwrap().mtime_nsec(), changed);
-    record.metadata = described_anew(&record, &with_attribute("model", "y".into()));
+    record.metadata = described_anew(&record, &with_attribute("model", &"y".into()));
     write(&record, &naming).unwrap();
     let after = fs::read(&path).unwrap();
     assert!(after.len() < before.len() && path.metadata().unwrap().ino() == inode);
@@ -128,9 +128,9 @@ fn a_file_changes_in_place_and_only_when_its_content_does() {
 #[test]
 fn a_generation_is_as_old_as_the_attributes_of_devices_that_are_there() {
     let record = described(None);
-    assert_eq!(described_anew(&record, &with_attribute("model", "x1".into())), None);
+    assert_eq!(described_anew(&record, &with_attribute("model", &"x1".into())), None);
     assert_eq!(described_anew(&record, &Inventory::default()), None, "a device that has gone keeps its attributes");
-    let next = described_anew(&record, &with_attribute("model", "x2".into())).unwrap();
+    let next = described_anew(&record, &with_attribute("model", &"x2".into())).unwrap();
     assert_eq!((next.generation, &next.attributes[0]["model"]), (2, &json!({"string": "x2"})));
     assert_eq!(described_anew(&Record { metadata: None, ..record }, &inventory()), None);
 }

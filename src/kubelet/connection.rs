@@ -1,0 +1,105 @@
+//! Counts the connections to a socket: the kubelet keeps one for as long as it lives.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::UnixStream,
+    sync::watch,
+};
+use tonic::transport::server::Connected;
+
+/// How many connections there are. Writer: the connections themselves, as they come and go. Readers: status, readiness.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Connections {
+    /// Open now.
+    pub open: usize,
+    /// When that last changed.
+    pub since: Instant,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self { open: 0, since: Instant::now() }
+    }
+}
+
+/// A connection that is counted until it is dropped.
+#[derive(Debug)]
+pub(super) struct Counted {
+    stream: UnixStream,
+    count: watch::Sender<Connections>,
+}
+
+impl Counted {
+    pub(super) fn new(stream: UnixStream, count: watch::Sender<Connections>) -> Self {
+        count.send_modify(|now| *now = Connections { open: now.open + 1, since: Instant::now() });
+        Self { stream, count }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.count.send_modify(|now| *now = Connections { open: now.open.saturating_sub(1), since: Instant::now() });
+    }
+}
+
+impl Connected for Counted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_counts_until_it_is_dropped() {
+        let count = watch::Sender::new(Connections::default());
+        let (one, _other) = UnixStream::pair().unwrap();
+        let connection = Counted::new(one, count.clone());
+        assert_eq!(count.borrow().open, 1);
+        let since = count.borrow().since;
+        drop(connection);
+        assert_eq!(count.borrow().open, 0);
+        assert!(count.borrow().since >= since);
+    }
+}
