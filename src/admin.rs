@@ -349,3 +349,28 @@ async fn readyz(State(stage): State<Stage>) -> (StatusCode, String) {
     }
     (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(registration: Registration, open: usize, silence: Duration) -> Option<String> {
+        let since = Instant::now().checked_sub(silence).unwrap();
+        let (_registration_tx, registration_rx) = watch::channel(registration);
+        let (_connections_tx, connections_rx) = watch::channel(Connections { open, since });
+        let pods = std::env::temp_dir();
+        let (registration_socket, service_socket) = ("/r".into(), "/s".into());
+        KubeletSide { registration_rx, connections_rx, registration_socket, service_socket, pods }.missing()
+    }
+
+    #[test]
+    fn a_kubelet_that_registered_us_and_hung_up_is_missed_after_a_while() {
+        let registered = || Registration::Registered;
+        assert_eq!(missing(registered(), 1, Duration::from_secs(60)), None);
+        assert_eq!(missing(registered(), 0, Duration::from_secs(5)), None, "it may be starting anew");
+        let said = missing(registered(), 0, Duration::from_secs(11)).unwrap();
+        assert_eq!(said, "the kubelet has hung up 11 s ago and did not come back: is it running?");
+        let waiting = missing(Registration::Waiting, 0, Duration::ZERO).unwrap();
+        assert_eq!(waiting, "the kubelet has not registered the driver yet");
+    }
+}

@@ -94,7 +94,7 @@ fn without_a_daemon_its_questions_fail_with_the_way_on() {
 
 #[test]
 fn a_hook_that_is_not_called_as_written_fails_with_its_reason() {
-    for (args, reason) in [(&["hook"][..], "the only hook is"), (&["hook", "cpuset", "--cpus"], "it has no value")] {
+    for (args, reason) in [(&["hook"][..], "the hooks are"), (&["hook", "cpuset", "--cpus"], "it has no value")] {
         let output = Command::new(env!("CARGO_BIN_EXE_hostler")).args(args).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
