@@ -438,6 +438,38 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
     assert_eq!(said(), 1);
 }
 
+/// The role that is shipped, the policy of `deploy/policy-node.yaml` in short, and everything that a daemon does.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
+    let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac.yaml")).unwrap();
+    let server = ApiServer::of(Release::V1_36).await;
+    server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
+    server.allow(USER, Rule::from_yaml(&role));
+    let mut rig = Rig::on(server, "").await;
+    rig.server.until("the devices are published", |view| (view.list("resourceslices").len() == 1).then_some(())).await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    rig.until_devices(&claim, "its status is written", |devices| devices.len() == 1).await;
+    let late = rig.allocate("late", &["card-0"]);
+    for _ in 0..2 {
+        rig.prepare(&late).await.unwrap_err();
+    }
+    let counted = |view: &apiserver::View<'_>| (view.list("events").first()?["count"] == 2).then_some(());
+    rig.server.until("the failure is told, and told to have come again", counted).await;
+    rig.host.script(&SCRIPT.replace("count = 4", "count = 5"));
+    rig.host.run_ok(&["status", "--rescan"]);
+    let grown = |view: &apiserver::View<'_>| {
+        (view.list("resourceslices")[0]["spec"]["devices"].as_array()?.len() == 6).then_some(())
+    };
+    rig.server.until("the new device is published", grown).await;
+    rig.server.delete("resourceslices", rig.server.list("resourceslices")[0]["metadata"]["name"].as_str().unwrap());
+    rig.server.until("it is published again", |view| (view.list("resourceslices").len() == 1).then_some(())).await;
+    assert!(rig.explained("train").contains("it is prepared"));
+    rig.unprepare(&claim).await.unwrap();
+    let refused: Vec<_> = rig.server.log().into_iter().filter(|call| call.status == 403).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
 #[test]
 fn without_a_cluster_a_claim_is_explained_from_its_manifest() {
     let mut host = Host::bare(SCRIPT);
