@@ -1,10 +1,10 @@
 //! What programs in containers can read about their devices: a file per request, in the format of KEP-5304.
 //!
 //! ```text
-//! <kubelet>/plugins/<driver>/dra-device-metadata/<namespace>_<claim>/<request>/metadata.json
+//! <kubelet>/plugins/<driver>/dra-device-metadata/<claim uid>_<request>.json
 //! ```
 //!
-//! The content follows from the record alone, so that it is the same after a restart and after a reboot. Containers see
+//! One folder for all: a new folder costs ten times what a new file does, and a pod waits for it. The content follows from the record alone, so that it is the same after a restart and after a reboot. Containers see
 //! the file through a bind mount, which a rename would leave behind: a file that is in use changes in place.
 
 use std::{
@@ -115,12 +115,9 @@ pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<Mount> {
     })
 }
 
-fn host_folder(claim: &ClaimRef, naming: &Naming) -> PathBuf {
-    naming.metadata.join(format!("{}_{}", claim.namespace, claim.name))
-}
-
+/// A claim of the same name with another UID has files of its own.
 fn host_file(claim: &ClaimRef, request: &str, naming: &Naming) -> PathBuf {
-    host_folder(claim, naming).join(request).join("metadata.json")
+    naming.metadata.join(format!("{}_{request}.json", claim.uid))
 }
 
 /// The top-level requests of a claim, each once.
@@ -187,7 +184,7 @@ pub fn write(record: &Record, naming: &Naming) -> Result<(), MetadataError> {
     for request in requests(record) {
         let path = host_file(&record.claim, request, naming);
         let bytes = content(record, metadata, request, &naming.driver);
-        write_file(record, &path, &bytes, naming).map_err(|source| MetadataError::Write { path, source })?;
+        write_file(&path, &bytes, naming).map_err(|source| MetadataError::Write { path, source })?;
     }
     Ok(())
 }
@@ -201,65 +198,57 @@ fn check_name(name: &str) -> Result<(), MetadataError> {
     if ok { Ok(()) } else { Err(MetadataError::Name(name.to_owned())) }
 }
 
-fn write_file(record: &Record, path: &Path, bytes: &[u8], naming: &Naming) -> io::Result<()> {
-    match fs::read(path) {
-        Ok(found) if found == bytes => return Ok(()),
-        // Containers of a claim that had the name before must not see this one's devices.
-        Ok(found) if !is_of(&found, &record.claim) => fs::remove_file(path)?,
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create_folders(path, naming)?,
-        Err(error) => return Err(error),
+fn write_file(path: &Path, bytes: &[u8], naming: &Naming) -> io::Result<()> {
+    let file = match open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(naming)?;
+            open(path)?
+        }
+        opened => opened?,
+    };
+    let length = file.metadata()?.len();
+    let mut found = vec![0; bytes.len()];
+    if length == bytes.len() as u64 && file.read_exact_at(&mut found, 0).is_ok() && found == bytes {
+        return Ok(());
     }
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
+    if length == 0 {
+        // Programs in containers are not root; the daemon's umask would take this away.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+    }
     // One write, so that a reader sees the old content or the new one, and at most the end of a longer old one behind it.
     file.write_all_at(bytes, 0)?;
     file.set_len(bytes.len() as u64)
 }
 
-/// Programs in containers are not root, hence the modes; the daemon's umask would take them away.
-fn create_folders(path: &Path, naming: &Naming) -> io::Result<()> {
+fn open(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)
+}
+
+/// Open to programs that are not root, like the files in it.
+fn create_folder(naming: &Naming) -> io::Result<()> {
     if let Some(plugin) = naming.metadata.parent() {
         DirBuilder::new().recursive(true).mode(0o750).create(plugin)?;
     }
-    let below = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&naming.metadata));
-    for folder in below.collect::<Vec<_>>().into_iter().rev() {
-        match DirBuilder::new().mode(0o755).create(folder) {
-            Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o755))?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    // Several claims may come first at once.
+    DirBuilder::new().recursive(true).mode(0o755).create(&naming.metadata)?;
+    fs::set_permissions(&naming.metadata, Permissions::from_mode(0o755))
 }
 
-/// Whether a file is about this claim, not about another one of the same name.
-fn is_of(bytes: &[u8], claim: &ClaimRef) -> bool {
-    let first = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>().next();
-    matches!(first, Some(Ok(object)) if object["metadata"]["uid"] == claim.uid.as_str())
-}
-
-/// Removes the files of a claim, and leaves those of another claim of the same name.
+/// Removes the files of a claim.
 ///
 /// # Errors
-/// When a file or folder is there and cannot be removed.
+/// When a file is there and cannot be removed.
 pub fn remove(record: &Record, naming: &Naming) -> io::Result<()> {
     if record.metadata.is_none() {
         return Ok(());
     }
     for request in requests(record) {
-        let path = host_file(&record.claim, request, naming);
-        if fs::read(&path).is_ok_and(|bytes| is_of(&bytes, &record.claim))
-            && let Some(folder) = path.parent()
-        {
-            fs::remove_file(&path)?;
-            fs::remove_dir(folder)?;
+        match fs::remove_file(host_file(&record.claim, request, naming)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
-    match fs::remove_dir(host_folder(&record.claim, naming)) {
-        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Err(error),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

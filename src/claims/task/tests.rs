@@ -360,7 +360,7 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     let mut world = World::new();
     world.describe = true;
     let claim = world.allocate("a", &[grant("one")]);
-    let file = world.temp.path().join("metadata/default_name-a/req/metadata.json");
+    let file = world.temp.path().join("metadata/a_req.json");
     let handle = world.start().await;
     let before = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
     assert!(fs::read_to_string(&file).unwrap().contains(r#""generation":1"#));
