@@ -194,7 +194,7 @@ async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
     lock.keep();
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
     let metrics = Metrics::default();
-    let source = ClaimSource::open(&config, tasks).await.map_err(DaemonError::Cluster)?;
+    let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;

@@ -27,13 +27,13 @@ use std::{
     time::Duration,
 };
 
-use daemon::{Host, wait_for};
+use daemon::{Host, SCRIPT, script_with, wait_for};
 use hostler::claims::store::RecordState;
 use hostler_fake::KILL_EXIT_CODE;
 use hostler_proto::dra_v1::{Claim, Device};
 use kubelet::Plugin;
 use nix::sys::signal::Signal;
-use node::{Node, SCRIPT, Traces, kill_at, named, script_with, uid};
+use node::{Node, Traces, kill_at, named, uid};
 
 /// A claim that is in the middle of everything, and one that nothing must happen to.
 struct Bench {

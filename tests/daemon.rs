@@ -24,14 +24,14 @@ use std::{
     time::Duration,
 };
 
-use daemon::{Host, PATIENCE, http, wait_for};
+use daemon::{Host, PATIENCE, SCRIPT, http, script_with, wait_for};
 use hostler_proto::{
     dra_v1::{Claim, Device},
     health_v1::HealthStatus,
 };
 use kubelet::{Answers, Checked, claim};
 use nix::sys::signal::Signal;
-use node::{Node, SCRIPT, named, script_with, uid};
+use node::{Node, named, uid};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 

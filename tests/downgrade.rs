@@ -20,13 +20,13 @@ mod release_0_1_0;
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use daemon::Host;
+use daemon::{Host, SCRIPT};
 use hostler::claims::{
     metadata::Metadata,
     store::{Record, RecordState, decode, encode},
 };
 use hostler_backend::{Access, CounterUse, DeviceName, Quantity};
-use node::{Node, SCRIPT};
+use node::Node;
 use serde_json::{Value, json};
 
 fn golden(folder: &str) -> Vec<PathBuf> {

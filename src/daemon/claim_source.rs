@@ -31,7 +31,7 @@ pub(super) enum ClaimSource {
 
 impl ClaimSource {
     /// Opens it. Nobody answers yet: the API server may come up after its nodes.
-    pub(super) async fn open(config: &Config, tasks: &Tasks) -> Result<Self, ConnectError> {
+    pub(super) fn open(config: &Config, tasks: &Tasks) -> Result<Self, ConnectError> {
         match config.cluster.mode {
             ClusterMode::Standalone => {
                 Ok(Self::Standalone(Manifests::new(&config.cluster.manifests, &config.driver, tasks)))

@@ -3,9 +3,9 @@
 use hostler_proto::health_v1::HealthStatus;
 
 use crate::{
-    daemon::wait_for,
+    daemon::{script_with, wait_for},
     kubelet::Release,
-    scene::{Plan, Scene, script_with},
+    scene::{Plan, Scene},
 };
 
 /// One more device, in this state.
@@ -65,7 +65,7 @@ fn the_health_of_devices_of_several_pods_is_told_apart() {
         scene.running(&format!("pod-{n}"), &format!("card-{n}"));
     }
     // One is pulled out and stays its pod's.
-    scene.hardware(&crate::scene::SCRIPT.replace("count = 8", "count = 2"));
+    scene.hardware(&crate::daemon::SCRIPT.replace("count = 8", "count = 2"));
     wait_for_health(&scene, "card-2", HealthStatus::Unhealthy);
     for device in ["card-0", "card-1"] {
         wait_for_health(&scene, device, HealthStatus::Healthy);
@@ -78,7 +78,7 @@ fn the_health_of_devices_of_several_pods_is_told_apart() {
 /// One message holds a thousand of them.
 #[test]
 fn the_health_of_ten_thousand_devices_reaches_the_kubelet() {
-    let script = crate::scene::SCRIPT.replace("count = 8", "count = 10000");
+    let script = crate::daemon::SCRIPT.replace("count = 8", "count = 10000");
     let mut scene = Scene::new(Plan { script, ..Plan::default() });
     scene.kubelet.start();
     scene.host.start();

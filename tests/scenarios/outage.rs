@@ -3,9 +3,9 @@
 use crate::{
     agent::view::Method,
     cluster::Wire,
-    daemon::wait_for,
+    daemon::{SCRIPT, wait_for},
     kubelet::CALL,
-    scene::{Plan, SCRIPT, Scene},
+    scene::{Plan, Scene},
 };
 
 #[test]

@@ -10,9 +10,9 @@ use crate::{
         view::{Method, Phase},
     },
     cluster::Want,
-    daemon::wait_for,
+    daemon::{SCRIPT, script_with, wait_for},
     disk::SmallDisk,
-    scene::{HASTE, Plan, SCRIPT, Scene, fault, script_with},
+    scene::{HASTE, Plan, Scene, fault},
 };
 
 #[test]

@@ -164,7 +164,7 @@ fn other_files_in_the_registry_and_sockets_of_the_dead_disturb_nobody() {
 #[test]
 fn two_drivers_on_one_node_do_not_know_of_each_other() {
     let mut scene = Scene::started();
-    let mut second = scene.second_host(crate::scene::SCRIPT);
+    let mut second = scene.second_host(crate::daemon::SCRIPT);
     second.start();
     let driver = second.driver().to_owned();
     scene.kubelet.wait_until("the second driver", |view| view.is_connected(&driver));

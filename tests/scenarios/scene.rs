@@ -19,27 +19,9 @@ use crate::{
         view::{Method, Phase, PodView},
     },
     cluster::{TestCluster, Want},
-    daemon::{Host, Membership, PATIENCE, wait_for},
+    daemon::{Host, Membership, PATIENCE, SCRIPT, script_with, wait_for},
     kubelet::Release,
 };
-
-/// Eight cards, each for one claim, and a pool of units for many.
-pub const SCRIPT: &str = r#"
-[[device]]
-name = "card"
-count = 8
-edits = { env = ["CARD={n}"] }
-
-[[device]]
-name = "pool"
-sharing = "shared"
-capacity.units = { value = 64, min = 1, step = 1, default = 1 }
-"#;
-
-/// [`SCRIPT`] with something added.
-pub fn script_with(more: &str) -> String {
-    format!("{SCRIPT}\n{more}\n")
-}
 
 /// A fault of the fake backend: `rest` is what happens.
 pub fn fault(step: &str, device: &str, rest: &str) -> String {

@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::{
     agent::{times::Times, view::Wipe},
     cluster::Want,
-    daemon::wait_for,
-    scene::{HASTE, Plan, SCRIPT, Scene},
+    daemon::{SCRIPT, wait_for},
+    scene::{HASTE, Plan, Scene},
 };
 
 /// Haste in everything but the deletion of slices.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::{
     agent::view::Method,
     apiserver::{Fault, How},
-    daemon::wait_for,
+    daemon::{SCRIPT, wait_for},
     kubelet::CALL,
-    scene::{SCRIPT, Scene},
+    scene::Scene,
 };
 
 const TROUBLE: [How; 8] = [

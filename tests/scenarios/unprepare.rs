@@ -7,7 +7,8 @@ use crate::{
         times::Times,
         view::{Method, Phase},
     },
-    scene::{HASTE, Plan, SCRIPT, Scene, fault},
+    daemon::SCRIPT,
+    scene::{HASTE, Plan, Scene, fault},
 };
 
 #[test]

@@ -26,6 +26,24 @@ use nix::{sys::signal::Signal, unistd::Pid};
 /// Longer than anything here takes on a busy machine; only a test that fails waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Eight cards, each for one claim, and a pool of units for many.
+pub const SCRIPT: &str = r#"
+[[device]]
+name = "card"
+count = 8
+edits = { env = ["CARD={n}"] }
+
+[[device]]
+name = "pool"
+sharing = "shared"
+capacity.units = { value = 64, min = 1, step = 1, default = 1 }
+"#;
+
+/// [`SCRIPT`] with something added.
+pub fn script_with(more: &str) -> String {
+    format!("{SCRIPT}\n{more}\n")
+}
+
 /// The binary under test: the one that `HOSTLER_BIN` names, else cargo's own for tests and benches; examples find it
 /// beside their own folder.
 pub fn binary() -> PathBuf {

@@ -16,27 +16,9 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::{
-    daemon::Host,
+    daemon::{Host, SCRIPT, script_with},
     kubelet::{Answers, Checked, Kubelet, Plugin, Release, claim},
 };
-
-/// Eight cards, each for one claim, and a pool of units for many.
-pub const SCRIPT: &str = r#"
-[[device]]
-name = "card"
-count = 8
-edits = { env = ["CARD={n}"] }
-
-[[device]]
-name = "pool"
-sharing = "shared"
-capacity.units = { value = 64, min = 1, step = 1, default = 1 }
-"#;
-
-/// [`SCRIPT`] with something added.
-pub fn script_with(more: &str) -> String {
-    format!("{SCRIPT}\n{more}\n")
-}
 
 /// A fault that ends the daemon.
 pub fn kill_at(step: &str, at: &str, device: &str) -> String {
