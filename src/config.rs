@@ -191,6 +191,10 @@ pub struct Backends {
     pub cpu: Switched<hostler_cpu::Config>,
     /// Memory and huge pages; on by default.
     pub memory: Switched<hostler_memory::Config>,
+    /// FPGAs; on by default.
+    pub fpga: Switched<hostler_fpga::Config>,
+    /// CXL accelerators and memory; on by default.
+    pub cxl: Switched<hostler_cxl::Config>,
     /// Made-up devices for tests and demonstrations; off by default.
     pub fake: Switched<hostler_fake::Config>,
 }
@@ -337,7 +341,13 @@ impl Default for Log {
 
 impl Default for Backends {
     fn default() -> Self {
-        Self { cpu: Switched::on(), memory: Switched::on(), fake: Switched::off() }
+        Self {
+            cpu: Switched::on(),
+            memory: Switched::on(),
+            fpga: Switched::on(),
+            cxl: Switched::on(),
+            fake: Switched::off(),
+        }
     }
 }
 

@@ -38,6 +38,12 @@ pub fn from_config(config: &Config, root: &SysRoot) -> Backends {
     if backends.memory.enabled {
         enabled.push(Arc::new(hostler_memory::MemoryBackend::new(root.clone(), backends.memory.config.clone())));
     }
+    if backends.fpga.enabled {
+        enabled.push(Arc::new(hostler_fpga::FpgaBackend::new(root.clone(), backends.fpga.config.clone())));
+    }
+    if backends.cxl.enabled {
+        enabled.push(Arc::new(hostler_cxl::CxlBackend::new(root.clone(), backends.cxl.config.clone())));
+    }
     if backends.fake.enabled {
         enabled.push(Arc::new(hostler_fake::FakeBackend::new(backends.fake.config.clone())));
     }

@@ -92,7 +92,7 @@ impl Backend for Bench {
         if work.device.name.as_str() == "broken" {
             return Err(BackendError::step("load the bitstream", std::io::Error::other("timed out")));
         }
-        Ok(Prepared { edits: work.device.edits.clone() })
+        Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
     }
 }
 

@@ -165,7 +165,7 @@ impl Backend for Bench {
         self.hardware.lock().unwrap().insert((work.claim.to_string(), work.grant.device.to_string()));
         self.step("prepare", work.claim)?;
         let env = vec![format!("BENCH={}", work.grant.device)];
-        Ok(Prepared { edits: ContainerEdits { env, ..ContainerEdits::default() } })
+        Ok(Prepared { edits: ContainerEdits { env, ..ContainerEdits::default() }, pinning: None })
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

@@ -152,7 +152,11 @@ impl Workshop {
         let claim = record.claim.uid.clone();
         for device in &mut record.devices {
             if redo {
-                device.edits = self.prepare_device(&claim, device)?;
+                let prepared = self.prepare_device(&claim, device)?;
+                device.edits = prepared.edits;
+                if let Some(pinning) = prepared.pinning {
+                    device.plan.pinning = pinning;
+                }
             }
             let work = VerifyWork { claim: &claim, grant: &device.grant, plan: &device.plan };
             self.backend(device)?.verify(&work).map_err(|source| failed("verify", device, source))?;
@@ -160,11 +164,7 @@ impl Workshop {
         Ok(())
     }
 
-    fn prepare_device(
-        &self,
-        claim: &ClaimUid,
-        device: &RecordDevice,
-    ) -> Result<hostler_backend::ContainerEdits, ClaimError> {
+    fn prepare_device(&self, claim: &ClaimUid, device: &RecordDevice) -> Result<hostler_backend::Prepared, ClaimError> {
         let (grant, plan) = (&device.grant, &device.plan);
         let inventory = self.inventory.latest();
         let (_, found) = inventory
@@ -172,8 +172,7 @@ impl Workshop {
             .ok_or_else(|| ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() })?;
         let work = PrepareWork { claim, grant, device: found, plan };
         debug!(claim.uid = %claim, device = %grant.device, "preparing device");
-        let prepared = self.backend(device)?.prepare(&work).map_err(|source| failed("prepare", device, source))?;
-        Ok(prepared.edits)
+        self.backend(device)?.prepare(&work).map_err(|source| failed("prepare", device, source))
     }
 
     /// Undoes every device, the last first. All are tried; the first error is reported.

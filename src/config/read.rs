@@ -55,9 +55,11 @@ impl<'t> Reader<'t> {
         let backends = Backends {
             cpu: self.switched("backends.cpu", &mut table, default.cpu.enabled),
             memory: self.switched("backends.memory", &mut table, default.memory.enabled),
+            fpga: self.switched("backends.fpga", &mut table, default.fpga.enabled),
+            cxl: self.switched("backends.cxl", &mut table, default.cxl.enabled),
             fake: self.switched("backends.fake", &mut table, default.fake.enabled),
         };
-        self.refuse_unknown("backends", &mut table, &["cpu", "memory", "fake"]);
+        self.refuse_unknown("backends", &mut table, &["cpu", "memory", "fpga", "cxl", "fake"]);
         backends
     }
 

@@ -47,6 +47,8 @@ const CRATES: &[CrateRule] = &[
     },
     CrateRule { name: "hostler-cpu", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule { name: "hostler-memory", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-fpga", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-cxl", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule { name: "hostler-fake", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule {
         name: "hostler",
@@ -54,7 +56,9 @@ const CRATES: &[CrateRule] = &[
             "hostler-backend",
             "hostler-cdi",
             "hostler-cpu",
+            "hostler-cxl",
             "hostler-fake",
+            "hostler-fpga",
             "hostler-linux",
             "hostler-memory",
             "hostler-proto",

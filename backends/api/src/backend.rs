@@ -1,6 +1,6 @@
 //! The [`Backend`] trait and what its methods take and give.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The kernel subsystems whose uevents ask for a new [`enumerate`](Self::enumerate).
     fn subsystems(&self) -> &[&'static str];
+
+    /// How often to [`enumerate`](Self::enumerate) although nothing has asked for it: for hardware whose state changes
+    /// without an event. `None` leaves it to the scan of everything.
+    fn poll(&self) -> Option<Duration> {
+        None
+    }
 
     /// Reads what is there now. No side effects.
     ///
@@ -61,7 +67,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// When the hardware could not be changed; the caller then calls [`unprepare`](Self::unprepare).
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        Ok(Prepared { edits: work.device.edits.clone() })
+        Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
     }
 
     /// Undoes what [`prepare`](Self::prepare) did, or any part of it. Undoing what is already undone succeeds. The
@@ -81,6 +87,17 @@ pub trait Backend: Send + Sync + 'static {
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         let _ = work;
         Ok(())
+    }
+
+    /// Does what an operator orders for a device, outside of any claim. No claim of this backend is admitted, prepared
+    /// or taken back meanwhile. Gives what was done, in words for the operator. Repeating what is done already succeeds.
+    ///
+    /// # Errors
+    /// When the device cannot be operated in this way, or is in use: the message names who uses it. Nothing has been
+    /// changed then, or the message says what has.
+    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
+        let word = work.operation.word();
+        Err(BackendError::refused(format!("{} cannot be {word}ed: its kind is always there", work.device.name)))
     }
 }
 
@@ -196,6 +213,45 @@ pub struct PrepareWork<'a> {
 pub struct Prepared {
     /// What a container needs in order to use the device. Binding to CPUs and nodes is added by the daemon.
     pub edits: ContainerEdits,
+    /// What containers are bound to, where only preparing could tell: it takes the place of [`Plan::pinning`] in the
+    /// claim's record.
+    pub pinning: Option<Pinning>,
+}
+
+/// What an operator can order for a device.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "operation")]
+pub enum Operation {
+    /// Bring it into service for everybody: the memory of a CXL device becomes memory of the system.
+    Attach,
+    /// Take it out of the system, so that it can be pulled or given to another host.
+    Detach {
+        /// Erase what is on it.
+        sanitize: bool,
+        /// Remove its PCI function from the system, in the end.
+        remove: bool,
+    },
+}
+
+impl Operation {
+    /// The operation in one word: `attach`, `detach`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Attach => "attach",
+            Self::Detach { .. } => "detach",
+        }
+    }
+}
+
+/// What [`Backend::operate`] works on.
+#[derive(Clone, Copy, Debug)]
+pub struct OperateWork<'a> {
+    /// The device, as last enumerated.
+    pub device: &'a Device,
+    /// What is ordered.
+    pub operation: Operation,
+    /// What all claims hold of this backend.
+    pub held: &'a [Held<'a>],
 }
 
 /// What [`Backend::unprepare`] works on.

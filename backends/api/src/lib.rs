@@ -16,8 +16,8 @@ mod quantity;
 pub mod testkit;
 
 pub use backend::{
-    Backend, BackendError, Enumeration, Held, MemoryPolicy, Pinning, Plan, PlanWork, PrepareWork, Prepared,
-    UnprepareWork, VerifyWork, Warning,
+    Backend, BackendError, Enumeration, Held, MemoryPolicy, OperateWork, Operation, Pinning, Plan, PlanWork,
+    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning,
 };
 pub use config::ConfigProblem;
 pub use device::{

@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::{BackendError, ConfigProblem, Grant};
 
-pub use read::{FieldSchema, Word};
+pub use read::{FieldSchema, Values, Word};
 use read::{Fields, nearest};
-pub use words::{CoreKind, MemoryMode, SameNumaNode, Smt, Spread};
+pub use words::{CoreKind, CxlUse, MemoryMode, SameNumaNode, Smt, Spread};
 
 /// The version of all kinds.
 pub const API_VERSION: &str = "hostler.dev/v1alpha1";
@@ -50,6 +50,25 @@ pub struct MemoryConfig {
     pub policy: Option<MemoryMode>,
 }
 
+/// What an FPGA is to be programmed with.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FpgaConfig {
+    /// A bitstream of the node's store: its SHA-256 digest in hexadecimal, or its name there.
+    pub bitstream: Option<String>,
+    /// The accelerator function that has to be there in the end, as in the kernel's `afu_id`: 32 hexadecimal digits, with
+    /// or without hyphens.
+    pub afu_id: Option<String>,
+}
+
+/// How the memory of a CXL device is handed over.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CxlConfig {
+    /// Default: device dax.
+    pub use_as: Option<CxlUse>,
+    /// Whether the memory is erased when the claim ends. Default: no.
+    pub sanitize: Option<bool>,
+}
+
 /// How the devices of a claim lie to each other.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PlacementConfig {
@@ -64,6 +83,10 @@ pub enum OpaqueConfig {
     Cpu(CpuConfig),
     /// For memory and huge pages.
     Memory(MemoryConfig),
+    /// For FPGAs.
+    Fpga(FpgaConfig),
+    /// For the memory of CXL devices.
+    Cxl(CxlConfig),
     /// For any device.
     Placement(PlacementConfig),
     /// For the scripted devices of the fake backend: anything.
@@ -110,6 +133,32 @@ impl Kind for MemoryConfig {
     }
 }
 
+impl Kind for FpgaConfig {
+    const NAME: &'static str = "FpgaConfig";
+
+    fn of(config: OpaqueConfig) -> Option<Self> {
+        if let OpaqueConfig::Fpga(config) = config { Some(config) } else { None }
+    }
+
+    fn merge(&mut self, later: Self) {
+        self.bitstream = later.bitstream.or(self.bitstream.take());
+        self.afu_id = later.afu_id.or(self.afu_id.take());
+    }
+}
+
+impl Kind for CxlConfig {
+    const NAME: &'static str = "CxlConfig";
+
+    fn of(config: OpaqueConfig) -> Option<Self> {
+        if let OpaqueConfig::Cxl(config) = config { Some(config) } else { None }
+    }
+
+    fn merge(&mut self, later: Self) {
+        self.use_as = later.use_as.or(self.use_as);
+        self.sanitize = later.sanitize.or(self.sanitize);
+    }
+}
+
 impl Kind for PlacementConfig {
     const NAME: &'static str = "PlacementConfig";
 
@@ -129,9 +178,11 @@ const FAKE: &str = "FakeConfig";
 type Read = fn(&mut Fields<'_>) -> OpaqueConfig;
 
 /// The kinds.
-const KINDS: [(&str, Read); 4] = [
+const KINDS: [(&str, Read); 6] = [
     (CpuConfig::NAME, read_cpu),
     (MemoryConfig::NAME, read_memory),
+    (FpgaConfig::NAME, read_fpga),
+    (CxlConfig::NAME, read_cxl),
     (PlacementConfig::NAME, read_placement),
     (FAKE, read_fake),
 ];
@@ -148,6 +199,14 @@ fn read_cpu(fields: &mut Fields<'_>) -> OpaqueConfig {
 
 fn read_memory(fields: &mut Fields<'_>) -> OpaqueConfig {
     OpaqueConfig::Memory(MemoryConfig { policy: fields.word("policy") })
+}
+
+fn read_fpga(fields: &mut Fields<'_>) -> OpaqueConfig {
+    OpaqueConfig::Fpga(FpgaConfig { bitstream: fields.text("bitstream"), afu_id: fields.text("afuID") })
+}
+
+fn read_cxl(fields: &mut Fields<'_>) -> OpaqueConfig {
+    OpaqueConfig::Cxl(CxlConfig { use_as: fields.word("useAs"), sanitize: fields.truth("sanitize") })
 }
 
 fn read_placement(fields: &mut Fields<'_>) -> OpaqueConfig {
@@ -213,6 +272,8 @@ impl OpaqueConfig {
         match self {
             Self::Cpu(_) => CpuConfig::NAME,
             Self::Memory(_) => MemoryConfig::NAME,
+            Self::Fpga(_) => FpgaConfig::NAME,
+            Self::Cxl(_) => CxlConfig::NAME,
             Self::Placement(_) => PlacementConfig::NAME,
             Self::Fake(_) => FAKE,
         }

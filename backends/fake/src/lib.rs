@@ -142,7 +142,7 @@ impl Backend for FakeBackend {
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
         self.rehearse(Step::Prepare, work.grant, || {
             self.hardware.write(work.claim, work.grant, work.plan)?;
-            Ok(Prepared { edits: work.device.edits.clone() })
+            Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
         })
     }
 

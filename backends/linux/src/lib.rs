@@ -11,11 +11,13 @@ pub mod heap;
 mod idset;
 pub mod pci;
 mod root;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 pub mod topology;
 pub mod uevent;
 
 pub use idset::{IdSet, ParseIdSetError};
-pub use root::SysRoot;
+pub use root::{Access, SysRoot, Tap};
 
 use serde::Serialize;
 

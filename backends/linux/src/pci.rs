@@ -1,8 +1,8 @@
 //! PCI functions: what `/sys/bus/pci/devices` says about each, without waking or touching any.
 
 use std::{
-    io::{self, Read},
-    path::{Component, Path, PathBuf},
+    io,
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
@@ -103,15 +103,12 @@ pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
 /// # Errors
 /// Whatever the kernel says.
 pub fn read_config(root: &SysRoot, address: PciAddress) -> io::Result<Vec<u8>> {
-    let file = std::fs::File::open(root.path(format!("{DEVICES}/{address}/config")))?;
-    let mut config = Vec::new();
-    file.take(CONFIG_BYTES).read_to_end(&mut config)?;
-    Ok(config)
+    root.first_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
 }
 
 fn function(root: &SysRoot, name: &str) -> Result<PciFunction, String> {
     let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
-    let target = device_path(root, name);
+    let target = root.target(Path::new(DEVICES).join(name));
     let folder = target.clone().unwrap_or_else(|| Path::new(DEVICES).join(name));
     let text = |attribute: &str| root.text(folder.join(attribute));
     let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
@@ -134,28 +131,6 @@ fn function(root: &SysRoot, name: &str) -> Result<PciFunction, String> {
         reset_methods: text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         path: target.map(|target| Path::new("/").join(target)),
     })
-}
-
-/// The function's folder relative to the root (`sys/devices/…`), from its link alone, so that nothing outside is read.
-/// `None` if there is no link or it leads out of `/sys`.
-fn device_path(root: &SysRoot, name: &str) -> Option<PathBuf> {
-    let target = root.link(Path::new(DEVICES).join(name))?;
-    let path = clean(&Path::new("/").join(DEVICES).join(target));
-    let path = path.strip_prefix("/").ok()?;
-    path.starts_with("sys").then(|| path.to_path_buf())
-}
-
-/// An absolute path without `.` and `..`, by its text alone.
-fn clean(path: &Path) -> PathBuf {
-    let mut cleaned = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => drop(cleaned.pop()),
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => cleaned.push(component),
-        }
-    }
-    cleaned
 }
 
 /// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.

@@ -73,11 +73,17 @@ fn no_machine(root: &SysRoot) -> Option<Warning> {
 /// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
 /// nearly all that this program does.
 fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<Scan> {
-    let Backends { cpu, memory, fake } = &config.backends;
+    let Backends { cpu, memory, fpga, cxl, fake } = &config.backends;
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     let mut scans: Vec<Scan> = Vec::new();
     if let Some(config) = cpu.active().filter(|_| wanted("cpu")) {
         scans.push(("cpu", hostler_cpu::enumeration(topology, config)));
+    }
+    if let Some(config) = cxl.active().filter(|_| wanted("cxl")) {
+        scans.push(("cxl", hostler_cxl::CxlBackend::new(root.clone(), config.clone()).enumerate()));
+    }
+    if let Some(config) = fpga.active().filter(|_| wanted("fpga")) {
+        scans.push(("fpga", hostler_fpga::FpgaBackend::new(root.clone(), config.clone()).enumerate()));
     }
     if let Some(config) = fake.active().filter(|_| wanted("fake")) {
         scans.push(("fake", hostler_fake::FakeBackend::new(config.clone()).enumerate()));

@@ -23,8 +23,19 @@ pub trait Word: Copy + PartialEq + 'static {
 pub struct FieldSchema {
     /// Its name.
     pub name: &'static str,
-    /// The words that it takes; none for a truth value.
-    pub words: Vec<&'static str>,
+    /// What it takes.
+    pub values: Values,
+}
+
+/// What a field takes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Values {
+    /// True or false.
+    Truth,
+    /// One of these words.
+    Words(Vec<&'static str>),
+    /// Any text.
+    Text,
 }
 
 /// The fields of one object. What is asked for is what is known: the rest is refused in the end.
@@ -44,12 +55,23 @@ impl<'a> Fields<'a> {
 
     /// A field that is true or false.
     pub(super) fn truth(&mut self, name: &'static str) -> Option<bool> {
-        self.known.push(FieldSchema { name, words: Vec::new() });
+        self.known.push(FieldSchema { name, values: Values::Truth });
         let value = self.object.get(name)?;
         if value.as_bool().is_none() {
             self.problem(name, format!("{value} is neither true nor false"));
         }
         value.as_bool()
+    }
+
+    /// A field that takes any text but an empty one.
+    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.push(FieldSchema { name, values: Values::Text });
+        let value = self.object.get(name)?;
+        let text = value.as_str().filter(|text| !text.is_empty());
+        if text.is_none() {
+            self.problem(name, format!("{value} is not a text; leave the field out or write one in quotes"));
+        }
+        text.map(str::to_owned)
     }
 
     /// A field that takes one of the words of `T`.
@@ -60,7 +82,7 @@ impl<'a> Fields<'a> {
         if let (Some(value), None) = (value, known) {
             self.problem(name, format!("{value} is not one of {}", words.join(", ")));
         }
-        self.known.push(FieldSchema { name, words });
+        self.known.push(FieldSchema { name, values: Values::Words(words) });
         known.map(|(_, meaning)| *meaning)
     }
 

@@ -59,8 +59,11 @@ fn every_field_is_read() {
 fn every_word_of_the_schema_is_read_as_itself() {
     for kind in schema() {
         for field in kind.fields.unwrap_or_default() {
-            let values =
-                field.words.iter().map(|word| json!(word)).chain(field.words.is_empty().then_some(json!(true)));
+            let values = match field.values {
+                Values::Truth => vec![json!(true)],
+                Values::Text => vec![json!("text")],
+                Values::Words(words) => words.iter().map(|word| json!(word)).collect(),
+            };
             for value in values {
                 let config = of_kind(kind.name, json!({field.name: value}));
                 assert!(OpaqueConfig::parse(&config, PARAMETERS).is_ok(), "{config}");

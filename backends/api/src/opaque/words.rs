@@ -50,6 +50,17 @@ pub enum MemoryMode {
     Interleave,
 }
 
+/// How the memory of a CXL device is handed over.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CxlUse {
+    /// As a character device that a program maps.
+    #[default]
+    DevDax,
+    /// As a NUMA node of its own, to which the containers are bound.
+    SystemRam,
+}
+
 /// Whether devices lie on one NUMA node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SameNumaNode {
@@ -77,6 +88,10 @@ impl Word for Smt {
 impl Word for MemoryMode {
     const WORDS: &'static [(&'static str, Self)] =
         &[("bind", Self::Bind), ("preferred", Self::Preferred), ("interleave", Self::Interleave)];
+}
+
+impl Word for CxlUse {
+    const WORDS: &'static [(&'static str, Self)] = &[("devDax", Self::DevDax), ("systemRam", Self::SystemRam)];
 }
 
 impl Word for SameNumaNode {

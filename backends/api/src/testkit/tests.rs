@@ -186,7 +186,7 @@ impl Backend for Board {
             Flaw::EditsVary => edits.env.push(format!("CALL={}", self.call())),
             _ => {}
         }
-        Ok(Prepared { edits })
+        Ok(Prepared { edits, pinning: None })
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

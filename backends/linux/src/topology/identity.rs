@@ -1,7 +1,5 @@
 //! Which architecture and model of CPU a tree is of.
 
-use std::{fs::File, io::Read};
-
 use super::reader::{CPU, Reader};
 
 /// The first CPU's entry, and s390's preface, end well before this; the whole file is a megabyte on large machines, and
@@ -22,9 +20,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Identity {
 }
 
 fn cpuinfo(reader: &Reader<'_>) -> Option<String> {
-    let mut bytes = Vec::new();
-    let file = File::open(reader.root().path("proc/cpuinfo")).ok()?;
-    file.take(FIRST_ENTRY).read_to_end(&mut bytes).ok()?;
+    let bytes = reader.root().first_bytes("proc/cpuinfo", FIRST_ENTRY).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

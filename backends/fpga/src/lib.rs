@@ -1,0 +1,38 @@
+//! FPGA cards, their regions and accelerator functions as devices.
+
+mod config;
+
+use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
+use hostler_linux::SysRoot;
+
+pub use config::Config;
+
+/// The FPGAs of the machine under a root.
+#[derive(Clone, Debug)]
+pub struct FpgaBackend {
+    root: SysRoot,
+    config: Config,
+}
+
+impl FpgaBackend {
+    /// A backend for the machine under `root`.
+    pub fn new(root: SysRoot, config: Config) -> Self {
+        Self { root, config }
+    }
+}
+
+impl Backend for FpgaBackend {
+    #[expect(clippy::expect_used, reason = "the literal is a DNS label")]
+    fn name(&self) -> BackendName {
+        BackendName::new("fpga").expect("a DNS label")
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        &["pci", "fpga_region", "fpga_manager", "fpga_bridge", "platform", "dfl", "drm", "xrt_user", "vfio"]
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        let _ = (&self.root, &self.config);
+        Ok(Enumeration::default())
+    }
+}

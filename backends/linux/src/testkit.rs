@@ -1,0 +1,109 @@
+//! Made-up machines: a [`Tree`] in a temporary folder, with parts that cannot be plugged in here, and broken ones.
+//!
+//! A tree is plain files. What plain files cannot do (fail with EBUSY, count who reads, have effects when written) a
+//! [`Tap`](crate::Tap) does: [`Faults`] and [`Counts`] are two.
+
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+
+mod pci;
+mod taps;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use crate::SysRoot;
+
+pub use pci::{ConfigSpace, Function};
+pub use taps::{Counts, Faults};
+
+/// A folder that holds `sys`, `proc` and `dev` of a machine that does not exist. All paths are relative to it.
+#[derive(Debug)]
+pub struct Tree {
+    folder: TempDir,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tree {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The tree, to be read.
+    pub fn root(&self) -> SysRoot {
+        SysRoot::new(self.folder.path())
+    }
+
+    /// Where `path` is.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Makes a file, or changes one, and the folders above it. Text gets the line end that sysfs gives.
+    pub fn file(&self, path: impl AsRef<Path>, text: impl AsRef<str>) -> &Self {
+        self.bytes(path, format!("{}\n", text.as_ref()))
+    }
+
+    /// Makes several files in a folder.
+    pub fn files(&self, folder: impl AsRef<Path>, files: &[(&str, &str)]) -> &Self {
+        for (name, text) in files {
+            self.file(folder.as_ref().join(name), text);
+        }
+        self
+    }
+
+    /// As [`Tree::file`], to the byte.
+    pub fn bytes(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> &Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+        self
+    }
+
+    /// Makes a folder and those above it.
+    pub fn folder(&self, path: impl AsRef<Path>) -> &Self {
+        fs::create_dir_all(self.path(path)).unwrap();
+        self
+    }
+
+    /// Makes a symbolic link to another path of the tree, relative as those of sysfs are. The target need not exist.
+    pub fn link(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> &Self {
+        let up: PathBuf = path.as_ref().parent().unwrap().components().map(|_| "..").collect();
+        self.raw_link(path, up.join(target))
+    }
+
+    /// Makes a symbolic link with exactly this text.
+    pub fn raw_link(&self, path: impl AsRef<Path>, text: impl AsRef<Path>) -> &Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(text, path).unwrap();
+        self
+    }
+
+    /// Takes a file, link or folder away; nothing happens where there is none.
+    pub fn remove(&self, path: impl AsRef<Path>) -> &Self {
+        let path = self.path(path);
+        let Ok(found) = fs::symlink_metadata(&path) else { return self };
+        if found.is_dir() {
+            fs::remove_dir_all(path).unwrap()
+        } else {
+            fs::remove_file(path).unwrap()
+        }
+        self
+    }
+
+    /// The text of a file, without its line end.
+    pub fn text(&self, path: impl AsRef<Path>) -> String {
+        fs::read_to_string(self.path(path)).unwrap().trim_end().to_owned()
+    }
+}
