@@ -150,7 +150,8 @@ impl Host {
             Machine::Real => (String::new(), ""),
             Machine::Bare => (
                 format!("root = \"{root}/machine\"\n"),
-                "[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n",
+                "[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n\
+                 [backends.fpga]\nenabled = false\n[backends.cxl]\nenabled = false\n",
             ),
         };
         let cluster = self.cluster.as_ref().map_or_else(

@@ -82,11 +82,11 @@ fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str
     if let Some(config) = cxl.active().filter(|_| wanted("cxl")) {
         scans.push(("cxl", hostler_cxl::CxlBackend::new(root.clone(), config.clone()).enumerate()));
     }
-    if let Some(config) = fpga.active().filter(|_| wanted("fpga")) {
-        scans.push(("fpga", hostler_fpga::FpgaBackend::new(root.clone(), config.clone()).enumerate()));
-    }
     if let Some(config) = fake.active().filter(|_| wanted("fake")) {
         scans.push(("fake", hostler_fake::FakeBackend::new(config.clone()).enumerate()));
+    }
+    if let Some(config) = fpga.active().filter(|_| wanted("fpga")) {
+        scans.push(("fpga", hostler_fpga::FpgaBackend::new(root.clone(), config.clone()).enumerate()));
     }
     if let Some(config) = memory.active().filter(|_| wanted("memory")) {
         scans.push(("memory", hostler_memory::enumeration(topology, &Zones::read(root), config)));

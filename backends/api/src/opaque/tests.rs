@@ -97,16 +97,16 @@ fn kinds_and_shapes_that_are_not_known_are_refused() {
         (json!(3), "parameters: 3 is not an object; write an object with apiVersion hostler.dev/v1alpha1 and a kind"),
         (
             json!({"apiVersion": API_VERSION, "kind": "CPUConfig"}),
-            "parameters.kind: \"CPUConfig\" is not one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig; \
+            "parameters.kind: \"CPUConfig\" is not one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig; \
              did you mean CpuConfig?",
         ),
         (
             json!({"apiVersion": API_VERSION, "kind": 7}),
-            "parameters.kind: 7 is not one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig",
+            "parameters.kind: 7 is not one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
         ),
         (
             json!({"apiVersion": API_VERSION}),
-            "parameters.kind: it is missing; write one of CpuConfig, MemoryConfig, PlacementConfig, FakeConfig",
+            "parameters.kind: it is missing; write one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
         ),
         (json!({"kind": "MemoryConfig"}), "parameters.apiVersion: it is missing; write hostler.dev/v1alpha1"),
     ] {
