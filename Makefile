@@ -77,10 +77,14 @@ unit-check: ## Check the systemd unit and its exposure (where systemd-analyze is
 	work=$$(mktemp -d); \
 	trap 'rm -rf "$$work"' EXIT; \
 	sed 's|/usr/bin/hostler|/bin/true|' systemd/hostler.service >"$$work/hostler.service"; \
-	systemd-analyze verify --man=no "$$work/hostler.service"; \
-	systemd-analyze security --offline=true --threshold=40 --no-pager "$$work/hostler.service" >"$$work/report" \
-		|| { cat "$$work/report"; exit 1; }; \
-	tail -n 1 "$$work/report"
+	for dropin in none systemd/hostler-*.conf; do \
+		rm -rf "$$work/hostler.service.d"; \
+		if [ "$$dropin" != none ]; then $(INSTALL) -Dm 0644 "$$dropin" "$$work/hostler.service.d/10.conf"; fi; \
+		systemd-analyze verify --man=no "$$work/hostler.service"; \
+		systemd-analyze security --offline=true --threshold=40 --no-pager "$$work/hostler.service" >"$$work/report" \
+			|| { cat "$$work/report"; exit 1; }; \
+		echo "$$dropin: $$(tail -n 1 "$$work/report")"; \
+	done
 
 # For benches cargo builds a binary with the features of the tests, in the place of the released one: what is measured is a
 # copy of what users get.

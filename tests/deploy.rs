@@ -146,12 +146,37 @@ fn a_word_that_the_api_does_not_know_is_noticed() {
 
 #[test]
 fn kustomize_applies_every_file_beside_it() {
-    let (_, kustomization) = objects("Kustomization").remove(0);
-    let listed: BTreeSet<&str> =
-        kustomization["resources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let kustomization = documents(&deploy().join("kustomization.yaml")).remove(0);
+    let names = kustomization["resources"].as_array().unwrap();
+    let listed: BTreeSet<&str> = names.iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(names.len(), listed.len(), "kustomize refuses a file that is named twice");
     let here = fs::read_dir(deploy()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let here: BTreeSet<String> = here.filter(|name| name.ends_with(".yaml") && name != "kustomization.yaml").collect();
     assert_eq!(listed, here.iter().map(String::as_str).collect());
+}
+
+/// A strategic merge patch finds containers by name, mounts by path and volumes by name: what it does not find it adds.
+#[test]
+fn the_patch_for_hardware_changes_the_daemon_and_nothing_else() {
+    let kustomization = documents(&deploy().join("hardware/kustomization.yaml")).remove(0);
+    let patch: Value = serde_saphyr::from_str(kustomization["patches"][0]["patch"].as_str().unwrap()).unwrap();
+    let (_, daemon) = objects("DaemonSet").remove(0);
+    for path in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"] {
+        assert_eq!(patch.pointer(path), daemon.pointer(path), "{path}");
+    }
+    let container = |object: &Value| object["spec"]["template"]["spec"]["containers"][0].clone();
+    let (patched, own) = (container(&patch), container(&daemon));
+    assert_eq!(patched["name"], own["name"]);
+    let paths = |container: &Value| -> BTreeSet<String> {
+        let mounts = container["volumeMounts"].as_array().unwrap().iter();
+        mounts.map(|mount| mount["mountPath"].as_str().unwrap().to_owned()).collect()
+    };
+    let added: Vec<String> = paths(&patched).difference(&paths(&own)).cloned().collect();
+    assert_eq!(added, ["/dev"]);
+    assert_eq!(patch["spec"]["template"]["spec"]["volumes"][0]["name"], "dev");
+    // Either alone is refused by the API server.
+    let context = &patched["securityContext"];
+    assert_eq!((&context["privileged"], &context["allowPrivilegeEscalation"]), (&true.into(), &true.into()));
 }
 
 /// The configuration that the ConfigMap brings.
