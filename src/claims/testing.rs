@@ -98,6 +98,8 @@ pub(super) struct Bench {
     pub(super) failing: Mutex<BTreeSet<&'static str>>,
     /// Steps in the order in which they ran.
     pub(super) steps: Mutex<Vec<String>>,
+    /// What preparing finds out about binding.
+    pub(super) found: Mutex<Option<Pinning>>,
     /// A step that waits until the test lets it go on.
     pub(super) gate: Mutex<Option<(&'static str, std::sync::mpsc::Receiver<()>)>>,
 }
@@ -165,7 +167,10 @@ impl Backend for Bench {
         self.hardware.lock().unwrap().insert((work.claim.to_string(), work.grant.device.to_string()));
         self.step("prepare", work.claim)?;
         let env = vec![format!("BENCH={}", work.grant.device)];
-        Ok(Prepared { edits: ContainerEdits { env, ..ContainerEdits::default() }, pinning: None })
+        Ok(Prepared {
+            edits: ContainerEdits { env, ..ContainerEdits::default() },
+            pinning: self.found.lock().unwrap().clone(),
+        })
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Mutex};
 
-use hostler_backend::Grant;
+use hostler_backend::{Grant, Pinning};
 use hostler_linux::SysRoot;
 
 use super::{
@@ -382,4 +382,23 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     assert_eq!(generation(&later.table().borrow().clone()), Some(2), "a restart begins with the last generation");
     unprepare(&later, &claim).await.unwrap();
     assert!(world.files("metadata").is_empty());
+}
+
+/// Memory that becomes a node is another node after a reboot.
+#[tokio::test]
+async fn what_only_preparing_finds_out_about_binding_is_recorded_in_place_of_the_plan() {
+    let mut world = World::new();
+    let claim = world.allocate("one", &[grant("one")]);
+    for (boot, node) in [("boot-1", 5), ("boot-2", 6)] {
+        world.boot_id = boot.to_owned();
+        *world.bench.found.lock().unwrap() = Some(Pinning { mems: [node].into(), ..Pinning::default() });
+        let handle = world.start().await;
+        prepare(&handle, &claim).await.unwrap();
+        let cdi = world.cdi("one");
+        assert!(cdi.contains(&format!("HOSTLER_MEMS={node}\"")), "{cdi}");
+        let table = handle.table().borrow().clone();
+        let recorded = &table.claims[&uid("one")].devices()[0].plan.pinning;
+        assert_eq!(recorded.mems, [node].into());
+        handle.requests_tx.send(Request::Stop).await.unwrap();
+    }
 }
