@@ -1,0 +1,241 @@
+//! The blocks of hot-pluggable memory: which belong to a physical range, their states, and who uses a node's memory.
+//!
+//! Whoever is about to take hardware away asks here first. So nothing is guessed: what cannot be read is an error and
+//! never "nothing there".
+
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::{fmt, io};
+
+use crate::SysRoot;
+
+pub use users::{HugePagePool, NodeUsers, User, users};
+
+const MEMORY: &str = "sys/devices/system/memory";
+
+/// Blocks that are looked at for one range: 128 TiB of the smallest. What claims to be larger is a broken description.
+const MOST_BLOCKS: u64 = 1 << 20;
+
+/// A range of physical addresses, bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PhysicalRange {
+    /// The first address.
+    pub start: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl PhysicalRange {
+    /// The address behind the last one.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes)
+    }
+}
+
+impl fmt::Display for PhysicalRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}-{:#x}", self.start, self.end().saturating_sub(1))
+    }
+}
+
+/// What the kernel does with a block.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum BlockState {
+    /// Its memory is in use, or can be at any moment.
+    Online,
+    /// Nobody uses it.
+    Offline,
+    /// On its way from the one to the other.
+    GoingOffline,
+    /// A word that is not known here.
+    Other(String),
+}
+
+impl BlockState {
+    fn read(word: String) -> Self {
+        match word.as_str() {
+            "online" => Self::Online,
+            "offline" => Self::Offline,
+            "going-offline" => Self::GoingOffline,
+            _ => Self::Other(word),
+        }
+    }
+}
+
+impl fmt::Display for BlockState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Online => "online",
+            Self::Offline => "offline",
+            Self::GoingOffline => "going-offline",
+            Self::Other(word) => word,
+        })
+    }
+}
+
+/// A block that exists.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Block {
+    /// Its number: its first address, divided by the size of a block.
+    pub number: u64,
+    /// What the kernel does with it.
+    pub state: BlockState,
+}
+
+impl Block {
+    /// What the kernel calls it.
+    pub fn name(&self) -> String {
+        format!("memory{}", self.number)
+    }
+}
+
+/// Why blocks are not known, or not as wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// Whether memory is online cannot be told.
+    #[error("failed to read /{path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// Not a size.
+    #[error("/{MEMORY}/block_size_bytes is {text:?}, no size of a block")]
+    Size {
+        /// What it says.
+        text: String,
+    },
+    /// No device is so large.
+    #[error("the range {range} is larger than any device's")]
+    Range {
+        /// What was asked for.
+        range: PhysicalRange,
+    },
+    /// The kernel refused.
+    #[error("failed to write {text} to /{path}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What was written.
+        text: &'static str,
+        /// What the kernel said; EBUSY where somebody holds the memory.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel said yes, and did something else.
+    #[error("/{path} is {state:?} after {text} was written to it")]
+    NotDone {
+        /// The file.
+        path: String,
+        /// What was written.
+        text: &'static str,
+        /// What it says now.
+        state: String,
+    },
+}
+
+impl BlockError {
+    /// Whether another try may help.
+    pub fn is_busy(&self) -> bool {
+        let transient =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock);
+        matches!(self, Self::Write { source, .. } if transient(source)) || matches!(self, Self::NotDone { .. })
+    }
+}
+
+/// The size of a block, bytes.
+///
+/// # Errors
+/// When the kernel does not say. It knows no hot-pluggable memory then, and cannot say what is online either.
+pub fn block_bytes(root: &SysRoot) -> Result<u64, BlockError> {
+    let path = format!("{MEMORY}/block_size_bytes");
+    let text = root.read_attribute(&path).map_err(|source| BlockError::Read { path, source })?;
+    // Hexadecimal, although nothing in the file says so.
+    let bytes = u64::from_str_radix(&text, 16).ok().filter(|bytes| bytes.is_power_of_two());
+    bytes.ok_or(BlockError::Size { text })
+}
+
+/// The blocks that exist and hold an address of `range`, by number. A block at the edge may reach beyond it.
+///
+/// # Errors
+/// When the state of one cannot be read.
+pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<Block>, BlockError> {
+    let size = block_bytes(root)?;
+    let numbers = range.start / size..range.end().div_ceil(size);
+    if numbers.end.saturating_sub(numbers.start) > MOST_BLOCKS {
+        return Err(BlockError::Range { range });
+    }
+    let mut blocks = Vec::new();
+    for number in numbers {
+        let path = format!("{MEMORY}/memory{number}/state");
+        match root.read_attribute(&path) {
+            Ok(word) => blocks.push(Block { number, state: BlockState::read(word) }),
+            // A block that is not there holds no memory.
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(BlockError::Read { path, source }),
+        }
+    }
+    Ok(blocks)
+}
+
+/// Whether the memory of an online block can be taken back: it is in no zone but `Movable`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, BlockError> {
+    let path = format!("{MEMORY}/memory{number}/valid_zones");
+    match root.read_attribute(&path) {
+        Ok(zones) => Ok(zones == "Movable"),
+        Err(source) => Err(BlockError::Read { path, source }),
+    }
+}
+
+/// Brings a block online as memory that can be taken back.
+///
+/// # Errors
+/// When the kernel refuses, or says yes and does not do it.
+pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), BlockError> {
+    set(root, number, "online_movable", &BlockState::Online)
+}
+
+/// Takes a block offline. The kernel moves away what is in it; that can fail with EBUSY, for a moment or for good.
+///
+/// # Errors
+/// When the kernel refuses, or says yes and does not do it.
+pub fn offline(root: &SysRoot, number: u64) -> Result<(), BlockError> {
+    set(root, number, "offline", &BlockState::Offline)
+}
+
+fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> Result<(), BlockError> {
+    let path = format!("{MEMORY}/memory{number}/state");
+    let read = |path: &String| {
+        let word = root.read_attribute(path).map_err(|source| BlockError::Read { path: path.clone(), source });
+        word.map(BlockState::read)
+    };
+    // A block that is in the wanted state already answers EINVAL.
+    if read(&path)? == *wanted {
+        return Ok(());
+    }
+    root.write(&path, text).map_err(|source| BlockError::Write { path: path.clone(), text, source })?;
+    let now = read(&path)?;
+    if now == *wanted { Ok(()) } else { Err(BlockError::NotDone { path, text, state: now.to_string() }) }
+}
+
+/// Numbers as people write them: `memory110-113, memory144`.
+pub fn listed(blocks: &[Block]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(block.number) => *last = block.number,
+            _ => runs.push((block.number, block.number)),
+        }
+    }
+    let run = |(first, last): &(u64, u64)| {
+        if first == last { format!("memory{first}") } else { format!("memory{first}-{last}") }
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(", ")
+}

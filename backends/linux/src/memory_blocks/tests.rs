@@ -1,0 +1,99 @@
+//! Blocks of made-up trees, and who uses a made-up node.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::*;
+use crate::testkit::{Faults, Tree};
+
+const GIB: u64 = 1 << 30;
+
+/// Blocks of 128 MiB with these states, from number 110 on.
+fn tree(states: &[&str]) -> Tree {
+    let tree = Tree::new();
+    tree.file("sys/devices/system/memory/block_size_bytes", "8000000");
+    for (number, state) in (110..).zip(states) {
+        let folder = format!("sys/devices/system/memory/memory{number}");
+        tree.files(folder, &[("state", state), ("valid_zones", "Movable")]);
+    }
+    tree
+}
+
+fn blocks(tree: &Tree, start: u64, bytes: u64) -> Vec<u64> {
+    let blocks = in_range(&tree.root(), PhysicalRange { start, bytes }).unwrap();
+    blocks.into_iter().map(|block| block.number).collect()
+}
+
+#[test]
+fn blocks_are_found_by_address_and_those_at_the_edge_belong_to_both_sides() {
+    let tree = tree(&["online"; 6]);
+    assert_eq!(blocks(&tree, 110 * 0x800_0000, GIB / 2), [110, 111, 112, 113]);
+    assert_eq!(blocks(&tree, 114 * 0x800_0000, GIB), [114, 115]);
+    assert_eq!(blocks(&tree, 111 * 0x800_0000 + 1, 0x800_0000), [111, 112]);
+    assert_eq!(blocks(&tree, 111 * 0x800_0000, 0), [0; 0]);
+    assert_eq!(blocks(&tree, u64::MAX - 1, 100), [0; 0]);
+    let range = PhysicalRange { start: 0, bytes: u64::MAX };
+    assert!(matches!(in_range(&tree.root(), range), Err(BlockError::Range { .. })));
+}
+
+#[test]
+fn states_are_told_as_they_are() {
+    let tree = tree(&["online", "offline", "going-offline", "poisoned"]);
+    let found = in_range(&tree.root(), PhysicalRange { start: 110 * 0x800_0000, bytes: GIB }).unwrap();
+    let states: Vec<BlockState> = found.iter().map(|block| block.state.clone()).collect();
+    let other = BlockState::Other("poisoned".to_owned());
+    assert_eq!(states, [BlockState::Online, BlockState::Offline, BlockState::GoingOffline, other]);
+    assert_eq!(listed(&found), "memory110-113");
+    assert_eq!(listed(&[found[0].clone(), found[2].clone()]), "memory110, memory112");
+}
+
+#[test]
+fn a_state_that_cannot_be_read_is_not_taken_for_an_absent_block() {
+    let tree = tree(&["offline", "offline"]);
+    let range = PhysicalRange { start: 110 * 0x800_0000, bytes: GIB };
+    for path in ["memory111/state", "block_size_bytes"] {
+        let faults = Arc::new(Faults::default());
+        faults.set(format!("sys/devices/system/memory/{path}"), Errno::EIO);
+        let error = in_range(&tree.root().tapped(faults), range).unwrap_err();
+        assert_eq!(error.to_string(), format!("failed to read /sys/devices/system/memory/{path}"));
+    }
+    tree.file("sys/devices/system/memory/block_size_bytes", "-1");
+    assert!(matches!(in_range(&tree.root(), range), Err(BlockError::Size { .. })));
+    assert!(in_range(&Tree::new().root(), range).is_err(), "a kernel without blocks knows nothing of what is online");
+}
+
+#[test]
+fn a_block_that_does_not_follow_is_not_believed() {
+    let tree = tree(&["online", "offline"]);
+    // Plain files hold what is written: `offline` is the state that was asked for, `online_movable` is none.
+    offline(&tree.root(), 110).unwrap();
+    offline(&tree.root(), 111).unwrap();
+    let error = online_movable(&tree.root(), 111).unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    assert!(is_movable(&tree.root(), 111).unwrap());
+    let faults = Arc::new(Faults::default());
+    faults.set("sys/devices/system/memory/memory111/state", Errno::EBUSY);
+    assert!(matches!(offline(&tree.root().tapped(faults), 111), Err(BlockError::Read { .. })));
+}
+
+#[test]
+fn users_of_a_node_are_named_the_largest_first() {
+    let tree = Tree::new();
+    tree.file("proc/12/comm", "small")
+        .file("proc/12/numa_maps", "7f00 default file=/lib anon=3 N5=2 kernelpagesize_kB=4\n7f01 default N0=9 N5=1")
+        .file("proc/13/comm", "large")
+        .file("proc/13/numa_maps", "7f00 bind:5 huge anon=1 N5=3 kernelpagesize_kB=2048")
+        .file("proc/14/comm", "elsewhere")
+        .file("proc/14/numa_maps", "7f00 default anon=1 N50=3 N0=7 kernelpagesize_kB=4")
+        .file("proc/meminfo", "no process");
+    let pools = "sys/devices/system/node/node5/hugepages";
+    tree.files(format!("{pools}/hugepages-2048kB"), &[("nr_hugepages", "8"), ("free_hugepages", "5")]);
+    tree.files(format!("{pools}/hugepages-1048576kB"), &[("nr_hugepages", "0"), ("free_hugepages", "0")]);
+    let found = users(&tree.root(), 5);
+    assert_eq!(
+        found.to_string(),
+        "process 13 (large) with 6144 kB, process 12 (small) with 12 kB, 8 huge pages of 2048 kB, 5 of them free"
+    );
+    assert!(users(&tree.root(), 6).is_empty());
+}

@@ -1,0 +1,117 @@
+//! Who uses the memory of a node.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use crate::SysRoot;
+
+/// The kernel walks the page tables of a process for this file. A machine of thousands of processes must not hold up an
+/// order for longer than an operator waits.
+const LOOKING: Duration = Duration::from_secs(2);
+
+/// The mappings of the largest processes that are worth reading.
+const LONGEST_MAPS_BYTES: u64 = 8 << 20;
+
+/// A process with pages on a node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct User {
+    /// Process id.
+    pub pid: u32,
+    /// What it calls itself.
+    pub command: String,
+    /// What it has there.
+    pub bytes: u64,
+}
+
+/// The huge pages of one size on a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HugePagePool {
+    /// Size of a page, kB.
+    pub page_kb: u64,
+    /// Pages in the pool: their memory cannot be taken back while they are there.
+    pub pages: u64,
+    /// Those that nobody uses.
+    pub free: u64,
+}
+
+/// Who uses the memory of a node, as far as it can be told.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct NodeUsers {
+    /// Processes, the largest first.
+    pub processes: Vec<User>,
+    /// Pools of huge pages that are not empty.
+    pub huge_pages: Vec<HugePagePool>,
+    /// Whether not all processes were looked at.
+    pub incomplete: bool,
+}
+
+impl NodeUsers {
+    /// Whether nobody was found.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.huge_pages.is_empty()
+    }
+}
+
+impl fmt::Display for NodeUsers {
+    /// The largest processes and all pools, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
+        let user = |user: &User| format!("process {} ({}) with {} kB", user.pid, user.command, user.bytes / 1024);
+        let pool = |pool: &HugePagePool| {
+            format!("{} huge pages of {} kB, {} of them free", pool.pages, pool.page_kb, pool.free)
+        };
+        let mut parts: Vec<String> = self.processes.iter().take(SHOWN).map(user).collect();
+        if let Some(more) = self.processes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            parts.push(format!("{more} more processes"));
+        }
+        parts.extend(self.huge_pages.iter().map(pool));
+        if self.incomplete {
+            parts.push("processes that could not be looked at in time".to_owned());
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Looks for whoever uses the memory of `node`. Takes no longer than a few seconds, whatever the machine runs.
+pub fn users(root: &SysRoot, node: u32) -> NodeUsers {
+    let began = Instant::now();
+    let mut found = NodeUsers { huge_pages: huge_pages(root, node), ..NodeUsers::default() };
+    for pid in root.names("proc").iter().filter_map(|name| name.parse::<u32>().ok()) {
+        if began.elapsed() > LOOKING {
+            found.incomplete = true;
+            break;
+        }
+        let maps = root.first_bytes(format!("proc/{pid}/numa_maps"), LONGEST_MAPS_BYTES).unwrap_or_default();
+        let bytes = bytes_on(&String::from_utf8_lossy(&maps), node);
+        if bytes > 0 {
+            let command = root.text(format!("proc/{pid}/comm")).unwrap_or_default();
+            found.processes.push(User { pid, command, bytes });
+        }
+    }
+    found.processes.sort_by_key(|user| (std::cmp::Reverse(user.bytes), user.pid));
+    found
+}
+
+/// The bytes of `node` in a text of `numa_maps`: pages of a mapping stand as `N5=12`, their size beside them.
+fn bytes_on(maps: &str, node: u32) -> u64 {
+    let key = format!("N{node}=");
+    let of_line = |line: &str| {
+        let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key)?.parse::<u64>().ok());
+        let pages = value(&key)?;
+        Some(pages.saturating_mul(value("kernelpagesize_kB=").unwrap_or(4)).saturating_mul(1024))
+    };
+    maps.lines().filter_map(of_line).fold(0, u64::saturating_add)
+}
+
+fn huge_pages(root: &SysRoot, node: u32) -> Vec<HugePagePool> {
+    let folder = format!("sys/devices/system/node/node{node}/hugepages");
+    let pool = |name: &String| {
+        let page_kb = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let number = |file| root.attribute(format!("{folder}/{name}/{file}"))?.parse::<u64>().ok();
+        let pages = number("nr_hugepages").filter(|pages| *pages > 0)?;
+        Some(HugePagePool { page_kb, pages, free: number("free_hugepages").unwrap_or(0) })
+    };
+    root.names(&folder).iter().filter_map(pool).collect()
+}
