@@ -9,6 +9,7 @@ pub mod boot;
 pub mod cgroup;
 pub mod heap;
 mod idset;
+pub mod ioctl;
 pub mod memory_blocks;
 pub mod pci;
 mod root;

@@ -1,0 +1,302 @@
+//! Hands PCI functions to `vfio-pci` and gives them back to the driver that they had.
+//!
+//! ```text
+//!   former driver ── driver_override=vfio-pci, unbind, drivers_probe ──► vfio-pci ── override as before, unbind, probe ──► former driver
+//! ```
+//!
+//! The kernel says yes to a probe that binds nothing, so every step is read back. The unit of isolation is the IOMMU
+//! group: as long as a driver of the host works with one member, no other can be handed over.
+
+mod nodes;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::OpenOptions,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{SysRoot, User, pci::PciAddress, users};
+
+pub use nodes::{Nodes, nodes};
+
+/// The driver that hands functions over.
+pub const DRIVER: &str = "vfio-pci";
+
+const DEVICES: &str = "sys/bus/pci/devices";
+const DRIVERS: &str = "sys/bus/pci/drivers";
+const GROUPS: &str = "sys/kernel/iommu_groups";
+/// What the kernel prints for an override that is not set.
+const NO_OVERRIDE: &str = "(null)";
+/// What clears an override.
+const CLEAR: &str = "\n";
+
+/// How a function was bound before it was handed over: what to give it back to.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Former {
+    /// Its driver, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Its `driver_override`, if it was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_override: Option<String>,
+}
+
+/// Why a function cannot be handed over or given back.
+#[derive(Debug, thiserror::Error)]
+pub enum VfioError {
+    /// There is no such function.
+    #[error("PCI function {address} is gone")]
+    Gone {
+        /// Its address.
+        address: PciAddress,
+    },
+    /// The kernel has no `vfio-pci`.
+    #[error("the kernel has no driver vfio-pci: load the module of that name")]
+    NoDriver,
+    /// Nothing keeps the function's memory accesses apart from those of others.
+    #[error("PCI function {address} has no IOMMU group: switch the IOMMU on in firmware and kernel")]
+    NoGroup {
+        /// Its address.
+        address: PciAddress,
+    },
+    /// A driver of the host works with a member of the group.
+    #[error(
+        "IOMMU group {group} also holds {member}, which the driver {driver} uses: all of a group are handed over, or none"
+    )]
+    SharedGroup {
+        /// The group.
+        group: u32,
+        /// The member at fault.
+        member: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// Somebody has the function open. The kernel would let us wait for as long as that takes.
+    #[error("PCI function {address} is in use by {users}")]
+    InUse {
+        /// Its address.
+        address: PciAddress,
+        /// By whom.
+        users: String,
+    },
+    /// A recorded name could lead out of the folder of drivers.
+    #[error("{name:?} is not the name of a driver")]
+    DriverName {
+        /// What stood in the record.
+        name: String,
+    },
+    /// The kernel refused a write.
+    #[error("failed to write {text:?} to /{}", path.display())]
+    Write {
+        /// What was written.
+        text: String,
+        /// Where, below the root.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel took a write, and it had not the effect that it should have.
+    #[error("PCI function {address} should be bound to {wanted}, and is bound to {found}")]
+    Binding {
+        /// Its address.
+        address: PciAddress,
+        /// The driver that was asked for, or "nothing".
+        wanted: String,
+        /// The driver that it has, or "nothing".
+        found: String,
+    },
+    /// The override was not stored.
+    #[error("driver_override of PCI function {address} reads {found:?} after {wanted:?} was written")]
+    Override {
+        /// Its address.
+        address: PciAddress,
+        /// What was written.
+        wanted: String,
+        /// What it reads.
+        found: String,
+    },
+    /// A device node that has to be there is not.
+    #[error("{path} is absent although PCI function {address} is bound to vfio-pci")]
+    NoNode {
+        /// The node.
+        path: String,
+        /// The function's address.
+        address: PciAddress,
+    },
+}
+
+/// How a function is bound now.
+///
+/// # Errors
+/// When it is gone.
+pub fn binding(root: &SysRoot, address: PciAddress) -> Result<Former, VfioError> {
+    let folder = folder(root, address)?;
+    Ok(Former { driver: root.link_name(folder.join("driver")), driver_override: driver_override(root, &folder) })
+}
+
+/// Whether a function is bound to `vfio-pci`.
+pub fn is_bound(root: &SysRoot, address: PciAddress) -> bool {
+    binding(root, address).is_ok_and(|now| now.driver.as_deref() == Some(DRIVER))
+}
+
+/// Whether a function could be handed over: there is a driver to do it, and no other member of its group, bridges apart,
+/// is used by a driver of the host. Gives the group. Writes nothing.
+///
+/// # Errors
+/// When it could not, with the member that is in the way.
+pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
+    let folder = folder(root, address)?;
+    if !root.exists(Path::new(DRIVERS).join(DRIVER)) {
+        return Err(VfioError::NoDriver);
+    }
+    let group = group(root, &folder).ok_or(VfioError::NoGroup { address })?;
+    for member in root.names(format!("{GROUPS}/{group}/devices")) {
+        if member == address.to_string() {
+            continue;
+        }
+        let member_folder = Path::new(DEVICES).join(&member);
+        let Some(driver) = root.link_name(member_folder.join("driver")) else { continue };
+        if !is_bridge(root, &member_folder) && !driver.contains("vfio") {
+            return Err(VfioError::SharedGroup { group, member, driver });
+        }
+    }
+    Ok(group)
+}
+
+/// Binds a function to `vfio-pci` and gives the device nodes that its user needs. One that is bound already stays so.
+///
+/// # Errors
+/// When a step fails or has no effect. What was done until then is undone by [`give_back`].
+pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError> {
+    check(root, address)?;
+    let folder = folder(root, address)?;
+    if root.link_name(folder.join("driver")).as_deref() != Some(DRIVER) {
+        set_override(root, address, &folder, Some(DRIVER))?;
+        unbind(root, address, &folder)?;
+        probe(root, address)?;
+        expect_driver(root, address, &folder, Some(DRIVER))?;
+    }
+    nodes(root, address)
+}
+
+/// Gives a function back to what it was bound to before [`hand_over`], or undoes any part of that. A function that is
+/// gone, or was given back already, is left alone.
+///
+/// # Errors
+/// When somebody still has it open, or a step fails or has no effect.
+pub fn give_back(root: &SysRoot, address: PciAddress, former: &Former) -> Result<(), VfioError> {
+    let now = match binding(root, address) {
+        Ok(now) => now,
+        Err(VfioError::Gone { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if now == *former {
+        return Ok(());
+    }
+    let folder = folder(root, address)?;
+    set_override(root, address, &folder, former.driver_override.as_deref())?;
+    if now.driver == former.driver {
+        return Ok(());
+    }
+    if now.driver.as_deref() == Some(DRIVER) {
+        expect_unused(root, address)?;
+    }
+    unbind(root, address, &folder)?;
+    let Some(driver) = &former.driver else { return expect_driver(root, address, &folder, None) };
+    probe(root, address)?;
+    if root.link_name(folder.join("driver")).is_none() {
+        // A driver that took the function by an id of its own making (`new_id`) is not found by probing.
+        write(root, driver_folder(driver)?.join("bind"), &address.to_string())?;
+    }
+    expect_driver(root, address, &folder, Some(driver))
+}
+
+/// Unbinding waits in the kernel until the last user has gone, for ever if need be.
+fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
+    // Without nodes nobody can have opened them.
+    let Ok(nodes) = nodes(root, address) else { return Ok(()) };
+    let found = users(root, &nodes.own());
+    if !found.is_empty() {
+        return Err(VfioError::InUse {
+            address,
+            users: found.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
+        });
+    }
+    // Processes that cannot be seen from here, of another process namespace, show all the same: a group is opened once.
+    let group = OpenOptions::new().read(true).write(true).open(root.path(nodes.group.trim_start_matches('/')));
+    match group {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Err(VfioError::InUse { address, users: "a process that cannot be seen from here".to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The function's own folder, not the link to it.
+fn folder(root: &SysRoot, address: PciAddress) -> Result<PathBuf, VfioError> {
+    let link = Path::new(DEVICES).join(address.to_string());
+    let folder = root.target(&link).unwrap_or(link);
+    if root.exists(&folder) { Ok(folder) } else { Err(VfioError::Gone { address }) }
+}
+
+fn group(root: &SysRoot, folder: &Path) -> Option<u32> {
+    root.link_name(folder.join("iommu_group"))?.parse().ok()
+}
+
+/// Base class 06.
+fn is_bridge(root: &SysRoot, folder: &Path) -> bool {
+    root.attribute(folder.join("class")).is_some_and(|class| class.starts_with("0x06"))
+}
+
+fn driver_override(root: &SysRoot, folder: &Path) -> Option<String> {
+    root.attribute(folder.join("driver_override")).filter(|text| !text.is_empty() && text != NO_OVERRIDE)
+}
+
+fn set_override(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Option<&str>) -> Result<(), VfioError> {
+    if driver_override(root, folder).as_deref() == wanted {
+        return Ok(());
+    }
+    write(root, folder.join("driver_override"), wanted.unwrap_or(CLEAR))?;
+    let found = driver_override(root, folder);
+    if found.as_deref() == wanted {
+        return Ok(());
+    }
+    let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
+    Err(VfioError::Override { address, wanted: text(wanted), found: text(found.as_deref()) })
+}
+
+fn unbind(root: &SysRoot, address: PciAddress, folder: &Path) -> Result<(), VfioError> {
+    let Some(driver) = root.link_name(folder.join("driver")) else { return Ok(()) };
+    write(root, driver_folder(&driver)?.join("unbind"), &address.to_string())?;
+    expect_driver(root, address, folder, None)
+}
+
+fn probe(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
+    write(root, "sys/bus/pci/drivers_probe".into(), &address.to_string())
+}
+
+fn expect_driver(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Option<&str>) -> Result<(), VfioError> {
+    let found = root.link_name(folder.join("driver"));
+    if found.as_deref() == wanted {
+        return Ok(());
+    }
+    let text = |name: Option<&str>| name.unwrap_or("nothing").to_owned();
+    Err(VfioError::Binding { address, wanted: text(wanted), found: text(found.as_deref()) })
+}
+
+/// Names of drivers come from records too: they must not lead out of the folder.
+fn driver_folder(name: &str) -> Result<PathBuf, VfioError> {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(VfioError::DriverName { name: name.to_owned() });
+    }
+    Ok(Path::new(DRIVERS).join(name))
+}
+
+fn write(root: &SysRoot, path: PathBuf, text: &str) -> Result<(), VfioError> {
+    root.write(&path, text).map_err(|source| VfioError::Write { text: text.to_owned(), path, source })
+}

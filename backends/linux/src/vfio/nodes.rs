@@ -1,0 +1,46 @@
+//! The device nodes of a function that `vfio-pci` holds.
+
+use super::{VfioError, folder, group};
+use crate::{SysRoot, pci::PciAddress};
+
+/// Paths of device nodes, as on the host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nodes {
+    /// The group's own node, `/dev/vfio/<group>`.
+    pub group: String,
+    /// The function's own node, `/dev/vfio/devices/vfio<N>`, where the kernel has such nodes and iommufd.
+    pub device: Option<String>,
+}
+
+impl Nodes {
+    /// Everything that a user of the function opens, in either way: by group or by iommufd.
+    pub fn all(&self) -> Vec<String> {
+        let shared =
+            ["/dev/vfio/vfio".to_owned()].into_iter().chain(self.device.iter().map(|_| "/dev/iommu".to_owned()));
+        shared.chain(self.own()).collect()
+    }
+
+    /// Those that belong to this group or function alone.
+    pub fn own(&self) -> Vec<String> {
+        [self.group.clone()].into_iter().chain(self.device.clone()).collect()
+    }
+}
+
+/// The nodes of a function that is bound to `vfio-pci`. Every one is there.
+///
+/// # Errors
+/// When the function is gone, has no group, or a node is absent.
+pub fn nodes(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError> {
+    let folder = folder(root, address)?;
+    let group = group(root, &folder).ok_or(VfioError::NoGroup { address })?;
+    // `vfio3`; the folder is absent before Linux 6.1, and iommufd may be switched off later too.
+    let names = root.names(folder.join("vfio-dev"));
+    let own = names.iter().find(|name| name.strip_prefix("vfio").is_some_and(|number| number.parse::<u32>().is_ok()));
+    let device = own.map(|name| format!("dev/vfio/devices/{name}"));
+    let device = device.filter(|node| root.exists(node) && root.exists("dev/iommu")).map(|node| format!("/{node}"));
+    let nodes = Nodes { group: format!("/dev/vfio/{group}"), device };
+    match nodes.all().into_iter().find(|node| !root.exists(node.trim_start_matches('/'))) {
+        Some(path) => Err(VfioError::NoNode { path, address }),
+        None => Ok(nodes),
+    }
+}
