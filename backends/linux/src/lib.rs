@@ -1,4 +1,4 @@
-//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups. The only crate that may contain `unsafe`.
+//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, and hands over its devices. The only crate that may contain `unsafe`.
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
 //! made-up one. An attribute that cannot be read is an absent value; a tree that contradicts itself gives what can be
@@ -17,9 +17,12 @@ mod root;
 pub mod testkit;
 pub mod topology;
 pub mod uevent;
+mod users;
+pub mod vfio;
 
 pub use idset::{IdSet, ParseIdSetError};
 pub use root::{Access, SysRoot, Tap};
+pub use users::{User, users};
 
 use serde::Serialize;
 

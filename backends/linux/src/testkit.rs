@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 mod pci;
+mod pci_kernel;
 mod taps;
 
 use std::{
@@ -19,6 +20,7 @@ use tempfile::TempDir;
 use crate::SysRoot;
 
 pub use pci::{ConfigSpace, Function};
+pub use pci_kernel::PciKernel;
 pub use taps::{Counts, Faults};
 
 /// A folder that holds `sys`, `proc` and `dev` of a machine that does not exist. All paths are relative to it.
