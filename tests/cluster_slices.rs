@@ -225,7 +225,7 @@ async fn a_thousand_devices_that_turn_unhealthy_cost_one_write_per_slice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_comes_or_goes_changes_its_slice_in_place() {
+async fn a_device_that_comes_or_goes_changes_its_slice_in_place_and_the_last_one_takes_it_away() {
     let mut rig = Rig::of(Release::V1_36, THREE).await;
     rig.host.start();
     rig.until_published(&["a", "b", "c"]).await;
@@ -233,10 +233,15 @@ async fn a_device_that_comes_or_goes_changes_its_slice_in_place() {
     rig.until_published(&["a", "b", "c", "d"]).await;
     rig.plug("[[device]]\nname = \"c\"\n");
     rig.until_published(&["c"]).await;
-    rig.plug("");
-    rig.until_published(&[]).await;
-    rig.until_called("update", 3).await;
+    rig.until_called("update", 2).await;
     assert_eq!(generation(&rig.slices()), 1);
+    rig.plug("");
+    rig.server.until("no slices", |view| ours(view.list(SLICES)).is_empty().then_some(())).await;
+    wait_for("the daemon to know of no slices", || (rig.wait_until_synced()["slices"] == 0).then_some(()));
+    rig.plug(THREE);
+    rig.until_published(&["a", "b", "c"]).await;
+    rig.until_called("delete", 1).await;
+    rig.until_called("update", 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,7 +42,7 @@ pub struct SliceSettings {
 pub struct DesiredPool {
     /// Its name.
     pub name: String,
-    /// Its slices; at least one.
+    /// Its slices; none where it has no devices. A node without a kind of hardware costs the cluster nothing.
     pub slices: Vec<DesiredSlice>,
     /// Devices that cannot be published to this server, and why.
     pub left_out: Vec<String>,
@@ -83,19 +83,17 @@ fn desired_pool(
             Err(reason) => left_out.push(format!("{}/{}: {reason}", pool.name, device.name)),
         }
     }
-    let mut contents: Vec<Content> = chunks(counters, MOST_COUNTER_SETS)
-        .map(|shared_counters| Content { shared_counters, ..Content::default() })
-        .collect();
+    // Counters that no device draws on say nothing.
+    let counters = if devices.is_empty() { Vec::new() } else { counters };
+    let counters =
+        chunks(counters, MOST_COUNTER_SETS).map(|shared_counters| Content { shared_counters, ..Content::default() });
     let most = most_devices(&pool.devices, settings, dropped);
-    contents.extend(chunks(devices, most).map(|devices| Content { devices, ..Content::default() }));
-    if contents.is_empty() {
-        contents.push(Content::default());
-    }
+    let contents = counters.chain(chunks(devices, most).map(|devices| Content { devices, ..Content::default() }));
     let slice = |(index, content)| DesiredSlice {
         name: slice_name(index, &settings.driver, &pool.name),
         content: Arc::new(content),
     };
-    DesiredPool { name: pool.name.clone(), slices: contents.into_iter().enumerate().map(slice).collect(), left_out }
+    DesiredPool { name: pool.name.clone(), slices: contents.enumerate().map(slice).collect(), left_out }
 }
 
 /// Decided by what devices can get, not by what they have: a device that turns unhealthy must not move all others.

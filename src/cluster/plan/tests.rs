@@ -146,6 +146,15 @@ fn two_changed_slices_make_a_new_generation_of_all() {
 }
 
 #[test]
+fn a_pool_that_has_no_devices_any_more_loses_its_slices_and_begins_anew() {
+    let mut server = server_with(&pool(&[&["a"], &["b"]]));
+    assert_eq!(server.converge(&pool(&[])), (0, 2));
+    assert_eq!(server.converge(&pool(&[])), (0, 0));
+    assert_eq!(server.converge(&pool(&[&["a"], &["b"]])), (2, 0));
+    assert_eq!(server.generation(), 1);
+}
+
+#[test]
 fn an_added_and_a_removed_slice_make_a_new_generation() {
     let mut server = server_with(&pool(&[&["a"], &["b"]]));
     assert_eq!(server.converge(&pool(&[&["a"], &["b"], &["c"]])), (3, 0));
@@ -311,7 +320,7 @@ fn what_the_server_made_of_a_slice_is_not_written_again() {
 
 /// Slices of up to three pools as a test wishes for them or finds them; a device is a number.
 fn any_pools() -> impl Strategy<Value = Vec<DesiredPool>> {
-    let slices = proptest::collection::vec(proptest::collection::vec(0_u8..6, 0..3), 1..5);
+    let slices = proptest::collection::vec(proptest::collection::vec(0_u8..6, 0..3), 0..5);
     proptest::collection::btree_map(0_u8..3, slices, 0..3).prop_map(|pools| {
         let devices = |slice: Vec<u8>| slice.into_iter().map(|it| device(&it.to_string())).collect();
         let make = |(name, slices): (u8, Vec<Vec<u8>>)| {
@@ -356,7 +365,8 @@ proptest! {
                 let members = server.slices.values().filter(|slice| slice.pool.name == pool.name);
                 members.map(|slice| slice.pool.generation).max()
             };
-            prop_assert!(highest(&before) <= highest(&server));
+            // A pool without slices is gone, and begins anew.
+            prop_assert!(pool.slices.is_empty() || highest(&before) <= highest(&server));
         }
     }
 

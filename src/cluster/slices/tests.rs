@@ -64,11 +64,13 @@ fn sizes(pool: &DesiredPool) -> Vec<usize> {
 }
 
 #[test]
-fn a_backend_is_a_pool_and_one_without_devices_is_one_empty_slice() {
-    let pool = the_pool(&inventory(Vec::new()), &settings(), &[]);
-    assert_eq!(pool.name, "node/fake");
-    assert_eq!(sizes(&pool), [0]);
-    assert_eq!(*pool.slices[0].content, Content::default());
+fn a_backend_is_a_pool_and_one_without_devices_has_no_slices() {
+    let pool = the_pool(&inventory(many(1)), &settings(), &[]);
+    assert_eq!((pool.name.as_str(), sizes(&pool)), ("node/fake", vec![1]));
+    let counters = [(name("slots"), Quantity::whole(2))].into();
+    let counter_sets = vec![CounterSet { name: name("card"), counters }];
+    let bare = inventory_of(Pool { counter_sets, ..Pool::default() });
+    assert_eq!(the_pool(&bare, &settings(), &[]).slices, []);
 }
 
 #[test]
@@ -253,9 +255,10 @@ fn a_server_without_counters_never_sees_devices_that_exclude_each_other() {
 #[test]
 fn nine_counter_sets_need_two_slices() {
     let sets = (0..9).map(|at| CounterSet { name: name(&format!("s{at}")), counters: [].into() }).collect();
-    let pool = the_pool(&inventory_of(Pool { counter_sets: sets, ..Pool::default() }), &settings(), &[]);
+    let pool = Pool { counter_sets: sets, devices: many(1), ..Pool::default() };
+    let pool = the_pool(&inventory_of(pool), &settings(), &[]);
     let sizes: Vec<usize> = pool.slices.iter().map(|slice| slice.content.shared_counters.len()).collect();
-    assert_eq!(sizes, [8, 1]);
+    assert_eq!(sizes, [8, 1, 0]);
 }
 
 #[test]
