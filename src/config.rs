@@ -7,7 +7,6 @@
 //! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.
 
 mod check;
-pub mod duration;
 mod error;
 mod fields;
 mod listen;
@@ -21,6 +20,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+
+pub use hostler_backend::duration;
 
 pub use error::{ConfigErrors, Problem};
 pub use listen::Listen;

@@ -7,6 +7,7 @@
 mod backend;
 mod config;
 mod device;
+pub mod duration;
 mod grant;
 mod limits;
 mod names;

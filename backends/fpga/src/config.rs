@@ -1,8 +1,9 @@
 //! The `[backends.fpga]` section of the configuration.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use hostler_backend::ConfigProblem;
+use hostler_backend::{ConfigProblem, duration};
+use hostler_linux::pci::{PciAddress, PciIdentity};
 use serde::{Deserialize, Serialize};
 
 /// How FPGAs are offered.
@@ -11,19 +12,57 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Folder of the bitstreams that claims may name.
     pub bitstreams: PathBuf,
+    /// Functions that are passed on whole, as addresses (`0000:b1:00.5`) or models (`8086:bccf`).
+    pub vfio: Vec<String>,
+    /// How often to look at health that no event tells of. Zero leaves it to the scan of everything.
+    #[serde(with = "duration")]
+    pub poll: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { bitstreams: "/var/lib/hostler/bitstreams".into() }
+        Self { bitstreams: "/var/lib/hostler/bitstreams".into(), vfio: Vec::new(), poll: Duration::from_secs(5) }
     }
+}
+
+/// A line of [`Config::vfio`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Pick {
+    Address(PciAddress),
+    Model(u16, u16),
 }
 
 impl Config {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
-        let absolute = self.bitstreams.is_absolute();
-        let problem = || ConfigProblem::new("bitstreams", "is not absolute; begin it with /");
-        (!absolute).then(problem).into_iter().collect()
+        let mut problems = Vec::new();
+        if !self.bitstreams.is_absolute() {
+            problems.push(ConfigProblem::new("bitstreams", "is not absolute; begin it with /"));
+        }
+        for text in self.vfio.iter().filter(|text| pick(text).is_none()) {
+            let reason = format!("{text:?} is neither an address such as 0000:b1:00.5 nor a model such as 8086:bccf");
+            problems.push(ConfigProblem::new("vfio", reason));
+        }
+        if !self.poll.is_zero() && self.poll < Duration::from_secs(1) {
+            problems.push(ConfigProblem::new("poll", "is less than a second; write 1s or more, or 0s for never"));
+        }
+        problems
     }
+
+    /// Whether this function is to be passed on whole.
+    pub(crate) fn passes_on(&self, function: &PciIdentity) -> bool {
+        self.vfio.iter().filter_map(|text| pick(text)).any(|pick| match pick {
+            Pick::Address(address) => address == function.address,
+            Pick::Model(vendor, device) => (vendor, device) == (function.vendor, function.device),
+        })
+    }
+}
+
+fn pick(text: &str) -> Option<Pick> {
+    let model = || {
+        let (vendor, device) = text.split_once(':').filter(|(vendor, device)| vendor.len() == 4 && device.len() == 4)?;
+        let number = |text: &str| u16::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'));
+        Some(Pick::Model(number(vendor)?, number(device)?))
+    };
+    text.parse().map(Pick::Address).ok().or_else(model)
 }

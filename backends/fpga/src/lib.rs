@@ -1,11 +1,14 @@
 //! FPGA cards, their regions and accelerator functions as devices.
 
 mod config;
+pub mod dfl;
+mod target;
 
 use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
 use hostler_linux::SysRoot;
 
 pub use config::Config;
+pub use target::Target;
 
 /// The FPGAs of the machine under a root.
 #[derive(Clone, Debug)]

@@ -84,17 +84,68 @@ impl PciFunction {
     }
 }
 
-/// Every PCI function under `root`, by address. A function without readable ids is left out with a warning.
-pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
-    let (mut functions, mut warnings) = (Vec::new(), Vec::new());
+/// What tells one kind of function from another: three short files, for scans of machines with hundreds of functions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct PciIdentity {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Its maker.
+    pub vendor: u16,
+    /// The maker's number for it.
+    pub device: u16,
+    /// Base class, subclass and programming interface, 24 bits.
+    pub class: Option<u32>,
+}
+
+impl PciIdentity {
+    /// The base class: the upper 8 of the 24 bits.
+    pub fn base_class(&self) -> Option<u8> {
+        self.class.and_then(|class| u8::try_from(class >> 16).ok())
+    }
+}
+
+/// What every PCI function under `root` is, by address. A function without readable ids is left out with a warning.
+pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<Warning>) {
+    let (mut identities, mut warnings) = (Vec::new(), Vec::new());
     for name in root.names(DEVICES) {
-        match function(root, &name) {
-            Ok(function) => functions.push(function),
-            Err(reason) => warnings.push(Warning { path: format!("/{DEVICES}/{name}"), reason }),
+        match identity(root, &name) {
+            Ok(identity) => identities.push(identity),
+            Err(reason) => warnings.push(warning(&name, reason)),
         }
     }
-    functions.sort_by_key(|function| function.address);
-    (functions, warnings)
+    identities.sort_by_key(|identity| identity.address);
+    (identities, warnings)
+}
+
+/// Every PCI function under `root`, by address. A function without readable ids is left out with a warning.
+pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
+    functions_where(root, |_| true)
+}
+
+/// The PCI functions under `root` that `pick` wants, by address: of the others only three files are read. A function
+/// without readable ids is left out with a warning.
+pub fn functions_where(
+    root: &SysRoot,
+    mut pick: impl FnMut(&PciIdentity) -> bool,
+) -> (Vec<PciFunction>, Vec<Warning>) {
+    let (identities, warnings) = identities(root);
+    let picked = identities.into_iter().filter(|identity| pick(identity));
+    (picked.map(|identity| details(root, identity)).collect(), warnings)
+}
+
+/// The function at `address`, if there is one.
+///
+/// # Errors
+/// When its ids cannot be read.
+pub fn function(root: &SysRoot, address: PciAddress) -> Result<PciFunction, Warning> {
+    let name = address.to_string();
+    identity(root, &name).map(|identity| details(root, identity)).map_err(|reason| warning(&name, reason))
+}
+
+/// The folder of the function at `address`, relative to the root, by whichever way the tree has.
+pub fn folder(root: &SysRoot, address: PciAddress) -> PathBuf {
+    let link = Path::new(DEVICES).join(address.to_string());
+    root.target(&link).unwrap_or(link)
 }
 
 /// The configuration space as far as the kernel shows it: 64 bytes, or with CAP_SYS_ADMIN in the first user namespace
@@ -106,20 +157,38 @@ pub fn read_config(root: &SysRoot, address: PciAddress) -> io::Result<Vec<u8>> {
     root.first_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
 }
 
-fn function(root: &SysRoot, name: &str) -> Result<PciFunction, String> {
+fn warning(name: &str, reason: String) -> Warning {
+    Warning { path: format!("/{DEVICES}/{name}"), reason }
+}
+
+fn identity(root: &SysRoot, name: &str) -> Result<PciIdentity, String> {
     let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
-    let target = root.target(Path::new(DEVICES).join(name));
-    let folder = target.clone().unwrap_or_else(|| Path::new(DEVICES).join(name));
-    let text = |attribute: &str| root.text(folder.join(attribute));
-    let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
+    let folder = Path::new(DEVICES).join(name);
+    let number = |attribute: &str| root.attribute(folder.join(attribute)).and_then(|text| hex(&text));
+    let id = |attribute: &str| number(attribute).and_then(|id| u16::try_from(id).ok());
     let required = |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` cannot be read; it is left out"));
-    Ok(PciFunction {
+    Ok(PciIdentity {
         address,
         vendor: required("vendor")?,
         device: required("device")?,
+        class: number("class"),
+    })
+}
+
+fn details(root: &SysRoot, identity: PciIdentity) -> PciFunction {
+    let PciIdentity { address, vendor, device, class } = identity;
+    let link = Path::new(DEVICES).join(address.to_string());
+    let target = root.target(&link);
+    let folder = target.clone().unwrap_or(link);
+    let text = |attribute: &str| root.attribute(folder.join(attribute));
+    let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
+    PciFunction {
+        address,
+        vendor,
+        device,
         subsystem_vendor: id("subsystem_vendor"),
         subsystem_device: id("subsystem_device"),
-        class: text("class").and_then(|text| hex(&text)),
+        class,
         revision: text("revision").and_then(|text| hex(&text)).and_then(|id| u8::try_from(id).ok()),
         numa_node: numa_node(root, &folder),
         local_cpus: local_cpus(root, &folder),
@@ -130,7 +199,7 @@ fn function(root: &SysRoot, name: &str) -> Result<PciFunction, String> {
         sriov: sriov(root, &folder),
         reset_methods: text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         path: target.map(|target| Path::new("/").join(target)),
-    })
+    }
 }
 
 /// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.
@@ -138,17 +207,17 @@ fn numa_node(root: &SysRoot, folder: &Path) -> Option<u32> {
     let above = |folder: &&Path| folder.starts_with("sys/devices") && *folder != Path::new("sys/devices");
     let own = std::iter::once(folder);
     own.chain(folder.ancestors().skip(1).take_while(above))
-        .find_map(|folder| root.text(folder.join("numa_node"))?.parse::<u32>().ok())
+        .find_map(|folder| root.attribute(folder.join("numa_node"))?.parse::<u32>().ok())
 }
 
 /// Old kernels have the mask and not the list.
 fn local_cpus(root: &SysRoot, folder: &Path) -> Option<IdSet> {
-    let list = root.text(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
-    list.or_else(|| IdSet::from_mask(&root.text(folder.join("local_cpus"))?).ok())
+    let list = root.attribute(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
+    list.or_else(|| IdSet::from_mask(&root.attribute(folder.join("local_cpus"))?).ok())
 }
 
 fn sriov(root: &SysRoot, folder: &Path) -> Option<Sriov> {
-    let number = |attribute: &str| root.text(folder.join(attribute))?.parse::<u32>().ok();
+    let number = |attribute: &str| root.attribute(folder.join(attribute))?.parse::<u32>().ok();
     Some(Sriov {
         total: number("sriov_totalvfs")?,
         enabled: number("sriov_numvfs").unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A PCI address; written as the kernel does (`0000:41:00.0`, `10000:e1:00.0`), ordered by its numbers.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -47,6 +47,13 @@ fn parse(text: &str) -> Option<PciAddress> {
     })
 }
 
+impl PciAddress {
+    /// Whether both sit in one slot: two functions of one device. Virtual functions may be outside of their parent's.
+    pub fn same_slot(self, other: Self) -> bool {
+        (self.domain, self.bus, self.device) == (other.domain, other.bus, other.device)
+    }
+}
+
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04x}:{:02x}:{:02x}.{}", self.domain, self.bus, self.device, self.function)
@@ -56,6 +63,12 @@ impl fmt::Display for PciAddress {
 impl Serialize for PciAddress {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PciAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -1,0 +1,148 @@
+//! Cards that describe themselves by a device feature list (Intel, Altera and their like), as sysfs shows them now.
+//!
+//! ```text
+//! <function>/fpga_region/regionN              one for each function of the card
+//!   dfl-fme.N                                 the management engine, one for each card; /dev/dfl-fme.N
+//!     dfl-fme-mgr.N/fpga_manager/fpgaN        writes bitstreams
+//!     dfl-fme-region.N/fpga_region/regionN    one for each port, in the order of ports; compat_id is the interface
+//!   dfl-port.N                                a port, with an accelerator function behind it; /dev/dfl-port.N
+//! ```
+//!
+//! All these N are the kernel's and change between boots. A port may sit on a virtual function; the engine stays on the
+//! physical one.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::Warning;
+use hostler_linux::{SysRoot, pci::PciAddress};
+
+mod join;
+#[cfg(test)]
+mod tests;
+
+/// One link for each region, those of functions and those that can be programmed.
+const REGIONS: &str = "sys/class/fpga_region";
+
+/// A card: the functions of one slot and their virtual functions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Card {
+    /// The function with the engine; without an engine, the physical function of the first port.
+    pub address: PciAddress,
+    /// Every function of the card that the kernel treats as a feature list, in order.
+    pub functions: Vec<PciAddress>,
+    /// Manages the card; absent in a guest that was given a port only.
+    pub engine: Option<Engine>,
+    /// The ports that this host has, by number. A port that was given to a guest is not among them.
+    pub ports: Vec<Port>,
+}
+
+/// The management engine of a card.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Engine {
+    /// Its function.
+    pub function: PciAddress,
+    /// Its folder, relative to the root.
+    pub folder: PathBuf,
+    /// Its device node, relative to the root (`dev/dfl-fme.0`).
+    pub node: PathBuf,
+    /// The folder with `state` and `status` of what writes bitstreams.
+    pub manager: Option<PathBuf>,
+    /// What can be programmed, by port.
+    pub regions: Vec<Region>,
+}
+
+/// A part of the card that can be programmed while the rest works.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Region {
+    /// The number of the port behind it.
+    pub port: u32,
+    /// Its folder, relative to the root.
+    pub folder: PathBuf,
+    /// What a bitstream must fit to, 32 hex digits.
+    pub interface_id: Option<String>,
+}
+
+/// A port.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Port {
+    /// The card's number for it.
+    pub id: u32,
+    /// The function it sits on.
+    pub function: PciAddress,
+    /// Its folder, relative to the root.
+    pub folder: PathBuf,
+    /// Its device node, relative to the root (`dev/dfl-port.0`).
+    pub node: PathBuf,
+}
+
+impl Card {
+    /// The port with this number, if this host has it.
+    pub fn port(&self, id: u32) -> Option<&Port> {
+        self.ports.iter().find(|port| port.id == id)
+    }
+
+    /// The region in front of this port.
+    pub fn region(&self, port: u32) -> Option<&Region> {
+        self.engine.as_ref()?.regions.iter().find(|region| region.port == port)
+    }
+}
+
+/// All cards under `root`, by address, and what could not be understood.
+pub fn cards(root: &SysRoot) -> (Vec<Card>, Vec<Warning>) {
+    let mut warnings = Vec::new();
+    let mut cards: Vec<Card> =
+        slots(bases(root)).into_values().flat_map(|bases| join::cards(root, &bases, &mut warnings)).collect();
+    cards.sort_by_key(|card| card.address);
+    (cards, warnings)
+}
+
+/// The card at `address`, as it is now.
+pub fn find(root: &SysRoot, address: PciAddress) -> Option<Card> {
+    let bases = slots(bases(root)).into_values().find(|bases| bases.iter().any(|base| base.function == address))?;
+    join::cards(root, &bases, &mut Vec::new()).into_iter().find(|card| card.address == address)
+}
+
+/// 32 hex digits, lower case; `None` for anything else, and for zeros, which no tool makes.
+pub fn read_id(text: &str) -> Option<String> {
+    let digits = text.trim().replace('-', "").to_ascii_lowercase();
+    let hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (hex && digits.bytes().any(|byte| byte != b'0')).then_some(digits)
+}
+
+/// The region of a whole function.
+#[derive(Clone, Debug)]
+struct Base {
+    function: PciAddress,
+    /// The physical function, which is the function itself unless it is virtual.
+    physical: PciAddress,
+    folder: PathBuf,
+}
+
+fn bases(root: &SysRoot) -> Vec<Base> {
+    let mut bases: Vec<Base> =
+        root.names(REGIONS).iter().filter_map(|name| base(root, &Path::new(REGIONS).join(name))).collect();
+    bases.sort_by(|a, b| (a.function, &a.folder).cmp(&(b.function, &b.folder)));
+    bases
+}
+
+/// Regions that can be programmed lie below an engine, those of a function right below the function.
+fn base(root: &SysRoot, link: &Path) -> Option<Base> {
+    let folder = root.target(link)?;
+    let device = folder.parent().filter(|class| class.ends_with("fpga_region"))?.parent()?;
+    let function: PciAddress = device.file_name()?.to_str()?.parse().ok()?;
+    let physical = root.link_name(device.join("physfn")).and_then(|name| name.parse().ok());
+    Some(Base { function, physical: physical.unwrap_or(function), folder })
+}
+
+/// The bases of each slot: a card can be many functions. Virtual functions may lie in another slot than their card.
+fn slots(bases: Vec<Base>) -> BTreeMap<(u32, u8, u8), Vec<Base>> {
+    let mut slots: BTreeMap<_, Vec<Base>> = BTreeMap::new();
+    for base in bases {
+        let PciAddress { domain, bus, device, .. } = base.physical;
+        slots.entry((domain, bus, device)).or_default().push(base);
+    }
+    slots
+}

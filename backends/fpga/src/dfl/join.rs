@@ -1,0 +1,118 @@
+//! Puts the parts of one slot together.
+
+use std::{collections::BTreeSet, path::Path};
+
+use hostler_backend::Warning;
+use hostler_linux::{SysRoot, pci::PciAddress};
+
+use super::{Base, Card, Engine, Port, Region, read_id};
+
+/// The cards of one slot; more than one only where several functions have an engine of their own.
+pub(super) fn cards(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Vec<Card> {
+    let mut engines: Vec<(PciAddress, Engine)> = Vec::new();
+    let mut ports: Vec<(PciAddress, Port)> = Vec::new();
+    for base in bases {
+        for name in root.names(&base.folder) {
+            if name.starts_with("dfl-fme.") {
+                engines.push((base.physical, engine(root, base, &name)));
+            } else if name.starts_with("dfl-port.") {
+                match port(root, base, &name) {
+                    Ok(port) => ports.push((base.physical, port)),
+                    Err(warning) => warnings.push(warning),
+                }
+            }
+        }
+    }
+    let main = engines.first().map(|(physical, _)| *physical).or_else(|| ports.first().map(|(physical, _)| *physical));
+    let Some(main) = main else {
+        warnings.extend(bases.first().map(|base| {
+            let reason = "neither a management engine nor a port is below it; nothing of the card is offered";
+            warning(&base.folder, reason.to_owned())
+        }));
+        return Vec::new();
+    };
+    // What has no engine of its own belongs to the first.
+    let managed: BTreeSet<PciAddress> = engines.iter().map(|(physical, _)| *physical).collect();
+    let of = |physical: PciAddress| if managed.contains(&physical) { physical } else { main };
+    let mut addresses: Vec<PciAddress> = managed.iter().copied().collect();
+    if addresses.is_empty() {
+        addresses.push(main);
+    }
+    let mut cards = Vec::new();
+    for address in addresses {
+        let engine = engines.iter().find(|(physical, _)| *physical == address).map(|(_, engine)| engine.clone());
+        let functions = bases.iter().filter(|base| of(base.physical) == address).map(|base| base.function).collect();
+        let ports = ports.iter().filter(|(physical, _)| of(*physical) == address).map(|(_, port)| port.clone());
+        let ports = distinct(ports.collect(), warnings);
+        cards.push(Card { address, functions, engine: engine.map(|engine| numbered(root, engine, &ports)), ports });
+    }
+    cards
+}
+
+fn engine(root: &SysRoot, base: &Base, name: &str) -> Engine {
+    let folder = base.folder.join(name);
+    let names = root.names(&folder);
+    let mut regions: Vec<(u32, &String)> =
+        names.iter().filter_map(|name| Some((name.strip_prefix("dfl-fme-region.")?.parse().ok()?, name))).collect();
+    regions.sort_unstable();
+    let regions = regions.into_iter().filter_map(|(_, name)| {
+        let folder = only(root, &folder.join(name).join("fpga_region"), "region")?;
+        let interface_id = root.attribute(folder.join("compat_id")).and_then(|text| read_id(&text));
+        Some(Region { port: 0, folder, interface_id })
+    });
+    let regions = regions.collect();
+    let manager = names.iter().find(|name| name.starts_with("dfl-fme-mgr."));
+    let manager = manager.and_then(|name| only(root, &folder.join(name).join("fpga_manager"), "fpga"));
+    Engine { function: base.function, node: Path::new("dev").join(name), folder, manager, regions }
+}
+
+/// The first folder in a class folder of a device: there is one.
+fn only(root: &SysRoot, class: &Path, prefix: &str) -> Option<std::path::PathBuf> {
+    root.names(class).into_iter().find(|name| name.starts_with(prefix)).map(|name| class.join(name))
+}
+
+/// The engine makes one region for each port that the card has, in the order of ports; sysfs does not say which is whose.
+/// A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
+fn numbered(root: &SysRoot, mut engine: Engine, ports: &[Port]) -> Engine {
+    let count = engine.regions.len();
+    let all = root.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());
+    let seen = all != Some(count) && ports.len() == count;
+    for (index, region) in engine.regions.iter_mut().enumerate() {
+        let port = ports.get(index).filter(|_| seen).map(|port| port.id);
+        region.port = port.unwrap_or_else(|| u32::try_from(index).unwrap_or(u32::MAX));
+    }
+    engine
+}
+
+fn port(root: &SysRoot, base: &Base, name: &str) -> Result<Port, Warning> {
+    let folder = base.folder.join(name);
+    let id = root.read_attribute(folder.join("id")).map_err(|error| error.to_string());
+    let id = id.and_then(|text| text.parse().map_err(|_| format!("{text:?} is no number")));
+    match id {
+        Ok(id) => Ok(Port { id, function: base.function, node: Path::new("dev").join(name), folder }),
+        Err(why) => {
+            let reason = format!("the port's number is not known ({why}); it is not offered");
+            Err(warning(&folder.join("id"), reason))
+        }
+    }
+}
+
+/// By number, each number once.
+fn distinct(mut ports: Vec<Port>, warnings: &mut Vec<Warning>) -> Vec<Port> {
+    ports.sort_by(|a, b| (a.id, a.function, &a.folder).cmp(&(b.id, b.function, &b.folder)));
+    let mut kept: Vec<Port> = Vec::new();
+    for port in ports {
+        match kept.last() {
+            Some(last) if last.id == port.id => {
+                let reason = format!("{} has port {} too; it is not offered", last.function, port.id);
+                warnings.push(warning(&port.folder, reason));
+            }
+            _ => kept.push(port),
+        }
+    }
+    kept
+}
+
+fn warning(folder: &Path, reason: String) -> Warning {
+    Warning { path: format!("/{}", folder.display()), reason }
+}
