@@ -1,6 +1,9 @@
-//! Captured machines: a `.tar.zst` file unpacked into a private folder that goes when the value is dropped.
+//! Captured machines: a `.tar.zst` file with the parts of `sys`, `proc` and `dev` that somebody looked at.
 //!
-//! The file is untrusted. Nothing in it can make us write outside the folder, and no link in the unpacked tree leads out
+//! Written in steps: a [`Recorder`] sees what is read, a [`Snapshot`] copies it, takes out what identifies the machine, and
+//! becomes an archive. Read by [`Capture`], which unpacks it into a private folder that goes when the value is dropped.
+//!
+//! A file to be read is untrusted. Nothing in it can make us write outside the folder, and no link in the unpacked tree leads out
 //! of it: a link's folder is always a real one that we made, so the `..` that a target begins with mean what they say,
 //! and what follows them can only pass through other links of which the same holds.
 
@@ -9,6 +12,7 @@ use std::{
     io::{self, BufReader, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nix::sys::statvfs::statvfs;
@@ -17,7 +21,19 @@ use tempfile::TempDir;
 
 use crate::{SysRoot, Warning};
 
+mod pack;
+mod policy;
+mod record;
+mod redact;
+mod replay;
+mod snapshot;
 mod unpack;
+
+pub use pack::{SaveError, save};
+pub use record::Recorder;
+pub use redact::{Pseudonym, Redacted};
+use replay::Replay;
+pub use snapshot::Snapshot;
 
 /// Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can cost.
 const MOST_BYTES: u64 = 1 << 30;
@@ -34,6 +50,7 @@ const MEMORY: &str = "/dev/shm";
 pub struct Capture {
     folder: TempDir,
     warnings: Vec<Warning>,
+    replay: Option<Arc<Replay>>,
 }
 
 /// Why an archive was not unpacked.
@@ -122,9 +139,14 @@ impl Capture {
         Self::open_within(path.as_ref(), MOST_BYTES, MOST_ENTRIES)
     }
 
-    /// The unpacked tree.
+    /// The unpacked tree. What could not be read on the captured machine, or is not in the archive, fails to be read here
+    /// too, until it is written.
     pub fn root(&self) -> SysRoot {
-        SysRoot::new(self.folder.path())
+        let root = SysRoot::new(self.folder.path());
+        match &self.replay {
+            Some(replay) => root.tapped(replay.clone()),
+            None => root,
+        }
     }
 
     /// Links that were left out because they may lead out of the tree.
@@ -144,22 +166,29 @@ impl Capture {
         let mut rest = archive.into_inner();
         let drained = unpacked.and_then(|unpacked| {
             io::copy(&mut rest, &mut io::sink())
-                .map_err(|source| ArchiveError::Read { entries: unpacked.0, source })?;
-            Ok(unpacked.1)
+                .map_err(|source| ArchiveError::Read { entries: unpacked.entries, source })?;
+            Ok(unpacked)
         });
         if rest.exceeded {
             return Err(ArchiveError::TooManyBytes { limit: most_bytes });
         }
-        let warnings = drained?;
+        let unpack::Unpacked { warnings, unknown, .. } = drained?;
         match compressed.read(&mut [0]) {
-            Ok(0) => Ok(Self { folder, warnings }),
+            Ok(0) => {
+                let replay = Replay::of(folder.path(), unknown).map(Arc::new);
+                Ok(Self { folder, warnings, replay })
+            }
             Ok(_) => Err(ArchiveError::TrailingData { path: path.to_owned() }),
             Err(source) => Err(ArchiveError::Open { path: path.to_owned(), source }),
         }
     }
 }
 
-fn private_folder() -> io::Result<TempDir> {
+/// A folder of our own, in memory where there is room.
+///
+/// # Errors
+/// Whatever the kernel says.
+pub fn private_folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("hostler-capture-").permissions(Permissions::from_mode(0o700));
     if std::env::var_os("TMPDIR").is_none() && has_room(MEMORY) {

@@ -49,13 +49,14 @@ pub trait Tap: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct SysRoot {
     folder: PathBuf,
-    tap: Option<Arc<dyn Tap>>,
+    /// In the order in which they were put in between.
+    taps: Vec<Arc<dyn Tap>>,
 }
 
 impl SysRoot {
     /// A tree in a folder.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { folder: root.into(), tap: None }
+        Self { folder: root.into(), taps: Vec::new() }
     }
 
     /// The machine we run on.
@@ -63,10 +64,11 @@ impl SysRoot {
         Self::new("/")
     }
 
-    /// The same tree, with something in between.
+    /// The same tree, with something in between; what was there before stays, and is asked first.
     #[must_use]
-    pub fn tapped(self, tap: Arc<dyn Tap>) -> Self {
-        Self { tap: Some(tap), ..self }
+    pub fn tapped(mut self, tap: Arc<dyn Tap>) -> Self {
+        self.taps.push(tap);
+        self
     }
 
     /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`Tap`].
@@ -128,7 +130,7 @@ impl SysRoot {
     pub fn write(&self, relative: impl AsRef<Path>, text: &str) -> io::Result<()> {
         let relative = relative.as_ref();
         self.access(Access::Write, relative)?;
-        if let Some(written) = self.tap.as_ref().and_then(|tap| tap.write(relative, text.as_bytes())) {
+        if let Some(written) = self.taps.iter().find_map(|tap| tap.write(relative, text.as_bytes())) {
             return written;
         }
         // Truncating means nothing to sysfs; in a tree of plain files it takes the old value away.
@@ -181,7 +183,7 @@ impl SysRoot {
     }
 
     fn access(&self, access: Access, path: &Path) -> io::Result<()> {
-        self.tap.as_ref().map_or(Ok(()), |tap| tap.access(access, path))
+        self.taps.iter().try_for_each(|tap| tap.access(access, path))
     }
 }
 
@@ -251,6 +253,17 @@ mod tests {
         let seen: Vec<Access> = notes.0.lock().unwrap().iter().map(|(access, _)| *access).collect();
         use Access::{List, Look, Read, Write};
         assert_eq!(seen, [Read, Read, Read, List, Look, Write]);
+    }
+
+    #[test]
+    fn taps_are_asked_in_their_order_until_one_refuses() {
+        let (_folder, root, first) = tree();
+        let second = Arc::new(Notes::default());
+        let root = root.tapped(second.clone());
+        assert_eq!(root.attribute("sys/class/state").as_deref(), Some("offline"));
+        assert_eq!(root.attribute("sys/class/busy"), None);
+        assert_eq!(first.0.lock().unwrap().len(), 2);
+        assert_eq!(second.0.lock().unwrap().len(), 1, "what the first refuses does not reach the second");
     }
 
     #[test]

@@ -13,13 +13,19 @@ use tar::{Archive, Entry, EntryType};
 use super::ArchiveError;
 use crate::Warning;
 
-/// Unpacks everything into the empty folder `into`; returns the number of entries and the links that were left out.
-pub(super) fn unpack<R: Read>(
-    archive: &mut Archive<R>,
-    into: &Path,
-    most: usize,
-) -> Result<(usize, Vec<Warning>), ArchiveError> {
-    let mut tree = Tree { into, folders: HashSet::from([PathBuf::new()]), warnings: Vec::new() };
+/// What was unpacked.
+pub(super) struct Unpacked {
+    pub(super) entries: usize,
+    /// Links that were left out.
+    pub(super) warnings: Vec<Warning>,
+    /// Files whose content the archive does not have: empty and of mode 0.
+    pub(super) unknown: Vec<PathBuf>,
+}
+
+/// Unpacks everything into the empty folder `into`.
+pub(super) fn unpack<R: Read>(archive: &mut Archive<R>, into: &Path, most: usize) -> Result<Unpacked, ArchiveError> {
+    let folders = HashSet::from([PathBuf::new()]);
+    let mut tree = Tree { into, folders, warnings: Vec::new(), unknown: Vec::new() };
     let mut entries = 0;
     let failed = |entries| move |source| ArchiveError::Read { entries, source };
     for entry in archive.entries().map_err(failed(0))? {
@@ -33,7 +39,7 @@ pub(super) fn unpack<R: Read>(
             Failure::Archive(error) => error,
         })?;
     }
-    Ok((entries, tree.warnings))
+    Ok(Unpacked { entries, warnings: tree.warnings, unknown: tree.unknown })
 }
 
 /// What was made so far. Only folders in `folders` are ever written to: each is a real folder, never a link to one.
@@ -41,6 +47,7 @@ struct Tree<'a> {
     into: &'a Path,
     folders: HashSet<PathBuf>,
     warnings: Vec<Warning>,
+    unknown: Vec<PathBuf>,
 }
 
 enum Failure {
@@ -93,6 +100,10 @@ impl Tree<'_> {
         // A new file only: an existing name may be a link.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.into.join(name));
         let mut file = file.map_err(|source| failed(name, source))?;
+        let header = content.header();
+        if header.mode().is_ok_and(|mode| mode == 0) && header.size().is_ok_and(|size| size == 0) {
+            self.unknown.push(name.to_owned());
+        }
         let mut buffer = [0; 16 * 1024];
         loop {
             let read = content.read(&mut buffer).map_err(Failure::Read)?;
@@ -139,7 +150,7 @@ fn inside(name: &Path) -> Result<PathBuf, ArchiveError> {
 /// A link's target as it would be with the tree as the root of the file system, seen from a folder `depth` levels below
 /// its top: what is absolute becomes relative, and `..` does not lead above the top. `None` for a `..` after a name: the
 /// name may be a link, and then `..` is not where the text says.
-fn harmless(target: &Path, depth: usize) -> Option<PathBuf> {
+pub(super) fn harmless(target: &Path, depth: usize) -> Option<PathBuf> {
     let (mut ups, mut names) = (0, PathBuf::new());
     for component in target.components() {
         match component {

@@ -1,0 +1,74 @@
+//! What an unpacked capture cannot show by files alone: attributes that exist and fail when they are read.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{Access, Tap};
+
+/// The file beside `sys` and `proc` that lists what could not be read on the captured machine.
+pub(super) const READ_ERRORS: &str = "READ_ERRORS.tsv";
+
+/// What reading gives where the capture does not know the content (ENODATA).
+const NOT_CAPTURED: i32 = 61;
+
+/// Fails where the machine failed, and where nobody knows what it would have said.
+#[derive(Debug)]
+pub(super) struct Replay {
+    /// The tree without links.
+    folder: PathBuf,
+    /// The last names of all `errors`: most reads are of none of them, and need no second look.
+    names: HashSet<OsString>,
+    errors: Mutex<BTreeMap<PathBuf, i32>>,
+}
+
+impl Replay {
+    /// Of the tree in `folder`; `None` if everything in it can be read.
+    pub(super) fn of(folder: &Path, unknown: Vec<PathBuf>) -> Option<Self> {
+        let mut errors: BTreeMap<PathBuf, i32> = unknown.into_iter().map(|path| (path, NOT_CAPTURED)).collect();
+        let listed = fs::read_to_string(folder.join(READ_ERRORS)).unwrap_or_default();
+        errors.extend(listed.lines().filter_map(error));
+        let names = errors.keys().filter_map(|path| path.file_name()).map(OsString::from).collect();
+        let folder = fs::canonicalize(folder).ok()?;
+        (!errors.is_empty()).then(|| Self { folder, names, errors: Mutex::new(errors) })
+    }
+
+    /// The file that `path` leads to, if it may be one of ours.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        if !self.names.contains(path.file_name()?) {
+            return None;
+        }
+        let real = fs::canonicalize(self.folder.join(path)).ok()?;
+        real.strip_prefix(&self.folder).ok().map(Path::to_owned)
+    }
+}
+
+impl Tap for Replay {
+    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+        if access != Access::Read {
+            return Ok(());
+        }
+        let errors = |place: PathBuf| self.errors.lock().unwrap_or_else(PoisonError::into_inner).get(&place).copied();
+        self.place(path).and_then(errors).map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
+    }
+
+    fn write(&self, path: &Path, _: &[u8]) -> Option<io::Result<()>> {
+        // What was written is known from now on.
+        if let Some(place) = self.place(path) {
+            self.errors.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        }
+        None
+    }
+}
+
+/// `/path`, `read`, number, words. Lines of another form are passed over: the list is as untrusted as all of the archive.
+fn error(line: &str) -> Option<(PathBuf, i32)> {
+    let mut fields = line.split('\t');
+    let (path, tried, number) = (fields.next()?, fields.next()?, fields.next()?);
+    let number = number.parse().ok().filter(|number| *number > 0)?;
+    (tried == "read").then(|| (PathBuf::from(path.trim_start_matches('/')), number))
+}

@@ -1,0 +1,203 @@
+//! What somebody looked at in a tree, copied: files, links and the names in folders.
+//!
+//! Only places of a machine that [`policy`](super::policy) allows are copied, and never through a link that leads to
+//! another: paths are followed here as if the tree were the root of the file system.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ffi::OsString,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+use super::{
+    policy::{self, HOST_NAME, Keep},
+    record::Recorder,
+};
+use crate::{Access, SysRoot};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// No attribute is longer; `/proc/cpuinfo` and `/proc/iomem` of the largest machines are a few megabytes.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// EIO, for errors that have no number.
+const EIO: i32 = 5;
+
+/// One entry of a snapshot.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Entry {
+    /// A folder, of which only the names that are entries themselves are known.
+    Folder,
+    /// A file with its content.
+    File(Vec<u8>),
+    /// A file or device node that is there, and whose content is not copied.
+    Present,
+    /// A symbolic link, as its text stands.
+    Link(PathBuf),
+}
+
+/// A part of a machine, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// By path, relative to the root.
+    pub(super) entries: BTreeMap<PathBuf, Entry>,
+    /// Files that could not be read, with the number of the error.
+    pub(super) errors: BTreeMap<PathBuf, i32>,
+    left_out: BTreeSet<PathBuf>,
+}
+
+impl Snapshot {
+    /// Copies what `recorder` saw from `root`, which is the tree that it was put in front of.
+    pub fn take(root: &SysRoot, recorder: &Recorder, host_name: bool) -> Self {
+        let mut snapshot = Self::default();
+        for (path, access) in recorder.seen() {
+            match access {
+                Access::Read => snapshot.read(root, &path, host_name),
+                Access::List => snapshot.list(root, &path, host_name),
+                Access::Link => drop(snapshot.place(root, &path, host_name, Last::Kept)),
+                Access::Look => drop(snapshot.place(root, &path, host_name, Last::Followed)),
+                Access::Write => {}
+            }
+        }
+        snapshot
+    }
+
+    /// Adds a file that is not of the machine.
+    pub fn add(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
+        self.entries.insert(path.into(), Entry::File(content.into()));
+    }
+
+    /// Files that were read, and whose content is not copied because it may be about people.
+    pub fn left_out(&self) -> impl Iterator<Item = &Path> {
+        self.left_out.iter().map(PathBuf::as_path)
+    }
+
+    /// How many files could not be read.
+    pub fn unreadable(&self) -> usize {
+        self.errors.len()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing was looked at that is there.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn read(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
+        let Some(place) = self.place(root, path, host_name, Last::Followed) else { return };
+        if self.entries.get(&place) != Some(&Entry::Present) {
+            return;
+        }
+        if policy::keep(&place, host_name) != Keep::Content {
+            if !place.starts_with("dev") && place != Path::new(HOST_NAME) {
+                self.left_out.insert(place);
+            }
+            return;
+        }
+        match root.first_bytes(&place, MOST_BYTES) {
+            Ok(content) => drop(self.entries.insert(place, Entry::File(content))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !root.exists(&place) => {
+                self.entries.remove(&place);
+            }
+            Err(error) => drop(self.errors.insert(place, error.raw_os_error().unwrap_or(EIO))),
+        }
+    }
+
+    fn list(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
+        let Some(place) = self.place(root, path, host_name, Last::Followed) else { return };
+        if self.entries.get(&place) != Some(&Entry::Folder) {
+            return;
+        }
+        for name in root.names(&place) {
+            self.place(root, &place.join(name), host_name, Last::Kept);
+        }
+    }
+
+    /// Enters everything on the way to `path`, and gives the place that it leads to; `None` where nothing is, or nothing
+    /// that may be captured.
+    fn place(&mut self, root: &SysRoot, path: &Path, host_name: bool, last: Last) -> Option<PathBuf> {
+        let mut way: VecDeque<OsString> = names(path);
+        let mut place = PathBuf::new();
+        let mut links = 0;
+        while let Some(name) = way.pop_front() {
+            if name == ".." {
+                place.pop();
+                continue;
+            }
+            let next = place.join(name);
+            if !self.enter(root, &next, host_name) {
+                return None;
+            }
+            match self.entries.get(&next)? {
+                Entry::Link(_) if way.is_empty() && last == Last::Kept => return Some(next),
+                Entry::Link(target) => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return None;
+                    }
+                    if target.is_absolute() {
+                        place = PathBuf::new();
+                    }
+                    let rest = std::mem::replace(&mut way, names(target));
+                    way.extend(rest);
+                }
+                Entry::Folder => place = next,
+                _ if way.is_empty() => place = next,
+                _ => return None,
+            }
+        }
+        Some(place)
+    }
+
+    /// Makes `place`, whose folder was entered before, an entry; false if there is nothing that may be one.
+    fn enter(&mut self, root: &SysRoot, place: &Path, host_name: bool) -> bool {
+        if self.entries.contains_key(place) {
+            return true;
+        }
+        if policy::keep(place, host_name) == Keep::Nothing {
+            return false;
+        }
+        // The links name a process; what is below them is the reader's own in every process.
+        let own = ["proc/self", "proc/thread-self"].iter().any(|own| place == Path::new(own));
+        let real = root.path(place);
+        let found = if own { fs::metadata(&real) } else { fs::symlink_metadata(&real) };
+        let entry = match found.map(|found| found.file_type()) {
+            Ok(kind) if kind.is_dir() => Entry::Folder,
+            Ok(kind) if kind.is_symlink() => match fs::read_link(&real) {
+                Ok(target) => Entry::Link(target),
+                Err(_) => return false,
+            },
+            Ok(_) => Entry::Present,
+            Err(_) => return false,
+        };
+        self.entries.insert(place.to_owned(), entry);
+        true
+    }
+}
+
+/// What becomes of a link at the end of a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Last {
+    /// It is what was meant.
+    Kept,
+    /// What it leads to was meant.
+    Followed,
+}
+
+/// The steps of a path; `..` is one.
+fn names(path: &Path) -> VecDeque<OsString> {
+    let step = |component: Component<'_>| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        _ => None,
+    };
+    path.components().filter_map(step).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Machines copied, packed, unpacked and read again.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::*;
+use crate::{
+    archive::{Capture, save},
+    testkit::{Faults, Tree},
+};
+
+/// What a reader that does `look` leaves behind, unpacked again.
+fn replayed(root: &SysRoot, look: impl Fn(&SysRoot)) -> (Snapshot, Capture) {
+    let recorder = Arc::new(Recorder::default());
+    look(&root.clone().tapped(recorder.clone()));
+    let snapshot = Snapshot::take(root, &recorder, false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.tar.zst");
+    save(&path, &snapshot.to_archive().unwrap(), false).unwrap();
+    (snapshot, Capture::open(&path).unwrap())
+}
+
+/// A card behind a link, as sysfs has it.
+fn machine() -> Tree {
+    let tree = Tree::new();
+    let folder = "sys/devices/pci0000:00/0000:00:01.0";
+    tree.files(folder, &[("vendor", "0x8086"), ("secret", "s"), ("empty", "")]).folder(format!("{folder}/net/eth0"));
+    tree.link("sys/bus/pci/devices/0000:00:01.0", folder).link(format!("{folder}/driver"), "sys/bus/pci/drivers/x");
+    tree.file("proc/cpuinfo", "model name : x").file("dev/card", "never read").file("etc/shadow", "root:x");
+    tree
+}
+
+#[test]
+fn what_was_read_reads_the_same_and_nothing_else_is_there() {
+    let tree = machine();
+    let card = "sys/bus/pci/devices/0000:00:01.0";
+    let look = |root: &SysRoot| {
+        assert_eq!(root.attribute(format!("{card}/vendor")).as_deref(), Some("0x8086"));
+        assert_eq!(root.attribute(format!("{card}/net/../empty")).as_deref(), Some(""));
+        assert_eq!(root.names("sys/bus/pci/devices"), ["0000:00:01.0"]);
+        assert_eq!(root.names(card), ["driver", "empty", "net", "secret", "vendor"]);
+        assert_eq!(root.link_name(format!("{card}/driver")).as_deref(), Some("x"));
+        assert!(root.exists("dev/card") && !root.exists("dev/other"));
+    };
+    let (snapshot, capture) = replayed(&tree.root(), look);
+    look(&capture.root());
+    assert_eq!(capture.warnings(), []);
+    assert_eq!((capture.root().text("proc/cpuinfo"), capture.root().exists("etc")), (None, false));
+    assert_eq!(snapshot.entries[Path::new("dev/card")], Entry::Present);
+    // Known by name only: an empty answer would be a wrong one.
+    let error = capture.root().read_attribute(format!("{card}/secret")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::ENODATA as i32));
+}
+
+#[test]
+fn what_fails_on_the_machine_fails_in_its_capture_with_the_same_error() {
+    let tree = machine();
+    let faults = Arc::new(Faults::default());
+    faults.set("sys/devices/pci0000:00/0000:00:01.0/vendor", Errno::EBUSY);
+    let attribute = "sys/bus/pci/devices/0000:00:01.0/vendor";
+    let (snapshot, capture) = replayed(&tree.root().tapped(faults), |root| drop(root.attribute(attribute)));
+    assert_eq!(snapshot.unreadable(), 1);
+    let root = capture.root();
+    assert!(root.exists(attribute));
+    assert_eq!(root.read_attribute(attribute).unwrap_err().raw_os_error(), Some(Errno::EBUSY as i32));
+    let listed = root.text("READ_ERRORS.tsv").unwrap();
+    assert!(listed.starts_with("/sys/devices/pci0000:00/0000:00:01.0/vendor\tread\t16\t"), "{listed}");
+    root.write(attribute, "1").unwrap();
+    assert_eq!(root.attribute(attribute).as_deref(), Some("1"));
+}
+
+#[test]
+fn the_reader_itself_is_no_process_in_its_capture() {
+    let tree = machine();
+    tree.file("proc/4711/cpuset", "/own").file("proc/4711/environ", "PASSWORD=x").file("proc/1/cpuset", "/");
+    tree.raw_link("proc/self", "4711").raw_link("proc/mounts", "self/mounts").file("proc/4711/mounts", "");
+    let look = |root: &SysRoot| {
+        assert_eq!(root.attribute("proc/self/cpuset").as_deref(), Some("/own"));
+        assert!(root.text("proc/mounts").is_some());
+        drop((root.text("proc/self/environ"), root.text("proc/1/cpuset"), root.names("proc")));
+    };
+    let (snapshot, capture) = replayed(&tree.root(), look);
+    assert_eq!(capture.root().attribute("proc/self/cpuset").as_deref(), Some("/own"));
+    assert_eq!(capture.root().text("proc/mounts").as_deref(), Some(""));
+    assert_eq!(capture.root().names("proc"), ["cpuinfo", "mounts", "self"]);
+    assert_eq!(snapshot.left_out().collect::<Vec<_>>(), [Path::new("proc/self/environ")]);
+}
+
+#[test]
+fn links_lead_nowhere_but_into_the_tree() {
+    let tree = machine();
+    tree.raw_link("sys/out", "/etc/shadow").raw_link("sys/climb", "../../../../etc/shadow");
+    tree.raw_link("sys/loop", "loop").raw_link("sys/absolute", "/sys/devices").raw_link("sys/odd", "bus/../devices");
+    let read = ["out", "climb", "loop"].map(|name| format!("sys/{name}"));
+    let look = |root: &SysRoot| {
+        read.iter().for_each(|path| drop(root.bytes(path)));
+        drop((root.names("sys/absolute"), root.names("sys/odd")));
+    };
+    let (snapshot, capture) = replayed(&tree.root(), look);
+    assert!(snapshot.entries.keys().all(|path| path.starts_with("sys")), "{:?}", snapshot.entries.keys());
+    assert_eq!(capture.root().names("sys/absolute"), ["pci0000:00"]);
+    assert_eq!(capture.warnings(), []);
+}
+
+#[test]
+fn the_same_machine_gives_the_same_bytes() {
+    let tree = machine();
+    let archive = || {
+        let recorder = Arc::new(Recorder::default());
+        drop(tree.root().tapped(recorder.clone()).names("sys/bus/pci/devices"));
+        Snapshot::take(&tree.root(), &recorder, false).to_archive().unwrap()
+    };
+    assert_eq!(archive(), archive());
+}
