@@ -1,6 +1,10 @@
 //! CXL accelerators and the memory of CXL devices as devices.
 
 mod config;
+pub mod objects;
+pub mod target;
+#[cfg(test)]
+mod tests;
 
 use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
 use hostler_linux::SysRoot;

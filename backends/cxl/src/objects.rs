@@ -1,0 +1,261 @@
+//! What the kernel shows of CXL (memory devices, endpoints, decoders, regions, dax devices), read once and joined.
+//!
+//! Kernel names (`mem0`, `region2`) change between boots and are given to others when they are free: they hold for one
+//! reading. What outlives a reading is an identity, see [`crate::target`].
+
+mod dax;
+mod decoders;
+mod memdev;
+mod region;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::Warning;
+use hostler_linux::{
+    SysRoot,
+    memory_blocks::{self, PhysicalRange},
+    pci::PciAddress,
+};
+
+pub use dax::Dax;
+pub use decoders::{Endpoint, EndpointDecoder, RootDecoder};
+pub use memdev::Memdev;
+pub use region::{Mode, Performance, Region};
+
+/// One link per object, to its folder under `/sys/devices`.
+const CXL: &str = "sys/bus/cxl/devices";
+/// The same for dax devices.
+const DAX: &str = "sys/bus/dax/devices";
+
+/// All CXL objects of a machine at one moment, each kind in the order of kernel names.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// Memory devices: cards, and type-2 accelerators whose memory the kernel manages.
+    pub memdevs: Vec<Memdev>,
+    /// The CXL side of memory devices. One without is not reachable from a host bridge.
+    pub endpoints: Vec<Endpoint>,
+    /// Windows of physical addresses that firmware has set aside.
+    pub root_decoders: Vec<RootDecoder>,
+    /// Memory that is mapped, or about to be.
+    pub regions: Vec<Region>,
+    /// Dax devices of regions, and of memory that firmware has set aside without CXL objects.
+    pub daxes: Vec<Dax>,
+    /// What makes no sense.
+    pub warnings: Vec<Warning>,
+}
+
+impl Objects {
+    /// Reads the objects. A machine without CXL has none; what cannot be read of one is absent in it.
+    pub fn read(root: &SysRoot) -> Self {
+        let mut objects = Self::default();
+        for name in root.names(CXL) {
+            let Some(folder) = objects.folder(root, CXL, &name) else { continue };
+            if numbered(&name, "mem") {
+                objects.memdevs.push(Memdev::read(root, name, folder));
+            } else if numbered(&name, "endpoint") {
+                objects.endpoints.push(Endpoint::read(root, name, folder));
+            } else if numbered(&name, "region") {
+                objects.regions.push(Region::read(root, name, folder));
+            } else if name.starts_with("decoder") && parent(&folder).is_some_and(|port| numbered(port, "root")) {
+                objects.root_decoders.push(RootDecoder::read(root, name, folder));
+            }
+        }
+        for name in root.names(DAX) {
+            if let Some(folder) = objects.folder(root, DAX, &name) {
+                objects.daxes.push(Dax::read(root, name, folder));
+            }
+        }
+        objects
+    }
+
+    /// The folder of an object, if it has one: a link may outlive what it leads to.
+    fn folder(&mut self, root: &SysRoot, bus: &str, name: &str) -> Option<PathBuf> {
+        let folder = root.target(Path::new(bus).join(name)).filter(|folder| root.exists(folder));
+        if folder.is_none() {
+            let reason = "it leads nowhere; the object is left out".to_owned();
+            self.warnings.push(Warning { path: format!("/{bus}/{name}"), reason });
+        }
+        folder
+    }
+
+    /// The memory device with a kernel name.
+    pub fn memdev(&self, name: &str) -> Option<&Memdev> {
+        self.memdevs.iter().find(|memdev| memdev.name == name)
+    }
+
+    /// The region with a kernel name.
+    pub fn region(&self, name: &str) -> Option<&Region> {
+        self.regions.iter().find(|region| region.name == name)
+    }
+
+    /// The memory devices of a PCI function.
+    pub fn memdevs_at(&self, address: PciAddress) -> impl Iterator<Item = &Memdev> {
+        self.memdevs.iter().filter(move |memdev| memdev.address == Some(address))
+    }
+
+    /// The endpoint of a memory device. There is none while its driver is not bound.
+    pub fn endpoint_of(&self, memdev: &Memdev) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.memdev.as_deref() == Some(memdev.name.as_str()))
+    }
+
+    /// The endpoint decoder with a kernel name, with its endpoint.
+    pub fn decoder(&self, name: &str) -> Option<(&Endpoint, &EndpointDecoder)> {
+        self.endpoints.iter().find_map(|endpoint| {
+            endpoint.decoders.iter().find(|decoder| decoder.name == name).map(|decoder| (endpoint, decoder))
+        })
+    }
+
+    /// The regions that a memory device has a part in, as its decoders or the regions' targets say.
+    pub fn regions_of(&self, memdev: &Memdev) -> Vec<&Region> {
+        let Some(endpoint) = self.endpoint_of(memdev) else { return Vec::new() };
+        let mine = |region: &&Region| {
+            endpoint.decoders.iter().any(|decoder| {
+                decoder.region.as_deref() == Some(region.name.as_str()) || region.targets.contains(&decoder.name)
+            })
+        };
+        self.regions.iter().filter(mine).collect()
+    }
+
+    /// The decoders of a region in the order of interleaving, each with its memory device.
+    pub fn members_of(&self, region: &Region) -> Vec<(&Memdev, &EndpointDecoder)> {
+        let member = |target: &String| {
+            let (endpoint, decoder) = self.decoder(target)?;
+            Some((self.memdev(endpoint.memdev.as_deref()?)?, decoder))
+        };
+        region.targets.iter().filter_map(member).collect()
+    }
+
+    /// The memory devices of a region in the order of interleaving. Losing one loses the region.
+    pub fn memdevs_of(&self, region: &Region) -> Vec<&Memdev> {
+        self.members_of(region).into_iter().map(|(memdev, _)| memdev).collect()
+    }
+
+    /// The dax devices of a region; mostly one.
+    pub fn daxes_of(&self, region: &Region) -> impl Iterator<Item = &Dax> {
+        self.daxes.iter().filter(move |dax| dax.region.as_deref() == Some(region.name.as_str()))
+    }
+
+    /// The region of a dax device.
+    pub fn region_of(&self, dax: &Dax) -> Option<&Region> {
+        self.region(dax.region.as_deref()?)
+    }
+
+    /// The dax devices of memory that firmware has set aside, without the kernel's CXL objects.
+    pub fn hmem_daxes(&self) -> impl Iterator<Item = &Dax> {
+        self.daxes.iter().filter(|dax| dax.hmem.is_some())
+    }
+
+    /// The window that a region is in.
+    pub fn root_decoder_of(&self, region: &Region) -> Option<&RootDecoder> {
+        self.root_decoders.iter().find(|decoder| Some(decoder.name.as_str()) == region.root_decoder.as_deref())
+    }
+
+    /// The windows that memory of this kind of a memory device can be mapped into, best first: of the same quality of
+    /// service class, then those with most room.
+    pub fn windows_for(&self, memdev: &Memdev, mode: Mode) -> Vec<&RootDecoder> {
+        let Some(bridge) = memdev.host_bridge() else { return Vec::new() };
+        let wanted = memdev.qos_class(mode);
+        let fits = |window: &&RootDecoder| window.takes(mode) && window.host_bridges.iter().any(|name| name == bridge);
+        let mut windows: Vec<&RootDecoder> = self.root_decoders.iter().filter(fits).collect();
+        windows.sort_by_key(|window| {
+            let other_class = wanted.is_none() || wanted != window.qos_class;
+            (other_class, std::cmp::Reverse(self.free_bytes(window)), window.name.clone())
+        });
+        windows
+    }
+
+    /// The largest piece that can still be mapped in a window: a region is one range of addresses. Where addresses are
+    /// hidden (they need privileges), what no region takes.
+    pub fn free_bytes(&self, window: &RootDecoder) -> u64 {
+        let size = window.size.unwrap_or(0);
+        let regions =
+            || self.regions.iter().filter(|region| region.root_decoder.as_deref() == Some(window.name.as_str()));
+        let taken = regions().filter_map(|region| region.size).fold(0, u64::saturating_add);
+        let Some(start) = window.start else { return size.saturating_sub(taken) };
+        let mut ranges: Vec<PhysicalRange> = regions().filter_map(Region::range).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let (mut free, mut at) = (0, start);
+        for range in ranges {
+            free = free.max(range.start.saturating_sub(at));
+            at = at.max(range.end());
+        }
+        free.max(start.saturating_add(size).saturating_sub(at))
+    }
+
+    /// The NUMA node that a region's memory is, or will be when it is online; `None` where nobody knows yet.
+    pub fn node_of(&self, root: &SysRoot, region: &Region) -> Option<u32> {
+        let dax = self.daxes_of(region).find_map(|dax| dax.target_node);
+        // Memory that firmware gave to the system has no dax device: its blocks know their node.
+        dax.or_else(|| {
+            let blocks = memory_blocks::in_range(root, region.range()?).ok()?;
+            blocks.iter().find_map(|block| node_of_block(root, block.number))
+        })
+    }
+
+    /// The nodes that dax devices would bring or have brought memory to.
+    pub fn nodes(&self) -> BTreeSet<u32> {
+        self.daxes.iter().filter_map(|dax| dax.target_node).collect()
+    }
+}
+
+/// The NUMA node of a memory block.
+fn node_of_block(root: &SysRoot, number: u64) -> Option<u32> {
+    let names = root.names(format!("sys/devices/system/memory/memory{number}"));
+    names.iter().find(|name| numbered(name, "node"))?.strip_prefix("node")?.parse().ok()
+}
+
+/// Whether a name is a word and a number: `mem0`, and not `memory_pmu`.
+fn numbered(name: &str, word: &str) -> bool {
+    let number = name.strip_prefix(word);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The name of the folder that holds a folder.
+fn parent(folder: &Path) -> Option<&str> {
+    folder.parent()?.file_name()?.to_str()
+}
+
+/// A number as sysfs prints it: `0x20000000` or `512`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Reads attributes of one folder; what is absent, fails or is no such value is `None`.
+#[derive(Clone, Copy)]
+struct Attributes<'a> {
+    root: &'a SysRoot,
+    folder: &'a Path,
+}
+
+impl Attributes<'_> {
+    fn text(self, name: &str) -> Option<String> {
+        self.root.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
+    }
+
+    fn number(self, name: &str) -> Option<u64> {
+        number(&self.text(name)?)
+    }
+
+    fn small(self, name: &str) -> Option<u32> {
+        u32::try_from(self.number(name)?).ok()
+    }
+
+    /// Physical addresses read as all ones where there is none.
+    fn address(self, name: &str) -> Option<u64> {
+        self.number(name).filter(|address| *address != u64::MAX)
+    }
+
+    fn truth(self, name: &str) -> Option<bool> {
+        self.number(name).map(|value| value != 0)
+    }
+
+    fn driver(self) -> Option<String> {
+        self.root.link_name(self.folder.join("driver"))
+    }
+}

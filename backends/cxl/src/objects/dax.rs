@@ -1,0 +1,68 @@
+//! Dax devices: memory that is a device, until it becomes memory of the system.
+
+use std::path::{Path, PathBuf};
+
+use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+
+use super::{Attributes, numbered};
+
+/// A dax device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Dax {
+    /// The kernel's name, for now: `dax0.0`.
+    pub name: String,
+    /// Its folder in the tree.
+    pub folder: PathBuf,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// The NUMA node that its memory is, or becomes.
+    pub target_node: Option<u32>,
+    /// Bytes that mappings are aligned to.
+    pub align: Option<u64>,
+    /// Where it begins in physical addresses; hidden from the unprivileged.
+    pub resource: Option<u64>,
+    /// `device_dax`, `kmem`, or none.
+    pub driver: Option<String>,
+    /// `unplugged`, `offline`, `online`, `online_kernel`, `online_movable`; older kernels do not say.
+    pub state: Option<String>,
+    /// The kernel's name of its region.
+    pub region: Option<String>,
+    /// The platform device that stands for memory set aside by firmware: `hmem.0`.
+    pub hmem: Option<String>,
+}
+
+impl Dax {
+    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
+        let read = Attributes { root, folder: &folder };
+        let above = |fits: fn(&str) -> bool| {
+            folder.iter().filter_map(|name| name.to_str()).find(|name| fits(name)).map(str::to_owned)
+        };
+        Self {
+            size: read.number("size"),
+            target_node: read.small("target_node"),
+            align: read.number("align"),
+            resource: read.address("resource"),
+            driver: read.driver(),
+            state: read.text("state"),
+            region: above(|name| numbered(name, "region")),
+            hmem: above(|name| numbered(name, "hmem.")),
+            name,
+            folder,
+        }
+    }
+
+    /// Its device node below the root: `dev/dax0.0`.
+    pub fn device_node(&self) -> PathBuf {
+        Path::new("dev").join(&self.name)
+    }
+
+    /// Its physical addresses.
+    pub fn range(&self) -> Option<PhysicalRange> {
+        Some(PhysicalRange { start: self.resource?, bytes: self.size.filter(|size| *size > 0)? })
+    }
+
+    /// Whether its memory is (to be) memory of the system.
+    pub fn is_system_ram(&self) -> bool {
+        self.driver.as_deref() == Some("kmem")
+    }
+}

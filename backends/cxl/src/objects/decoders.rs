@@ -1,0 +1,144 @@
+//! Windows at the root, and endpoints with their decoders.
+
+use std::path::{Path, PathBuf};
+
+use hostler_linux::SysRoot;
+
+use super::{Attributes, Mode, numbered};
+
+/// A window of physical addresses that firmware has set aside for CXL behind some host bridges. Nothing can be mapped
+/// outside of one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RootDecoder {
+    /// The kernel's name, for now: `decoder0.0`.
+    pub name: String,
+    /// Its folder in the tree.
+    pub folder: PathBuf,
+    /// Where it begins; hidden from the unprivileged.
+    pub start: Option<u64>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Over how many host bridges it interleaves.
+    pub interleave_ways: Option<u32>,
+    /// Bytes of one piece of an interleaving.
+    pub interleave_granularity: Option<u32>,
+    /// Whether volatile memory can be mapped in it.
+    pub cap_ram: bool,
+    /// Whether persistent memory can be mapped in it.
+    pub cap_pmem: bool,
+    /// Quality of service class of what should be mapped in it.
+    pub qos_class: Option<u32>,
+    /// The host bridges behind it, in the order of interleaving: `pci0000:40`.
+    pub host_bridges: Vec<String>,
+}
+
+impl RootDecoder {
+    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
+        let read = Attributes { root, folder: &folder };
+        let targets = read.text("target_list").unwrap_or_default();
+        let port = folder.parent().map(Path::to_path_buf).unwrap_or_default();
+        Self {
+            start: read.address("start"),
+            size: read.number("size"),
+            interleave_ways: read.small("interleave_ways"),
+            interleave_granularity: read.small("interleave_granularity"),
+            cap_ram: read.truth("cap_ram").unwrap_or(false),
+            cap_pmem: read.truth("cap_pmem").unwrap_or(false),
+            qos_class: read.small("qos_class"),
+            host_bridges: targets.split(',').filter_map(|id| root.link_name(port.join(format!("dport{id}")))).collect(),
+            name,
+            folder,
+        }
+    }
+
+    /// Whether memory of a kind can be mapped in it.
+    pub fn takes(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Ram => self.cap_ram,
+            Mode::Pmem => self.cap_pmem,
+        }
+    }
+}
+
+/// The CXL side of a memory device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// The kernel's name, for now: `endpoint3`.
+    pub name: String,
+    /// Its folder in the tree.
+    pub folder: PathBuf,
+    /// The kernel's name of its memory device.
+    pub memdev: Option<String>,
+    /// The bound driver.
+    pub driver: Option<String>,
+    /// How many of its decoders translate addresses now.
+    pub decoders_committed: Option<u32>,
+    /// Its decoders, by number.
+    pub decoders: Vec<EndpointDecoder>,
+}
+
+impl Endpoint {
+    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
+        let read = Attributes { root, folder: &folder };
+        let mut decoders: Vec<EndpointDecoder> = root
+            .names(&folder)
+            .into_iter()
+            .filter(|name| name.strip_prefix("decoder").and_then(|id| id.split_once('.')).is_some())
+            .map(|name| EndpointDecoder::read(root, folder.join(&name), name))
+            .collect();
+        decoders.sort_by_key(EndpointDecoder::number);
+        Self {
+            memdev: root.link_name(folder.join("uport")).filter(|name| numbered(name, "mem")),
+            driver: read.driver(),
+            decoders_committed: read.small("decoders_committed"),
+            decoders,
+            name,
+            folder,
+        }
+    }
+}
+
+/// A decoder of an endpoint: maps a part of the device's own addresses into a region.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EndpointDecoder {
+    /// The kernel's name, for now: `decoder3.0`.
+    pub name: String,
+    /// Its folder in the tree.
+    pub folder: PathBuf,
+    /// The kind of memory that it takes; `None` while it takes none.
+    pub mode: Option<Mode>,
+    /// Where its part begins in the device's own addresses.
+    pub dpa_resource: Option<u64>,
+    /// Bytes of its part; 0 when free.
+    pub dpa_size: u64,
+    /// The kernel's name of its region.
+    pub region: Option<String>,
+    /// Whether firmware has locked it until the next reset.
+    pub locked: bool,
+}
+
+impl EndpointDecoder {
+    fn read(root: &SysRoot, folder: PathBuf, name: String) -> Self {
+        let read = Attributes { root, folder: &folder };
+        let dpa_size = read.number("dpa_size").unwrap_or(0);
+        Self {
+            mode: read.text("mode").and_then(|mode| Mode::parse(&mode)),
+            dpa_resource: read.address("dpa_resource").filter(|_| dpa_size > 0),
+            dpa_size,
+            region: read.text("region"),
+            locked: read.truth("locked").unwrap_or(false),
+            name,
+            folder,
+        }
+    }
+
+    /// Its number in the endpoint: regions must use decoders in this order.
+    fn number(&self) -> u32 {
+        self.name.rsplit_once('.').and_then(|(_, number)| number.parse().ok()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether it can be taken for a new region.
+    pub fn is_free(&self) -> bool {
+        self.dpa_size == 0 && self.region.is_none() && !self.locked
+    }
+}

@@ -1,0 +1,128 @@
+//! Regions: memory of devices that is mapped into the host's address space.
+
+use std::path::PathBuf;
+
+use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+use serde::{Deserialize, Serialize};
+
+use super::{Attributes, parent};
+
+/// A kind of memory.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Volatile.
+    Ram,
+    /// Persistent.
+    Pmem,
+}
+
+impl Mode {
+    /// Reads `ram` or `pmem`; `none` is neither.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ram" => Some(Self::Ram),
+            "pmem" => Some(Self::Pmem),
+            _ => None,
+        }
+    }
+
+    /// As the kernel writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ram => "ram",
+            Self::Pmem => "pmem",
+        }
+    }
+}
+
+/// A region.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Region {
+    /// The kernel's name, for now: `region0`.
+    pub name: String,
+    /// Its folder in the tree.
+    pub folder: PathBuf,
+    /// The kernel's name of its window.
+    pub root_decoder: Option<String>,
+    /// The kind of memory.
+    pub mode: Option<Mode>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Where it begins in physical addresses; `None` while it has no place.
+    pub resource: Option<u64>,
+    /// Whether its decoders translate addresses.
+    pub committed: bool,
+    /// Over how many devices it interleaves.
+    pub interleave_ways: Option<u32>,
+    /// Bytes of one piece of an interleaving.
+    pub interleave_granularity: Option<u32>,
+    /// The kernel's names of its endpoint decoders, in the order of interleaving.
+    pub targets: Vec<String>,
+    /// Its id, if its memory is persistent.
+    pub uuid: Option<String>,
+    /// Whether firmware has locked it until the next reset.
+    pub locked: bool,
+    /// The bound driver.
+    pub driver: Option<String>,
+    /// What to expect of its memory, where the kernel knows.
+    pub performance: Option<Performance>,
+}
+
+/// How fast memory is, from the CPUs next to it. Kernels disagree about units of latency: it orders the memory of one
+/// machine under one kernel, and means nothing else.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Performance {
+    /// MiB/s.
+    pub read_bandwidth: Option<u64>,
+    /// MiB/s.
+    pub write_bandwidth: Option<u64>,
+    /// Nanoseconds, or so.
+    pub read_latency: Option<u64>,
+    /// Nanoseconds, or so.
+    pub write_latency: Option<u64>,
+}
+
+impl Region {
+    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
+        let read = Attributes { root, folder: &folder };
+        let interleave_ways = read.small("interleave_ways");
+        // The specification ends at 16 ways.
+        let ways = interleave_ways.unwrap_or(1).min(16);
+        Self {
+            root_decoder: parent(&folder).filter(|name| name.starts_with("decoder")).map(str::to_owned),
+            mode: read.text("mode").and_then(|mode| Mode::parse(&mode)),
+            size: read.number("size"),
+            resource: read.address("resource"),
+            committed: read.truth("commit").unwrap_or(false),
+            interleave_ways,
+            interleave_granularity: read.small("interleave_granularity"),
+            targets: (0..ways).filter_map(|way| read.text(&format!("target{way}"))).collect(),
+            uuid: read.text("uuid"),
+            locked: read.truth("locked").unwrap_or(false),
+            driver: read.driver(),
+            performance: Performance::read(read, "access0").or_else(|| Performance::read(read, "access1")),
+            name,
+            folder,
+        }
+    }
+
+    /// Its physical addresses.
+    pub fn range(&self) -> Option<PhysicalRange> {
+        Some(PhysicalRange { start: self.resource?, bytes: self.size.filter(|size| *size > 0)? })
+    }
+}
+
+impl Performance {
+    fn read(read: Attributes<'_>, class: &str) -> Option<Self> {
+        // 0 means that nobody knows.
+        let value = |name: &str| read.number(&format!("{class}/{name}")).filter(|value| *value > 0);
+        let found = Self {
+            read_bandwidth: value("read_bandwidth"),
+            write_bandwidth: value("write_bandwidth"),
+            read_latency: value("read_latency"),
+            write_latency: value("write_latency"),
+        };
+        (found != Self::default()).then_some(found)
+    }
+}

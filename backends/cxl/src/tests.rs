@@ -1,0 +1,13 @@
+//! Tests of the whole crate.
+
+mod objects;
+
+use std::path::Path;
+
+use hostler_linux::archive::Capture;
+
+/// A moment of an emulated machine with four CXL cards: `boot`, `regions`, `hotadd`, `removed`.
+fn captured(moment: &str) -> Capture {
+    let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("../linux/tests/trees");
+    Capture::open(trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap()
+}
