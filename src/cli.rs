@@ -12,6 +12,7 @@
 //! | 2 | wrong usage |
 //! | 78 | the configuration is wrong (`EX_CONFIG`; systemd shows it as CONFIG) |
 
+mod bitstream;
 mod cdi;
 mod claim;
 mod client;
@@ -59,6 +60,7 @@ enum Command {
     Inventory(inventory::Args),
     Claim(claim::Args),
     Device(device::Args),
+    Bitstream(bitstream::Args),
     Cdi(cdi::Args),
     Config(config::Args),
     Validate(validate::Args),
@@ -152,6 +154,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Inventory(args) => inventory::run(&args, out),
         Command::Claim(args) => claim::run(args, out),
         Command::Device(args) => device::run(&args, out),
+        Command::Bitstream(args) => bitstream::run(&args, out),
         Command::Cdi(args) => cdi::run(&args, out),
         Command::Config(args) => config::run(&args, out),
         Command::Validate(args) => validate::run(&args, out),

@@ -1,7 +1,9 @@
 //! FPGA cards, their regions and accelerator functions as devices.
 
+pub mod bitstream;
 mod config;
 pub mod dfl;
+pub mod store;
 mod target;
 
 use hostler_backend::{Backend, BackendError, BackendName, Enumeration};

@@ -1,0 +1,170 @@
+//! What a bitstream is: its digest, the interface that it fits to, the accelerator function in it. Pure: from bytes to facts.
+//!
+//! | format | what tells | what is programmed |
+//! |---|---|---|
+//! | `gbs` | the header of a green bitstream of OPAE: both ids | what follows the header |
+//! | `raw` | nothing: ids are given by who adds it | all of it |
+
+mod gbs;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use gbs::GbsError;
+
+/// The beginning of files that XRT loads.
+const XCLBIN_MAGIC: &[u8] = b"xclbin2\0";
+
+/// The SHA-256 digest of a file: 64 lower-case hexadecimal digits.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest(String);
+
+impl Digest {
+    /// Reads a digest, with or without `sha256:` in front, in either case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+        (digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(Self(digits))
+    }
+
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As many digits as people need to tell two apart.
+    pub fn short(&self) -> &str {
+        &self.0[..12]
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("{text:?} is not a SHA-256 digest of 64 hexadecimal digits"))
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> String {
+        digest.0
+    }
+}
+
+/// An interface id or accelerator function id, as the kernel writes them: 32 lower-case hexadecimal digits.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Guid(String);
+
+impl Guid {
+    /// Reads an id, with or without hyphens, in either case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.replace('-', "").to_ascii_lowercase();
+        (digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(Self(digits))
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Guid {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("{text:?} is not an id of 32 hexadecimal digits"))
+    }
+}
+
+impl From<Guid> for String {
+    fn from(id: Guid) -> String {
+        id.0
+    }
+}
+
+/// How a file is laid out.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A green bitstream of OPAE: a header with the ids, then the image.
+    Gbs,
+    /// The image alone.
+    Raw,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gbs => "gbs",
+            Self::Raw => "raw",
+        })
+    }
+}
+
+/// What the beginning of a file says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// How the file is laid out.
+    pub format: Format,
+    /// What the region must offer, where the file says so.
+    pub interface_id: Option<Guid>,
+    /// What the kernel will show as `afu_id`, where the file says so.
+    pub afu_id: Option<Guid>,
+    /// Where the image begins, in bytes.
+    pub image_at: usize,
+}
+
+/// Why a file is no bitstream that can be programmed.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// The file is empty.
+    #[error("the file is empty")]
+    Empty,
+    /// The file is for XRT.
+    #[error("the file is an xclbin, which programs load themselves through XRT; hostler programs none")]
+    Xclbin,
+    /// The file begins as a green bitstream and is none.
+    #[error("the header of the green bitstream is damaged")]
+    Gbs(#[source] GbsError),
+}
+
+impl Header {
+    /// How many bytes from the beginning of a file [`Header::read`] wants to see at most.
+    pub const MOST_BYTES: usize = gbs::MOST_HEADER_BYTES;
+
+    /// Reads the beginning of a file of `length` bytes in all.
+    ///
+    /// # Errors
+    /// When the file is damaged, or of a kind that cannot be programmed.
+    pub fn read(beginning: &[u8], length: u64) -> Result<Self, HeaderError> {
+        if length == 0 {
+            return Err(HeaderError::Empty);
+        }
+        if beginning.starts_with(XCLBIN_MAGIC) {
+            return Err(HeaderError::Xclbin);
+        }
+        if gbs::is_gbs(beginning) {
+            return gbs::read(beginning, length).map_err(HeaderError::Gbs);
+        }
+        Ok(Self { format: Format::Raw, interface_id: None, afu_id: None, image_at: 0 })
+    }
+}

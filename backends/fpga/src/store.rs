@@ -1,0 +1,272 @@
+//! The store of bitstreams: a folder of root's with two files for each, the content and what is known of it.
+//!
+//! ```text
+//!   <sha256>.bin    the file as it was added
+//!   <sha256>.json   name, format, size and ids; written last: without it there is no bitstream
+//! ```
+//!
+//! `hostler bitstream add` writes, the daemon reads. What is in the store ends up in hardware, so a folder or file that
+//! others could have changed is refused, links are not followed, and a content is hashed whenever it is used.
+
+mod access;
+mod add;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::bitstream::{Digest, Format, Guid, Header, HeaderError};
+
+pub use add::{Added, Wish};
+pub use verify::Finding;
+
+/// The largest file that is taken: a multiple of the largest partial image, and held in memory while it is programmed.
+pub const MOST_BYTES: u64 = 512 << 20;
+
+/// The version of the `.json` files.
+const VERSION: u32 = 1;
+
+/// The store in a folder. Cheap; nothing is opened until it is asked for.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// What is known of a bitstream.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bitstream {
+    /// How people call it, unique in the store.
+    pub name: String,
+    /// The SHA-256 digest of the file.
+    pub digest: Digest,
+    /// How the file is laid out.
+    pub format: Format,
+    /// The size of the file.
+    pub size_bytes: u64,
+    /// What a region must offer for this.
+    #[serde(rename = "interfaceID")]
+    pub interface_id: Guid,
+    /// What the kernel shows as `afu_id` once it is programmed.
+    #[serde(rename = "afuID")]
+    pub afu_id: Guid,
+    /// When it was added: seconds since 1970.
+    pub added: u64,
+}
+
+impl fmt::Display for Bitstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.digest.short())
+    }
+}
+
+/// The content of a `.json` file.
+#[derive(Deserialize, Serialize)]
+struct Record {
+    version: u32,
+    #[serde(flatten)]
+    bitstream: Bitstream,
+}
+
+/// Why the store could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or folder could not be used.
+    #[error("failed to {step} {}", path.display())]
+    File {
+        /// What was tried.
+        step: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody else may have changed a file or folder.
+    #[error("{} {reason}", path.display())]
+    Untrusted {
+        /// The file or folder.
+        path: PathBuf,
+        /// What makes it so, and how to mend it.
+        reason: String,
+    },
+    /// A `.json` file cannot be read.
+    #[error("failed to read {}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Where and why not.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A `.json` file contradicts itself, its name or another one.
+    #[error("{} {reason}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The file to be added is no bitstream.
+    #[error("{} cannot be added", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: HeaderError,
+    },
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Refused(String),
+    /// The content is not what its name says.
+    #[error("{} is damaged: its digest is {found}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The digest of what is there.
+        found: Digest,
+    },
+}
+
+impl StoreError {
+    fn file(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { step, path, source }
+    }
+}
+
+impl Store {
+    /// The store in `folder`, which need not be there yet.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Every bitstream, by name. A store that is not there yet is empty.
+    ///
+    /// # Errors
+    /// When the folder or one of its files cannot be read or trusted.
+    pub fn list(&self) -> Result<Vec<Bitstream>, StoreError> {
+        let mut found = self.digests()?.iter().map(|digest| self.record(digest)).collect::<Result<Vec<_>, _>>()?;
+        found.sort_by(|a, b| (&a.name, &a.digest).cmp(&(&b.name, &b.digest)));
+        Ok(found)
+    }
+
+    /// The bitstream that a claim calls by its digest, its name, or the path of its file in the folder.
+    ///
+    /// # Errors
+    /// When there is none, with those that there are; or when the store cannot be read.
+    pub fn find(&self, reference: &str) -> Result<Bitstream, StoreError> {
+        let name = self.inside(reference)?;
+        let digest = Digest::parse(name.strip_suffix(".bin").unwrap_or(name));
+        let all = self.list()?;
+        let mut found =
+            all.iter().filter(|one| digest.as_ref().map_or(one.name == name, |digest| one.digest == *digest));
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok(one.clone()),
+            (Some(one), Some(other)) => {
+                let text = format!("{reference:?} is the name of {} and of {}", one.digest, other.digest);
+                Err(StoreError::Refused(format!("{text}; write the digest")))
+            }
+            (None, _) => {
+                Err(StoreError::Refused(format!("{reference:?} is no bitstream of the store: {}", listed(&all))))
+            }
+        }
+    }
+
+    /// What has to be programmed: the content of the file without its header, after the digest was found to be right.
+    ///
+    /// # Errors
+    /// When the content is absent, damaged, or cannot be read or trusted.
+    pub fn image(&self, digest: &Digest) -> Result<Vec<u8>, StoreError> {
+        let (mut bytes, header) = self.content(digest)?;
+        drop(bytes.drain(..header.image_at));
+        Ok(bytes)
+    }
+
+    /// A whole file, hashed, with what its beginning says.
+    fn content(&self, digest: &Digest) -> Result<(Vec<u8>, Header), StoreError> {
+        let path = self.content_path(digest);
+        let bytes = access::read(&path, MOST_BYTES)?;
+        let found = Digest::of_bytes(&Sha256::digest(&bytes));
+        if found != *digest {
+            return Err(StoreError::Damaged { path, found });
+        }
+        match Header::read(&bytes, bytes.len() as u64) {
+            Ok(header) => Ok((bytes, header)),
+            Err(source) => Err(StoreError::Header { path, source }),
+        }
+    }
+
+    /// A reference without the store's folder in front. What has another folder in it leads out of the store.
+    fn inside<'a>(&self, reference: &'a str) -> Result<&'a str, StoreError> {
+        let name = match Path::new(reference).strip_prefix(&self.folder) {
+            Ok(name) => name.to_str().unwrap_or_default(),
+            Err(_) => reference,
+        };
+        if name.contains('/') || matches!(name, "" | "." | "..") {
+            let text = format!("{reference:?} leads out of the store of bitstreams, {}", self.folder.display());
+            return Err(StoreError::Refused(format!(
+                "{text}; write a digest or a name that `hostler bitstream list` shows"
+            )));
+        }
+        Ok(name)
+    }
+
+    fn digests(&self) -> Result<Vec<Digest>, StoreError> {
+        let digest = |name: &String| Digest::parse(name.strip_suffix(".json")?);
+        Ok(access::names(&self.folder)?.iter().filter_map(digest).collect())
+    }
+
+    fn record(&self, digest: &Digest) -> Result<Bitstream, StoreError> {
+        /// Records have a few hundred bytes.
+        const MOST_RECORD_BYTES: u64 = 64 * 1024;
+        let path = self.record_path(digest);
+        let bytes = access::read(&path, MOST_RECORD_BYTES)?;
+        let record: Record = match serde_json::from_slice(&bytes) {
+            Ok(record) => record,
+            Err(source) => return Err(StoreError::Record { path, source }),
+        };
+        if record.version != VERSION {
+            let reason = format!("has version {}; this hostler reads {VERSION}", record.version);
+            return Err(StoreError::Contradiction { path, reason });
+        }
+        if record.bitstream.digest != *digest {
+            let reason = format!("is about another file, {}", record.bitstream.digest);
+            return Err(StoreError::Contradiction { path, reason });
+        }
+        Ok(record.bitstream)
+    }
+
+    fn content_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(format!("{digest}.bin"))
+    }
+
+    fn record_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(format!("{digest}.json"))
+    }
+}
+
+/// What there is, for those who asked for something else.
+fn listed(all: &[Bitstream]) -> String {
+    /// More would not fit into an event.
+    const MOST: usize = 10;
+    if all.is_empty() {
+        return "it is empty; `hostler bitstream add` fills it".to_owned();
+    }
+    let names: Vec<String> = all.iter().take(MOST).map(Bitstream::to_string).collect();
+    let more = if all.len() > MOST { format!(" and {} more", all.len() - MOST) } else { String::new() };
+    format!("it has {}{more}", names.join(", "))
+}

@@ -1,0 +1,113 @@
+//! `hostler bitstream` as a shell sees it, on a store of its own.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "these tests run the binary")]
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+const INTERFACE: &str = "1a422218-6dba-448e-b302-425cbcde1406";
+const AFU: &str = "d8424dc4a4a3c413f89e433683f9040b";
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        let config = format!("[backends.fpga]\nbitstreams = {store:?}\n");
+        fs::write(folder.path().join("hostler.toml"), config).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hostler"));
+        command.arg("bitstream").args(args).arg("--config").arg(self.path("hostler.toml")).output().unwrap()
+    }
+
+    /// Exit code, standard output, standard error.
+    fn said(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.run(args);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    fn add(&self, name: &str, bytes: &[u8]) -> (Option<i32>, String, String) {
+        let path = self.path(&format!("{name}.rbf"));
+        fs::write(&path, bytes).unwrap();
+        self.said(&["add", path.to_str().unwrap(), "--interface-id", INTERFACE, "--afu-id", AFU])
+    }
+}
+
+#[test]
+fn what_is_added_is_listed_and_in_order() {
+    let place = Place::new();
+    assert_eq!(place.said(&["list", "-o", "json"]), (Some(0), "[]\n".to_owned(), String::new()));
+    let (code, said, error) = place.add("nlb", b"image");
+    assert_eq!((code, &*error), (Some(0), ""));
+    assert!(
+        said.starts_with("nlb added: ") && said.contains("interface id 1a4222186dba448eb302425cbcde1406"),
+        "{said}"
+    );
+    assert!(place.add("nlb", b"image").1.starts_with("nlb is there already: "));
+
+    let (_, list, _) = place.said(&["list", "-o", "json"]);
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list[0]["name"], "nlb");
+    assert_eq!((&list[0]["format"], &list[0]["sizeBytes"]), (&"raw".into(), &5.into()));
+    assert_eq!((&list[0]["interfaceID"], &list[0]["afuID"]), (&INTERFACE.replace('-', "").into(), &AFU.into()));
+    // sha256sum of the five bytes.
+    let digest = "6105d6cc76af400325e94d588ce511be5bfdbb73b437dc51eca43917d7a43e3d";
+    assert_eq!(list[0]["digest"], digest);
+    assert!(place.said(&["list"]).1.contains(digest));
+    for args in [&["verify"][..], &["verify", "nlb"], &["verify", digest]] {
+        let expected = "nlb: in order\n1 checked, 0 not in order\n".to_owned();
+        assert_eq!(place.said(args), (Some(0), expected, String::new()));
+    }
+}
+
+#[test]
+fn what_was_changed_since_is_found() {
+    let place = Place::new();
+    place.add("good", b"good");
+    place.add("bad", b"bad");
+    let (_, list, _) = place.said(&["list", "-o", "json"]);
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list[0]["name"], "bad");
+    let content = place.path("store").join(format!("{}.bin", list[0]["digest"].as_str().unwrap()));
+    fs::write(content, "worse").unwrap();
+    let (code, said, _) = place.said(&["verify"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains(" is damaged: its digest is ") && said.ends_with("2 checked, 1 not in order\n"), "{said}");
+    assert_eq!(place.said(&["verify", "good"]).0, Some(0));
+    let (code, said, _) = place.said(&["verify", "-o", "json", "bad"]);
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(code, Some(1));
+    assert!(found[0]["problem"].as_str().unwrap().contains(" is damaged"), "{said}");
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let place = Place::new();
+    let path = place.path("a.rbf");
+    fs::write(&path, "image").unwrap();
+    let file = path.to_str().unwrap();
+    for (args, code, expected) in [
+        (&["add", file][..], 1, "the file does not say its interface id; give it with --interface-id"),
+        (&["add", file, "--afu-id", "xyz"], 2, "is not an id of 32 hexadecimal digits"),
+        (&["add", "/nonexistent/a.gbs"], 1, "failed to open /nonexistent/a.gbs"),
+        (&["verify", "nlb"], 1, "\"nlb\" is no bitstream of the store: it is empty"),
+        (&["verify", "/etc/passwd"], 1, "leads out of the store"),
+    ] {
+        let (exit, said, error) = place.said(args);
+        assert_eq!((exit, &*said), (Some(code), ""), "{args:?}");
+        assert!(error.contains(expected), "{args:?}: {error}");
+    }
+}
