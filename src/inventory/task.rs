@@ -1,16 +1,17 @@
 //! The owner of the inventory: scans backends when something hints at a change, and every now and then anyway.
 //!
 //! Backends are scanned in parallel and do not wait for each other; a backend that is being scanned while a new hint
-//! comes in is scanned once more.
+//! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: so and so long after its
+//! last scan, whatever that one was asked for by.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use hostler_backend::{Backend, BackendError, BackendName, DeviceName, Enumeration};
 use hostler_linux::heap;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
-    time::{self, MissedTickBehavior},
+    time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
 
@@ -28,6 +29,8 @@ use crate::{
 
 /// Rescans that may wait at once. More would say nothing new: each of them reads the truth.
 const QUEUE: usize = 16;
+/// A backend that wished to be looked at more often would keep the daemon busy with nothing else.
+const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
 /// What the inventory task is made of.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub struct InventoryParts {
     pub backends: Backends,
     /// The node's name, first part of every pool's name.
     pub node: String,
-    /// Time between two scans that nothing has asked for.
+    /// Time after which a backend is scanned although nothing has asked for it; one that polls has a shorter one.
     pub rescan: Duration,
     /// The folder of the daemon's state; the list of drained devices is there.
     pub state: PathBuf,
@@ -134,20 +137,33 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
     let backends = parts.backends.clone();
     let owner = Owner {
         node: parts.node,
-        scans: parts.backends.iter().map(|(name, _)| (name.clone(), Scan::default())).collect(),
+        scans: scans(&parts.backends, parts.rescan),
         backends: parts.backends,
         keeper: Keeper::new(parts.state, tasks.clone()),
         inventory_tx,
         running: JoinSet::new(),
         tasks: tasks.clone(),
     };
-    tasks.service("inventory", owner.run(requests_rx, orders_rx, parts.rescan));
+    tasks.service("inventory", owner.run(requests_rx, orders_rx));
     InventoryHandle { requests_tx, orders_tx, reader: InventoryReader::new(inventory_rx), backends }
+}
+
+/// Nothing is due before the first scan, which whoever starts the daemon asks for and waits for.
+fn scans(backends: &Backends, rescan: Duration) -> BTreeMap<BackendName, Scan> {
+    let scan = |backend: &dyn Backend| {
+        let poll = backend.poll().map_or(rescan, |poll| poll.max(SHORTEST_POLL));
+        Scan { period: poll.min(rescan), ..Scan::default() }
+    };
+    backends.iter().map(|(name, backend)| (name.clone(), scan(backend.as_ref()))).collect()
 }
 
 /// The state of one backend's scan.
 #[derive(Default)]
 struct Scan {
+    /// Time from the end of a scan to the next one that nothing has asked for.
+    period: Duration,
+    /// When that is; `None` before the first scan and while one is running.
+    due: Option<Instant>,
     running: bool,
     again: bool,
     /// Who waits for the scan that is running, and for the one after it.
@@ -178,23 +194,15 @@ struct Owner {
 }
 
 impl Owner {
-    async fn run(
-        mut self,
-        mut requests_rx: mpsc::Receiver<Rescan>,
-        mut orders_rx: mpsc::Receiver<Order>,
-        rescan: Duration,
-    ) -> Outcome {
+    async fn run(mut self, mut requests_rx: mpsc::Receiver<Rescan>, mut orders_rx: mpsc::Receiver<Order>) -> Outcome {
         let stop = self.tasks.stop_token();
-        // The first scan is asked for by whoever starts the daemon, and waited for.
-        let mut timer = time::interval_at(time::Instant::now() + rescan, rescan);
-        // After a suspend, one scan tells as much as all that were missed.
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let due = self.scans.values().filter_map(|scan| scan.due).min();
             // All arms are cancel safe: channels, timer and token lose nothing when another arm wins, and a JoinSet
             // keeps what has finished until it is joined.
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                _ = timer.tick() => self.scan_all(None),
+                () = wait_until(due) => self.scan_due(),
                 Some(request) = requests_rx.recv() => self.ask(request),
                 // An order that was taken is carried out to its end; a scan can wait for a write.
                 Some(order) = orders_rx.recv() => self.carry_out(order).await,
@@ -234,6 +242,14 @@ impl Owner {
         }
     }
 
+    fn scan_due(&mut self) {
+        let now = Instant::now();
+        let is_due = |scan: &Scan| scan.due.is_some_and(|due| due <= now);
+        let due = self.scans.iter().filter(|(_, scan)| is_due(scan));
+        let names: Vec<BackendName> = due.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.scan(name, None));
+    }
+
     fn scan_all(&mut self, done_tx: Option<oneshot::Sender<()>>) {
         let done = Arc::new(Done(done_tx));
         let names: Vec<BackendName> = self.scans.keys().cloned().collect();
@@ -248,7 +264,7 @@ impl Owner {
             scan.waiting_again.extend(done);
             return;
         }
-        scan.running = true;
+        (scan.running, scan.due) = (true, None);
         scan.waiting.extend(done);
         let backend = backend.clone();
         let scanning = self.tasks.looking(move || (backend.name(), backend.enumerate()));
@@ -258,7 +274,7 @@ impl Owner {
     fn take(&mut self, name: &BackendName, result: Result<Enumeration, BackendError>) {
         self.update(name, result);
         let Some(scan) = self.scans.get_mut(name) else { return };
-        scan.running = false;
+        (scan.running, scan.due) = (false, Some(Instant::now() + scan.period));
         scan.waiting = std::mem::take(&mut scan.waiting_again);
         if std::mem::take(&mut scan.again) {
             self.scan(name, None);
@@ -298,6 +314,13 @@ impl Owner {
             *latest = Arc::new(new);
             modified
         });
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
     }
 }
 

@@ -19,8 +19,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The kernel subsystems whose uevents ask for a new [`enumerate`](Self::enumerate).
     fn subsystems(&self) -> &[&'static str];
 
-    /// How often to [`enumerate`](Self::enumerate) although nothing has asked for it: for hardware whose state changes
-    /// without an event. `None` leaves it to the scan of everything.
+    /// How long after a scan to [`enumerate`](Self::enumerate) again although nothing has asked for it: for hardware whose
+    /// state changes without an event. At least a second is waited, and at most as long as for backends without a wish
+    /// (`None`).
     fn poll(&self) -> Option<Duration> {
         None
     }

@@ -3,19 +3,27 @@
 use std::sync::Mutex;
 
 use hostler_backend::{AttributeValue, Device, DeviceName, QualifiedName};
+use tokio::sync::Notify;
 
 use super::*;
 
 /// A backend whose answers the test decides.
 struct Scripted {
     name: &'static str,
+    poll: Option<Duration>,
     answer: Mutex<Result<Vec<&'static str>, &'static str>>,
     scans: Mutex<u32>,
+    scanned: Notify,
 }
 
 impl Scripted {
     fn new(name: &'static str, devices: &[&'static str]) -> Arc<Self> {
-        Arc::new(Self { name, answer: Mutex::new(Ok(devices.to_vec())), scans: Mutex::new(0) })
+        Self::polled(name, None, devices)
+    }
+
+    fn polled(name: &'static str, poll: Option<Duration>, devices: &[&'static str]) -> Arc<Self> {
+        let answer = Mutex::new(Ok(devices.to_vec()));
+        Arc::new(Self { name, poll, answer, scans: Mutex::new(0), scanned: Notify::new() })
     }
 
     fn set(&self, answer: Result<Vec<&'static str>, &'static str>) {
@@ -24,6 +32,14 @@ impl Scripted {
 
     fn scans(&self) -> u32 {
         *self.scans.lock().unwrap()
+    }
+
+    /// Waits until there were so many scans. Under a paused clock this is when the last of them was due.
+    async fn until_scanned(&self, scans: u32) {
+        while self.scans() < scans {
+            self.scanned.notified().await;
+        }
+        assert_eq!(self.scans(), scans);
     }
 }
 
@@ -36,8 +52,13 @@ impl Backend for Scripted {
         &["cpu"]
     }
 
+    fn poll(&self) -> Option<Duration> {
+        self.poll
+    }
+
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
         *self.scans.lock().unwrap() += 1;
+        self.scanned.notify_one();
         let device = |name: &&str| {
             let mut device = Device::new(DeviceName::new(*name).unwrap());
             if *name == "unacceptable" {
@@ -181,4 +202,48 @@ async fn devices_that_appear_while_the_list_is_lost_are_drained_too() {
     assert_eq!(inventory.drains.len(), 2);
     handle.forget_lost_drains().await.unwrap();
     assert_eq!(handle.reader().latest().drains.len(), 0);
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_polls_is_scanned_by_its_own_time_and_others_by_the_common_one() {
+    let (often, seldom) = (Scripted::polled("often", Some(600 * SECOND), &["a"]), Scripted::new("seldom", &["b"]));
+    let slow = Scripted::polled("slow", Some(2 * HOUR), &["c"]);
+    let (handle, _tasks) = started(&[often.clone(), seldom.clone(), slow.clone()]);
+    handle.rescan().await;
+    let start = Instant::now();
+    let mut inventory_rx = handle.reader().subscribe();
+    inventory_rx.mark_unchanged();
+    often.until_scanned(2).await;
+    assert_eq!(start.elapsed().as_secs(), 600);
+    assert_eq!((seldom.scans(), slow.scans()), (1, 1));
+    seldom.until_scanned(2).await;
+    slow.until_scanned(2).await;
+    assert_eq!(start.elapsed().as_secs(), 3600, "a poll that is longer than the common time is of no use");
+    assert!(!inventory_rx.has_changed().unwrap(), "scans that find nothing new tell nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_that_was_asked_for_puts_off_the_next_poll() {
+    let backend = Scripted::polled("one", Some(60 * SECOND), &["a"]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    tokio::time::sleep(59 * SECOND).await;
+    handle.requests().send(Rescan::Subsystems(vec!["cpu".to_owned()])).await.unwrap();
+    backend.until_scanned(2).await;
+    let asked = Instant::now();
+    backend.until_scanned(3).await;
+    assert_eq!(asked.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_cannot_poll_without_pause() {
+    let backend = Scripted::polled("one", Some(Duration::ZERO), &["a"]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    let start = Instant::now();
+    backend.until_scanned(4).await;
+    assert_eq!(start.elapsed().as_secs(), 3);
 }
