@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use hostler_linux::uevent::Quiet;
 use serde::{Deserialize, Serialize};
 
 pub use hostler_backend::duration;
@@ -144,7 +145,9 @@ pub struct Kubelet {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Inventory {
-    /// Time between two full scans, which find what no event told of.
+    /// Whose events tell of changes.
+    pub uevents: Uevents,
+    /// Time after which hardware is scanned that no event told of.
     #[serde(with = "duration")]
     pub rescan: Duration,
     /// How long events must be quiet before a scan: one plugged card sends dozens.
@@ -153,6 +156,22 @@ pub struct Inventory {
     /// The longest that a stream of events can delay a scan.
     #[serde(with = "duration")]
     pub quiet_limit: Duration,
+}
+
+/// Whose events tell of changes of the hardware.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Uevents {
+    /// udevd's where one runs, else the kernel's; nobody's where `paths.root` is not `/`, since the kernel's events are
+    /// about this machine and not about a captured one.
+    #[default]
+    Auto,
+    /// udevd's.
+    Udev,
+    /// The kernel's.
+    Kernel,
+    /// Nobody's: changes are noticed by the timed scan.
+    Off,
 }
 
 /// `[log]`: what is logged, and how.
@@ -330,7 +349,8 @@ impl Default for Kubelet {
 
 impl Default for Inventory {
     fn default() -> Self {
-        Self { rescan: Duration::from_secs(60), quiet: Duration::from_millis(250), quiet_limit: Duration::from_secs(2) }
+        let Quiet { quiet, limit } = Quiet::default();
+        Self { uevents: Uevents::default(), rescan: Duration::from_secs(60), quiet, quiet_limit: limit }
     }
 }
 

@@ -21,7 +21,10 @@ use std::{
 use claim_source::ClaimSource;
 use hostler_backend::ClaimUid;
 use hostler_cdi::SpecDir;
-use hostler_linux::{SysRoot, boot, uevent::Quiet};
+use hostler_linux::{
+    SysRoot, boot,
+    uevent::{Quiet, Source},
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -36,11 +39,12 @@ use crate::{
         spec::Naming,
     },
     cluster::ConnectError,
-    config::{ClusterMode, Config},
+    config::{ClusterMode, Config, Uevents},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
-        hotplug,
+        hints::Interests,
+        hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
     kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
@@ -252,15 +256,29 @@ async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> Inve
         state: config.paths.state.clone(),
     };
     let inventory = inventory_task::start(parts, tasks);
-    // The kernel's events are about this machine, not about a captured one.
-    if config.paths.root == Path::new("/") {
-        let quiet = Quiet { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit };
-        if let Err(error) = hotplug::listen(root, quiet, inventory.requests(), tasks) {
+    if let Some(source) = uevents(config, root) {
+        let parts = HotplugParts {
+            source,
+            quiet: Quiet { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit },
+            interests: Interests::of(&inventory.backends()),
+            requests_tx: inventory.requests(),
+        };
+        if let Err(error) = hotplug::listen(parts, tasks) {
             warn!(error = %error, "no uevents: changes are noticed by the timed rescan only");
         }
     }
     inventory.rescan().await;
     inventory
+}
+
+/// Whose events to listen to, if anybody's.
+fn uevents(config: &Config, root: &SysRoot) -> Option<Source> {
+    match config.inventory.uevents {
+        Uevents::Auto if config.paths.root == Path::new("/") => Some(Source::detect(root)),
+        Uevents::Auto | Uevents::Off => None,
+        Uevents::Udev => Some(Source::Udev),
+        Uevents::Kernel => Some(Source::Kernel),
+    }
 }
 
 /// Whether figures and probes are served already.

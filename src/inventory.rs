@@ -10,6 +10,7 @@
 
 pub mod changes;
 pub mod drains;
+pub mod hints;
 pub mod hotplug;
 pub mod lookup;
 mod merge;

@@ -2,33 +2,38 @@
 
 use std::{io, sync::mpsc as std_mpsc, thread, time::Instant};
 
-use hostler_linux::{
-    SysRoot,
-    uevent::{self, Coalescer, Monitor, Source, StopHandle, StopSignal},
-};
+use hostler_linux::uevent::{self, Coalescer, Monitor, Source, StopHandle, StopSignal};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use super::task::Rescan;
+use super::{hints::Interests, task::Rescan};
 use crate::tasks::Tasks;
+
+/// What to listen to, and what for.
+#[derive(Debug)]
+pub struct HotplugParts {
+    /// Who sends the events.
+    pub source: Source,
+    /// How long to collect.
+    pub quiet: uevent::Quiet,
+    /// Which events are not dropped.
+    pub interests: Interests,
+    /// Where rescans are asked for.
+    pub requests_tx: mpsc::Sender<Rescan>,
+}
 
 /// Subscribes to the host's uevents and asks for rescans from then on. What happens after this returns is not missed.
 /// Blocking, for a moment.
 ///
 /// # Errors
 /// When no subscription can be had, in a sandbox for example. Only the timed rescan notices changes then.
-pub fn listen(
-    root: &SysRoot,
-    quiet: uevent::Quiet,
-    requests_tx: mpsc::Sender<Rescan>,
-    tasks: &Tasks,
-) -> io::Result<()> {
+pub fn listen(parts: HotplugParts, tasks: &Tasks) -> io::Result<()> {
     let (stop_handle, stop_signal) = uevent::stop_pair()?;
     let (opened_tx, opened_rx) = std_mpsc::channel();
-    let source = Source::detect(root);
+    let source = parts.source;
     // libudev's objects belong to one thread, and a blocking wait needs one anyway.
     let thread = thread::Builder::new().name("uevents".to_owned()).spawn(move || {
-        run(source, quiet, stop_signal, &opened_tx, &requests_tx);
+        run(&parts, stop_signal, &opened_tx);
     })?;
     opened_rx.recv().unwrap_or_else(|_| Err(io::Error::other("the listener ended before it began")))?;
     info!(source = ?source, "listening to uevents");
@@ -51,23 +56,21 @@ fn watch(thread: thread::JoinHandle<()>, stop_handle: StopHandle, tasks: &Tasks)
     });
 }
 
-fn run(
-    source: Source,
-    quiet: uevent::Quiet,
-    stop: StopSignal,
-    opened_tx: &std_mpsc::Sender<io::Result<()>>,
-    requests_tx: &mpsc::Sender<Rescan>,
-) {
-    let (monitor, answer) = match Monitor::open(source, stop) {
+fn run(parts: &HotplugParts, stop: StopSignal, opened_tx: &std_mpsc::Sender<io::Result<()>>) {
+    let (monitor, answer) = match Monitor::open(parts.source, stop) {
         Ok(monitor) => (Some(monitor), Ok(())),
         Err(error) => (None, Err(error)),
     };
     // The other end waits for exactly this.
     let _ = opened_tx.send(answer);
-    let mut coalescer = Coalescer::new(quiet);
+    let mut coalescer = Coalescer::new(parts.quiet);
     while let Some(monitor) = monitor.as_ref().filter(|monitor| !monitor.is_stopped()) {
         match monitor.wait(coalescer.due_in(Instant::now())) {
-            Ok(events) => events.into_iter().for_each(|event| coalescer.push(event, Instant::now())),
+            Ok(events) => {
+                let now = Instant::now();
+                let wanted = events.into_iter().flat_map(|event| parts.interests.words(event));
+                wanted.for_each(|event| coalescer.push(&event, now));
+            }
             Err(error) => {
                 warn!(error = %error, "uevent socket failed");
                 return;
@@ -77,10 +80,10 @@ fn run(
         debug!(rescan = ?due, "uevents ask for a rescan");
         let request = match due {
             uevent::Rescan::All => Rescan::All(None),
-            uevent::Rescan::Subsystems(subsystems) => Rescan::Subsystems(subsystems.into_iter().collect()),
+            uevent::Rescan::Subsystems(words) => Rescan::Subsystems(words),
         };
         // Fails only when the inventory task is gone, and the daemon with it.
-        if requests_tx.blocking_send(request).is_err() {
+        if parts.requests_tx.blocking_send(request).is_err() {
             return;
         }
     }

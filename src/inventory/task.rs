@@ -4,7 +4,13 @@
 //! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: so and so long after its
 //! last scan, whatever that one was asked for by.
 
-use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use hostler_backend::{Backend, BackendError, BackendName, DeviceName, Enumeration};
 use hostler_linux::heap;
@@ -19,6 +25,7 @@ use super::{
     Inventory, InventoryReader,
     changes::{What, changes},
     drains::{Drain, DrainError, Keeper, Order, Wish},
+    hints,
     merge::merge,
     pool_name,
 };
@@ -48,8 +55,8 @@ pub struct InventoryParts {
 /// What asks for a scan.
 #[derive(Debug)]
 pub enum Rescan {
-    /// The backends that have to do with these kernel subsystems.
-    Subsystems(Vec<String>),
+    /// The backends that name one of these words in [`Backend::subsystems`].
+    Subsystems(BTreeSet<String>),
     /// All of them; answered when everything that was there at the time of asking has been read.
     All(Option<oneshot::Sender<()>>),
 }
@@ -227,17 +234,8 @@ impl Owner {
     fn ask(&mut self, request: Rescan) {
         match request {
             Rescan::All(done_tx) => self.scan_all(done_tx),
-            Rescan::Subsystems(subsystems) => {
-                let concerned = |backend: &dyn Backend| {
-                    backend.subsystems().iter().any(|own| subsystems.iter().any(|hint| hint == own))
-                };
-                let names: Vec<BackendName> = self
-                    .backends
-                    .iter()
-                    .filter(|(_, backend)| concerned(backend.as_ref()))
-                    .map(|(name, _)| name.clone())
-                    .collect();
-                names.iter().for_each(|name| self.scan(name, None));
+            Rescan::Subsystems(words) => {
+                hints::concerned(&self.backends, &words).iter().for_each(|name| self.scan(name, None));
             }
         }
     }

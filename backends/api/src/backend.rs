@@ -16,7 +16,8 @@ pub trait Backend: Send + Sync + 'static {
     /// The backend's name: lower case, unique in the daemon.
     fn name(&self) -> BackendName;
 
-    /// The kernel subsystems whose uevents ask for a new [`enumerate`](Self::enumerate).
+    /// The kernel subsystems whose uevents ask for a new [`enumerate`](Self::enumerate). `platform/dfl-` are those of
+    /// `platform` about devices whose names begin with `dfl-`.
     fn subsystems(&self) -> &[&'static str];
 
     /// How long after a scan to [`enumerate`](Self::enumerate) again although nothing has asked for it: for hardware whose

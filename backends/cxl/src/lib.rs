@@ -32,7 +32,7 @@ impl Backend for CxlBackend {
     }
 
     fn subsystems(&self) -> &[&'static str] {
-        &["cxl", "dax", "memory", "pci", "vfio"]
+        &["cxl", "dax", "memory", "node", "memory_tiering", "pci", "vfio", "vfio-dev"]
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {

@@ -60,7 +60,8 @@ impl Config {
 
 fn pick(text: &str) -> Option<Pick> {
     let model = || {
-        let (vendor, device) = text.split_once(':').filter(|(vendor, device)| vendor.len() == 4 && device.len() == 4)?;
+        let (vendor, device) =
+            text.split_once(':').filter(|(vendor, device)| vendor.len() == 4 && device.len() == 4)?;
         let number = |text: &str| u16::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'));
         Some(Pick::Model(number(vendor)?, number(device)?))
     };

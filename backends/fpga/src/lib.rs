@@ -33,7 +33,20 @@ impl Backend for FpgaBackend {
     }
 
     fn subsystems(&self) -> &[&'static str] {
-        &["pci", "fpga_region", "fpga_manager", "fpga_bridge", "platform", "dfl", "drm", "xrt_user", "vfio"]
+        // Of the platform's devices the ports and management engines; of graphics the nodes that programs open.
+        &[
+            "pci",
+            "fpga_region",
+            "fpga_manager",
+            "fpga_bridge",
+            "platform/dfl-",
+            "dfl",
+            "drm/renderD",
+            "xrt_user",
+            "hwmon",
+            "vfio",
+            "vfio-dev",
+        ]
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {

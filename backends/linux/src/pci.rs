@@ -124,10 +124,7 @@ pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
 
 /// The PCI functions under `root` that `pick` wants, by address: of the others only three files are read. A function
 /// without readable ids is left out with a warning.
-pub fn functions_where(
-    root: &SysRoot,
-    mut pick: impl FnMut(&PciIdentity) -> bool,
-) -> (Vec<PciFunction>, Vec<Warning>) {
+pub fn functions_where(root: &SysRoot, mut pick: impl FnMut(&PciIdentity) -> bool) -> (Vec<PciFunction>, Vec<Warning>) {
     let (identities, warnings) = identities(root);
     let picked = identities.into_iter().filter(|identity| pick(identity));
     (picked.map(|identity| details(root, identity)).collect(), warnings)
@@ -167,12 +164,7 @@ fn identity(root: &SysRoot, name: &str) -> Result<PciIdentity, String> {
     let number = |attribute: &str| root.attribute(folder.join(attribute)).and_then(|text| hex(&text));
     let id = |attribute: &str| number(attribute).and_then(|id| u16::try_from(id).ok());
     let required = |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` cannot be read; it is left out"));
-    Ok(PciIdentity {
-        address,
-        vendor: required("vendor")?,
-        device: required("device")?,
-        class: number("class"),
-    })
+    Ok(PciIdentity { address, vendor: required("vendor")?, device: required("device")?, class: number("class") })
 }
 
 fn details(root: &SysRoot, identity: PciIdentity) -> PciFunction {

@@ -25,8 +25,9 @@ pub use coalesce::{Coalescer, Quiet, Rescan};
 /// Adding 1 TiB of memory in blocks of 128 MiB is 16 thousand events; the kernel's default holds a few hundred.
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// A storm must not keep `wait` from returning, or nothing would be rescanned until it ends.
-const MOST_MESSAGES: usize = 4096;
+/// A storm must not keep `wait` from returning, or nothing would be rescanned until it ends. So many are read within a
+/// few milliseconds.
+const MOST_MESSAGES: usize = 256;
 
 /// What the socket said.
 #[derive(Clone, Debug, Eq, PartialEq)]

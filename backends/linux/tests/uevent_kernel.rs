@@ -105,7 +105,7 @@ fn a_removal_is_rescanned_at_once() {
     inject(&injector, "remove", "/devices/pci0000:00/0000:00:02.0", "pci");
     let (mut coalescer, now) = (Coalescer::default(), Instant::now());
     for event in receive(&monitor, 1) {
-        coalescer.push(event, now);
+        coalescer.push(&event, now);
     }
     let rescan = coalescer.take(now);
     assert!(matches!(&rescan, Some(Rescan::Subsystems(names)) if names.contains("pci")), "{rescan:?}");

@@ -45,7 +45,8 @@ impl Backend for MemoryBackend {
     }
 
     fn subsystems(&self) -> &[&'static str] {
-        &["node", "memory"]
+        // A node of CXL memory is another backend's, and that it is one shows in the CXL objects.
+        &["node", "memory", "cxl", "dax"]
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
