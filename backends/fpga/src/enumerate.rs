@@ -1,0 +1,125 @@
+//! From what the kernel shows to devices.
+//!
+//! ```text
+//!   PCI functions ─┬─ configured for vfio, or bound to it ─► vfio
+//!   (of interest)  ├─ a device feature list ───────────────► card, region, afu
+//!                  ├─ user_pf, mgmt_pf ────────────────────► xrt
+//!                  ├─ driver ami ──────────────────────────► ami
+//!                  └─ known, but no driver ────────────────► vfio, not usable, with the way out
+//!   FPGA managers outside of cards ────────────────────────► manager
+//! ```
+//!
+//! A function is offered in one way only.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use hostler_backend::{CounterSet, Enumeration, NameError, Warning};
+use hostler_linux::{
+    SysRoot,
+    pci::{self, PciAddress, PciFunction},
+};
+
+use crate::{
+    Config, ami,
+    dfl::{self, Card},
+    health::{Sensors, Steady},
+    known,
+    offer::Offer,
+    xrt,
+};
+
+mod amd;
+mod cards;
+mod functions;
+mod managers;
+
+/// What a look at the machine has found, sorted by the way it is offered.
+pub(crate) struct Look<'a> {
+    root: &'a SysRoot,
+    functions: BTreeMap<PciAddress, PciFunction>,
+    /// Functions that the configuration wants to be passed on whole.
+    passed_on: BTreeSet<PciAddress>,
+    cards: Vec<Card>,
+    xrt: Vec<xrt::Card>,
+    /// Functions with the AMI driver.
+    ami: BTreeSet<PciAddress>,
+    /// Functions that are offered whole: those that the configuration names, those that are bound for it already, and
+    /// FPGAs that cannot be offered in any other way.
+    whole: BTreeSet<PciAddress>,
+    sensors: Sensors,
+    warnings: Vec<Warning>,
+}
+
+/// Offers and what they share.
+#[derive(Default)]
+struct Found {
+    offers: Vec<Offer>,
+    counter_sets: Vec<CounterSet>,
+}
+
+impl<'a> Look<'a> {
+    /// Reads what is there now.
+    pub(crate) fn read(root: &'a SysRoot, config: &Config) -> Self {
+        let (mut cards, mut warnings) = dfl::cards(root);
+        let in_cards = |cards: &[Card]| cards.iter().flat_map(|card| card.functions.clone()).collect::<BTreeSet<_>>();
+        let mut taken = in_cards(&cards);
+        let mut passed_on = BTreeSet::new();
+        let (functions, more) = pci::functions_where(root, |function| {
+            let passes_on = config.passes_on(function);
+            if passes_on {
+                passed_on.insert(function.address);
+            }
+            passes_on || taken.contains(&function.address) || known::may_be_fpga(function)
+        });
+        warnings.extend(more.into_iter().map(|warning| Warning { path: warning.path, reason: warning.reason }));
+        cards::leave_out(&mut cards, &passed_on);
+        taken = in_cards(&cards);
+        taken.extend(&passed_on);
+        let free = |taken: &BTreeSet<PciAddress>| {
+            let bound_for_it = |function: &&PciFunction| function.driver.as_deref() == Some(functions::DRIVER);
+            functions.iter().filter(|function| !taken.contains(&function.address) && !bound_for_it(function)).collect()
+        };
+        let rest: Vec<&PciFunction> = free(&taken);
+        let ami = rest.iter().filter(|function| function.driver.as_deref() == Some(ami::DRIVER));
+        let ami: BTreeSet<PciAddress> = ami.map(|function| function.address).collect();
+        taken.extend(&ami);
+        let xrt = xrt::cards(root, free(&taken).iter().map(|function| function.address));
+        taken.extend(xrt.iter().flat_map(xrt::Card::functions));
+        let whole = functions.iter().filter(|function| {
+            let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
+            passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
+        });
+        let whole = whole.map(|function| function.address).collect();
+        let sensors = if functions.is_empty() { Sensors::default() } else { Sensors::read(root) };
+        let functions = functions.into_iter().map(|function| (function.address, function)).collect();
+        Self { root, functions, passed_on, cards, xrt, ami, whole, sensors, warnings }
+    }
+
+    /// The functions that are offered whole.
+    fn whole(&self) -> impl Iterator<Item = &PciFunction> {
+        self.whole.iter().filter_map(|address| self.functions.get(address))
+    }
+
+    /// The devices, with their health as `steady` sees it.
+    ///
+    /// # Errors
+    /// When a name is no name, which no hardware can bring about.
+    pub(crate) fn enumeration(self, steady: &mut Steady, now: Instant) -> Result<Enumeration, NameError> {
+        let mut found = Found::default();
+        cards::offer(&self, &mut found)?;
+        amd::offer(&self, &mut found)?;
+        managers::offer(&self, &mut found)?;
+        functions::offer(&self, &mut found)?;
+        let judged = |offer: Offer| {
+            let mut device = offer.device;
+            device.health = steady.judge(&device.name, &offer.findings, now);
+            device
+        };
+        let devices: Vec<_> = found.offers.into_iter().map(judged).collect();
+        steady.retain(&devices.iter().map(|device| device.name.clone()).collect());
+        Ok(Enumeration { devices, counter_sets: found.counter_sets, warnings: self.warnings })
+    }
+}

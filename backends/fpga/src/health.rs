@@ -1,0 +1,144 @@
+//! What speaks against a device, and for how long it has to.
+//!
+//! ```text
+//!            grave, or passing in a second look
+//!   healthy ───────────────────────────────────► unhealthy
+//!           ◄───────────────────────────────────
+//!                 three looks without either
+//! ```
+//!
+//! Looks that follow each other at once count as one: a burst of events must not make a moment long. The first look of
+//! all is believed. A fact (no driver, no group) holds exactly as long as it is seen.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::{Duration, Instant},
+};
+
+use hostler_backend::{DeviceName, Health};
+
+mod sensors;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use sensors::Sensors;
+
+/// Looks that must show a passing trouble before it counts.
+const BAD_LOOKS: u8 = 2;
+/// Looks without trouble before it is over.
+const GOOD_LOOKS: u8 = 3;
+
+/// How serious a finding is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Weight {
+    /// A fact about how the machine is set up.
+    Fact,
+    /// Broken: believed at once.
+    Grave,
+    /// May be over in a moment: heat, errors that the hardware mends.
+    Passing,
+}
+
+/// Something that speaks against a device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Finding {
+    weight: Weight,
+    /// The file, as people find it: `dfl-fme.0/errors/catfatal_errors`. Empty for a fact that is not one file's.
+    file: String,
+    /// What it says.
+    value: String,
+}
+
+impl Finding {
+    /// A fact, in a sentence.
+    pub(crate) fn fact(sentence: impl Into<String>) -> Self {
+        Self { weight: Weight::Fact, file: String::new(), value: sentence.into() }
+    }
+
+    pub(crate) fn grave(file: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { weight: Weight::Grave, file: file.into(), value: value.into() }
+    }
+
+    pub(crate) fn passing(file: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { weight: Weight::Passing, file: file.into(), value: value.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.file.is_empty() { f.write_str(&self.value) } else { write!(f, "{} is {}", self.file, self.value) }
+    }
+}
+
+/// Remembers looks, so that health does not flap. Lost with the process: the first look after a start is believed.
+#[derive(Debug)]
+pub(crate) struct Steady {
+    /// Looks closer together than this are one.
+    spacing: Duration,
+    devices: BTreeMap<DeviceName, Memory>,
+}
+
+#[derive(Clone, Debug)]
+struct Memory {
+    /// The trouble that is told; empty while there is none.
+    told: Vec<Finding>,
+    /// Looks in a row that disagree with what is told.
+    against: u8,
+    /// When a look last counted.
+    counted: Instant,
+}
+
+impl Steady {
+    /// For looks that come every `poll`.
+    pub(crate) fn new(poll: Duration) -> Self {
+        Self { spacing: poll / 2, devices: BTreeMap::new() }
+    }
+
+    /// What to tell of the health of `device` after a look at `now`.
+    pub(crate) fn judge(&mut self, device: &DeviceName, findings: &[Finding], now: Instant) -> Health {
+        let (facts, trouble): (Vec<&Finding>, Vec<&Finding>) =
+            findings.iter().partition(|finding| finding.weight == Weight::Fact);
+        let trouble: Vec<Finding> = trouble.into_iter().cloned().collect();
+        let first = Memory { told: trouble.clone(), against: 0, counted: now };
+        let memory = self.devices.entry(device.clone()).or_insert(first);
+        memory.look(trouble, now, self.spacing);
+        let reasons: Vec<String> = facts.into_iter().chain(&memory.told).map(Finding::to_string).collect();
+        if reasons.is_empty() { Health::Healthy } else { Health::Unhealthy { reason: reasons.join("; ") } }
+    }
+
+    /// Forgets the devices that are gone.
+    pub(crate) fn retain(&mut self, present: &BTreeSet<DeviceName>) {
+        self.devices.retain(|name, _| present.contains(name));
+    }
+}
+
+impl Memory {
+    fn look(&mut self, seen: Vec<Finding>, now: Instant, spacing: Duration) {
+        let agrees = self.told.is_empty() == seen.is_empty();
+        let grave = seen.iter().any(|finding| finding.weight == Weight::Grave);
+        if agrees || grave {
+            self.against = 0;
+            self.counted = now;
+            // A temperature that changes with every look is no news.
+            if files(&self.told) != files(&seen) {
+                self.told = seen;
+            }
+            return;
+        }
+        if self.against > 0 && now.saturating_duration_since(self.counted) < spacing {
+            return;
+        }
+        self.against += 1;
+        self.counted = now;
+        let enough = if seen.is_empty() { GOOD_LOOKS } else { BAD_LOOKS };
+        if self.against >= enough {
+            self.against = 0;
+            self.told = seen;
+        }
+    }
+}
+
+fn files(findings: &[Finding]) -> BTreeSet<&str> {
+    findings.iter().map(|finding| finding.file.as_str()).collect()
+}

@@ -1,0 +1,70 @@
+//! Sensors of the kernel's hardware monitoring that sit on a card.
+
+use std::path::{Path, PathBuf};
+
+use hostler_linux::SysRoot;
+
+use super::Finding;
+
+/// One link for each chip of the machine.
+const CLASS: &str = "sys/class/hwmon";
+
+/// A critical temperature below this, in thousandths of a degree Celsius, is no threshold: some board controllers tell
+/// 17.5 °C for network modules, others 0 for what they do not know.
+const LEAST_CRITICAL: i64 = 50_000;
+/// A temperature above this is a reading error, such as a negative number without its sign.
+const MOST_PLAUSIBLE: i64 = 250_000;
+
+/// Where the chips of the machine are, read once for all cards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sensors {
+    chips: Vec<PathBuf>,
+}
+
+impl Sensors {
+    /// The chips of the machine under `root`.
+    pub(crate) fn read(root: &SysRoot) -> Self {
+        let chips = root.names(CLASS).iter().filter_map(|name| root.target(Path::new(CLASS).join(name))).collect();
+        Self { chips }
+    }
+
+    /// The alarms and the heat of the chips below `folder`.
+    pub(crate) fn findings(&self, root: &SysRoot, folder: &Path) -> Vec<Finding> {
+        self.chips.iter().filter(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(root, chip)).collect()
+    }
+}
+
+/// A chip that raises alarms knows best; of the others the temperatures are compared with their critical ones.
+fn of_chip(root: &SysRoot, chip: &Path) -> Vec<Finding> {
+    let names = root.names(chip);
+    let alarms: Vec<&String> = names.iter().filter(|name| name.ends_with("_alarm")).collect();
+    if alarms.is_empty() {
+        let sensors = names.iter().filter_map(|name| name.strip_suffix("_crit"));
+        return sensors.filter_map(|sensor| too_hot(root, chip, sensor)).collect();
+    }
+    let raised = |name: &&&String| root.attribute(chip.join(name)).is_some_and(|value| value == "1");
+    let told = |name: &String| {
+        let sensor = name.split('_').next().unwrap_or(name);
+        let reading = root.attribute(chip.join(format!("{sensor}_input")));
+        let reading = reading.map(|value| format!(" at {sensor}_input {value}")).unwrap_or_default();
+        Finding::passing(label(root, chip, name), format!("1{reading}"))
+    };
+    alarms.iter().filter(raised).map(|name| told(name)).collect()
+}
+
+fn too_hot(root: &SysRoot, chip: &Path, sensor: &str) -> Option<Finding> {
+    if !sensor.starts_with("temp") {
+        return None;
+    }
+    let number = |suffix: &str| root.attribute(chip.join(format!("{sensor}_{suffix}")))?.parse::<i64>().ok();
+    let critical = number("crit").filter(|critical| (LEAST_CRITICAL..MOST_PLAUSIBLE).contains(critical))?;
+    let reading = number("input").filter(|reading| (critical..MOST_PLAUSIBLE).contains(reading))?;
+    let file = label(root, chip, &format!("{sensor}_input"));
+    Some(Finding::passing(file, format!("{reading}, critical at {critical}")))
+}
+
+/// The file as people find it: the chip's name stands in for its number, which shifts.
+fn label(root: &SysRoot, chip: &Path, file: &str) -> String {
+    let name = root.attribute(chip.join("name")).unwrap_or_else(|| "hwmon".to_owned());
+    format!("{name}/{file}")
+}

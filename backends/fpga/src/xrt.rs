@@ -1,0 +1,103 @@
+//! AMD cards with the XRT drivers, as sysfs shows them now: two functions of one slot, of which programs use the first and
+//! whoever looks after the card the second.
+
+use std::path::{Path, PathBuf};
+
+use hostler_linux::{
+    SysRoot,
+    pci::{self, PciAddress},
+};
+
+/// Only the function for users has this attribute.
+const USER: &str = "user_pf";
+/// Only the function for management has this attribute.
+const MANAGEMENT: &str = "mgmt_pf";
+
+/// A card.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Card {
+    /// The function that programs use.
+    pub user: Function,
+    /// Where programs open it, relative to the root (`dev/dri/renderD128`).
+    pub render_node: Option<PathBuf>,
+    /// The function for management, where this host has it and its driver.
+    pub management: Option<Function>,
+    /// Where whoever looks after the card opens it, relative to the root (`dev/xclmgmt45312`).
+    pub management_node: Option<PathBuf>,
+}
+
+impl Card {
+    /// The functions of the card that this host has.
+    pub fn functions(&self) -> impl Iterator<Item = PciAddress> {
+        let management = self.management.as_ref().map(|function| function.address);
+        [self.user.address].into_iter().chain(management)
+    }
+}
+
+/// A function with a driver of XRT. Its parts are folders whose names end in a number that is the function's own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Function {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Its folder, relative to the root.
+    pub folder: PathBuf,
+    /// What is in the folder.
+    names: Vec<String>,
+}
+
+impl Function {
+    fn read(root: &SysRoot, address: PciAddress) -> Self {
+        let folder = pci::folder(root, address);
+        let names = root.names(&folder);
+        Self { address, folder, names }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    /// The folder of a part (`rom` of `rom.u.45313`).
+    pub fn part(&self, name: &str) -> Option<PathBuf> {
+        let found = self.names.iter().find(|known| known.split('.').next() == Some(name) && known.contains('.'));
+        found.map(|found| self.folder.join(found))
+    }
+
+    /// An attribute of the function itself, or of the first of these parts that has it.
+    pub fn text(&self, root: &SysRoot, parts: &[&str], attribute: &str) -> Option<String> {
+        let folders = parts.iter().filter_map(|part| self.part(part));
+        let files = [self.folder.clone()].into_iter().chain(folders).map(|folder| folder.join(attribute));
+        files.filter_map(|file| root.attribute(file)).find(|text| !text.is_empty())
+    }
+}
+
+/// The cards whose functions are among `candidates`, by address.
+pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Vec<Card> {
+    let functions: Vec<Function> = candidates.map(|address| Function::read(root, address)).collect();
+    let management = |user: PciAddress| {
+        functions.iter().find(|function| function.has(MANAGEMENT) && function.address.same_slot(user)).cloned()
+    };
+    let users = functions.iter().filter(|function| function.has(USER));
+    users.map(|user| join(root, user.clone(), management(user.address))).collect()
+}
+
+/// The card whose function for users is at `user`, as it is now.
+pub fn find(root: &SysRoot, user: PciAddress, management: Option<PciAddress>) -> Option<Card> {
+    cards(root, [user].into_iter().chain(management)).into_iter().find(|card| card.user.address == user)
+}
+
+fn join(root: &SysRoot, user: Function, management: Option<Function>) -> Card {
+    let nodes = root.names(user.folder.join("drm"));
+    let render = nodes.iter().find(|name| name.starts_with("renderD"));
+    let render_node = render.map(|name| Path::new("dev/dri").join(name));
+    let management_node = management.as_ref().map(|function| {
+        let told = function.text(root, &[], "instance").and_then(|text| text.parse::<u32>().ok());
+        format!("dev/xclmgmt{}", told.unwrap_or_else(|| instance(function.address))).into()
+    });
+    Card { user, render_node, management, management_node }
+}
+
+/// The number that XRT's drivers make of an address.
+fn instance(address: PciAddress) -> u32 {
+    let PciAddress { domain, bus, device, function } = address;
+    domain << 16 | u32::from(bus) << 8 | u32::from(device) << 3 | u32::from(function)
+}
