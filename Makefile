@@ -21,7 +21,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test lint unit-check bench fuzz install uninstall clean
+.PHONY: help build demo test test-machine machine-shell lint unit-check bench fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -45,6 +45,21 @@ test: ## Install what is missing and run every test
 	else \
 		$(CARGO) test --locked --workspace --lib --bins --tests --examples --no-fail-fast; \
 	fi
+
+# One machine after the other: each takes a processor, and is started anew for every test.
+test-machine: ## Test on an emulated machine with NUMA nodes, CXL memory and a network card (Debian; needs no root)
+	@tools/deps.sh test
+	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast -E 'not test(shell::)'; \
+	else \
+		$(CARGO) test --locked --test machine -- --ignored --test-threads 1 --skip shell::; \
+	fi
+
+machine-shell: ## Boot the emulated machine and type commands to it
+	@tools/deps.sh test
+	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
+	$(CARGO) test --locked --test machine -- --ignored --nocapture shell::
 
 # The documentation is for those who change hostler: private items are part of it, and may be linked to.
 lint: unit-check ## Formatting, clippy, documentation, import rules, licences and scripts

@@ -1,0 +1,119 @@
+//! A container as far as the kernel sees one: a process in a cgroup of its own, and the hooks of a claim run on it as a
+//! container runtime would.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::guest::{Guest, Said};
+
+/// A process in its cgroup.
+pub struct Container {
+    name: String,
+    pid: u32,
+}
+
+/// Which processors and memory the kernel lets a process use.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Bound {
+    pub cpus: String,
+    pub mems: String,
+}
+
+impl Container {
+    /// A container whose program waits to be told to go on.
+    pub fn create(guest: &mut Guest, name: &str) -> Self {
+        guest.ok(&format!("mkdir -p /sys/fs/cgroup/{name} /run/{name}"));
+        guest.ok(&format!("mkfifo /run/{name}/go"));
+        guest.write(&format!("/run/{name}/program"), &program(name));
+        guest.ok(&format!("sh /run/{name}/program </dev/null >/run/{name}/log 2>&1 & echo $! >/run/{name}/pid"));
+        let pid = guest.ok(&format!("cat /run/{name}/pid")).parse().unwrap();
+        guest.ok(&format!("echo {pid} >/sys/fs/cgroup/{name}/cgroup.procs"));
+        Self { name: name.to_owned(), pid }
+    }
+
+    /// Runs the hooks of a claim on it.
+    pub fn give(&self, guest: &mut Guest, claim: &str) -> Vec<Said> {
+        let hooks = hooks(&guest.json(&format!("cat /run/cdi/hostler.dev-claim_{claim}.json")));
+        assert!(!hooks.is_empty(), "claim {claim} has no hooks");
+        let name = &self.name;
+        let config = json!({"ociVersion": "1.1.0", "hooks": {"createRuntime": &hooks}});
+        guest.write(&format!("/run/{name}/config.json"), &config.to_string());
+        let bundle = format!("/run/{name}");
+        let state = json!({"ociVersion": "1.1.0", "id": name, "status": "creating", "pid": self.pid, "bundle": bundle});
+        guest.write(&format!("/run/{name}/state.json"), &state.to_string());
+        let mut said = Vec::new();
+        for hook in hooks {
+            let args: Vec<&str> =
+                hook["args"].as_array().unwrap().iter().skip(1).map(|arg| arg.as_str().unwrap()).collect();
+            let path = hook["path"].as_str().unwrap();
+            said.push(guest.run(&format!("{path} {} </run/{name}/state.json", args.join(" "))));
+        }
+        said
+    }
+
+    /// Creates one with a claim.
+    pub fn with_claim(guest: &mut Guest, name: &str, claim: &str) -> Self {
+        let container = Self::create(guest, name);
+        for said in container.give(guest, claim) {
+            assert_eq!(said.code, 0, "{said:?}");
+        }
+        container
+    }
+
+    /// What the kernel allows it.
+    pub fn bound(&self, guest: &mut Guest) -> Bound {
+        let status = guest.ok(&format!("cat /proc/{}/status", self.pid));
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        Bound { cpus: field("Cpus_allowed_list:"), mems: field("Mems_allowed_list:") }
+    }
+
+    /// A file of its cgroup.
+    pub fn cgroup_file(&self, guest: &mut Guest, file: &str) -> String {
+        guest.ok(&format!("cat /sys/fs/cgroup/{}/{file}", self.name))
+    }
+
+    /// Lets it fill 32 MiB, and says how many bytes it then has on each node.
+    pub fn pages_after_filling(&self, guest: &mut Guest) -> BTreeMap<u32, u64> {
+        let name = self.name.clone();
+        guest.ok(&format!("echo go >/run/{name}/go"));
+        guest.wait_for("the container to fill its memory", |guest| {
+            (guest.run(&format!("grep -q filled /run/{name}/log")).code == 0).then_some(())
+        });
+        let stat = self.cgroup_file(guest, "memory.numa_stat");
+        let anonymous = stat.lines().find_map(|line| line.strip_prefix("anon ")).unwrap();
+        let node = |field: &str| {
+            let (node, bytes) = field.strip_prefix('N')?.split_once('=')?;
+            Some((node.parse().ok()?, bytes.parse().ok()?))
+        };
+        anonymous.split(' ').filter_map(node).collect()
+    }
+
+    /// Ends it and removes its cgroup.
+    pub fn kill(self, guest: &mut Guest) {
+        let cgroup = format!("/sys/fs/cgroup/{}", self.name);
+        guest.ok(&format!("echo 1 >{cgroup}/cgroup.kill"));
+        guest.wait_for("the container to end", |guest| (guest.run(&format!("rmdir {cgroup}")).code == 0).then_some(()));
+    }
+}
+
+/// Waits to be told, then holds memory: a shell variable is anonymous memory like any other.
+fn program(name: &str) -> String {
+    format!(
+        "exec 3<>/run/{name}/go\nread go <&3\n\
+         held=$(dd if=/dev/zero bs=1M count=32 2>/dev/null | tr '\\0' x)\necho filled ${{#held}}\nread go <&3"
+    )
+}
+
+/// All hooks of a CDI file that run when a container is created.
+fn hooks(spec: &Value) -> Vec<Value> {
+    let devices = spec["devices"].as_array().into_iter().flatten();
+    let edits = devices.map(|device| &device["containerEdits"]).chain([&spec["containerEdits"]]);
+    let mut hooks: Vec<Value> = Vec::new();
+    for hook in edits.filter_map(|edits| edits["hooks"].as_array()).flatten() {
+        if hook["hookName"] == "createRuntime" && !hooks.contains(hook) {
+            hooks.push(hook.clone());
+        }
+    }
+    hooks
+}
