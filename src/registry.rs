@@ -36,7 +36,8 @@ pub fn from_config(config: &Config, root: &SysRoot) -> Backends {
         enabled.push(Arc::new(hostler_cpu::CpuBackend::new(root.clone(), backends.cpu.config.clone())));
     }
     if backends.memory.enabled {
-        enabled.push(Arc::new(hostler_memory::MemoryBackend::new(root.clone(), backends.memory.config.clone())));
+        let memory = hostler_memory::MemoryBackend::new(root.clone(), backends.memory.config.clone());
+        enabled.push(Arc::new(if backends.cxl.enabled { memory.without_cxl_nodes() } else { memory }));
     }
     if backends.fpga.enabled {
         enabled.push(Arc::new(hostler_fpga::FpgaBackend::new(root.clone(), backends.fpga.config.clone())));

@@ -1,10 +1,14 @@
 //! CXL accelerators and the memory of CXL devices as devices.
 
+mod attributes;
 mod config;
+mod enumerate;
 pub mod objects;
 pub mod target;
 #[cfg(test)]
 mod tests;
+
+use std::time::Duration;
 
 use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
 use hostler_linux::SysRoot;
@@ -35,8 +39,11 @@ impl Backend for CxlBackend {
         &["cxl", "dax", "memory", "node", "memory_tiering", "pci", "vfio", "vfio-dev"]
     }
 
+    fn poll(&self) -> Option<Duration> {
+        (!self.config.poll.is_zero()).then_some(self.config.poll)
+    }
+
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let _ = (&self.root, &self.config);
-        Ok(Enumeration::default())
+        Ok(enumerate::Scene::read(&self.root, &self.config).enumeration())
     }
 }

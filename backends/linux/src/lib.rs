@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod boot;
 pub mod cgroup;
+mod cxl_nodes;
 pub mod heap;
 mod idset;
 pub mod ioctl;
@@ -20,6 +21,7 @@ pub mod uevent;
 mod users;
 pub mod vfio;
 
+pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
 pub use root::{Access, SysRoot, Tap};
 pub use users::{User, users};

@@ -12,10 +12,12 @@ use crate::{IdSet, SysRoot, Warning};
 
 mod address;
 mod capabilities;
+mod pick;
 mod standard;
 
 pub use address::{ParsePciAddressError, PciAddress};
 pub use capabilities::{Dvsec, ExtendedCapability, extended_capabilities};
+pub use pick::{ParsePciPickError, PciPick};
 pub use standard::PcieRootError;
 
 /// One link per function, to its folder under `/sys/devices`.

@@ -28,13 +28,29 @@ pub use zones::Zones;
 pub struct MemoryBackend {
     root: SysRoot,
     config: Config,
+    /// Whether nodes that are made of CXL memory are offered.
+    cxl_nodes: bool,
 }
 
 impl MemoryBackend {
     /// A backend for the machine under `root`. A `config` that does not [`validate`](Config::validate) makes
     /// [`enumerate`](Backend::enumerate) fail: memory that was meant to be reserved must not be handed out.
     pub fn new(root: SysRoot, config: Config) -> Self {
-        Self { root, config }
+        Self { root, config, cxl_nodes: true }
+    }
+
+    /// Leaves out the nodes that are made of CXL memory: another backend offers them, and no byte may be offered twice.
+    #[must_use]
+    pub fn without_cxl_nodes(mut self) -> Self {
+        self.cxl_nodes = false;
+        self
+    }
+}
+
+/// Takes the nodes that are made of CXL memory out of a topology, for [`enumeration`].
+pub fn leave_out_cxl_nodes(root: &SysRoot, topology: &mut Topology) {
+    for node in hostler_linux::cxl_nodes(root).keys() {
+        topology.nodes.remove(node);
     }
 }
 
@@ -50,7 +66,11 @@ impl Backend for MemoryBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        enumeration(&Topology::read(&self.root), &Zones::read(&self.root), &self.config)
+        let mut topology = Topology::read(&self.root);
+        if !self.cxl_nodes {
+            leave_out_cxl_nodes(&self.root, &mut topology);
+        }
+        enumeration(&topology, &Zones::read(&self.root), &self.config)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

@@ -1,6 +1,7 @@
 //! Tests of the whole crate, and the made-up machine that they run on.
 
 mod conformance;
+mod cxl;
 mod devices;
 mod fixtures;
 mod plans;

@@ -89,7 +89,11 @@ fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str
         scans.push(("fpga", hostler_fpga::FpgaBackend::new(root.clone(), config.clone()).enumerate()));
     }
     if let Some(config) = memory.active().filter(|_| wanted("memory")) {
-        scans.push(("memory", hostler_memory::enumeration(topology, &Zones::read(root), config)));
+        let mut topology = topology.clone();
+        if cxl.active().is_some() {
+            hostler_memory::leave_out_cxl_nodes(root, &mut topology);
+        }
+        scans.push(("memory", hostler_memory::enumeration(&topology, &Zones::read(root), config)));
     }
     scans
 }

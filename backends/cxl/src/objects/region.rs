@@ -114,6 +114,12 @@ impl Region {
 }
 
 impl Performance {
+    /// What the node of a folder says of itself. Class 1 counts CPUs alone.
+    pub(crate) fn of_node(root: &SysRoot, folder: &str) -> Option<Self> {
+        let read = Attributes { root, folder: folder.as_ref() };
+        Self::read(read, "access1/initiators").or_else(|| Self::read(read, "access0/initiators"))
+    }
+
     fn read(read: Attributes<'_>, class: &str) -> Option<Self> {
         // 0 means that nobody knows.
         let value = |name: &str| read.number(&format!("{class}/{name}")).filter(|value| *value > 0);

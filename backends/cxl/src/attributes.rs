@@ -1,0 +1,92 @@
+//! Collects what is known of a device as attributes; what is not known is left out.
+
+use hostler_backend::{AttributeValue, Attributes, Capacities, Capacity, QualifiedName, Quantity, RequestPolicy};
+
+/// The API server takes strings of at most so many bytes.
+const LONGEST_TEXT: usize = 64;
+
+/// Attributes in the making. Names are literals, so that each is valid for certain.
+#[derive(Debug, Default)]
+pub(crate) struct Facts(Attributes);
+
+impl Facts {
+    /// Of a kind of device, which every device of this backend tells.
+    pub(crate) fn of_kind(kind: &'static str) -> Self {
+        let mut facts = Self::default();
+        facts.text("kind", Some(kind));
+        facts
+    }
+
+    pub(crate) fn number(&mut self, name: &'static str, value: Option<impl Into<u64>>) {
+        let value = value.and_then(|value| i64::try_from(value.into()).ok());
+        self.put(name, value.map(AttributeValue::Int));
+    }
+
+    pub(crate) fn flag(&mut self, name: &'static str, value: Option<bool>) {
+        self.put(name, value.map(AttributeValue::Bool));
+    }
+
+    /// Text; empty text says nothing.
+    pub(crate) fn text(&mut self, name: &'static str, value: Option<impl AsRef<str>>) {
+        let value = value.map(|text| shortened(text.as_ref()).to_owned()).filter(|text| !text.is_empty());
+        self.put(name, value.map(AttributeValue::String));
+    }
+
+    /// A number that people know in hexadecimal: `0x8086`.
+    pub(crate) fn id(&mut self, name: &'static str, value: Option<u16>) {
+        self.text(name, value.map(|value| format!("{value:#06x}")));
+    }
+
+    pub(crate) fn done(self) -> Attributes {
+        self.0
+    }
+
+    fn put(&mut self, name: &'static str, value: Option<AttributeValue>) {
+        if let Some(value) = value {
+            self.0.insert(qualified(name), value);
+        }
+    }
+}
+
+/// Adds a capacity in bytes, unless there is none.
+pub(crate) fn put_bytes(capacities: &mut Capacities, name: &'static str, bytes: u64, step: Option<u64>) {
+    let policy = step.map(|step| {
+        let step = Quantity::whole(step);
+        RequestPolicy { default: step, min: step, step }
+    });
+    if bytes > 0 {
+        capacities.insert(qualified(name), Capacity { value: Quantity::whole(bytes), policy });
+    }
+}
+
+/// A name of an attribute or a capacity.
+#[expect(clippy::expect_used, reason = "only called with literals, all of which a test enumerates")]
+pub(crate) fn qualified(name: &'static str) -> QualifiedName {
+    QualifiedName::new(name).expect("a valid name")
+}
+
+fn shortened(text: &str) -> &str {
+    let mut end = text.len().min(LONGEST_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_text_is_cut_between_characters() {
+        let mut facts = Facts::of_kind("memory");
+        facts.number("tier", None::<u64>);
+        facts.text("driver", Some(""));
+        facts.id("vendor", Some(0x10ee));
+        facts.text("firmwareVersion", Some(format!("{}é", "a".repeat(63))));
+        let attributes = facts.done();
+        assert_eq!(attributes.len(), 3);
+        assert_eq!(attributes["vendor"], "0x10ee".into());
+        assert_eq!(attributes["firmwareVersion"], "a".repeat(63).as_str().into());
+    }
+}

@@ -1,0 +1,96 @@
+//! Which devices the CXL hardware of a machine makes.
+
+mod cards;
+mod counters;
+mod dax;
+mod function;
+mod nodes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_backend::{DeviceName, Enumeration, Health, Warning};
+use hostler_linux::SysRoot;
+
+use crate::{
+    config::Config,
+    objects::{Memdev, Objects},
+    target::CardId,
+};
+
+/// What all parts of one enumeration look at.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) config: &'a Config,
+    pub(crate) objects: Objects,
+    /// NUMA nodes made of CXL memory alone, with their memory blocks.
+    nodes: BTreeMap<u32, Vec<u64>>,
+    /// The state of each card, by kernel name.
+    health: BTreeMap<String, Health>,
+    /// Serial numbers that more than one card has.
+    doubles: BTreeSet<u64>,
+}
+
+impl<'a> Scene<'a> {
+    /// Reads what there is.
+    pub(crate) fn read(root: &'a SysRoot, config: &'a Config) -> Self {
+        let objects = Objects::read(root);
+        let mut seen = BTreeSet::new();
+        let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
+        let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
+        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), doubles }
+    }
+
+    /// All devices.
+    pub(crate) fn enumeration(&self) -> Enumeration {
+        let mut found = Enumeration { warnings: self.objects.warnings.clone(), ..Enumeration::default() };
+        self.cards(&mut found);
+        self.node_devices(&mut found);
+        self.daxes(&mut found);
+        counters::add(&mut found);
+        found
+    }
+
+    /// The name of a card in devices' names: its serial number, or where it is if that is missing or not its own.
+    fn card_name(&self, memdev: &Memdev) -> Option<String> {
+        let serial = CardId::of(memdev).serial.filter(|serial| !self.doubles.contains(serial));
+        let place = || Some(dashed(&memdev.address?.to_string()));
+        serial.map(|serial| format!("{serial:x}")).or_else(place)
+    }
+
+    fn health_of(&self, memdev: &Memdev) -> Health {
+        self.health.get(&memdev.name).cloned().unwrap_or(Health::Healthy)
+    }
+
+    /// The state of what is made of several cards: that of the sickest, with the card's name.
+    fn health_of_all(&self, members: &[&Memdev]) -> Health {
+        let mut worst = Health::Healthy;
+        for memdev in members {
+            let card = self.card_name(memdev).unwrap_or_default();
+            let named = |reason: String| format!("memory-{card}: {reason}");
+            match self.health_of(memdev) {
+                Health::Unhealthy { reason } => return Health::Unhealthy { reason: named(reason) },
+                Health::Unknown { reason } => worst = Health::Unknown { reason: named(reason) },
+                Health::Healthy => {}
+            }
+        }
+        worst
+    }
+}
+
+/// A PCI address or a number as a part of a DNS label.
+fn dashed(text: &str) -> String {
+    text.replace([':', '.'], "-")
+}
+
+/// A device's name, or why it has none.
+fn device_name(found: &mut Enumeration, path: &std::path::Path, name: String) -> Option<DeviceName> {
+    match DeviceName::new(name) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            let path = format!("/{}", path.display());
+            found.warnings.push(Warning { path, reason: format!("{error}; it is not offered") });
+            None
+        }
+    }
+}

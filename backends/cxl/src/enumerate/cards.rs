@@ -1,0 +1,120 @@
+//! Memory devices, each a card that can be claimed whole.
+
+use hostler_backend::{Device, Enumeration};
+use serde_json::json;
+
+use super::{Scene, device_name, function};
+use crate::{
+    attributes::{Facts, put_bytes},
+    objects::{Memdev, Mode, Region},
+    target::{CardId, Target},
+};
+
+impl Scene<'_> {
+    pub(super) fn cards(&self, found: &mut Enumeration) {
+        for memdev in &self.objects.memdevs {
+            // The memory of a type-2 accelerator is its driver's: it has neither a size nor a serial number here.
+            if memdev.serial.is_none() && memdev.ram_bytes.is_none() && memdev.pmem_bytes.is_none() {
+                continue;
+            }
+            let name = self.card_name(memdev).unwrap_or_else(|| memdev.name.clone());
+            let Some(name) = device_name(found, &memdev.folder, format!("memory-{name}")) else { continue };
+            found.devices.push(self.card(name, memdev));
+        }
+        found.devices.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    fn card(&self, name: hostler_backend::DeviceName, memdev: &Memdev) -> Device {
+        let mut device = Device::new(name);
+        put_bytes(&mut device.capacity, "memory", memdev.bytes(Mode::Ram), None);
+        put_bytes(&mut device.capacity, "persistentMemory", memdev.bytes(Mode::Pmem), None);
+        let mut facts = Facts::of_kind("memory");
+        if let Some(address) = memdev.address {
+            function::describe(self.root, address, &mut facts);
+        }
+        facts.number("cxlType", Some(3_u64));
+        facts.text("serial", memdev.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
+        facts.text("firmwareVersion", memdev.firmware_version.as_ref());
+        facts.text("security", memdev.security_state.as_ref());
+        facts.flag("dynamicCapacity", self.has_dynamic_capacity(memdev));
+        let regions = self.objects.regions_of(memdev);
+        facts.text("use", Some(self.use_of(&regions)));
+        facts.flag("attachable", Some(self.is_attachable(memdev, &regions)));
+        self.describe_quality(memdev, &regions, &mut facts);
+        if let Some(region) = regions.iter().find(|region| region.mode == Some(Mode::Ram)) {
+            facts.number("targetNode", self.objects.node_of(self.root, region));
+            self.describe_regions(&[region], &mut facts);
+        }
+        device.attributes = facts.done();
+        device.health = self.health_of(memdev);
+        device.data = json!(Target::Memory { card: CardId::of(memdev) });
+        device
+    }
+
+    /// What the card's memory is used as, in one word.
+    fn use_of(&self, regions: &[&Region]) -> &'static str {
+        let mut uses: Vec<&str> = regions.iter().map(|region| self.use_of_region(region)).collect();
+        uses.dedup();
+        match uses[..] {
+            [] => "none",
+            [only] => only,
+            _ => "mixed",
+        }
+    }
+
+    pub(super) fn use_of_region(&self, region: &Region) -> &'static str {
+        let dax = self.objects.daxes_of(region).next();
+        match (region.mode, dax) {
+            (Some(Mode::Pmem), _) => "persistent",
+            (_, Some(dax)) if dax.is_system_ram() => "systemRam",
+            (_, Some(dax)) if dax.driver.is_some() => "devDax",
+            // Memory that firmware gave to the system has no dax device.
+            (_, None) if self.objects.node_of(self.root, region).is_some() => "systemRam",
+            _ => "reserved",
+        }
+    }
+
+    /// Whether all of its volatile memory could be mapped now, as one new region.
+    fn is_attachable(&self, memdev: &Memdev, regions: &[&Region]) -> bool {
+        let bytes = memdev.bytes(Mode::Ram);
+        let free = regions.iter().all(|region| region.mode == Some(Mode::Pmem));
+        let windows = || self.objects.windows_for(memdev, Mode::Ram);
+        bytes > 0 && free && windows().iter().any(|window| self.objects.free_bytes(window) >= bytes)
+    }
+
+    /// The class of its memory, and whether it is mapped in a window of that class, or could be.
+    fn describe_quality(&self, memdev: &Memdev, regions: &[&Region], facts: &mut Facts) {
+        let mode = if memdev.bytes(Mode::Ram) > 0 { Mode::Ram } else { Mode::Pmem };
+        let class = memdev.qos_class(mode);
+        facts.number("qosClass", class);
+        let region = regions.iter().find(|region| region.mode == Some(mode));
+        let window = match region {
+            Some(region) => self.objects.root_decoder_of(region),
+            None => self.objects.windows_for(memdev, mode).first().copied(),
+        };
+        let window = window.and_then(|window| window.qos_class);
+        facts.flag("qosMatch", class.zip(window).map(|(card, window)| card == window));
+    }
+
+    /// How the memory of regions is mapped, and how fast the slowest is.
+    pub(super) fn describe_regions(&self, regions: &[&Region], facts: &mut Facts) {
+        let ways: Vec<u32> = regions.iter().filter_map(|region| region.interleave_ways).collect();
+        facts.number("interleaveWays", ways.first().copied().filter(|first| ways.iter().all(|ways| ways == first)));
+        let known = || regions.iter().filter_map(|region| region.performance);
+        facts.number("readBandwidth", known().filter_map(|fast| fast.read_bandwidth).min());
+        facts.number("writeBandwidth", known().filter_map(|fast| fast.write_bandwidth).min());
+        facts.number("readLatency", known().filter_map(|fast| fast.read_latency).max());
+        facts.number("writeLatency", known().filter_map(|fast| fast.write_latency).max());
+    }
+
+    /// The node that all these cards are attached to.
+    pub(super) fn near_node(&self, members: &[&Memdev]) -> Option<u32> {
+        let first = members.first()?.numa_node?;
+        members.iter().all(|memdev| memdev.numa_node == Some(first)).then_some(first)
+    }
+
+    fn has_dynamic_capacity(&self, memdev: &Memdev) -> Option<bool> {
+        let _ = memdev;
+        None
+    }
+}

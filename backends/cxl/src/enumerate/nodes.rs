@@ -1,0 +1,97 @@
+//! NUMA nodes that are made of CXL memory, as shared devices.
+
+use hostler_backend::{Device, DeviceName, Enumeration, NodeAllocatable, Quantity, Sharing};
+use hostler_linux::memory_blocks::{self, PhysicalRange};
+use serde_json::json;
+
+use super::{Scene, device_name};
+use crate::{
+    attributes::{Facts, put_bytes, qualified},
+    objects::{Memdev, Performance, Region},
+    target::{CardId, Target},
+};
+
+/// What memory is handed out in, as the memory backend does.
+const STEP_BYTES: u64 = 1 << 20;
+/// Name of the capacity, and of the node's own resource that it is a part of.
+const MEMORY: &str = "memory";
+
+impl Scene<'_> {
+    pub(super) fn node_devices(&self, found: &mut Enumeration) {
+        let block_bytes = memory_blocks::block_bytes(self.root).unwrap_or(0);
+        for (node, blocks) in &self.nodes {
+            let folder = format!("sys/devices/system/node/node{node}");
+            let Some(name) = device_name(found, folder.as_ref(), format!("node{node}")) else { continue };
+            let block = |number: &u64| number.saturating_mul(block_bytes);
+            let holds = |region: &&Region| {
+                region.range().is_some_and(|range: PhysicalRange| {
+                    blocks.iter().any(|number| (range.start..range.end()).contains(&block(number)))
+                })
+            };
+            let regions: Vec<&Region> = self.objects.regions.iter().filter(holds).collect();
+            found.devices.push(self.node(name, *node, &folder, &regions));
+        }
+    }
+
+    fn node(&self, name: DeviceName, node: u32, folder: &str, regions: &[&Region]) -> Device {
+        let mut members: Vec<&Memdev> = regions.iter().flat_map(|region| self.objects.memdevs_of(region)).collect();
+        members.sort_by_key(|memdev| CardId::of(memdev));
+        members.dedup_by_key(|memdev| &memdev.name);
+        let mut device = Device::new(name);
+        device.sharing = Sharing::Shared;
+        put_bytes(&mut device.capacity, MEMORY, self.node_bytes(folder), Some(STEP_BYTES));
+        let per_byte = NodeAllocatable::PerCapacity { capacity: qualified(MEMORY), factor: Quantity::whole(1) };
+        device.node_allocatable.insert(MEMORY.to_owned(), per_byte);
+        let mut facts = Facts::of_kind("node");
+        facts.number("cxlType", Some(3_u64));
+        facts.number("resource.kubernetes.io/numaNode", Some(node));
+        facts.number("cardNode", self.near_node(&members));
+        facts.number("cards", Some(members.len() as u64));
+        facts.number("tier", self.tier(node));
+        self.describe_regions(regions, &mut facts);
+        self.describe_access(regions, folder, &mut facts);
+        device.attributes = facts.done();
+        device.health = self.health_of_all(&members);
+        let cards = members.iter().map(|memdev| CardId::of(memdev)).collect();
+        device.data = json!(Target::Node { node, cards });
+        device
+    }
+
+    /// What of a node's memory is not set aside as huge pages, in whole steps.
+    fn node_bytes(&self, folder: &str) -> u64 {
+        let text = self.root.text(format!("{folder}/meminfo")).unwrap_or_default();
+        let total =
+            text.lines().find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next()?.parse().ok());
+        let kilobytes: u64 = total.unwrap_or(0);
+        let pools = self.root.names(format!("{folder}/hugepages"));
+        let taken = pools.iter().filter_map(|pool| {
+            let size: u64 = pool.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+            let pages: u64 = self.root.attribute(format!("{folder}/hugepages/{pool}/nr_hugepages"))?.parse().ok()?;
+            size.checked_mul(pages)
+        });
+        let free = taken.fold(kilobytes, u64::saturating_sub).saturating_mul(1024);
+        free / STEP_BYTES * STEP_BYTES
+    }
+
+    /// The tier that a node is in. Numbers order the tiers of one boot, lower is faster; they are others after the next.
+    fn tier(&self, node: u32) -> Option<u32> {
+        const TIERS: &str = "sys/devices/virtual/memory_tiering";
+        self.root.names(TIERS).iter().find_map(|name| {
+            let tier = name.strip_prefix("memory_tier")?.parse().ok()?;
+            let nodes: hostler_linux::IdSet = self.root.attribute(format!("{TIERS}/{name}/nodelist"))?.parse().ok()?;
+            nodes.contains(node).then_some(tier)
+        })
+    }
+
+    /// Where no region says how fast its memory is, the node may. Some kernels do the one, some the other.
+    fn describe_access(&self, regions: &[&Region], folder: &str, facts: &mut Facts) {
+        if regions.iter().any(|region| region.performance.is_some()) {
+            return;
+        }
+        let Some(performance) = Performance::of_node(self.root, folder) else { return };
+        facts.number("readBandwidth", performance.read_bandwidth);
+        facts.number("writeBandwidth", performance.write_bandwidth);
+        facts.number("readLatency", performance.read_latency);
+        facts.number("writeLatency", performance.write_latency);
+    }
+}
