@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
+mod cxl_kernel;
 mod pci;
 mod pci_kernel;
 mod taps;
@@ -19,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::SysRoot;
 
+pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
 pub use pci::{ConfigSpace, Function};
 pub use pci_kernel::PciKernel;
 pub use taps::{Counts, Faults};
