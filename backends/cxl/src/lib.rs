@@ -2,16 +2,34 @@
 
 mod attributes;
 mod config;
+mod detach;
 mod enumerate;
+mod erase;
+mod gate;
+mod memory;
 pub mod objects;
+mod operate;
+mod plan;
+mod prepare;
+mod region;
 pub mod target;
 #[cfg(test)]
 mod tests;
+mod write;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
+use hostler_backend::{
+    Backend, BackendError, BackendName, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
+    VerifyWork,
+};
 use hostler_linux::SysRoot;
+
+use prepare::Workbench;
+use write::Pace;
 
 pub use config::Config;
 
@@ -20,12 +38,18 @@ pub use config::Config;
 pub struct CxlBackend {
     root: SysRoot,
     config: Config,
+    pace: Pace,
+    regions: Arc<Mutex<()>>,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: Config) -> Self {
-        Self { root, config }
+        Self { root, config, pace: Pace::default(), regions: Arc::default() }
+    }
+
+    fn workbench(&self) -> Workbench<'_> {
+        Workbench { root: &self.root, pace: &self.pace, regions: &self.regions }
     }
 }
 
@@ -45,5 +69,31 @@ impl Backend for CxlBackend {
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
         Ok(enumerate::Scene::read(&self.root, &self.config).enumeration())
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        plan::plan(work)
+    }
+
+    fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
+        plan::free(work)
+    }
+
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        self.workbench().prepare(work)
+    }
+
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        self.workbench().unprepare(work)
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        self.workbench().verify(work)
+    }
+
+    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
+        let workbench = self.workbench();
+        let _alone = workbench.alone();
+        operate::operate(&self.root, work, &self.pace)
     }
 }

@@ -219,7 +219,7 @@ fn parent(folder: &Path) -> Option<&str> {
 }
 
 /// A number as sysfs prints it: `0x20000000` or `512`.
-fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),

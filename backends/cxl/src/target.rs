@@ -1,5 +1,7 @@
 //! Which hardware a device stands for, in terms that outlive a reboot, and how to find today's objects for it.
 
+use std::fmt;
+
 use hostler_backend::Device;
 use hostler_linux::pci::PciAddress;
 use serde::{Deserialize, Serialize};
@@ -69,6 +71,11 @@ impl CardId {
     /// The identity of a memory device.
     pub fn of(memdev: &Memdev) -> Self {
         Self { serial: memdev.serial.filter(|serial| *serial != 0), address: memdev.address }
+    }
+
+    /// Whether it can be the same card, seen at another time: with the same serial number, wherever it was plugged in.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.serial == other.serial && (self.serial.is_some() || self.address == other.address)
     }
 
     /// The memory device that this is today: the one with its serial number, wherever it is plugged in now; where that
@@ -154,6 +161,18 @@ impl DaxId {
             }
             Self::Firmware { start: Some(start), .. } => objects.hmem_daxes().find(|dax| dax.resource == Some(*start)),
             Self::Firmware { start: None, node } => objects.hmem_daxes().find(|dax| dax.target_node == *node),
+        }
+    }
+}
+
+impl fmt::Display for CardId {
+    /// `0x1001 at 0000:41:00.0`, as far as it is known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.serial, self.address) {
+            (Some(serial), Some(address)) => write!(f, "{serial:#x} at {address}"),
+            (Some(serial), None) => write!(f, "{serial:#x}"),
+            (None, Some(address)) => write!(f, "at {address}"),
+            (None, None) => f.write_str("without identity"),
         }
     }
 }

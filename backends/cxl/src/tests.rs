@@ -1,7 +1,9 @@
 //! Tests of the whole crate.
 
 mod captured;
+mod machine;
 mod objects;
+mod regions;
 
 use std::path::Path;
 

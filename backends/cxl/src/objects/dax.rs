@@ -32,7 +32,7 @@ pub struct Dax {
 }
 
 impl Dax {
-    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
+    pub(crate) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
         let read = Attributes { root, folder: &folder };
         let above = |fits: fn(&str) -> bool| {
             folder.iter().filter_map(|name| name.to_str()).find(|name| fits(name)).map(str::to_owned)

@@ -1,0 +1,149 @@
+//! Takes a card out of the system, step by step, so that it can be pulled or given to another host.
+//!
+//! ```text
+//!   nobody holds it ─► memory offline ─► gate ─► region: driver, program, region ─► no decoder committed
+//!     ─► [erased] ─► [gate ─► memory device disabled ─► gate ─► PCI function removed ─► gone]
+//! ```
+//!
+//! Repeating an order that ended in the middle goes on where it ended.
+
+use std::path::PathBuf;
+
+use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+
+use crate::{
+    erase::{EraseError, erase},
+    gate::{Danger, Gate, GateError},
+    objects::{Memdev, Objects},
+    region::{self, RegionError},
+    target::CardId,
+    write::Pace,
+};
+
+/// What is to become of a card beside being unmapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// Erase it.
+    pub(crate) sanitize: bool,
+    /// Remove its PCI function.
+    pub(crate) remove: bool,
+}
+
+/// Why a card is not out of the system.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DetachError {
+    /// Its memory.
+    #[error(transparent)]
+    Region(Box<RegionError>),
+    /// Erasing.
+    #[error(transparent)]
+    Erase(#[from] EraseError),
+    /// The gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// There is no PCI function to remove.
+    #[error("{memdev} is on no PCI function")]
+    NoFunction {
+        /// Kernel's name.
+        memdev: String,
+    },
+    /// The kernel said yes and did nothing.
+    #[error("{what} after it was {step}")]
+    NotDone {
+        /// What is seen.
+        what: String,
+        /// What was done.
+        step: &'static str,
+    },
+}
+
+impl From<RegionError> for DetachError {
+    fn from(error: RegionError) -> Self {
+        Self::Region(Box::new(error))
+    }
+}
+
+/// Takes a card out of the system. Notes in `done` what was done, also when it ends with an error.
+pub(crate) fn detach(
+    root: &SysRoot,
+    card: &CardId,
+    order: Order,
+    pace: &Pace,
+    done: &mut Vec<String>,
+) -> Result<(), DetachError> {
+    let objects = Objects::read(root);
+    let memdev = found(&objects, card)?;
+    let mut regions = objects.regions_of(memdev);
+    // Other memory devices of the function go with it.
+    let siblings = memdev.address.filter(|_| order.remove).into_iter().flat_map(|address| objects.memdevs_at(address));
+    for sibling in siblings.filter(|sibling| sibling.name != memdev.name) {
+        regions.extend(objects.regions_of(sibling));
+    }
+    // Nothing is begun that cannot be ended.
+    for region in &regions {
+        region::may_take_down(root, &objects, region)?;
+    }
+    let mut former = Vec::new();
+    for region in regions {
+        let range = region.range();
+        region::take_down(root, &objects, region, pace)?;
+        done.push(taken_down(&objects, region));
+        former.extend(range);
+    }
+    region::take_down_all(root, card, pace, done)?;
+    let objects = Objects::read(root);
+    let memdev = found(&objects, card)?;
+    unmapped(&objects, memdev)?;
+    if order.sanitize {
+        erase(root, &objects, memdev, pace)?;
+        done.push(format!("{} erased", memdev.name));
+    }
+    if order.remove { remove(root, card, &former, done) } else { Ok(()) }
+}
+
+fn found<'a>(objects: &'a Objects, card: &CardId) -> Result<&'a Memdev, RegionError> {
+    card.find(objects).ok_or_else(|| RegionError::NoCard(card.clone()))
+}
+
+fn taken_down(objects: &Objects, region: &crate::objects::Region) -> String {
+    let range = region.range().map_or_else(|| "without addresses".to_owned(), |range| range.to_string());
+    let cards: Vec<String> = objects.memdevs_of(region).iter().map(|memdev| CardId::of(memdev).to_string()).collect();
+    let nodes: Vec<String> =
+        objects.daxes_of(region).filter_map(|dax| Some(format!("node {}", dax.target_node?))).collect();
+    let of = if nodes.is_empty() { String::new() } else { format!(" of {}", nodes.join(", ")) };
+    format!("memory {range}{of} taken out of the system and {} of card {} deleted", region.name, cards.join(" and "))
+}
+
+/// Whether no decoder of the card translates addresses any more.
+fn unmapped(objects: &Objects, memdev: &Memdev) -> Result<(), GateError> {
+    let Some(endpoint) = objects.endpoint_of(memdev) else { return Ok(()) };
+    if endpoint.decoders_committed == Some(0) {
+        return Ok(());
+    }
+    let committed = endpoint.decoders_committed.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    Err(GateError::Mapped { memdev: memdev.name.clone(), endpoint: endpoint.name.clone(), committed })
+}
+
+fn remove(root: &SysRoot, card: &CardId, former: &[PhysicalRange], done: &mut Vec<String>) -> Result<(), DetachError> {
+    let objects = Objects::read(root);
+    let memdev = found(&objects, card)?;
+    let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
+    if memdev.driver.is_some() {
+        let gate = Gate::of_memdev(root, &objects, memdev, former)?;
+        gate.pass(&Danger::Disable { memdev: memdev.name.clone() })?;
+        if root.exists(memdev.folder.join("driver")) {
+            let what = format!("{} is still bound to its driver", memdev.name);
+            return Err(DetachError::NotDone { what, step: "disabled" });
+        }
+        done.push(format!("{} disabled", memdev.name));
+    }
+    let objects = Objects::read(root);
+    let memdev = found(&objects, card)?;
+    Gate::of_memdev(root, &objects, memdev, former)?.pass(&Danger::Remove { address })?;
+    let function = PathBuf::from(format!("sys/bus/pci/devices/{address}"));
+    if root.exists(&function) || card.find(&Objects::read(root)).is_some() {
+        return Err(DetachError::NotDone { what: format!("{address} is still there"), step: "removed" });
+    }
+    done.push(format!("PCI function {address} removed; `echo 1 > /sys/bus/pci/rescan` brings it back"));
+    Ok(())
+}

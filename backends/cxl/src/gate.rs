@@ -1,0 +1,249 @@
+//! The hard gate: the only way to a write that destroys the machine while memory of its range is in use.
+//!
+//! The kernel takes a region, a memory device or a PCI function away under online memory, says yes, and dies of it. So
+//! [`Gate::pass`] reads every memory block of the range again, each time, and only then writes. Nothing else in this
+//! crate names the files that are written here; a test reads the source for that.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use hostler_linux::{
+    SysRoot,
+    memory_blocks::{self, Block, BlockError, BlockState, PhysicalRange},
+    pci::PciAddress,
+};
+
+use crate::objects::{Dax, Memdev, Objects, Region};
+
+/// A write that the kernel does not refuse and the machine may not survive.
+#[derive(Clone, Debug)]
+pub(crate) enum Danger {
+    /// Memory of the system loses its driver. What is online then stays until the next boot.
+    Release {
+        /// Kernel's name of the dax device.
+        dax: String,
+    },
+    /// The region loses its driver, and its memory with it.
+    Unbind {
+        /// Kernel's name.
+        region: String,
+    },
+    /// Its addresses lead nowhere any more.
+    Uncommit {
+        /// Folder of the region.
+        folder: PathBuf,
+    },
+    /// It is gone.
+    Delete {
+        /// Folder of the window that it is in.
+        window: PathBuf,
+        /// Kernel's name.
+        region: String,
+    },
+    /// The memory device loses its driver and its decoders.
+    Disable {
+        /// Kernel's name.
+        memdev: String,
+    },
+    /// Its PCI function leaves the system.
+    Remove {
+        /// The function.
+        address: PciAddress,
+    },
+}
+
+impl Danger {
+    fn write(&self, root: &SysRoot) -> Result<(), GateError> {
+        let (path, text) = match self {
+            Self::Release { dax } => (PathBuf::from("sys/bus/dax/drivers/kmem/unbind"), dax.as_str()),
+            Self::Unbind { region } => (PathBuf::from("sys/bus/cxl/drivers/cxl_region/unbind"), region.as_str()),
+            Self::Uncommit { folder } => (folder.join("commit"), "0"),
+            Self::Delete { window, region } => (window.join("delete_region"), region.as_str()),
+            Self::Disable { memdev } => (PathBuf::from("sys/bus/cxl/drivers/cxl_mem/unbind"), memdev.as_str()),
+            Self::Remove { address } => (PathBuf::from(format!("sys/bus/pci/devices/{address}/remove")), "1"),
+        };
+        root.write(&path, text).map_err(|source| GateError::Write { path, text: text.to_owned(), source })
+    }
+
+    /// Whether blocks may still be there, as long as they are offline: their driver has to go first, and takes them.
+    fn tolerates_offline(&self) -> bool {
+        matches!(self, Self::Release { .. })
+    }
+}
+
+/// Why the gate stays shut, or what the kernel said behind it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GateError {
+    /// Memory is in use, or can be at any moment.
+    #[error("{blocks} of {range} {state}")]
+    InUse {
+        /// The range.
+        range: PhysicalRange,
+        /// The blocks.
+        blocks: String,
+        /// What they are.
+        state: &'static str,
+    },
+    /// Whether memory is in use cannot be told.
+    #[error("it cannot be told whether memory of {range} is in use")]
+    Unknown {
+        /// The range.
+        range: PhysicalRange,
+        /// What could not be read.
+        #[source]
+        source: BlockError,
+    },
+    /// Where the memory is cannot be told.
+    #[error("the addresses of {region} are not known: its memory may be in use")]
+    NoRange {
+        /// Kernel's name.
+        region: String,
+    },
+    /// Kernel names are given anew.
+    #[error("{name} is not what it was a moment ago: somebody else changes CXL devices, too")]
+    Changed {
+        /// Kernel's name.
+        name: String,
+    },
+    /// The memory device still translates addresses.
+    #[error("{endpoint} has {committed} committed decoders: memory of {memdev} is mapped")]
+    Mapped {
+        /// Kernel's name of the memory device.
+        memdev: String,
+        /// Kernel's name of its endpoint.
+        endpoint: String,
+        /// What `decoders_committed` says.
+        committed: String,
+    },
+    /// The kernel refused.
+    #[error("failed to write {text} to /{}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        text: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Guards what is above some physical memory.
+#[derive(Debug)]
+pub(crate) struct Gate<'a> {
+    root: &'a SysRoot,
+    ranges: Vec<PhysicalRange>,
+    /// Attributes that must still read as they did: kernel names are given to others when they are free.
+    identity: Vec<(PathBuf, String)>,
+    name: String,
+    /// The memory device and its endpoint, where all of it is to go.
+    endpoint: Option<(String, PathBuf)>,
+}
+
+impl<'a> Gate<'a> {
+    /// A gate in front of a region.
+    ///
+    /// # Errors
+    /// When its addresses are not known.
+    pub(crate) fn of_region(root: &'a SysRoot, region: &Region) -> Result<Self, GateError> {
+        let unmapped = region.size == Some(0) && !region.committed && region.driver.is_none();
+        let ranges = match region.range() {
+            Some(range) => vec![range],
+            None if unmapped => Vec::new(),
+            None => return Err(GateError::NoRange { region: region.name.clone() }),
+        };
+        let folder = &region.folder;
+        let identity = ["resource", "size", "target0"].map(|name| read_one(root, folder.join(name)));
+        let identity = identity.into_iter().flatten().collect();
+        Ok(Self { root, ranges, identity, name: region.name.clone(), endpoint: None })
+    }
+
+    /// A gate in front of a dax device.
+    ///
+    /// # Errors
+    /// When its addresses are not known.
+    pub(crate) fn of_dax(root: &'a SysRoot, dax: &Dax) -> Result<Self, GateError> {
+        let range = dax.range().ok_or_else(|| GateError::NoRange { region: dax.name.clone() })?;
+        let identity = ["resource", "size"].map(|name| read_one(root, dax.folder.join(name)));
+        let identity = identity.into_iter().flatten().collect();
+        Ok(Self { root, ranges: vec![range], identity, name: dax.name.clone(), endpoint: None })
+    }
+
+    /// A gate in front of a whole memory device. `former` are the ranges that it had regions in until now.
+    ///
+    /// # Errors
+    /// When a region is left and its addresses are not known.
+    pub(crate) fn of_memdev(
+        root: &'a SysRoot,
+        objects: &Objects,
+        memdev: &Memdev,
+        former: &[PhysicalRange],
+    ) -> Result<Self, GateError> {
+        let mut ranges = former.to_vec();
+        for region in objects.regions_of(memdev) {
+            ranges.extend(Self::of_region(root, region)?.ranges);
+        }
+        let endpoint = objects.endpoint_of(memdev).map(|endpoint| (endpoint.name.clone(), endpoint.folder.clone()));
+        let identity = read_one(root, memdev.folder.join("serial")).into_iter().collect();
+        Ok(Self { root, ranges, identity, name: memdev.name.clone(), endpoint })
+    }
+
+    /// What it guards.
+    pub(crate) fn ranges(&self) -> &[PhysicalRange] {
+        &self.ranges
+    }
+
+    /// Makes sure, by reading, that no memory of the range can be in use, and writes at once.
+    ///
+    /// # Errors
+    /// When memory is or may be in use, in which case nothing was written; or when the kernel refuses.
+    pub(crate) fn pass(&self, danger: &Danger) -> Result<(), GateError> {
+        for (path, before) in &self.identity {
+            let now = self.root.read_attribute(path).ok();
+            if now.as_ref() != Some(before) {
+                return Err(GateError::Changed { name: self.name.clone() });
+            }
+        }
+        if let Some((name, folder)) = &self.endpoint {
+            self.is_unmapped(name, folder)?;
+        }
+        // The blocks come last: nothing may lie between this and the write.
+        for range in &self.ranges {
+            self.is_unused(*range, danger)?;
+        }
+        danger.write(self.root)
+    }
+
+    /// Whether no block of a range is in use.
+    fn is_unused(&self, range: PhysicalRange, danger: &Danger) -> Result<(), GateError> {
+        let blocks = memory_blocks::in_range(self.root, range);
+        let blocks = blocks.map_err(|source| GateError::Unknown { range, source })?;
+        let (offline, in_use): (Vec<Block>, Vec<Block>) =
+            blocks.into_iter().partition(|block| block.state == BlockState::Offline);
+        let shut = |blocks: &[Block], state| GateError::InUse { range, blocks: memory_blocks::listed(blocks), state };
+        if !in_use.is_empty() {
+            return Err(shut(&in_use, "are online"));
+        }
+        if !offline.is_empty() && !danger.tolerates_offline() {
+            // Whoever brings one online later uses memory that is not there.
+            return Err(shut(&offline, "are offline, but still there"));
+        }
+        Ok(())
+    }
+
+    fn is_unmapped(&self, endpoint: &str, folder: &Path) -> Result<(), GateError> {
+        let committed = self.root.read_attribute(folder.join("decoders_committed"));
+        let committed = committed.unwrap_or_else(|error| format!("an unknown number of ({error})"));
+        if committed == "0" {
+            return Ok(());
+        }
+        Err(GateError::Mapped { memdev: self.name.clone(), endpoint: endpoint.to_owned(), committed })
+    }
+}
+
+fn read_one(root: &SysRoot, path: PathBuf) -> Option<(PathBuf, String)> {
+    let text = root.read_attribute(&path).ok()?;
+    Some((path, text))
+}

@@ -1,0 +1,289 @@
+//! Brings the memory of a dax device into the system, movable, and takes it back; or makes it a device.
+//!
+//! ```text
+//!                      ┌── unplug or offline every block, kmem lets go ──► no driver ──► device_dax
+//!   kmem, all online ──┘                                                      │
+//!        ▲                                                                    │
+//!        └──────────────── kmem, every block online_movable ◄─────────────────┘
+//! ```
+//!
+//! Blocks are chosen by the addresses of the dax device and never by node: a node may hold others, too.
+
+use hostler_linux::{
+    SysRoot,
+    memory_blocks::{self, Block, BlockError, BlockState, PhysicalRange},
+};
+
+use crate::{
+    gate::{Danger, Gate, GateError},
+    objects::Dax,
+    write::{Pace, WriteError, write, write_until},
+};
+
+const KMEM: &str = "kmem";
+const DEVICE_DAX: &str = "device_dax";
+const MOVABLE: &str = "online_movable";
+
+/// Why memory is not where it was to be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MemoryError {
+    /// Somebody holds it.
+    #[error("{blocks} cannot be taken offline")]
+    Held {
+        /// The blocks.
+        blocks: String,
+        /// What the kernel said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The kernel has made it memory that it may never give back, and does not part with it.
+    #[error("{blocks} are online in another zone than Movable, as the kernel's policy for new memory is ({policy:?})")]
+    NotMovable {
+        /// The blocks.
+        blocks: String,
+        /// `auto_online_blocks`.
+        policy: String,
+    },
+    /// Not all of it is there.
+    #[error("of the {expected} memory blocks of {dax}, {online} are online")]
+    Missing {
+        /// Kernel's name.
+        dax: String,
+        /// How many there are to be.
+        expected: u64,
+        /// How many there are.
+        online: u64,
+    },
+    /// The node did not come.
+    #[error("NUMA node {node} of {dax} is not online with memory")]
+    NoNode {
+        /// Kernel's name.
+        dax: String,
+        /// The node.
+        node: u32,
+    },
+    /// It has no addresses, or no node.
+    #[error("{dax} does not say where its memory is")]
+    Unknown {
+        /// Kernel's name.
+        dax: String,
+    },
+    /// The driver is another one.
+    #[error("{dax} is bound to {found} and should be bound to {wanted}: is the kernel's driver there?")]
+    Driver {
+        /// Kernel's name.
+        dax: String,
+        /// What it should be bound to.
+        wanted: &'static str,
+        /// What it is bound to.
+        found: String,
+    },
+    /// Somebody works with the device.
+    #[error("/{node} is in use by {users}")]
+    Open {
+        /// The device node.
+        node: String,
+        /// By whom.
+        users: String,
+    },
+    /// There is no device node.
+    #[error("/{node} is absent although its driver is bound")]
+    NoDevice {
+        /// The device node.
+        node: String,
+    },
+    /// A write.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A block.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+}
+
+/// Takes the memory of `dax` out of the system, all of it or nothing, and makes the driver let go. Afterwards none of
+/// its blocks is there. Nothing happens to one that is not memory of the system.
+pub(crate) fn take_back(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+    if !dax.is_system_ram() {
+        return Ok(());
+    }
+    offline(root, dax, pace)?;
+    Gate::of_dax(root, dax)?.pass(&Danger::Release { dax: dax.name.clone() })?;
+    has_driver(root, dax, "nothing")
+}
+
+/// Takes all memory of `dax` offline; newer kernels take its blocks away with it.
+fn offline(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+    let range = range_of(dax)?;
+    if dax.state.is_some() {
+        let path = dax.folder.join("state");
+        let unplug = || write_until(root, &path, "unplugged", |now| now == "unplugged");
+        return pace.retry(WriteError::is_busy, unplug).map_err(|source| held(root, range, source));
+    }
+    let mut done = Vec::new();
+    for block in inside(root, range)?.into_iter().filter(|block| block.state != BlockState::Offline) {
+        if let Err(source) = pace.retry(BlockError::is_busy, || memory_blocks::offline(root, block.number)) {
+            let error = held(root, range, source);
+            // Half of the memory helps nobody. What does not come back is told by the next look at the blocks.
+            for number in done {
+                let _ = memory_blocks::online_movable(root, number);
+            }
+            return Err(error);
+        }
+        done.push(block.number);
+    }
+    Ok(())
+}
+
+fn held(
+    root: &SysRoot,
+    range: PhysicalRange,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> MemoryError {
+    let mut blocks = memory_blocks::in_range(root, range).unwrap_or_default();
+    blocks.retain(|block| block.state != BlockState::Offline);
+    let blocks = if blocks.is_empty() { format!("memory of {range}") } else { memory_blocks::listed(&blocks) };
+    MemoryError::Held { blocks, source: source.into() }
+}
+
+/// Makes all memory of `dax` memory of the system, movable.
+pub(crate) fn bring_online(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+    let dax = &with_driver(root, dax, KMEM)?;
+    match dax.state.as_deref() {
+        Some("unplugged") => write_until(root, dax.folder.join("state"), MOVABLE, |now| now == MOVABLE)?,
+        Some("online" | "online_kernel") => {
+            offline(root, dax, pace).map_err(|_| not_movable(root, dax))?;
+            write_until(root, dax.folder.join("state"), MOVABLE, |now| now == MOVABLE)?;
+        }
+        _ => online_blocks(root, dax, pace)?,
+    }
+    is_online(root, dax)
+}
+
+/// Brings every block of `dax` online that is not, and makes those movable that are not.
+fn online_blocks(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+    for block in inside(root, range_of(dax)?)? {
+        if block.state == BlockState::Online && !memory_blocks::is_movable(root, block.number)? {
+            let taken = pace.retry(BlockError::is_busy, || memory_blocks::offline(root, block.number));
+            taken.map_err(|_| not_movable(root, dax))?;
+        }
+        memory_blocks::online_movable(root, block.number)?;
+    }
+    Ok(())
+}
+
+fn not_movable(root: &SysRoot, dax: &Dax) -> MemoryError {
+    let mut blocks = range_of(dax).and_then(|range| inside(root, range)).unwrap_or_default();
+    blocks.retain(|block| !memory_blocks::is_movable(root, block.number).unwrap_or(false));
+    let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").unwrap_or_default();
+    MemoryError::NotMovable { blocks: memory_blocks::listed(&blocks), policy }
+}
+
+/// Whether all memory of `dax` is memory of the system that can be taken back, on its node.
+pub(crate) fn is_online(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+    let node = dax.target_node.ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })?;
+    has_driver(root, dax, KMEM)?;
+    let (expected, mut fixed, mut online) = (numbers(root, range_of(dax)?)?, Vec::new(), 0);
+    for block in inside(root, range_of(dax)?)?.into_iter().filter(|block| block.state == BlockState::Online) {
+        online += 1;
+        if !memory_blocks::is_movable(root, block.number)? {
+            fixed.push(block);
+        }
+    }
+    let expected = expected.end.saturating_sub(expected.start);
+    if online == 0 || online != expected {
+        return Err(MemoryError::Missing { dax: dax.name.clone(), expected, online });
+    }
+    if !fixed.is_empty() {
+        return Err(not_movable(root, dax));
+    }
+    if ["online", "has_memory"].iter().all(|list| is_listed(root, list, node)) {
+        return Ok(());
+    }
+    Err(MemoryError::NoNode { dax: dax.name.clone(), node })
+}
+
+fn is_listed(root: &SysRoot, list: &str, node: u32) -> bool {
+    let nodes = root.attribute(format!("sys/devices/system/node/{list}"));
+    nodes.and_then(|nodes| nodes.parse::<hostler_linux::IdSet>().ok()).is_some_and(|nodes| nodes.contains(node))
+}
+
+/// Makes `dax` a device that programs map. Takes its memory out of the system for that.
+pub(crate) fn make_device(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+    take_back(root, dax, pace)?;
+    with_driver(root, dax, DEVICE_DAX)?;
+    is_device(root, dax)
+}
+
+/// Whether `dax` is a device that programs can map, and none of its memory is memory of the system.
+pub(crate) fn is_device(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+    has_driver(root, dax, DEVICE_DAX)?;
+    let blocks = memory_blocks::in_range(root, range_of(dax)?)?;
+    if !blocks.is_empty() {
+        let (range, blocks) = (range_of(dax)?, memory_blocks::listed(&blocks));
+        return Err(GateError::InUse { range, blocks, state: "are memory of the system" }.into());
+    }
+    let node = dax.device_node();
+    if root.exists(&node) { Ok(()) } else { Err(MemoryError::NoDevice { node: node.display().to_string() }) }
+}
+
+/// Whether nobody works with `dax` as a device.
+pub(crate) fn is_closed(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+    if dax.driver.as_deref() != Some(DEVICE_DAX) {
+        return Ok(());
+    }
+    let node = dax.device_node().display().to_string();
+    let users = hostler_linux::users(root, &[format!("/{node}")]);
+    if users.is_empty() {
+        return Ok(());
+    }
+    let users = users.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Err(MemoryError::Open { node, users })
+}
+
+/// Binds `dax` to `driver`, which is not the one that memory of the system has to be taken back from first.
+fn with_driver(root: &SysRoot, dax: &Dax, driver: &'static str) -> Result<Dax, MemoryError> {
+    let name = &dax.name;
+    let now = || root.link_name(dax.folder.join("driver"));
+    let folder = |driver: &str| format!("sys/bus/dax/drivers/{driver}");
+    if now().as_deref() == Some(DEVICE_DAX) && driver == KMEM {
+        write(root, format!("{}/unbind", folder(DEVICE_DAX)), name)?;
+    }
+    if now().is_none() {
+        if driver == DEVICE_DAX {
+            // The driver takes devices of this kind by name only. It takes them at once, and needs the name no longer:
+            // a later device may have it, too.
+            write(root, format!("{}/new_id", folder(driver)), name)?;
+            write(root, format!("{}/remove_id", folder(driver)), name)?;
+        } else {
+            write(root, format!("{}/bind", folder(driver)), name)?;
+        }
+    }
+    has_driver(root, dax, driver)?;
+    Ok(Dax::read(root, name.clone(), dax.folder.clone()))
+}
+
+fn has_driver(root: &SysRoot, dax: &Dax, wanted: &'static str) -> Result<(), MemoryError> {
+    let found = root.link_name(dax.folder.join("driver")).unwrap_or_else(|| "nothing".to_owned());
+    if found == wanted { Ok(()) } else { Err(MemoryError::Driver { dax: dax.name.clone(), wanted, found }) }
+}
+
+fn range_of(dax: &Dax) -> Result<PhysicalRange, MemoryError> {
+    dax.range().ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })
+}
+
+/// The numbers of the blocks that lie in a range as a whole: what the kernel makes of it.
+fn numbers(root: &SysRoot, range: PhysicalRange) -> Result<std::ops::Range<u64>, MemoryError> {
+    let size = memory_blocks::block_bytes(root)?;
+    Ok(range.start.div_ceil(size)..range.end() / size)
+}
+
+/// The blocks that are there and lie in a range as a whole. One at the edge may be a neighbour's.
+fn inside(root: &SysRoot, range: PhysicalRange) -> Result<Vec<Block>, MemoryError> {
+    let numbers = numbers(root, range)?;
+    let mut blocks = memory_blocks::in_range(root, range)?;
+    blocks.retain(|block| numbers.contains(&block.number));
+    Ok(blocks)
+}

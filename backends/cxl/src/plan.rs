@@ -1,0 +1,254 @@
+//! Chooses what a claim gets of a device. Pure: the choice stands in the claim's record before anything is changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_backend::{
+    Access, AttributeValue, BackendError, Device, Held, MemoryPolicy, Pinning, Plan, PlanWork, Quantity,
+    opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
+    refuse_opaque_config,
+};
+use hostler_linux::{pci::PciAddress, vfio::Former};
+use serde::{Deserialize, Serialize};
+
+use crate::target::{CardId, DaxId, Target};
+
+/// Name of the capacity: bytes.
+const MEMORY: &str = "memory";
+
+/// What was chosen for a grant; stands in the claim's record.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub(crate) enum Chosen {
+    /// A function.
+    Accelerator {
+        address: PciAddress,
+        vfio: bool,
+        /// What it is given back to.
+        #[serde(default)]
+        former: Former,
+    },
+    /// All volatile memory of a card.
+    Memory {
+        card: CardId,
+        /// Whether it becomes memory of the system, and not a device.
+        system_ram: bool,
+        /// Whether it is erased in the end.
+        sanitize: bool,
+        bytes: u64,
+    },
+    /// A part of the memory of a node.
+    Node { node: u32, cards: Vec<CardId>, bytes: u64 },
+    /// A dax device that is there without the claim.
+    Dax { memory: DaxId },
+}
+
+impl Chosen {
+    /// What stands in a plan; `None` for administrative access, which takes nothing.
+    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+        Self::deserialize(&plan.data).ok()
+    }
+
+    /// As [`Chosen::of`], for the steps that cannot do without it.
+    pub(crate) fn read(plan: &Plan) -> Result<Option<Self>, BackendError> {
+        if plan.data.is_null() {
+            return Ok(None);
+        }
+        Self::deserialize(&plan.data).map(Some).map_err(|error| BackendError::step("read the recorded plan", error))
+    }
+
+    fn cards(&self) -> &[CardId] {
+        match self {
+            Self::Memory { card, .. } => std::slice::from_ref(card),
+            Self::Node { cards, .. } => cards,
+            Self::Dax { memory: DaxId::Region(region) } => &region.cards,
+            Self::Dax { .. } | Self::Accelerator { .. } => &[],
+        }
+    }
+
+    /// Whether it is made of memory of one of these cards, or of a node.
+    pub(crate) fn uses(&self, cards: &BTreeSet<CardId>, nodes: &BTreeSet<u32>) -> bool {
+        let on_node = matches!(self, Self::Node { node, .. } if nodes.contains(node));
+        on_node || self.cards().iter().any(|card| cards.iter().any(|other| other.is_same(card)))
+    }
+}
+
+/// Chooses for a grant. Needs nothing but `work`.
+///
+/// # Errors
+/// When the device is in use in another way, there is not so much left, or the configuration is wrong.
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    let target = Target::of(work.device).ok_or_else(|| {
+        BackendError::refused(format!("{} is described in a way that is not understood", work.device.name))
+    })?;
+    match &target {
+        Target::Memory { .. } => config_of::<CxlConfig>(work.grant).map(drop)?,
+        Target::Node { .. } => config_of::<MemoryConfig>(work.grant).map(drop)?,
+        Target::Accelerator { .. } | Target::Dax { .. } => refuse_opaque_config(work.grant)?,
+    }
+    if work.grant.access == Access::Admin {
+        return Ok(Plan::default());
+    }
+    on_wanted_node(work)?;
+    let (chosen, pinning) = match target {
+        Target::Accelerator { address, vfio } => (accelerator(work.device, address, vfio), Pinning::default()),
+        Target::Memory { card } => (memory(work, card)?, Pinning::default()),
+        Target::Node { node, cards } => part(work, node, cards)?,
+        Target::Dax { memory } => (dax(work, memory)?, Pinning::default()),
+    };
+    Ok(Plan { pinning, data: serde_json::json!(chosen) })
+}
+
+/// Whether the device is near the node that everything has to be on, where it is near one.
+fn on_wanted_node(work: &PlanWork<'_>) -> Result<(), BackendError> {
+    let own = work.device.attributes.iter().find(|(name, _)| name.as_str() == "resource.kubernetes.io/numaNode");
+    match (work.within, own) {
+        (Some(wanted), Some((_, AttributeValue::Int(own)))) if i64::from(wanted) != *own => {
+            Err(BackendError::refused(format!("{} is on NUMA node {own}, not on node {wanted}", work.device.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn accelerator(device: &Device, address: PciAddress, vfio: bool) -> Chosen {
+    let former = device.data.get("former").and_then(|former| Former::deserialize(former).ok()).unwrap_or_default();
+    Chosen::Accelerator { address, vfio, former }
+}
+
+fn text<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
+    let found = device.attributes.iter().find(|(known, _)| known.as_str() == name);
+    found.and_then(|(_, value)| if let AttributeValue::String(text) = value { Some(text.as_str()) } else { None })
+}
+
+/// A card whose volatile memory nobody uses.
+fn memory(work: &PlanWork<'_>, card: CardId) -> Result<Chosen, BackendError> {
+    let config: CxlConfig = config_of(work.grant)?;
+    let name = &work.device.name;
+    let amount = |name: &str| work.device.capacity.iter().find(|(known, _)| known.as_str() == name).map(|(_, it)| it);
+    let bytes_of = |name| amount(name).and_then(|capacity| capacity.value.as_whole()).unwrap_or(0);
+    if bytes_of(MEMORY) < crate::region::UNIT_BYTES {
+        return Err(BackendError::refused(format!("{name} has less than 256Mi of volatile memory")));
+    }
+    let used = text(work.device, "use").unwrap_or("none");
+    if used != "none" && used != "persistent" {
+        return Err(BackendError::refused(in_use(work, &card, used)));
+    }
+    if let Some(holder) = other_holder(work, std::slice::from_ref(&card)) {
+        return Err(BackendError::refused(format!("memory of {name} is held by {holder}")));
+    }
+    let sanitize = config.sanitize.unwrap_or(false);
+    if sanitize && bytes_of("persistentMemory") > 0 {
+        return Err(BackendError::refused(format!(
+            "{name} cannot be erased at the end of a claim (sanitize: true): that would erase its persistent memory too"
+        )));
+    }
+    let system_ram = config.use_as.unwrap_or_default() == CxlUse::SystemRam;
+    Ok(Chosen::Memory { card, system_ram, sanitize, bytes: bytes_of(MEMORY) })
+}
+
+/// What a card's memory is used as, by whom, and how to end that.
+fn in_use(work: &PlanWork<'_>, card: &CardId, used: &str) -> String {
+    let name = &work.device.name;
+    let node = work.device.attributes.iter().find(|(name, _)| name.as_str() == "targetNode").map(|(_, node)| node);
+    let place = match (used, node) {
+        ("systemRam", Some(node)) => format!("memory of the system on node {node}"),
+        ("systemRam", None) => "memory of the system".to_owned(),
+        ("devDax", _) => "a dax device".to_owned(),
+        (other, _) => format!("used ({other})"),
+    };
+    let holder = other_holder(work, std::slice::from_ref(card));
+    let holder = holder.map_or_else(|| "no claim holds it".to_owned(), |holder| format!("held by {holder}"));
+    format!("{name} is {place}, {holder}; `hostler device detach cxl/{name}` frees it")
+}
+
+/// The claim that holds memory of one of these cards, through whatever device.
+fn other_holder(work: &PlanWork<'_>, cards: &[CardId]) -> Option<String> {
+    let cards: BTreeSet<CardId> = cards.iter().cloned().collect();
+    let none = BTreeSet::new();
+    let uses = |held: &&Held<'_>| {
+        held.grant.access == Access::Use
+            && held.grant.device != work.device.name
+            && Chosen::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &none))
+    };
+    work.held.iter().find(uses).map(|held| format!("{} ({})", held.claim_name, held.grant.device))
+}
+
+/// A part of the memory of a node, accounted as the memory backend does: binding, and no limit of what is used.
+fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, Pinning), BackendError> {
+    let config: MemoryConfig = config_of(work.grant)?;
+    let bytes = wanted(work)?;
+    let holders = holders(work, &cards);
+    let total = capacity(work).as_whole().unwrap_or(0);
+    let free = holders.values().fold(total, |free, held| free.saturating_sub(*held));
+    if bytes > free {
+        let human = |bytes| Quantity::whole(bytes).human();
+        let names: Vec<String> = holders.iter().map(|(name, bytes)| format!("{name} ({})", human(*bytes))).collect();
+        return Err(BackendError::refused(format!(
+            "{} has {} of {} free, {} are wanted; held by {}",
+            work.device.name,
+            human(free),
+            human(total),
+            human(bytes),
+            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+        )));
+    }
+    let mode = config.policy;
+    // A preference cannot be given to a task from outside: the program is told of it.
+    let mems = if mode == Some(MemoryMode::Preferred) { BTreeSet::new() } else { [node].into() };
+    let policy = mode.map(|mode| MemoryPolicy { mode, nodes: [node].into() });
+    Ok((Chosen::Node { node, cards, bytes }, Pinning { mems, policy, ..Pinning::default() }))
+}
+
+/// How much of a node is free for `work`; `None` where that is not known.
+pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
+    let Some(Target::Node { node, cards }) = Target::of(work.device) else { return None };
+    let free = holders(work, &cards).values().fold(capacity(work).as_whole()?, |free, held| free.saturating_sub(*held));
+    Some(if work.within.is_none_or(|wanted| wanted == node) { free } else { 0 })
+}
+
+fn capacity(work: &PlanWork<'_>) -> Quantity {
+    work.device.capacity.get(MEMORY).map(|capacity| capacity.value).unwrap_or_default()
+}
+
+/// The bytes that the grant takes of a node.
+fn wanted(work: &PlanWork<'_>) -> Result<u64, BackendError> {
+    let asked = work.grant.consumed.get(MEMORY).copied().unwrap_or_else(|| capacity(work));
+    let policy = work.device.capacity.get(MEMORY).and_then(|capacity| capacity.policy);
+    let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
+    asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
+        BackendError::refused(format!(
+            "{} of {} cannot be given: ask for {}",
+            asked.human(),
+            work.device.name,
+            rounded.human()
+        ))
+    })
+}
+
+/// The claims that hold a part of a node, with the bytes of each: by the node itself, or by a whole card behind it.
+fn holders<'a>(work: &PlanWork<'a>, cards: &[CardId]) -> BTreeMap<&'a str, u64> {
+    let whole = capacity(work);
+    let mut holders: BTreeMap<&str, u64> = BTreeMap::new();
+    for held in work.held.iter().filter(|held| held.grant.access == Access::Use) {
+        let bytes = match Chosen::of(held.plan) {
+            Some(Chosen::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
+            Some(Chosen::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
+            // Without a readable record, as much as it may have been given.
+            None if held.grant.device == work.device.name => {
+                held.grant.consumed.get(MEMORY).copied().unwrap_or(whole).as_whole().unwrap_or(u64::MAX)
+            }
+            _ => continue,
+        };
+        let sum = holders.entry(held.claim_name).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    holders
+}
+
+/// A dax device that nobody holds through its card.
+fn dax(work: &PlanWork<'_>, memory: DaxId) -> Result<Chosen, BackendError> {
+    let cards = if let DaxId::Region(region) = &memory { region.cards.as_slice() } else { &[] };
+    match other_holder(work, cards) {
+        None => Ok(Chosen::Dax { memory }),
+        Some(holder) => Err(BackendError::refused(format!("memory of {} is held by {holder}", work.device.name))),
+    }
+}

@@ -1,0 +1,170 @@
+//! Makes hardware ready for a claim, checks it, and takes it back.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use hostler_backend::{BackendError, ContainerEdits, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork};
+use hostler_cdi::DeviceNode;
+use hostler_linux::{SysRoot, pci::PciAddress, vfio};
+
+use crate::{
+    erase,
+    memory::{self, MemoryError},
+    objects::{Dax, Objects},
+    operate,
+    plan::Chosen,
+    region::{self, RegionError},
+    target::{CardId, DaxId},
+    write::Pace,
+};
+
+/// What the steps work with.
+#[derive(Debug)]
+pub(crate) struct Workbench<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) pace: &'a Pace,
+    /// Held by whoever makes or takes down a region: the kernel hands out names and addresses one at a time, and what is
+    /// half made by one is an orphan to another.
+    pub(crate) regions: &'a Mutex<()>,
+}
+
+impl Workbench<'_> {
+    /// Nothing is kept behind the lock that a panic could have left half done.
+    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the hardware of a plan ready.
+    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        let none = Prepared { edits: work.device.edits.clone(), pinning: None };
+        match Chosen::read(work.plan)? {
+            None | Some(Chosen::Node { .. } | Chosen::Accelerator { vfio: false, .. }) => Ok(none),
+            Some(Chosen::Accelerator { address, .. }) => self.hand_over(address),
+            Some(Chosen::Memory { card, system_ram, sanitize, .. }) => self.map(&card, system_ram, sanitize),
+            Some(Chosen::Dax { memory }) => {
+                let dax = self.dax(&memory)?;
+                memory::is_device(self.root, &dax).map_err(|error| unusable(&error))?;
+                Ok(Prepared { edits: node_of(&dax), pinning: None })
+            }
+        }
+    }
+
+    /// Maps all volatile memory of a card, as what the claim wants it to be.
+    fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<Prepared, BackendError> {
+        let _alone = self.alone();
+        if sanitize {
+            let objects = Objects::read(self.root);
+            let supported = card.find(&objects).is_some_and(|memdev| erase::is_supported(self.root, memdev));
+            if !supported {
+                return Err(BackendError::refused(format!("card {card} cannot erase its memory (sanitize: true)")));
+            }
+        }
+        let failed = |error: RegionError| BackendError::step(format!("map the memory of card {card}"), error);
+        let dax = region::create(self.root, card, self.pace).map_err(failed)?;
+        if system_ram {
+            memory::bring_online(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;
+            let mems: BTreeSet<u32> = dax.target_node.into_iter().collect();
+            let pinning = Pinning { mems, ..Pinning::default() };
+            return Ok(Prepared { edits: ContainerEdits::default(), pinning: Some(pinning) });
+        }
+        memory::make_device(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;
+        Ok(Prepared { edits: node_of(&dax), pinning: None })
+    }
+
+    fn hand_over(&self, address: PciAddress) -> Result<Prepared, BackendError> {
+        // The driver of an accelerator whose memory is mapped must not go.
+        let objects = Objects::read(self.root);
+        let mapped = objects.memdevs_at(address).find_map(|memdev| objects.regions_of(memdev).first().copied());
+        if let Some(region) = mapped {
+            return Err(BackendError::refused(format!(
+                "{address} cannot be handed over: its memory is mapped as {}",
+                region.name
+            )));
+        }
+        let failed = |error| BackendError::step(format!("hand {address} over to vfio-pci"), error);
+        let nodes = vfio::hand_over(self.root, address).map_err(failed)?;
+        let device_nodes = nodes.all().into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
+        Ok(Prepared { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+    }
+
+    /// Checks what was prepared, by reading it.
+    pub(crate) fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        let not = |reason: String| Err(BackendError::NotUsable { reason });
+        match Chosen::read(work.plan)? {
+            None => Ok(()),
+            Some(Chosen::Accelerator { address, vfio: true, .. }) if !vfio::is_bound(self.root, address) => {
+                not(format!("{address} is not bound to {}", vfio::DRIVER))
+            }
+            Some(Chosen::Accelerator { address, .. }) => {
+                let folder = format!("sys/bus/pci/devices/{address}");
+                if self.root.exists(folder) { Ok(()) } else { not(format!("{address} is gone")) }
+            }
+            Some(Chosen::Node { node, .. }) => {
+                let has_memory = self.root.attribute("sys/devices/system/node/has_memory").unwrap_or_default();
+                let has_memory = has_memory.parse::<hostler_linux::IdSet>().unwrap_or_default();
+                if has_memory.contains(node) { Ok(()) } else { not(format!("NUMA node {node} has no memory")) }
+            }
+            Some(Chosen::Dax { memory }) => {
+                let dax = self.dax(&memory)?;
+                memory::is_device(self.root, &dax).map_err(|error| unusable(&error))
+            }
+            Some(Chosen::Memory { card, system_ram, .. }) => self.is_mapped(&card, system_ram),
+        }
+    }
+
+    fn is_mapped(&self, card: &CardId, system_ram: bool) -> Result<(), BackendError> {
+        let not = |reason: String| BackendError::NotUsable { reason };
+        let objects = Objects::read(self.root);
+        let (memdev, _) = region::find(&objects, card).map_err(|error| not(error.to_string()))?;
+        let regions = objects.regions_of(memdev);
+        let whole = regions.iter().find(|region| region::is_whole(&objects, memdev, region) && region.committed);
+        let dax = whole.and_then(|region| objects.daxes_of(region).next());
+        let dax = dax.ok_or_else(|| not(format!("memory of card {card} is not mapped")))?;
+        let ready = if system_ram { memory::is_online(self.root, dax) } else { memory::is_device(self.root, dax) };
+        ready.map_err(|error| unusable(&error))
+    }
+
+    /// Takes back what was prepared, or any part of it.
+    pub(crate) fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        match Chosen::read(work.plan)? {
+            Some(Chosen::Accelerator { address, vfio: true, former }) => vfio::give_back(self.root, address, &former)
+                .map_err(|error| BackendError::step(format!("take {address} back from vfio-pci"), error)),
+            Some(Chosen::Memory { card, sanitize, .. }) => self.unmap(&card, sanitize),
+            _ => Ok(()),
+        }
+    }
+
+    fn unmap(&self, card: &CardId, sanitize: bool) -> Result<(), BackendError> {
+        {
+            let _alone = self.alone();
+            let nodes = operate::nodes(self.root, &Objects::read(self.root), card);
+            region::take_down_all(self.root, card, self.pace, &mut Vec::new()).map_err(|error| {
+                let who = operate::who(self.root, &error, &nodes);
+                BackendError::step(format!("take memory of card {card} out of the system{who}"), error)
+            })?;
+        }
+        let objects = Objects::read(self.root);
+        // A card that is gone took its memory with it.
+        let Some(memdev) = card.find(&objects).filter(|_| sanitize) else { return Ok(()) };
+        erase::erase(self.root, &objects, memdev, self.pace)
+            .map_err(|error| BackendError::step(format!("erase card {card}"), error))
+    }
+
+    fn dax(&self, memory: &DaxId) -> Result<Dax, BackendError> {
+        let objects = Objects::read(self.root);
+        let gone = || BackendError::NotUsable { reason: "its dax device is gone".to_owned() };
+        memory.find(&objects).cloned().ok_or_else(gone)
+    }
+}
+
+fn node_of(dax: &Dax) -> ContainerEdits {
+    let path = format!("/{}", dax.device_node().display());
+    let device_nodes = vec![DeviceNode { path, ..DeviceNode::default() }];
+    ContainerEdits { device_nodes, ..ContainerEdits::default() }
+}
+
+fn unusable(error: &MemoryError) -> BackendError {
+    BackendError::NotUsable { reason: region::chain(error) }
+}
