@@ -13,6 +13,7 @@
 //! | 78 | the configuration is wrong (`EX_CONFIG`; systemd shows it as CONFIG) |
 
 mod bitstream;
+mod capture;
 mod cdi;
 mod claim;
 mod client;
@@ -23,6 +24,7 @@ mod doctor;
 mod explain;
 pub mod hook;
 mod inventory;
+mod machine;
 mod man;
 mod ready;
 mod run;
@@ -58,6 +60,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Inventory(inventory::Args),
+    Capture(capture::Args),
     Claim(claim::Args),
     Device(device::Args),
     Bitstream(bitstream::Args),
@@ -152,6 +155,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Inventory(args) => inventory::run(&args, out),
+        Command::Capture(args) => capture::run(&args, out),
         Command::Claim(args) => claim::run(args, out),
         Command::Device(args) => device::run(&args, out),
         Command::Bitstream(args) => bitstream::run(&args, out),

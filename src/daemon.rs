@@ -30,6 +30,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 use tracing::{error, info, warn};
+use uuid::Uuid;
 
 use crate::{
     admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, Stage, serve_admin, serve_metrics},
@@ -113,14 +114,14 @@ pub enum DaemonError {
     Impatient,
 }
 
-/// Runs the daemon until a signal or the end of one of its parts.
+/// Runs the daemon of a machine until a signal or the end of one of its parts.
 ///
 /// # Errors
 /// When it cannot start, or when a part ends by itself.
-pub async fn run(config: Config) -> Result<(), DaemonError> {
+pub async fn run(config: Config, machine: Machine) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
-    let starting = start(config, &tasks);
+    let starting = start(config, machine, &tasks);
     let result = tokio::select! {
         // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
         started = starting => match started {
@@ -177,17 +178,32 @@ impl Signals {
 }
 
 /// The machine that is looked after.
-struct Machine {
+#[derive(Debug)]
+pub struct Machine {
     root: SysRoot,
     boot_id: String,
 }
 
+impl Machine {
+    /// The one under `root`, which has been running since some boot.
+    ///
+    /// # Errors
+    /// When it does not tell since which.
+    pub fn running(root: SysRoot) -> Result<Self, DaemonError> {
+        let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
+        Ok(Self { root, boot_id })
+    }
+
+    /// A captured one. No record is older than the rehearsal, so any boot id will do where it has none.
+    pub fn captured(root: SysRoot) -> Self {
+        let boot_id = boot::boot_id(&root).unwrap_or_else(|_| Uuid::new_v4().to_string());
+        Self { root, boot_id }
+    }
+}
+
 /// Starts everything.
-async fn start(config: Config, tasks: &Tasks) -> Result<(), DaemonError> {
+async fn start(config: Config, machine: Machine, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
-    let root = SysRoot::new(&config.paths.root);
-    let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
-    let machine = Machine { root, boot_id };
     for path in [&config.paths.run, &config.paths.state] {
         private_folder(path)?;
     }

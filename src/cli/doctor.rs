@@ -8,9 +8,14 @@ mod services;
 
 use std::io::Write;
 
+use hostler_linux::SysRoot;
 use serde::Serialize;
 
-use super::{ConfigArgs, Failure, Format, Outcome, write_json};
+use super::{
+    Failure, Format, Outcome,
+    machine::{MachineArgs, Opened},
+    write_json,
+};
 use crate::config::{Config, ConfigErrors};
 use facts::Facts;
 
@@ -21,7 +26,7 @@ pub(super) struct Args {
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
-    config: ConfigArgs,
+    machine: MachineArgs,
 }
 
 /// How bad it is.
@@ -64,16 +69,35 @@ impl Finding {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let (config, mut findings) = configuration(args.config.load());
-    let facts = Facts::gather(&config, "/");
-    findings.extend(host::checks(&facts));
-    findings.extend(services::checks(&facts, &config));
+    let findings = match &args.machine.root {
+        Some(path) => of_capture(&Opened::captured(path, &args.machine.config)?),
+        None => of_host(args.machine.config.load()),
+    };
     match args.output {
         Format::Table => out.write_all(in_words(&findings).as_bytes())?,
         Format::Json => write_json(&findings, out)?,
     }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { Outcome::NotInOrder } else { Outcome::Done })
+}
+
+/// All checks, of this host.
+fn of_host(loaded: Result<Config, ConfigErrors>) -> Vec<Finding> {
+    let (config, mut findings) = configuration(loaded);
+    let facts = Facts::gather(&config, &SysRoot::host());
+    findings.extend(host::checks(&facts));
+    findings.extend(services::checks(&facts, &config));
+    findings
+}
+
+/// A captured machine has a kernel and hardware, and no daemon, runtime or kubelet.
+fn of_capture(capture: &Opened) -> Vec<Finding> {
+    host::machine_checks(&Facts::of_machine(&capture.root))
+}
+
+/// Reads what [`of_capture`] will read, for a capture.
+pub(super) fn look_at_machine(root: &SysRoot) {
+    Facts::of_machine(root);
 }
 
 /// A wrong configuration is one more thing that is wrong; the rest is checked with the defaults.

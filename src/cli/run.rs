@@ -1,23 +1,28 @@
 //! `hostler run`: the daemon.
 
 use std::{
+    fs,
     io::{self, IsTerminal},
+    path::Path,
     time::Duration,
 };
 
-use hostler_linux::heap;
+use hostler_linux::{archive, heap};
 use tokio::runtime;
-use tracing::level_filters::LevelFilter;
+use tracing::{info, level_filters::LevelFilter};
 use tracing_subscriber::{
     filter::{ParseError, Targets},
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
 
-use super::{ConfigArgs, Failure, Outcome};
+use super::{
+    Failure, Outcome,
+    machine::{MachineArgs, Opened},
+};
 use crate::{
-    config::{Log, LogFormat},
-    daemon,
+    config::{Cluster, ClusterMode, Config, Log, LogFormat, Paths},
+    daemon::{self, Machine},
 };
 
 /// What runs on these threads never blocks; work on hardware and files has threads of its own.
@@ -26,26 +31,65 @@ const WORKER_THREADS: usize = 2;
 /// How long threads that block may take to end: long enough for a system call, too short to notice.
 const LEAVE: Duration = Duration::from_millis(100);
 
-/// Run the daemon until it is told to stop
+/// Run the daemon until it is told to stop; with --root a rehearsal on a captured machine, away from this host's claims
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
     #[command(flatten)]
-    config: ConfigArgs,
+    machine: MachineArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
-    let config = args.config.load()?;
-    log_to_stderr(&config.log)?;
+    let machine = args.machine.open()?;
+    log_to_stderr(&machine.config.log)?;
+    match &args.machine.root {
+        Some(root) => rehearse(root, &machine),
+        None => {
+            let running = Machine::running(machine.root);
+            daemon(machine.config, running.map_err(|source| Failure::step("look at this machine", source))?)
+        }
+    }
+}
+
+fn daemon(config: Config, machine: Machine) -> Result<Outcome, Failure> {
     // Before there are threads: what is resident is most of what the daemon costs.
     heap::share_one_arena();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| Failure::step("start the runtime", source))?;
-    let result = runtime.block_on(daemon::run(config));
+    let result = runtime.block_on(daemon::run(config, machine));
     // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for the lock,
     // or a backend that a second signal did not wait for.
     runtime.shutdown_timeout(LEAVE);
     result.map_err(|source| Failure::step("keep the daemon running", source))?;
     Ok(Outcome::Done)
+}
+
+/// The daemon with everything that it writes in a folder of its own, which goes when it ends.
+fn rehearse(root: &Path, machine: &Opened) -> Result<Outcome, Failure> {
+    if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
+        return Err(Failure::Said("/ is this machine, and no rehearsal: run without --root".to_owned()));
+    }
+    let own = archive::private_folder().map_err(|source| Failure::step("make a folder for the rehearsal", source))?;
+    let config = rehearsal(machine.config.clone(), own.path());
+    info!(socket = %config.admin_socket().display(), "rehearsing on a captured machine; ask with --socket");
+    daemon(config, Machine::captured(machine.root.clone()))
+}
+
+/// Nothing of this host is touched: not its claims, its CDI files, its kubelet or its cluster.
+fn rehearsal(config: Config, own: &Path) -> Config {
+    let paths = Paths {
+        state: own.join("state"),
+        run: own.join("run"),
+        cdi: own.join("cdi"),
+        kubelet: own.join("kubelet"),
+        // The root is passed beside the configuration; uevents of this machine do not belong to that one.
+        root: own.join("root"),
+    };
+    let cluster = Cluster { mode: ClusterMode::Standalone, manifests: own.join("claims"), ..config.cluster };
+    let node_name = if config.node_name.is_empty() { "rehearsal".to_owned() } else { config.node_name };
+    let mut config = Config { node_name, hook_dir: None, paths, cluster, ..config };
+    config.kubelet.enabled = false;
+    config.metrics.listen = None;
+    config
 }
 
 fn log_to_stderr(log: &Log) -> Result<(), Failure> {

@@ -79,6 +79,7 @@ const EDGES: &[Edge] = &[
     Edge { crates: &["kube", "k8s_openapi", "hyper_rustls", "rustls", "tower"], modules: &["cluster"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli", "cluster"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
+    Edge { crates: &["ring"], modules: &["cli"] },
     Edge { crates: &["sd_notify"], modules: &["daemon"] },
 ];
 

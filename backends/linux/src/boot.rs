@@ -30,9 +30,10 @@ pub fn hostname() -> io::Result<String> {
     name.into_string().map_err(|name| io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is not UTF-8")))
 }
 
-/// The kernel's release (`6.1.0-31-amd64`).
+/// The kernel's release (`6.1.0-31-amd64`); of trees without `proc/sys`, as `Linux version …` tells it.
 pub fn kernel_release(root: &SysRoot) -> Option<String> {
-    root.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty())
+    let release = root.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty());
+    release.or_else(|| root.text("proc/version")?.split_whitespace().nth(2).map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -93,35 +93,42 @@ pub(super) enum Socket {
 
 impl Facts {
     /// Looks at the host whose files are under `root`.
-    pub(super) fn gather(config: &Config, root: impl Into<PathBuf>) -> Self {
-        let root = SysRoot::new(root);
+    pub(super) fn gather(config: &Config, root: &SysRoot) -> Self {
         let at = |path: &Path| root.path(path.strip_prefix("/").unwrap_or(path));
         let text = |path: PathBuf| fs::read_to_string(at(&path)).ok();
-        let topology = Topology::read(&root);
         Self {
             is_root: nix::unistd::geteuid().is_root(),
-            kernel: boot::kernel_release(&root),
-            boot_id: boot::boot_id(&root).ok(),
             clock_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            hook: PathFacts::of(&at(&config.hook)),
+            state: PathFacts::of(&at(&config.paths.state)),
+            cdi: PathFacts::of(&at(&config.paths.cdi)),
+            cdi_real: without_links(root, &at(&config.paths.cdi)),
+            kubelet: PathFacts::of(&at(&config.paths.kubelet)),
+            cpu_manager: text(config.paths.kubelet.join("cpu_manager_state")),
+            memory_manager: text(config.paths.kubelet.join("memory_manager_state")),
+            admin_socket: Socket::of(&at(&config.admin_socket())),
+            registration_socket: Socket::of(&at(&config.registration_socket())),
+            runtimes: runtimes(root),
+            ..Self::of_machine(root)
+        }
+    }
+
+    /// Looks at the kernel and the hardware alone, which a capture has too.
+    pub(super) fn of_machine(root: &SysRoot) -> Self {
+        let topology = Topology::read(root);
+        Self {
+            kernel: boot::kernel_release(root),
+            boot_id: boot::boot_id(root).ok(),
             online_cpus: root.text("sys/devices/system/cpu/online"),
             mounts: mounts(&root.text("proc/self/mountinfo").unwrap_or_default()),
-            unified_controllers: unified_controllers(&root),
+            unified_controllers: unified_controllers(root),
             has_udevd: root.exists("run/udev/control"),
             iommus: root.names("sys/class/iommu").len(),
             pci_functions: root.names("sys/bus/pci/devices").len(),
             cxl_memories: root.names("sys/bus/cxl/devices").iter().filter(|name| name.starts_with("mem")).count(),
             auto_online: root.text("sys/devices/system/memory/auto_online_blocks"),
             huge_pages: topology.nodes.values().flat_map(|node| node.huge_pages.values()).map(|pool| pool.total).sum(),
-            hook: PathFacts::of(&at(&config.hook)),
-            state: PathFacts::of(&at(&config.paths.state)),
-            cdi: PathFacts::of(&at(&config.paths.cdi)),
-            cdi_real: without_links(&root, &at(&config.paths.cdi)),
-            kubelet: PathFacts::of(&at(&config.paths.kubelet)),
-            cpu_manager: text(config.paths.kubelet.join("cpu_manager_state")),
-            memory_manager: text(config.paths.kubelet.join("memory_manager_state")),
-            admin_socket: Socket::of(&at(&config.admin_socket())),
-            registration_socket: Socket::of(&at(&config.registration_socket())),
-            runtimes: runtimes(&root),
+            ..Self::default()
         }
     }
 }
@@ -250,7 +257,7 @@ mod tests {
         write("etc/containerd/config.toml", "version = 2\n");
         write("etc/crio/crio.conf.d/10.conf", "[crio]\n");
         write("var/lib/kubelet/cpu_manager_state", "{}");
-        let facts = Facts::gather(&Config::default(), dir.path());
+        let facts = Facts::gather(&Config::default(), &SysRoot::new(dir.path()));
         assert_eq!(facts.online_cpus.as_deref(), Some("0-3"));
         assert_eq!(facts.unified_controllers.as_deref(), Some("cpuset cpu io"));
         assert_eq!(facts.runtimes, [("containerd", "version = 2".to_owned()), ("CRI-O", "[crio]".to_owned())]);

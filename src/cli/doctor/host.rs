@@ -10,11 +10,14 @@ const EARLIEST_SECONDS: u64 = 1_704_067_200;
 const FIRST_UNIFIED_CPUSET: (u32, u32) = (5, 0);
 
 pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
+    [vec![user(facts), clock(facts)], machine_checks(facts)].concat()
+}
+
+/// Those that make sense of a captured machine too.
+pub(super) fn machine_checks(facts: &Facts) -> Vec<Finding> {
     vec![
-        user(facts),
         kernel(facts),
         boot(facts),
-        clock(facts),
         sysfs(facts),
         faked(facts),
         cgroup(facts),

@@ -13,36 +13,36 @@ use crate::{
 
 /// Everything that is shown.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(in crate::cli) struct Machine {
     /// The node's name.
-    pub(super) node: String,
+    pub(in crate::cli) node: String,
     /// CPUs, caches, memory.
-    pub(super) topology: Topology,
+    pub(in crate::cli) topology: Topology,
     /// One pool per backend, by name.
-    pub(super) pools: Vec<Pool>,
+    pub(in crate::cli) pools: Vec<Pool>,
     /// What could not be understood, each once.
-    pub(super) warnings: Vec<Warning>,
+    pub(in crate::cli) warnings: Vec<Warning>,
 }
 
 /// The devices of a backend.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::cli) struct Pool {
     /// Name of the backend.
-    pub(super) backend: &'static str,
+    pub(in crate::cli) backend: &'static str,
     /// `<node>/<backend>`.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     /// In the backend's order.
-    pub(super) devices: Vec<Device>,
+    pub(in crate::cli) devices: Vec<Device>,
 }
 
 impl Machine {
     /// Every device with its pool.
-    pub(super) fn devices(&self) -> impl Iterator<Item = (&Pool, &Device)> {
+    pub(in crate::cli) fn devices(&self) -> impl Iterator<Item = (&Pool, &Device)> {
         self.pools.iter().flat_map(|pool| pool.devices.iter().map(move |device| (pool, device)))
     }
 
     /// Adds warnings that are not there yet.
-    pub(super) fn warn(&mut self, warnings: Vec<Warning>) {
+    pub(in crate::cli) fn warn(&mut self, warnings: Vec<Warning>) {
         let mut known: BTreeSet<Warning> = self.warnings.iter().cloned().collect();
         self.warnings.extend(warnings.into_iter().filter(|warning| known.insert(warning.clone())));
     }
@@ -50,7 +50,7 @@ impl Machine {
 
 /// Reads the machine under `root` and asks the enabled backends, or the one that is named. A backend that fails costs
 /// its devices and leaves a warning.
-pub(super) fn gather(config: &Config, root: &SysRoot, only: Option<&str>) -> Machine {
+pub(in crate::cli) fn gather(config: &Config, root: &SysRoot, only: Option<&str>) -> Machine {
     let topology = Topology::read(root);
     let mut machine = Machine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
     machine.warn(no_machine(root).into_iter().collect());
@@ -115,7 +115,7 @@ fn failed(backend: &str, error: &BackendError) -> Enumeration {
 }
 
 /// A reader's warning as one of the inventory.
-pub(super) fn own_warning(warning: &hostler_linux::Warning) -> Warning {
+pub(in crate::cli) fn own_warning(warning: &hostler_linux::Warning) -> Warning {
     Warning { path: warning.path.clone(), reason: warning.reason.clone() }
 }
 

@@ -1,8 +1,14 @@
 //! The whole answer, on a small machine and on captured ones.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use hostler_linux::archive::Capture;
 
 use super::*;
+use crate::cli::ConfigArgs;
 
 /// A machine of two nodes with two CPUs each, one node without CPUs, and huge pages.
 fn small_machine() -> tempfile::TempDir {
@@ -41,10 +47,9 @@ fn small_machine() -> tempfile::TempDir {
 
 fn answer(root: &Path, output: Output, backend: Option<&str>) -> Result<String, Failure> {
     let args = Args {
-        root: Some(root.to_owned()),
         backend: backend.map(str::to_owned),
         output,
-        config: ConfigArgs { config: None },
+        machine: MachineArgs { root: Some(root.to_owned()), config: ConfigArgs { config: None } },
     };
     let mut out = Vec::new();
     run(&args, &mut out)?;

@@ -1,0 +1,82 @@
+//! `hostler capture`: what hostler reads of this machine, in a file that can be looked at elsewhere.
+
+pub(super) mod manifest;
+mod pseudonym;
+pub(super) mod take;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use hostler_linux::archive;
+
+use super::{Failure, Outcome, machine::MachineArgs, units};
+use manifest::{Manifest, Serials};
+use take::Kept;
+
+/// Take what hostler reads of this machine into a file: no addresses, no host name, pseudonyms for serial numbers
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// File to write, with mode 0600; - for standard output
+    #[arg(short, long, value_name = "FILE.tar.zst")]
+    output: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    kept: Kept,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let to_stdout = args.output == Path::new("-");
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Failure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
+    }
+    let taken = take::take(&args.machine.open()?, args.kept)?;
+    if to_stdout {
+        out.write_all(&taken.archive)?;
+        return Ok(Outcome::Done);
+    }
+    save(&args.output, &taken.archive, args.force)?;
+    let size = units::bytes(taken.archive.len() as u64);
+    writeln!(out, "{}: {size}, {}", args.output.display(), in_words(&taken.manifest))?;
+    Ok(Outcome::Done)
+}
+
+/// Writes a file of ours; says how to have it replaced.
+pub(super) fn save(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
+    archive::save(path, bytes, force).map_err(|error| match error {
+        archive::SaveError::Exists(path) => {
+            Failure::Said(format!("{} is there already: name another file, or replace it with --force", path.display()))
+        }
+        error => Failure::step("save the file", error),
+    })
+}
+
+fn in_words(manifest: &Manifest) -> String {
+    let kernel =
+        manifest.kernel.as_ref().map_or_else(|| "unknown kernel".to_owned(), |kernel| format!("kernel {kernel}"));
+    let mut parts = vec![kernel];
+    match &manifest.serials {
+        Serials::Kept => parts.push("serial numbers are in it".to_owned()),
+        Serials::Replaced { count: 0, .. } => {}
+        Serials::Replaced { count, .. } => parts.push(format!("{} replaced", units::count(*count, "serial number"))),
+    }
+    if manifest.host_name {
+        parts.push("the host's name is in it".to_owned());
+    }
+    if manifest.addresses_removed > 0 {
+        let some = if manifest.addresses_removed == 1 { "address" } else { "addresses" };
+        parts.push(format!("{} network {some} removed", manifest.addresses_removed));
+    }
+    if manifest.unreadable > 0 {
+        parts.push(format!("{} could not be read", units::count(manifest.unreadable, "file")));
+    }
+    if !manifest.left_out.is_empty() {
+        parts.push(format!("left out: {}", manifest.left_out.join(", ")));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,90 @@
+//! What a capture says about itself: `hostler-capture.json`, beside `sys` and `proc`. docs/capture.md describes it.
+
+use hostler_linux::SysRoot;
+use serde::{Deserialize, Serialize};
+
+use super::super::Failure;
+
+/// The file in the archive.
+pub(in crate::cli) const FILE: &str = "hostler-capture.json";
+
+/// Raised when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+
+/// Where a capture comes from and what was done to it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(in crate::cli) struct Manifest {
+    /// Version of this form.
+    pub(in crate::cli) version: u32,
+    /// Version of hostler.
+    pub(in crate::cli) hostler: String,
+    /// Release of the kernel, where it is known.
+    pub(in crate::cli) kernel: Option<String>,
+    /// When the machine was captured, seconds since 1970.
+    pub(in crate::cli) taken_at: u64,
+    /// The backends that looked at it.
+    pub(in crate::cli) backends: Vec<String>,
+    /// What stands where serial numbers were.
+    pub(in crate::cli) serials: Serials,
+    /// Whether the host's name is in it.
+    pub(in crate::cli) host_name: bool,
+    /// Network addresses that were taken out.
+    pub(in crate::cli) addresses_removed: usize,
+    /// Files that were read and are not in it, as they may be about people.
+    pub(in crate::cli) left_out: Vec<String>,
+    /// Files that could not be read; `READ_ERRORS.tsv` names them.
+    pub(in crate::cli) unreadable: usize,
+}
+
+/// What stands where serial numbers were.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub(in crate::cli) enum Serials {
+    /// They do.
+    Kept,
+    /// Pseudonyms.
+    Replaced {
+        /// How many.
+        count: usize,
+        /// Captures with one key have one pseudonym for one serial number. Absent where the key was thrown away.
+        key: Option<String>,
+    },
+}
+
+impl Manifest {
+    /// The manifest of this version of hostler, with nothing in it.
+    pub(in crate::cli) fn new(taken_at: u64) -> Self {
+        Self {
+            version: VERSION,
+            hostler: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: None,
+            taken_at,
+            backends: Vec::new(),
+            serials: Serials::Kept,
+            host_name: false,
+            addresses_removed: 0,
+            left_out: Vec::new(),
+            unreadable: 0,
+        }
+    }
+
+    /// The manifest of the tree under `root`; `None` where it has none.
+    pub(in crate::cli) fn read(root: &SysRoot) -> Result<Option<Self>, Failure> {
+        let Ok(bytes) = root.bytes(FILE) else { return Ok(None) };
+        let failed = |source| Failure::step(format!("understand {FILE}"), source);
+        let version = serde_json::from_slice::<serde_json::Value>(&bytes).map_err(failed)?["version"].as_u64();
+        match version {
+            Some(version) if version > u64::from(VERSION) => {
+                Err(Failure::Said(format!("the capture is of a later version of hostler ({FILE}: version {version})")))
+            }
+            _ => serde_json::from_slice(&bytes).map(Some).map_err(failed),
+        }
+    }
+
+    /// The text of the file.
+    pub(in crate::cli) fn to_json(&self) -> Result<String, Failure> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|source| Failure::step(format!("write {FILE}"), source))
+    }
+}

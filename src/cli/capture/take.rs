@@ -1,0 +1,90 @@
+//! Looks at a machine as all other commands do, and copies what they looked at.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use hostler_linux::{
+    SysRoot,
+    archive::{Recorder, Redacted, Snapshot},
+    boot,
+};
+
+use super::{
+    manifest::{self, Manifest, Serials},
+    pseudonym::Pseudonyms,
+};
+use crate::cli::{Failure, doctor, inventory, machine::Opened};
+
+const HOST_NAME: &str = "proc/sys/kernel/hostname";
+
+/// What is kept although it identifies the machine.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(in crate::cli) struct Kept {
+    /// Keep serial numbers; on network cards they hold the MAC address
+    #[arg(long)]
+    pub(in crate::cli) serials: bool,
+    /// Keep the host's name
+    #[arg(long)]
+    pub(in crate::cli) host_name: bool,
+}
+
+/// A capture.
+#[derive(Debug)]
+pub(in crate::cli) struct Taken {
+    /// The `.tar.zst` archive.
+    pub(in crate::cli) archive: Vec<u8>,
+    /// What is in it.
+    pub(in crate::cli) manifest: Manifest,
+}
+
+/// Captures a machine. A capture of a capture is of the machine that was captured first.
+pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failure> {
+    let recorder = Arc::new(Recorder::default());
+    let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept);
+    let mut snapshot = Snapshot::take(&machine.root, &recorder, kept.host_name);
+    let (serials, Redacted { addresses, .. }) = redact(&mut snapshot, machine, kept)?;
+    let manifest = Manifest {
+        kernel: boot::kernel_release(&machine.root),
+        backends,
+        serials,
+        host_name: kept.host_name && machine.root.exists(HOST_NAME),
+        addresses_removed: addresses,
+        left_out: snapshot.left_out().map(|path| format!("/{}", path.display())).collect(),
+        unreadable: snapshot.unreadable(),
+        ..Manifest::new(taken_at(machine))
+    };
+    snapshot.add(manifest::FILE, manifest.to_json()?);
+    let archive = snapshot.to_archive().map_err(|source: io::Error| Failure::step("pack the capture", source))?;
+    Ok(Taken { archive, manifest })
+}
+
+/// Reads all that any command reads of a machine; gives the backends that did.
+fn look(machine: &Opened, root: &SysRoot, kept: Kept) -> Vec<String> {
+    let seen = inventory::gather::gather(&machine.config, root, None);
+    doctor::look_at_machine(root);
+    if kept.host_name {
+        root.text(HOST_NAME);
+    }
+    seen.pools.iter().map(|pool| pool.backend.to_owned()).collect()
+}
+
+/// Pseudonyms stay as they are: another one in their place would be as good, but not be the same.
+fn redact(snapshot: &mut Snapshot, machine: &Opened, kept: Kept) -> Result<(Serials, Redacted), Failure> {
+    if let Some(replaced @ Serials::Replaced { .. }) = machine.manifest.as_ref().map(|manifest| &manifest.serials) {
+        return Ok((replaced.clone(), snapshot.redact(None)));
+    }
+    if kept.serials {
+        return Ok((Serials::Kept, snapshot.redact(None)));
+    }
+    let pseudonyms = Pseudonyms::of_host(&machine.root)?;
+    let redacted = snapshot.redact(Some(&|serial| pseudonyms.of(serial)));
+    Ok((Serials::Replaced { count: redacted.serials, key: pseudonyms.key() }, redacted))
+}
+
+fn taken_at(machine: &Opened) -> u64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    machine.manifest.as_ref().map_or_else(now, |manifest| manifest.taken_at)
+}

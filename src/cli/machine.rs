@@ -1,0 +1,85 @@
+//! The machine that a command looks at: this one, or a captured one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use hostler_backend::Warning;
+use hostler_linux::{SysRoot, archive::Capture};
+
+use super::{ConfigArgs, Failure, capture::manifest::Manifest};
+use crate::config::Config;
+
+/// The options of every subcommand that looks at a machine.
+#[derive(clap::Args, Debug)]
+pub(super) struct MachineArgs {
+    /// Captured machine: a .tar.zst file, or a folder that holds sys/ and proc/; without it this machine
+    #[arg(long, value_name = "DIR|FILE.tar.zst")]
+    pub(super) root: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+}
+
+impl MachineArgs {
+    /// Opens the machine that is meant.
+    pub(super) fn open(&self) -> Result<Opened, Failure> {
+        match &self.root {
+            Some(path) => Opened::captured(path, &self.config),
+            None => Ok(Opened::here(self.config.load()?)),
+        }
+    }
+}
+
+/// A machine to look at, and the configuration to do it with.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// What is enabled and reserved.
+    pub(super) config: Config,
+    /// The machine.
+    pub(super) root: SysRoot,
+    /// What the capture says about itself; absent for this machine, and for trees that were made otherwise.
+    pub(super) manifest: Option<Manifest>,
+    /// What is left out of the capture.
+    pub(super) warnings: Vec<Warning>,
+    /// The unpacked capture goes when this value does.
+    _capture: Option<Capture>,
+}
+
+impl Opened {
+    /// This machine.
+    pub(super) fn here(config: Config) -> Self {
+        let root = SysRoot::new(&config.paths.root);
+        Self { config, root, manifest: None, warnings: Vec::new(), _capture: None }
+    }
+
+    /// The machine in a file or folder. What this host reserves means nothing there: only a configuration that is named
+    /// counts.
+    pub(super) fn captured(path: &Path, config: &ConfigArgs) -> Result<Self, Failure> {
+        let config = match config.config {
+            Some(_) => config.load()?,
+            None => Config { node_name: String::new(), ..Config::default() },
+        };
+        let capture = path.is_file().then(|| open(path)).transpose()?;
+        let root = capture.as_ref().map_or_else(|| folder(path), |capture| Ok(capture.root()))?;
+        let left_out = capture.iter().flat_map(Capture::warnings);
+        let warning =
+            |warning: &hostler_linux::Warning| Warning { path: warning.path.clone(), reason: warning.reason.clone() };
+        Ok(Self {
+            config,
+            manifest: Manifest::read(&root)?,
+            root,
+            warnings: left_out.map(warning).collect(),
+            _capture: capture,
+        })
+    }
+}
+
+fn open(path: &Path) -> Result<Capture, Failure> {
+    Capture::open(path).map_err(|source| Failure::step(format!("unpack {}", path.display()), source))
+}
+
+fn folder(path: &Path) -> Result<SysRoot, Failure> {
+    fs::read_dir(path).map_err(|source| Failure::step(format!("read {}", path.display()), source))?;
+    Ok(SysRoot::new(path))
+}

@@ -1,0 +1,224 @@
+//! Machines captured by the real binary and looked at again.
+#![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::unwrap_used, reason = "these tests run the binary")]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use hostler_linux::{
+    archive::Capture,
+    testkit::{ConfigSpace, Function, Tree},
+};
+use nix::{sys::signal, unistd::Pid};
+use serde_json::Value;
+
+const MOMENTS: [&str; 4] = ["boot", "regions", "hotadd", "removed"];
+
+fn hostler(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hostler")).args(args).output().unwrap()
+}
+
+fn done(args: &[&str]) -> String {
+    let output = hostler(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn emulated(moment: &str) -> PathBuf {
+    let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("backends/linux/tests/trees");
+    trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))
+}
+
+/// A folder, and the path of a file to be made in it.
+fn place() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.tar.zst").to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+fn inventory(root: &str) -> String {
+    done(&["inventory", "-o", "json", "--root", root])
+}
+
+/// What a capture must tell as the machine does: all but its name, and what changes from moment to moment.
+fn lasting(inventory: &str) -> Value {
+    let mut json: Value = serde_json::from_str(inventory).unwrap();
+    json["node"] = Value::Null;
+    for device in json["devices"].as_array_mut().unwrap() {
+        device["pool"] = Value::Null;
+    }
+    for node in json["topology"]["numa_nodes"].as_array_mut().unwrap() {
+        node["free_bytes"] = Value::Null;
+    }
+    json
+}
+
+#[test]
+fn this_machine_replayed_is_this_machine() {
+    let (folder, file) = place();
+    // The configuration that captures are looked at with.
+    let config = folder.path().join("hostler.toml");
+    fs::write(&config, "").unwrap();
+    let config = config.to_str().unwrap();
+    let said = done(&["capture", "-o", &file, "--config", config]);
+    assert!(said.starts_with(&format!("{file}: ")) && said.contains("kernel "), "{said}");
+    assert!(!said.contains("left out"), "{said}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let here = done(&["inventory", "-o", "json", "--config", config]);
+    assert_eq!(lasting(&inventory(&file)), lasting(&here));
+}
+
+#[test]
+fn emulated_machines_captured_again_are_told_to_the_byte() {
+    for moment in MOMENTS {
+        let (_folder, file) = place();
+        let tree = emulated(moment);
+        let tree = tree.to_str().unwrap();
+        done(&["capture", "--root", tree, "-o", &file, "--serials"]);
+        assert_eq!(inventory(&file), inventory(tree), "{moment}");
+        let judged = |root: &str| text(&hostler(&["doctor", "-o", "json", "--root", root]).stdout);
+        assert_eq!(judged(&file), judged(tree), "{moment}");
+        assert!(fs::metadata(&file).unwrap().len() < fs::metadata(tree).unwrap().len(), "{moment}: it is a part of it");
+    }
+}
+
+#[test]
+fn a_capture_through_a_pipe_is_the_same_file_whoever_makes_it() {
+    let (_folder, file) = place();
+    let tree = emulated("regions");
+    let tree = tree.to_str().unwrap();
+    // A capture of a capture is of the machine that was captured first, at that time.
+    done(&["capture", "--root", tree, "-o", &file]);
+    let again = |root: &str| hostler(&["capture", "--root", root, "-o", "-"]).stdout;
+    assert_eq!(again(&file), fs::read(&file).unwrap());
+}
+
+/// A CXL card with a serial number in every place that has one, and an address in another.
+fn tree_with_secrets() -> Tree {
+    let tree = Tree::new();
+    let mut config = ConfigSpace::new(0x8086, 0x0d93);
+    config.capability(3, 1, &0x0123_4567_89ab_cdef_u64.to_le_bytes());
+    config.dvsec(0x1e98, 0, 1, &[0x1e, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut card = Function::new("0000:b1:00.0", 0x8086, 0x0d93);
+    card.class = 0x0005_0210;
+    card.config = config.bytes();
+    card.attributes = vec![("serial_number".to_owned(), "01-23-45-67-89-ab-cd-ef".to_owned())];
+    let folder = card.plug(&tree).join("mem0");
+    tree.file(folder.join("serial"), "0x123456789abcdef").link("sys/bus/cxl/devices/mem0", &folder);
+    tree.files("proc/sys/kernel", &[("hostname", "annas-machine"), ("osrelease", "6.12.0")]);
+    tree.file("proc/cpuinfo", "model name : x\nSerial : 0123456789abcdef\nHardware address 02:42:ac:11:00:02");
+    tree.file("proc/cmdline", "password=hunter2").file("sys/devices/system/cpu/online", "0");
+    tree
+}
+
+/// Every byte of a capture, as one.
+fn contents(file: &str) -> Vec<u8> {
+    fn gather(folder: &Path, all: &mut Vec<u8>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            all.extend(entry.file_name().as_encoded_bytes());
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => gather(&entry.path(), all),
+                kind if kind.is_file() => all.extend(fs::read(entry.path()).unwrap()),
+                _ => all.extend(fs::read_link(entry.path()).unwrap().as_os_str().as_encoded_bytes()),
+            }
+        }
+    }
+    let mut all = Vec::new();
+    gather(&Capture::open(file).unwrap().root().path(""), &mut all);
+    all
+}
+
+fn has(contents: &[u8], part: &[u8]) -> bool {
+    contents.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn nothing_that_identifies_the_machine_is_in_its_capture() {
+    let (tree, (_folder, file)) = (tree_with_secrets(), place());
+    let root = tree.path("");
+    done(&["capture", "--root", root.to_str().unwrap(), "-o", &file]);
+    let all = contents(&file);
+    let number = 0x0123_4567_89ab_cdef_u64;
+    for secret in [
+        &b"123456789abcdef"[..],
+        b"01-23-45-67",
+        &number.to_le_bytes(),
+        &number.to_be_bytes(),
+        b"02:42:ac",
+        b"annas-machine",
+        b"hunter2",
+    ] {
+        assert!(!has(&all, secret), "{}", String::from_utf8_lossy(secret));
+    }
+}
+
+#[test]
+fn what_is_asked_for_is_kept() {
+    let (tree, (_folder, file)) = (tree_with_secrets(), place());
+    let root = tree.path("");
+    let said = done(&["capture", "--root", root.to_str().unwrap(), "-o", &file, "--serials", "--host-name"]);
+    assert!(said.contains("serial numbers are in it; the host's name is in it"), "{said}");
+    let all = contents(&file);
+    assert!(has(&all, b"annas-machine") && has(&all, b"0123456789abcdef"));
+    assert!(!has(&all, b"02:42:ac") && !has(&all, b"hunter2"));
+}
+
+#[test]
+fn a_file_that_is_there_stays_unless_told_otherwise_and_a_device_always() {
+    let (_folder, file) = place();
+    fs::write(&file, "mine").unwrap();
+    let output = hostler(&["capture", "-o", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is there already") && text(&output.stderr).contains("--force"));
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    done(&["capture", "-o", &file, "--force"]);
+    assert!(Capture::open(&file).is_ok());
+    let output = hostler(&["capture", "-o", "/dev/null", "--force"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/dev/null is no file"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_full_disk_is_a_failure() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hostler"));
+    let output = command.args(["capture", "-o", "-"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("No space left on device"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_rehearsal_prepares_claims_on_a_captured_machine_and_leaves_nothing() {
+    let (folder, file) = place();
+    done(&["capture", "--root", emulated("regions").to_str().unwrap(), "-o", &file]);
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_hostler"))
+        .args(["run", "--root", &file])
+        .env("TMPDIR", folder.path())
+        .env_remove("JOURNAL_STREAM")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let socket = lines.find_map(|line| Some(line.split_once("socket=")?.1.trim().to_owned())).unwrap();
+    assert!(lines.any(|line| line.contains(" ready ")), "it ended before it was ready");
+    let status: Value = serde_json::from_str(&done(&["status", "-o", "json", "--socket", &socket])).unwrap();
+    assert_eq!((&status["node"], &status["mode"]), (&"rehearsal".into(), &"standalone".into()));
+    done(&["claim", "create", "train", "-d", "memory/node0,memory=16Mi", "--socket", &socket]);
+    let shown = done(&["claim", "show", "train", "-o", "json", "--socket", &socket]);
+    assert!(shown.contains("prepared"), "{shown}");
+    signal::kill(Pid::from_raw(daemon.id().try_into().unwrap()), signal::SIGTERM).unwrap();
+    lines.for_each(drop);
+    assert!(daemon.wait().unwrap().success());
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["c.tar.zst"]);
+    let output = hostler(&["run", "--root", "/"]);
+    assert!(text(&output.stderr).contains("run without --root"), "{}", text(&output.stderr));
+}
