@@ -1,10 +1,12 @@
 //! The `[backends.fpga]` section of the configuration.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use hostler_backend::{ConfigProblem, duration};
 use hostler_linux::pci::{PciAddress, PciIdentity};
 use serde::{Deserialize, Serialize};
+
+use crate::bitstream::Guid;
 
 /// How FPGAs are offered.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -12,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Folder of the bitstreams that claims may name.
     pub bitstreams: PathBuf,
+    /// What regions are programmed with when a claim ends, by their interface id: digests or names of bitstreams.
+    pub blank: BTreeMap<String, String>,
     /// Functions that are passed on whole, as addresses (`0000:b1:00.5`) or models (`8086:bccf`).
     pub vfio: Vec<String>,
     /// How often to look at health that no event tells of. Zero leaves it to the scan of everything.
@@ -21,7 +25,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { bitstreams: "/var/lib/hostler/bitstreams".into(), vfio: Vec::new(), poll: Duration::from_secs(5) }
+        Self {
+            bitstreams: "/var/lib/hostler/bitstreams".into(),
+            blank: BTreeMap::new(),
+            vfio: Vec::new(),
+            poll: Duration::from_secs(5),
+        }
     }
 }
 
@@ -39,6 +48,7 @@ impl Config {
         if !self.bitstreams.is_absolute() {
             problems.push(ConfigProblem::new("bitstreams", "is not absolute; begin it with /"));
         }
+        problems.extend(self.blank.keys().filter_map(|key| blank_problem(key)));
         for text in self.vfio.iter().filter(|text| pick(text).is_none()) {
             let reason = format!("{text:?} is neither an address such as 0000:b1:00.5 nor a model such as 8086:bccf");
             problems.push(ConfigProblem::new("vfio", reason));
@@ -56,6 +66,13 @@ impl Config {
             Pick::Model(vendor, device) => (vendor, device) == (function.vendor, function.device),
         })
     }
+}
+
+/// One spelling for each id: two would be two images for one region.
+fn blank_problem(key: &str) -> Option<ConfigProblem> {
+    let canonical = Guid::parse(key).is_some_and(|id| id.as_str() == key);
+    let reason = "is not an interface id as in `compat_id`: 32 lower-case hexadecimal digits without hyphens";
+    (!canonical).then(|| ConfigProblem::new(format!("blank.{key:?}"), reason))
 }
 
 fn pick(text: &str) -> Option<Pick> {

@@ -7,8 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_backend::{Backend, BackendError, BackendName, Enumeration};
-use hostler_linux::SysRoot;
+use hostler_backend::{
+    Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+};
+use hostler_linux::{
+    SysRoot,
+    ioctl::dfl::{Dfl, KernelDfl},
+};
 
 pub mod ami;
 pub mod bitstream;
@@ -19,6 +24,9 @@ mod health;
 mod known;
 pub mod manager;
 mod offer;
+mod place;
+mod plan;
+mod prepare;
 pub mod store;
 mod target;
 #[cfg(test)]
@@ -30,6 +38,9 @@ pub use target::Target;
 
 use enumerate::Look;
 use health::Steady;
+use place::Hands;
+use plan::Sources;
+use store::Store;
 
 /// The FPGAs of the machine under a root. Clones share what they remember of earlier looks.
 #[derive(Clone, Debug)]
@@ -37,13 +48,25 @@ pub struct FpgaBackend {
     root: SysRoot,
     config: Config,
     steady: Arc<Mutex<Steady>>,
+    store: Store,
+    dfl: Arc<dyn Dfl>,
 }
 
 impl FpgaBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: Config) -> Self {
+        let dfl = Arc::new(KernelDfl::new(root.clone()));
+        Self::with_dfl(root, config, dfl)
+    }
+
+    /// As [`FpgaBackend::new`], with ports and regions that are operated in another way than by the kernel.
+    pub fn with_dfl(root: SysRoot, config: Config, dfl: Arc<dyn Dfl>) -> Self {
         let steady = Arc::new(Mutex::new(Steady::new(config.poll)));
-        Self { root, config, steady }
+        Self { store: Store::new(&config.bitstreams), root, config, steady, dfl }
+    }
+
+    fn hands(&self) -> Hands<'_> {
+        Hands { root: &self.root, dfl: &*self.dfl, store: &self.store }
     }
 }
 
@@ -79,5 +102,21 @@ impl Backend for FpgaBackend {
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         look.enumeration(&mut steady, Instant::now())
             .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        plan::plan(&Sources { root: &self.root, store: &self.store, config: &self.config }, work)
+    }
+
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        self.hands().prepare(work)
+    }
+
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        self.hands().unprepare(work.plan)
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        self.hands().verify(work.plan)
     }
 }

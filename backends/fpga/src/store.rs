@@ -15,6 +15,7 @@ mod tests;
 mod verify;
 
 use std::{
+    error::Error,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -269,4 +270,14 @@ fn listed(all: &[Bitstream]) -> String {
     let names: Vec<String> = all.iter().take(MOST).map(Bitstream::to_string).collect();
     let more = if all.len() > MOST { format!(" and {} more", all.len() - MOST) } else { String::new() };
     format!("it has {}{more}", names.join(", "))
+}
+
+/// An error with everything below it.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }

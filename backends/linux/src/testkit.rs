@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 mod cxl_kernel;
+mod dfl_kernel;
 mod pci;
 mod pci_kernel;
 mod taps;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 use crate::SysRoot;
 
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
+pub use dfl_kernel::DflKernel;
 pub use pci::{ConfigSpace, Function};
 pub use pci_kernel::PciKernel;
 pub use taps::{Counts, Faults};

@@ -1,10 +1,8 @@
 //! Looks at every file of the store, and hashes every content.
 
-use std::error::Error;
-
 use serde::Serialize;
 
-use super::{Bitstream, Store, StoreError, access};
+use super::{Bitstream, Store, StoreError, access, chain};
 use crate::bitstream::Digest;
 
 /// What was found out about one bitstream or file of the store.
@@ -84,14 +82,4 @@ fn mark_doubles(findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| names.contains(&finding.name)) {
         finding.problem.get_or_insert_with(|| "another bitstream has the same name; remove one of them".to_owned());
     }
-}
-
-/// An error with everything below it.
-fn chain(error: &dyn Error) -> String {
-    let (mut text, mut next) = (error.to_string(), error.source());
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

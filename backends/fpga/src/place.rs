@@ -1,0 +1,142 @@
+//! Programs and resets regions and ports, wherever the kernel has them today, and reads back what came of it.
+
+use std::{io, path::Path};
+
+use hostler_backend::BackendError;
+use hostler_linux::{
+    SysRoot, User,
+    ioctl::dfl::{Dfl, TakenPort},
+    pci::PciAddress,
+    users,
+};
+
+use crate::{
+    bitstream::Guid,
+    dfl::{self, Card, Port},
+    plan::Image,
+    store::Store,
+};
+
+/// What changes hardware.
+pub(crate) struct Hands<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) dfl: &'a dyn Dfl,
+    pub(crate) store: &'a Store,
+}
+
+impl Hands<'_> {
+    /// The card, as it is now. `None` when it was taken out; an error when it is there, but not its driver: what the last
+    /// claim left on it is then out of reach.
+    pub(crate) fn card(&self, address: PciAddress) -> Result<Option<Card>, BackendError> {
+        let found = dfl::find(self.root, address);
+        if found.is_none() && self.root.exists(format!("sys/bus/pci/devices/{address}")) {
+            let reason = format!("the card {address} is there, but no driver shows what is on it");
+            return Err(BackendError::NotUsable { reason });
+        }
+        Ok(found)
+    }
+
+    /// Takes a port, so that nobody else can open it, and resets it.
+    pub(crate) fn take(&self, port: &Port) -> Result<Box<dyn TakenPort>, BackendError> {
+        let taken = self.dfl.take(number(&port.node)?).map_err(|error| self.not_taken(port, error))?;
+        taken.reset().map_err(|error| BackendError::step(format!("reset {}", shown(&port.node)), error))?;
+        Ok(taken)
+    }
+
+    /// Why a port could not be taken, with whoever has it.
+    fn not_taken(&self, port: &Port, error: io::Error) -> BackendError {
+        let node = shown(&port.node);
+        if error.kind() != io::ErrorKind::ResourceBusy {
+            return BackendError::step(format!("open {node}"), error);
+        }
+        let found = users(self.root, std::slice::from_ref(&node));
+        let by = match &found[..] {
+            [] => "a process that cannot be seen from here".to_owned(),
+            found => found.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
+        };
+        BackendError::NotUsable { reason: format!("{node} is in use by {by}") }
+    }
+
+    /// Programs the region behind a port and reads back the function that is there then. The port is taken meanwhile.
+    pub(crate) fn program(&self, card: &Card, port: u32, image: &Image) -> Result<(), BackendError> {
+        let address = card.address;
+        let (engine, region) = card.engine.as_ref().zip(card.region(port)).ok_or_else(|| {
+            not_usable(format!("the card {address} has no region that can be programmed in front of port {port} now"))
+        })?;
+        let found = region.interface_id.as_deref().unwrap_or("none that the kernel tells");
+        if found != image.interface_id.as_str() {
+            let Image { name, interface_id, .. } = image;
+            let text = format!("bitstream {name} is for interface id {interface_id}, and the region of port {port}");
+            return Err(not_usable(format!("{text} on the card {address} has {found} now")));
+        }
+        let bytes = self.store.image(&image.digest);
+        let bytes = bytes.map_err(|error| BackendError::step(format!("read bitstream {}", image.name), error))?;
+        let port = here(card, port)?;
+        let taken = self.take(port)?;
+        self.dfl.program(number(&engine.node)?, port.id, &bytes).map_err(|error| {
+            let why = engine.manager.as_ref().and_then(|manager| self.root.attribute(manager.join("status")));
+            let why = why.filter(|why| !why.is_empty()).map(|why| why.lines().collect::<Vec<_>>().join(", "));
+            let step = format!("program {} into the region of {}", image.name, shown(&port.node));
+            BackendError::step(why.map_or(step.clone(), |why| format!("{step} ({why})")), error)
+        })?;
+        self.expect(card, port, &image.afu_id)?;
+        drop(taken);
+        Ok(())
+    }
+
+    /// Checks which function is behind a port. Cards whose functions do not sit behind the port have no AFU id to read:
+    /// there, whatever wrote the last image has to say that all went well.
+    pub(crate) fn expect(&self, card: &Card, port: &Port, wanted: &Guid) -> Result<(), BackendError> {
+        let node = shown(&port.node);
+        match afu_id(self.root, port) {
+            Ok(found) if found == *wanted => Ok(()),
+            Ok(found) => Err(not_usable(format!("AFU {wanted} should be behind {node}, and {found} is"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.expect_operating(card),
+            Err(error) => Err(not_usable(format!("the AFU id behind {node} cannot be read: {error}"))),
+        }
+    }
+
+    fn expect_operating(&self, card: &Card) -> Result<(), BackendError> {
+        let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
+        let state = manager.and_then(|manager| self.root.attribute(manager.join("state"))).unwrap_or_default();
+        if state == "operating" {
+            return Ok(());
+        }
+        Err(not_usable(format!("the state of the FPGA manager of {} is {state:?}, not \"operating\"", card.address)))
+    }
+}
+
+/// The port of a card, if this host has it.
+pub(crate) fn here(card: &Card, port: u32) -> Result<&Port, BackendError> {
+    let address = card.address;
+    card.port(port).ok_or_else(|| not_usable(format!("port {port} of the card {address} is not on this host now")))
+}
+
+/// The function behind a port.
+///
+/// # Errors
+/// What the kernel says: `EBUSY` while the port is released or disabled.
+pub(crate) fn afu_id(root: &SysRoot, port: &Port) -> io::Result<Guid> {
+    let text = root.read_attribute(port.folder.join("afu_id"))?;
+    Guid::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no id")))
+}
+
+/// What is said of a card that was taken out.
+pub(crate) fn gone(card: PciAddress) -> String {
+    format!("the card {card} is gone")
+}
+
+pub(crate) fn not_usable(reason: String) -> BackendError {
+    BackendError::NotUsable { reason }
+}
+
+/// A node as on the host.
+pub(crate) fn shown(node: &Path) -> String {
+    format!("/{}", node.display())
+}
+
+/// The kernel's number in a node's name.
+fn number(node: &Path) -> Result<u32, BackendError> {
+    let number = node.extension().and_then(|number| number.to_str()?.parse().ok());
+    number.ok_or_else(|| not_usable(format!("{} has no number", shown(node))))
+}

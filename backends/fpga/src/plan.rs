@@ -1,0 +1,256 @@
+//! Chooses what a claim gets: which bitstream, which driver, what comes after. Reads the machine and the store, and changes
+//! neither; as long as both stand still, the answer is the same.
+
+use std::error::Error;
+
+use hostler_backend::{
+    Access, BackendError, ConfigProblem, Plan, PlanWork,
+    opaque::{FpgaConfig, config_of},
+};
+use hostler_linux::{SysRoot, pci::PciAddress, vfio};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Config, Target,
+    bitstream::{Digest, Guid},
+    dfl,
+    place::{afu_id, gone},
+    store::{Bitstream, Store, chain},
+};
+
+/// What is done for a claim; stands in its record, so it names hardware by what outlives reboots.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "work", rename_all = "camelCase")]
+pub(crate) enum Work {
+    /// The device is handed over as it is. Ports are reset when the claim ends.
+    Lend {
+        /// What it is.
+        device: Target,
+        /// The function that it has, where it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        afu_id: Option<Guid>,
+        /// What its regions are programmed with when the claim ends, where the claim can program them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        blanks: Vec<Blank>,
+    },
+    /// A region is programmed.
+    Program {
+        /// The card's function.
+        card: PciAddress,
+        /// The card's number of the port behind the region.
+        port: u32,
+        /// With what.
+        image: Image,
+        /// With what when the claim ends; nothing leaves the claim's function there, reset.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blank: Option<Image>,
+        /// The function that was there when the claim came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Guid>,
+    },
+    /// A function is bound to `vfio-pci`.
+    PassOn {
+        /// The function.
+        function: PciAddress,
+        /// What it is given back to.
+        former: vfio::Former,
+    },
+}
+
+/// What a region is programmed with.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Image {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Which it is.
+    pub(crate) digest: Digest,
+    /// What the region must offer.
+    #[serde(rename = "interfaceID")]
+    pub(crate) interface_id: Guid,
+    /// What has to be there afterwards.
+    #[serde(rename = "afuID")]
+    pub(crate) afu_id: Guid,
+}
+
+/// What one region of a card is programmed with when the claim ends.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Blank {
+    /// The card's number of the port behind the region.
+    pub(crate) port: u32,
+    /// With what.
+    pub(crate) image: Image,
+}
+
+impl From<Bitstream> for Image {
+    fn from(bitstream: Bitstream) -> Self {
+        let Bitstream { name, digest, interface_id, afu_id, .. } = bitstream;
+        Self { name, digest, interface_id, afu_id }
+    }
+}
+
+/// What `plan` looks at.
+pub(crate) struct Sources<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) store: &'a Store,
+    pub(crate) config: &'a Config,
+}
+
+/// Chooses for a grant. Administrative access gets the device's nodes, and nothing is done for it.
+///
+/// # Errors
+/// When the configuration is wrong, does not suit the device, or names what is not there.
+pub(crate) fn plan(sources: &Sources<'_>, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    let wish = Wish::read(work)?;
+    if work.grant.access == Access::Admin {
+        return wish.nothing("administrative access changes nothing").map(|()| Plan::default());
+    }
+    let chosen = match Target::of(work.device)? {
+        Target::Region { card, port, interface_id } => {
+            let interface_id = interface_id.as_deref().and_then(Guid::parse);
+            sources.program(work, &wish, card, port, interface_id.as_ref())?
+        }
+        Target::Afu { card, port } => sources.lend_function(work, &wish, card, port)?,
+        Target::Card { card } => {
+            wish.nothing(&programs_itself(work, "its user programs it"))?;
+            let blanks = sources.blanks(card)?;
+            Work::Lend { device: Target::Card { card }, afu_id: None, blanks }
+        }
+        Target::Vfio { function } => {
+            wish.nothing(&programs_itself(work, "it is passed on whole"))?;
+            sources.pass_on(function)?
+        }
+        device => {
+            wish.nothing(&programs_itself(work, "the kernel has no way to program it from here"))?;
+            Work::Lend { device, afu_id: None, blanks: Vec::new() }
+        }
+    };
+    let data = serde_json::to_value(chosen).map_err(|error| BackendError::step("write the plan", error))?;
+    Ok(Plan { data, ..Plan::default() })
+}
+
+fn programs_itself(work: &PlanWork<'_>, why: &str) -> String {
+    format!("{} is not programmed for a claim: {why}; ask for a device of kind region", work.device.name)
+}
+
+/// What the claim says.
+struct Wish {
+    bitstream: Option<String>,
+    afu_id: Option<Guid>,
+}
+
+impl Wish {
+    fn read(work: &PlanWork<'_>) -> Result<Self, BackendError> {
+        let FpgaConfig { bitstream, afu_id } = config_of(work.grant)?;
+        let afu_id = afu_id.map(Guid::try_from).transpose();
+        let afu_id = afu_id.map_err(|reason| BackendError::Config {
+            problems: vec![ConfigProblem::new("parameters.afuID", reason)],
+        })?;
+        Ok(Self { bitstream, afu_id })
+    }
+
+    /// Refuses a wish for a device that cannot grant any.
+    fn nothing(&self, why: &str) -> Result<(), BackendError> {
+        if self.bitstream.is_none() && self.afu_id.is_none() { Ok(()) } else { Err(BackendError::refused(why)) }
+    }
+}
+
+impl Sources<'_> {
+    fn program(
+        &self,
+        work: &PlanWork<'_>,
+        wish: &Wish,
+        card: PciAddress,
+        port: u32,
+        interface_id: Option<&Guid>,
+    ) -> Result<Work, BackendError> {
+        let name = &work.device.name;
+        let Some(reference) = &wish.bitstream else {
+            let text =
+                format!("{name} is programmed for its claim, which names no bitstream: give it an FpgaConfig with one");
+            return Err(BackendError::refused(text));
+        };
+        let Some(interface_id) = interface_id else {
+            let text =
+                format!("the kernel does not say which interface {name} has, so that no bitstream is known to fit");
+            return Err(BackendError::refused(text));
+        };
+        let image = Image::from(self.store.find(reference).map_err(refusal)?);
+        fits(&image, interface_id, name.as_str())?;
+        if let Some(wanted) = wish.afu_id.as_ref().filter(|wanted| **wanted != image.afu_id) {
+            let text = format!("bitstream {} brings AFU {}, and the claim wants {wanted}", image.name, image.afu_id);
+            return Err(BackendError::refused(text));
+        }
+        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
+        let before = found.port(port).and_then(|port| afu_id(self.root, port).ok());
+        Ok(Work::Program { card, port, image, blank: self.blank(interface_id)?, before })
+    }
+
+    fn lend_function(
+        &self,
+        work: &PlanWork<'_>,
+        wish: &Wish,
+        card: PciAddress,
+        port: u32,
+    ) -> Result<Work, BackendError> {
+        let name = &work.device.name;
+        if wish.bitstream.is_some() {
+            return Err(BackendError::refused(programs_itself(work, "it is a function that is programmed already")));
+        }
+        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
+        let Some(port) = found.port(port) else {
+            return Err(BackendError::refused(format!("{name} is gone: the card {card} has no port {port} now")));
+        };
+        let current = afu_id(self.root, port)
+            .map_err(|error| BackendError::refused(format!("the AFU id of {name} cannot be read: {error}")))?;
+        if let Some(wanted) = wish.afu_id.as_ref().filter(|wanted| **wanted != current) {
+            return Err(BackendError::refused(format!("{name} is AFU {current}, and the claim wants {wanted}")));
+        }
+        let device = Target::Afu { card, port: port.id };
+        Ok(Work::Lend { device, afu_id: Some(current), blanks: Vec::new() })
+    }
+
+    /// Whoever has the card has its management engine too, and can program every region.
+    fn blanks(&self, card: PciAddress) -> Result<Vec<Blank>, BackendError> {
+        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
+        let mut blanks = Vec::new();
+        for region in found.engine.iter().flat_map(|engine| &engine.regions) {
+            let interface_id = region.interface_id.as_deref().and_then(Guid::parse);
+            let image = interface_id.map(|interface_id| self.blank(&interface_id)).transpose()?.flatten();
+            // A port that is not on this host cannot be taken, and its region not be programmed.
+            let image = image.filter(|_| found.port(region.port).is_some());
+            blanks.extend(image.map(|image| Blank { port: region.port, image }));
+        }
+        Ok(blanks)
+    }
+
+    /// The image that is configured for regions with this interface.
+    fn blank(&self, interface_id: &Guid) -> Result<Option<Image>, BackendError> {
+        let of = |(key, reference): (&String, &String)| (Guid::parse(key)? == *interface_id).then(|| reference.clone());
+        let Some(reference) = self.config.blank.iter().find_map(of) else { return Ok(None) };
+        let image = Image::from(self.store.find(&reference).map_err(|error| {
+            BackendError::refused(format!("the configured blank image cannot be used: {}", chain(&error)))
+        })?);
+        fits(&image, interface_id, "the region that it is to blank")?;
+        Ok(Some(image))
+    }
+
+    fn pass_on(&self, function: PciAddress) -> Result<Work, BackendError> {
+        vfio::check(self.root, function).map_err(refusal)?;
+        let former = vfio::binding(self.root, function).map_err(refusal)?;
+        Ok(Work::PassOn { function, former })
+    }
+}
+
+/// A region takes only images that were built for its interface; another one can hang the card.
+fn fits(image: &Image, interface_id: &Guid, region: &str) -> Result<(), BackendError> {
+    if image.interface_id == *interface_id {
+        return Ok(());
+    }
+    let Image { name, interface_id: other, .. } = image;
+    Err(BackendError::refused(format!("bitstream {name} is for interface id {other}, and {region} has {interface_id}")))
+}
+
+fn refusal(error: impl Error) -> BackendError {
+    BackendError::refused(chain(&error))
+}

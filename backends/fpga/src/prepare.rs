@@ -1,0 +1,176 @@
+//! Does what was planned, checks it, and takes it back.
+//!
+//! Programming is repeated whenever `prepare` is: that the wanted function answers does not prove which image brought it
+//! there, nor that all of it arrived. A port that its tenant has open cannot be taken, so no running tenant is disturbed.
+
+use hostler_backend::{BackendError, ContainerEdits, Plan, PrepareWork, Prepared};
+use hostler_cdi::DeviceNode;
+use hostler_linux::{
+    pci::{self, PciAddress},
+    vfio,
+};
+use serde::Deserialize;
+
+use crate::{
+    Target, ami,
+    bitstream::Guid,
+    dfl::{Card, Port},
+    manager,
+    place::{Hands, afu_id, gone, here, not_usable, shown},
+    plan::{Blank, Image, Work},
+    store::chain,
+    xrt,
+};
+
+impl Hands<'_> {
+    /// Makes the device ready, and says what containers need.
+    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        let nodes = match read(work.plan)? {
+            Some(Work::Program { card, port, image, .. }) => {
+                let card = self.present(card)?;
+                self.program(&card, port, &image)?;
+                vec![shown(&here(&card, port)?.node)]
+            }
+            Some(Work::PassOn { function, .. }) => {
+                let handed = vfio::hand_over(self.root, function);
+                handed.map_err(|error| BackendError::step(format!("hand over {function}"), error))?.all()
+            }
+            Some(Work::Lend { .. }) | None => {
+                return Ok(Prepared { edits: work.device.edits.clone(), pinning: None });
+            }
+        };
+        let device_nodes = nodes.into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
+        Ok(Prepared { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+    }
+
+    /// Checks that the device is as it was planned, now.
+    pub(crate) fn verify(&self, plan: &Plan) -> Result<(), BackendError> {
+        match read(plan)? {
+            None => Ok(()),
+            Some(Work::Program { card, port, image, .. }) => self.verify_port(card, port, Some(&image.afu_id)),
+            Some(Work::Lend { device: Target::Afu { card, port }, afu_id, .. }) => {
+                self.verify_port(card, port, afu_id.as_ref())
+            }
+            Some(Work::Lend { device: Target::Card { card }, .. }) => self.verify_card(card),
+            Some(Work::Lend { device, .. }) => self.verify_ready(&device),
+            Some(Work::PassOn { function, .. }) => self.verify_passed_on(function),
+        }
+    }
+
+    /// Leaves nothing of the claim on the device. A device that is gone needs nothing.
+    pub(crate) fn unprepare(&self, plan: &Plan) -> Result<(), BackendError> {
+        match read(plan)? {
+            Some(Work::Program { card, port, image, blank, before }) => {
+                let Some(card) = self.card(card)? else { return Ok(()) };
+                self.clear(&card, port, &image, blank.as_ref(), before.as_ref())
+            }
+            Some(Work::Lend { device: Target::Afu { card, port }, .. }) => {
+                let Some(card) = self.card(card)? else { return Ok(()) };
+                self.take(here(&card, port)?).map(drop)
+            }
+            Some(Work::Lend { device: Target::Card { card }, blanks, .. }) => {
+                let Some(card) = self.card(card)? else { return Ok(()) };
+                self.clear_card(&card, &blanks)
+            }
+            Some(Work::PassOn { function, former }) => vfio::give_back(self.root, function, &former)
+                .map_err(|error| BackendError::step(format!("give back {function}"), error)),
+            Some(Work::Lend { .. }) | None => Ok(()),
+        }
+    }
+
+    fn clear(
+        &self,
+        card: &Card,
+        port: u32,
+        image: &Image,
+        blank: Option<&Image>,
+        before: Option<&Guid>,
+    ) -> Result<(), BackendError> {
+        let found = here(card, port)?;
+        match self.take(found) {
+            Ok(taken) => drop(taken),
+            // Somebody works with a function that was never ours: preparing failed for that very reason.
+            Err(_) if before.is_some_and(|before| *before != image.afu_id) && self.is(found, before) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        blank.map_or(Ok(()), |blank| self.program(card, port, blank))
+    }
+
+    fn is(&self, port: &Port, wanted: Option<&Guid>) -> bool {
+        afu_id(self.root, port).ok().as_ref() == wanted
+    }
+
+    /// Everything is tried; the first failure is told.
+    fn clear_card(&self, card: &Card, blanks: &[Blank]) -> Result<(), BackendError> {
+        let resets = card.ports.iter().map(|port| self.take(port).map(drop)).collect::<Vec<_>>();
+        let blanked = blanks.iter().map(|blank| self.program(card, blank.port, &blank.image)).collect::<Vec<_>>();
+        resets.into_iter().chain(blanked).collect()
+    }
+
+    fn verify_port(&self, card: PciAddress, port: u32, wanted: Option<&Guid>) -> Result<(), BackendError> {
+        let card = self.present(card)?;
+        let port = here(&card, port)?;
+        self.expect_node(&shown(&port.node))?;
+        wanted.map_or(Ok(()), |wanted| self.expect(&card, port, wanted))
+    }
+
+    fn verify_card(&self, card: PciAddress) -> Result<(), BackendError> {
+        let card = self.present(card)?;
+        let nodes = card.engine.iter().map(|engine| &engine.node).chain(card.ports.iter().map(|port| &port.node));
+        nodes.map(|node| self.expect_node(&shown(node))).collect()
+    }
+
+    fn verify_passed_on(&self, function: PciAddress) -> Result<(), BackendError> {
+        if !vfio::is_bound(self.root, function) {
+            return Err(not_usable(format!("{function} is not bound to {}", vfio::DRIVER)));
+        }
+        let found = vfio::check(self.root, function).and_then(|_| vfio::nodes(self.root, function));
+        found.map(drop).map_err(|error| not_usable(chain(&error)))
+    }
+
+    /// Devices that are neither programmed nor bound by us say themselves whether they are ready.
+    fn verify_ready(&self, device: &Target) -> Result<(), BackendError> {
+        match device {
+            Target::Xrt { user, management } => {
+                let card = xrt::find(self.root, *user, *management).ok_or_else(|| not_usable(gone(*user)))?;
+                let is = |attribute: &str, bad: &str| card.user.text(self.root, &[], attribute).as_deref() == Some(bad);
+                if is("ready", "0") || is("dev_offline", "1") {
+                    return Err(not_usable(format!("the card {user} says that it is not ready")));
+                }
+                let node = card.render_node.ok_or_else(|| not_usable(format!("the card {user} has no render node")))?;
+                self.expect_node(&shown(&node))
+            }
+            Target::Ami { function } => {
+                let state = self.root.attribute(pci::folder(self.root, *function).join("dev_state"));
+                if let Some(state) = state.filter(|state| state != "READY") {
+                    return Err(not_usable(format!("dev_state of the card {function} is {state}")));
+                }
+                let node = ami::node(self.root, *function);
+                let node = node.ok_or_else(|| not_usable(format!("the card {function} has no device node")))?;
+                self.expect_node(&shown(&node))
+            }
+            Target::Manager { device } => {
+                let found = manager::find(self.root, device);
+                found.map(drop).ok_or_else(|| not_usable(format!("the FPGA manager of {device} is gone")))
+            }
+            Target::Card { .. } | Target::Region { .. } | Target::Afu { .. } | Target::Vfio { .. } => Ok(()),
+        }
+    }
+
+    fn present(&self, card: PciAddress) -> Result<Card, BackendError> {
+        self.card(card)?.ok_or_else(|| not_usable(gone(card)))
+    }
+
+    fn expect_node(&self, node: &str) -> Result<(), BackendError> {
+        let there = self.root.exists(node.trim_start_matches('/'));
+        if there { Ok(()) } else { Err(not_usable(format!("{node} is absent"))) }
+    }
+}
+
+/// What was planned; nothing for administrative access.
+fn read(plan: &Plan) -> Result<Option<Work>, BackendError> {
+    if plan.data.is_null() {
+        return Ok(None);
+    }
+    Work::deserialize(&plan.data).map(Some).map_err(|error| BackendError::step("read the recorded plan", error))
+}
