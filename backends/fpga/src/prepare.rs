@@ -116,8 +116,8 @@ impl Hands<'_> {
 
     fn verify_card(&self, card: PciAddress) -> Result<(), BackendError> {
         let card = self.present(card)?;
-        let nodes = card.engine.iter().map(|engine| &engine.node).chain(card.ports.iter().map(|port| &port.node));
-        nodes.map(|node| self.expect_node(&shown(node))).collect()
+        let mut nodes = card.engine.iter().map(|engine| &engine.node).chain(card.ports.iter().map(|port| &port.node));
+        nodes.try_for_each(|node| self.expect_node(&shown(node)))
     }
 
     fn verify_passed_on(&self, function: PciAddress) -> Result<(), BackendError> {

@@ -1,5 +1,6 @@
 //! Tests of the whole crate.
 
+mod acting;
 mod fixtures;
 
 use std::collections::BTreeMap;

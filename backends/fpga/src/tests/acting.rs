@@ -1,0 +1,285 @@
+//! Claims on cards whose kernel is played: what is programmed, handed over, checked and taken back.
+
+mod conforming;
+mod failing;
+mod lending;
+mod planning;
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use hostler_backend::{
+    Access, Backend, BackendError, ClaimUid, Device, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
+    VerifyWork,
+};
+use hostler_linux::{
+    SysRoot,
+    testkit::{DflKernel, Function, Tree},
+};
+use serde_json::{Value, json};
+
+use super::{names, nodes};
+use crate::{
+    Config, FpgaBackend,
+    bitstream::Guid,
+    store::{Bitstream, Store, Wish, chain},
+};
+
+const INTERFACE: &str = "1a4222186dba448eb302425cbcde1406";
+const OTHER_INTERFACE: &str = "00000000000000000000000000000bad";
+const BLANK: &str = "00000000000000000000000000000b1a";
+const NLB: &str = "d8424dc4a4a3c413f89e433683f9040b";
+const FFT: &str = "f7df405cbd7acf7222f144b0b93acd18";
+const CARD: &str = "0000:b1:00.0";
+const REGION: &str = "region-0000-b1-00-0-0";
+const AFU: &str = "afu-0000-b1-00-0-0";
+
+/// A card with two regions, both blank, and a store.
+struct Machine {
+    tree: Tree,
+    kernel: DflKernel,
+    folder: tempfile::TempDir,
+    config: Config,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let tree = Tree::new();
+        plug(&tree, 0);
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { bitstreams: folder.path().join("store"), ..Config::default() };
+        Self { kernel: DflKernel::new(&tree), tree, folder, config }
+    }
+
+    /// As [`Machine::new`], and regions are blanked when claims end.
+    fn blanking() -> Self {
+        let mut machine = Self::new();
+        machine.add("blank", BLANK);
+        machine.config.blank.insert(INTERFACE.to_owned(), "blank".to_owned());
+        machine
+    }
+
+    /// Adds an image for the regions of the card that brings a function.
+    fn add(&self, name: &str, afu_id: &str) -> Bitstream {
+        self.add_bytes(name, INTERFACE, afu_id, &DflKernel::image(INTERFACE, afu_id))
+    }
+
+    fn add_bytes(&self, name: &str, interface_id: &str, afu_id: &str, bytes: &[u8]) -> Bitstream {
+        let path = self.folder.path().join(format!("{name}.rbf"));
+        fs::write(&path, bytes).unwrap();
+        let wish = Wish { name: None, interface_id: Guid::parse(interface_id), afu_id: Guid::parse(afu_id) };
+        self.store().add(&path, &wish).unwrap().bitstream
+    }
+
+    fn store(&self) -> Store {
+        Store::new(&self.config.bitstreams)
+    }
+
+    fn root(&self) -> SysRoot {
+        self.tree.root()
+    }
+
+    /// A new instance, as after a restart.
+    fn backend(&self) -> FpgaBackend {
+        FpgaBackend::with_dfl(self.root(), self.config.clone(), Arc::new(self.kernel.clone()))
+    }
+
+    fn device(&self, name: &str) -> Device {
+        let devices = self.backend().enumerate().unwrap().devices;
+        let found = devices.iter().find(|device| device.name.as_str() == name);
+        found.unwrap_or_else(|| panic!("no {name} in {:?}", names(&devices))).clone()
+    }
+
+    fn claim(&self, device: &str, config: Value) -> Claim<'_> {
+        let device = self.device(device);
+        let config = if config.is_null() { Vec::new() } else { vec![configuration(config)] };
+        let grant = Grant {
+            request: "fpga".to_owned(),
+            pool: "node/fpga".to_owned(),
+            device: device.name.clone(),
+            share_id: None,
+            access: Access::Use,
+            consumed: Default::default(),
+            config,
+        };
+        Claim { machine: self, uid: ClaimUid::new("c1").unwrap(), device, grant, plan: Plan::default() }
+    }
+
+    /// A planned claim that has a region programmed.
+    fn programming(&self, bitstream: &str) -> Claim<'_> {
+        self.claim(REGION, json!({ "bitstream": bitstream })).planned()
+    }
+
+    fn afu_id(&self, port: u32) -> String {
+        self.tree.text(port_folder(port).join("afu_id"))
+    }
+
+    /// What the hardware is, in a line.
+    fn observe(&self) -> String {
+        let port =
+            |port| format!("{} {}", self.afu_id(port), if self.kernel.is_dirty(port) { "dirty" } else { "clean" });
+        format!("{}, {}", port(0), port(1))
+    }
+}
+
+fn configuration(mut fields: Value) -> Value {
+    fields["apiVersion"] = "hostler.dev/v1alpha1".into();
+    fields["kind"] = "FpgaConfig".into();
+    fields
+}
+
+/// A claim, step by step, each by a new instance of the backend.
+struct Claim<'a> {
+    machine: &'a Machine,
+    uid: ClaimUid,
+    device: Device,
+    grant: Grant,
+    plan: Plan,
+}
+
+impl Claim<'_> {
+    fn plan(&self) -> Result<Plan, BackendError> {
+        let Self { uid, device, grant, .. } = self;
+        let work = PlanWork { claim: uid, grant, device, held: &[], within: None };
+        self.machine.backend().plan(&work)
+    }
+
+    fn planned(mut self) -> Self {
+        self.plan = self.plan().unwrap();
+        self
+    }
+
+    fn prepare(&self) -> Result<Prepared, BackendError> {
+        let Self { uid, device, grant, plan, .. } = self;
+        self.machine.backend().prepare(&PrepareWork { claim: uid, grant, device, plan })
+    }
+
+    fn verify(&self) -> Result<(), BackendError> {
+        let Self { uid, grant, plan, .. } = self;
+        self.machine.backend().verify(&VerifyWork { claim: uid, grant, plan })
+    }
+
+    fn unprepare(&self) -> Result<(), BackendError> {
+        let Self { uid, grant, plan, .. } = self;
+        self.machine.backend().unprepare(&UnprepareWork { claim: uid, grant, plan })
+    }
+}
+
+fn message<T: std::fmt::Debug>(result: Result<T, BackendError>) -> String {
+    chain(&result.unwrap_err())
+}
+
+fn paths(prepared: &Prepared) -> Vec<&str> {
+    prepared.edits.device_nodes.iter().map(|node| node.path.as_str()).collect()
+}
+
+fn function() -> Function {
+    Function {
+        class: 0x12_0000,
+        driver: Some("dfl-pci".to_owned()),
+        iommu_group: Some(9),
+        ..Function::new(CARD, 0x8086, 0x09c4)
+    }
+}
+
+fn base() -> PathBuf {
+    function().folder().join("fpga_region/region0")
+}
+
+fn engine() -> PathBuf {
+    base().join("dfl-fme.0")
+}
+
+fn manager() -> PathBuf {
+    engine().join("dfl-fme-mgr.0/fpga_manager/fpga0")
+}
+
+fn port_folder(port: u32) -> PathBuf {
+    base().join(format!("dfl-port.{port}"))
+}
+
+/// Plugs the card in; the kernel's numbers of its ports begin with `first`.
+fn plug(tree: &Tree, first: u32) {
+    function().plug(tree);
+    tree.link("sys/class/fpga_region/region0", base());
+    tree.file(engine().join("ports_num"), "2").file(engine().join("bitstream_id"), "0x123000200000129");
+    tree.files(manager(), &[("name", "DFL FPGA Manager"), ("state", "operating"), ("status", "")]);
+    tree.link("sys/class/fpga_manager/fpga0", manager()).file("dev/dfl-fme.0", "");
+    for port in 0..2 {
+        let region = engine().join(format!("dfl-fme-region.{port}/fpga_region/region{}", port + 1));
+        tree.file(region.join("compat_id"), INTERFACE);
+        tree.link(format!("sys/class/fpga_region/region{}", port + 1), region);
+        let number = first + port;
+        tree.files(port_folder(number), &[("id", &port.to_string()), ("afu_id", BLANK)]);
+        tree.file(format!("dev/dfl-port.{number}"), "");
+    }
+}
+
+#[test]
+fn a_region_is_programmed_handed_over_and_blank_in_the_end() {
+    let machine = Machine::blanking();
+    machine.add("nlb", NLB);
+    let claim = machine.programming("nlb");
+    assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"), "planning changes nothing");
+    assert!(claim.verify().is_err());
+    let prepared = claim.prepare().unwrap();
+    assert_eq!(paths(&prepared), ["/dev/dfl-port.0"]);
+    claim.verify().unwrap();
+    assert_eq!(machine.observe(), format!("{NLB} clean, {BLANK} clean"));
+    assert_eq!(machine.device(AFU).attributes["afuID"], NLB.into());
+    machine.kernel.soil(0);
+    claim.unprepare().unwrap();
+    assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
+    assert!(claim.verify().is_err());
+    claim.unprepare().unwrap();
+}
+
+#[test]
+fn without_a_blank_image_the_function_stays_and_is_reset() {
+    let machine = Machine::new();
+    machine.add("nlb", NLB);
+    let claim = machine.programming("nlb");
+    claim.prepare().unwrap();
+    machine.kernel.soil(0);
+    claim.unprepare().unwrap();
+    assert_eq!(machine.observe(), format!("{NLB} clean, {BLANK} clean"));
+}
+
+#[test]
+fn the_right_function_is_no_proof_and_is_programmed_again() {
+    let machine = Machine::new();
+    machine.add("nlb", NLB);
+    machine.tree.file(port_folder(0).join("afu_id"), NLB);
+    let claim = machine.programming("nlb");
+    let first = claim.prepare().unwrap();
+    assert_eq!(machine.kernel.programmed(), 1);
+    assert_eq!(claim.prepare().unwrap(), first);
+    assert_eq!(machine.kernel.programmed(), 2);
+}
+
+#[test]
+fn a_port_is_found_again_when_the_kernel_counts_differently() {
+    let machine = Machine::blanking();
+    machine.add("nlb", NLB);
+    let claim = machine.programming("nlb");
+    claim.prepare().unwrap();
+    function().pull(&machine.tree);
+    machine.tree.remove("sys/class").remove("dev");
+    plug(&machine.tree, 4);
+    machine.tree.file(port_folder(4).join("afu_id"), NLB);
+    claim.verify().unwrap();
+    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.4"]);
+    claim.unprepare().unwrap();
+    assert_eq!(machine.afu_id(4), BLANK);
+}
+
+#[test]
+fn a_port_without_an_afu_id_is_believed_when_its_manager_is_content() {
+    let machine = Machine::new();
+    machine.add("nlb", NLB);
+    machine.tree.remove(port_folder(0).join("afu_id")).file(manager().join("state"), "unknown");
+    let claim = machine.programming("nlb");
+    let reason = "the state of the FPGA manager of 0000:b1:00.0 is \"unknown\", not \"operating\"";
+    assert!(message(claim.verify()).ends_with(reason));
+    machine.tree.file(manager().join("state"), "operating");
+    claim.verify().unwrap();
+}

@@ -1,0 +1,95 @@
+//! What every backend promises, kind by kind: kinds differ in what a claim may say, and in whether it changes anything.
+
+use hostler_backend::{
+    BackendName, Enumeration,
+    testkit::{Effect, Samples, conformance},
+};
+use hostler_linux::{testkit::PciKernel, vfio};
+
+use super::*;
+
+/// A backend of which only one kind is looked at.
+struct Only {
+    backend: FpgaBackend,
+    kind: &'static str,
+}
+
+impl Backend for Only {
+    fn name(&self) -> BackendName {
+        self.backend.name()
+    }
+
+    fn subsystems(&self) -> &[&'static str] {
+        self.backend.subsystems()
+    }
+
+    fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        let mut found = self.backend.enumerate()?;
+        found.devices.retain(|device| device.attributes["kind"] == self.kind.into());
+        Ok(found)
+    }
+
+    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+        self.backend.plan(work)
+    }
+
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+        self.backend.prepare(work)
+    }
+
+    fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
+        self.backend.unprepare(work)
+    }
+
+    fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
+        self.backend.verify(work)
+    }
+}
+
+#[test]
+fn regions_keep_the_promises_of_a_backend() {
+    let machine = Machine::blanking();
+    machine.add("nlb", NLB);
+    let digest = machine.add("fft", FFT).digest;
+    let restart = || -> Box<dyn Backend> { Box::new(Only { backend: machine.backend(), kind: "region" }) };
+    let configs =
+        vec![vec![configuration(json!({ "bitstream": "nlb" }))], vec![configuration(json!({ "bitstream": digest }))]];
+    let observe = || machine.observe();
+    let samples = Samples { configs, effect: Effect::Visible, observe: Some(&observe), restart: Some(&restart) };
+    conformance(&*restart(), &samples);
+    assert!(machine.kernel.disturbed().is_empty());
+}
+
+#[test]
+fn functions_and_cards_keep_the_promises_of_a_backend() {
+    for kind in ["afu", "card"] {
+        let machine = Machine::blanking();
+        let observe = || machine.observe();
+        let samples = Samples { observe: Some(&observe), ..Samples::default() };
+        conformance(&Only { backend: machine.backend(), kind }, &samples);
+    }
+}
+
+#[test]
+fn functions_that_are_passed_on_keep_the_promises_of_a_backend() {
+    let tree = Tree::new();
+    for (address, group) in [("0000:05:00.0", 4), ("0000:06:00.0", 5)] {
+        let function = Function {
+            iommu_group: Some(group),
+            driver: Some("xdma".to_owned()),
+            ..Function::new(address, 0x10ee, 0x7024)
+        };
+        function.plug(&tree);
+    }
+    let kernel = Arc::new(PciKernel::new(&tree));
+    let root = tree.root().tapped(kernel);
+    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let observe = || {
+        let state = |address: &str| vfio::binding(&root, address.parse().unwrap()).unwrap();
+        format!("{:?} {:?}", state("0000:05:00.0"), state("0000:06:00.0"))
+    };
+    let restart = || Box::new(FpgaBackend::new(root.clone(), config.clone())) as Box<dyn Backend>;
+    let samples =
+        Samples { effect: Effect::Visible, observe: Some(&observe), restart: Some(&restart), ..Samples::default() };
+    conformance(&*restart(), &samples);
+}

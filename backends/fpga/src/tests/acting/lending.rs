@@ -1,0 +1,130 @@
+//! Devices that are handed over as they are: functions, whole cards, cards with drivers of their own, and functions that are
+//! passed on.
+
+use hostler_linux::{testkit::PciKernel, vfio};
+
+use super::*;
+use crate::plan::Work;
+
+#[test]
+fn nothing_of_the_last_tenant_stays_in_a_function() {
+    let machine = Machine::new();
+    let claim = machine.claim(AFU, Value::Null).planned();
+    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.0"]);
+    claim.verify().unwrap();
+    machine.kernel.soil(0);
+    claim.unprepare().unwrap();
+    assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
+}
+
+#[test]
+fn a_function_that_was_replaced_is_noticed() {
+    let machine = Machine::new();
+    let claim = machine.claim(AFU, json!({ "afuID": BLANK })).planned();
+    machine.tree.file(port_folder(0).join("afu_id"), FFT);
+    let text = message(claim.verify());
+    assert_eq!(text, format!("device is not usable: AFU {BLANK} should be behind /dev/dfl-port.0, and {FFT} is"));
+    machine.tree.file(port_folder(0).join("afu_id"), BLANK).remove("dev/dfl-port.0");
+    assert_eq!(message(claim.verify()), "device is not usable: /dev/dfl-port.0 is absent");
+}
+
+#[test]
+fn a_whole_card_is_blank_and_reset_in_the_end_as_far_as_it_can_be() {
+    let machine = Machine::blanking();
+    let claim = machine.claim("card-0000-b1-00-0", Value::Null).planned();
+    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-fme.0", "/dev/dfl-port.0", "/dev/dfl-port.1"]);
+    claim.verify().unwrap();
+    for port in 0..2 {
+        machine.tree.file(port_folder(port).join("afu_id"), NLB);
+        machine.kernel.soil(port);
+    }
+    machine.kernel.open(0);
+    assert!(message(claim.unprepare()).contains("/dev/dfl-port.0 is in use by "));
+    assert_eq!(machine.observe(), format!("{NLB} dirty, {BLANK} clean"));
+    machine.kernel.close(0);
+    claim.unprepare().unwrap();
+    assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
+}
+
+/// A plan for a device that only says itself whether it is ready.
+fn lent(device: crate::Target) -> Plan {
+    let data = serde_json::to_value(Work::Lend { device, afu_id: None, blanks: Vec::new() }).unwrap();
+    Plan { data, ..Plan::default() }
+}
+
+fn verify(tree: &Tree, plan: &Plan) -> Result<(), BackendError> {
+    let machine = Machine::new();
+    let claim = Claim { plan: plan.clone(), ..machine.claim(AFU, Value::Null) };
+    let work = VerifyWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan };
+    FpgaBackend::new(tree.root(), Config::default()).verify(&work)
+}
+
+#[test]
+fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
+    let tree = Tree::new();
+    let card = Function::new("0000:03:00.1", 0x10ee, 0x5001);
+    let folder = card.plug(&tree);
+    let plan = lent(crate::Target::Xrt { user: "0000:03:00.1".parse().unwrap(), management: None });
+    assert!(message(verify(&tree, &plan)).ends_with("the card 0000:03:00.1 is gone"));
+    tree.files(&folder, &[("user_pf", ""), ("ready", "1"), ("dev_offline", "0")]).folder(folder.join("drm/renderD129"));
+    assert!(message(verify(&tree, &plan)).ends_with("/dev/dri/renderD129 is absent"));
+    tree.file("dev/dri/renderD129", "");
+    verify(&tree, &plan).unwrap();
+    tree.file(folder.join("dev_offline"), "1");
+    assert!(message(verify(&tree, &plan)).ends_with("says that it is not ready"));
+}
+
+#[test]
+fn an_ami_card_has_to_be_ready_and_to_have_its_node() {
+    let tree = Tree::new();
+    let card = Function { driver: Some("ami".to_owned()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
+    let folder = card.plug(&tree);
+    tree.file(folder.join("dev_state"), "READY").file("sys/bus/pci/drivers/ami/devices", "1\n21:00.0 0 12");
+    let plan = lent(crate::Target::Ami { function: "0000:21:00.0".parse().unwrap() });
+    assert!(message(verify(&tree, &plan)).ends_with("/dev/ami0 is absent"));
+    tree.file("dev/ami0", "");
+    verify(&tree, &plan).unwrap();
+    tree.file(folder.join("dev_state"), "SHUTDOWN");
+    assert!(message(verify(&tree, &plan)).ends_with("dev_state of the card 0000:21:00.0 is SHUTDOWN"));
+}
+
+#[test]
+fn a_manager_has_to_be_there() {
+    let tree = Tree::new();
+    let folder = "sys/devices/platform/axi/f8007000.devcfg/fpga_manager/fpga0";
+    tree.file(format!("{folder}/state"), "operating").link("sys/class/fpga_manager/fpga0", folder);
+    let plan = lent(crate::Target::Manager { device: "devices/platform/axi/f8007000.devcfg".to_owned() });
+    verify(&tree, &plan).unwrap();
+    tree.remove("sys/class/fpga_manager/fpga0");
+    assert!(message(verify(&tree, &plan)).contains("f8007000.devcfg is gone"));
+}
+
+#[test]
+fn a_function_is_passed_on_and_goes_back_to_its_driver() {
+    let tree = Tree::new();
+    let card = Function {
+        iommu_group: Some(4),
+        driver: Some("xdma".to_owned()),
+        ..Function::new("0000:05:00.0", 0x10ee, 0x7024)
+    };
+    card.plug(&tree);
+    let kernel = Arc::new(PciKernel::new(&tree));
+    let root = tree.root().tapped(kernel.clone());
+    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let backend = || FpgaBackend::new(root.clone(), config.clone());
+    let device = backend().enumerate().unwrap().devices.remove(0);
+    assert_eq!(device.name.as_str(), "vfio-0000-05-00-0");
+    let machine = Machine::new();
+    let mut claim = Claim { device: device.clone(), ..machine.claim(AFU, Value::Null) };
+    claim.grant.device = device.name.clone();
+    let Claim { uid, grant, .. } = &claim;
+    let plan = backend().plan(&PlanWork { claim: uid, grant, device: &device, held: &[], within: None }).unwrap();
+    let prepared = backend().prepare(&PrepareWork { claim: uid, grant, device: &device, plan: &plan }).unwrap();
+    assert_eq!(paths(&prepared), ["/dev/vfio/vfio", "/dev/vfio/4"]);
+    assert_eq!(nodes(&device), paths(&prepared));
+    backend().verify(&VerifyWork { claim: uid, grant, plan: &plan }).unwrap();
+    backend().unprepare(&UnprepareWork { claim: uid, grant, plan: &plan }).unwrap();
+    let now = vfio::binding(&root, "0000:05:00.0".parse().unwrap()).unwrap();
+    assert_eq!(now.driver.as_deref(), Some("xdma"));
+    assert!(backend().verify(&VerifyWork { claim: uid, grant, plan: &plan }).is_err());
+}
