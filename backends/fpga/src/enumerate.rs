@@ -64,38 +64,42 @@ impl<'a> Look<'a> {
     /// Reads what is there now.
     pub(crate) fn read(root: &'a SysRoot, config: &Config) -> Self {
         let (mut cards, mut warnings) = dfl::cards(root);
-        let in_cards = |cards: &[Card]| cards.iter().flat_map(|card| card.functions.clone()).collect::<BTreeSet<_>>();
-        let mut taken = in_cards(&cards);
+        let in_cards: BTreeSet<PciAddress> = functions_of(&cards).collect();
         let mut passed_on = BTreeSet::new();
         let (functions, more) = pci::functions_where(root, |function| {
             let passes_on = config.passes_on(function);
             if passes_on {
                 passed_on.insert(function.address);
             }
-            passes_on || taken.contains(&function.address) || known::may_be_fpga(function)
+            passes_on || in_cards.contains(&function.address) || known::may_be_fpga(function)
         });
         warnings.extend(more.into_iter().map(|warning| Warning { path: warning.path, reason: warning.reason }));
         cards::leave_out(&mut cards, &passed_on);
-        taken = in_cards(&cards);
-        taken.extend(&passed_on);
-        let free = |taken: &BTreeSet<PciAddress>| {
-            let bound_for_it = |function: &&PciFunction| function.driver.as_deref() == Some(functions::DRIVER);
-            functions.iter().filter(|function| !taken.contains(&function.address) && !bound_for_it(function)).collect()
-        };
-        let rest: Vec<&PciFunction> = free(&taken);
-        let ami = rest.iter().filter(|function| function.driver.as_deref() == Some(ami::DRIVER));
-        let ami: BTreeSet<PciAddress> = ami.map(|function| function.address).collect();
-        taken.extend(&ami);
-        let xrt = xrt::cards(root, free(&taken).iter().map(|function| function.address));
-        taken.extend(xrt.iter().flat_map(xrt::Card::functions));
-        let whole = functions.iter().filter(|function| {
-            let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
-            passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
-        });
-        let whole = whole.map(|function| function.address).collect();
         let sensors = if functions.is_empty() { Sensors::default() } else { Sensors::read(root) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
-        Self { root, functions, passed_on, cards, xrt, ami, whole, sensors, warnings }
+        let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        let mut look = Self { root, functions, passed_on, cards, xrt, ami, whole, sensors, warnings };
+        look.sort();
+        look
+    }
+
+    /// Says of each function that is in no card in which way it is offered.
+    fn sort(&mut self) {
+        let mut taken: BTreeSet<PciAddress> = functions_of(&self.cards).chain(self.passed_on.iter().copied()).collect();
+        let free: Vec<&PciFunction> =
+            self.functions.values().filter(|function| !taken.contains(&function.address)).collect();
+        let driver = |function: &PciFunction, name: &str| function.driver.as_deref() == Some(name);
+        self.ami =
+            free.iter().filter(|function| driver(function, ami::DRIVER)).map(|function| function.address).collect();
+        let others = free.iter().map(|function| function.address).filter(|address| !self.ami.contains(address));
+        let bound = |address: &PciAddress| driver(&self.functions[address], functions::DRIVER);
+        self.xrt = xrt::cards(self.root, others.filter(|address| !bound(address)));
+        taken.extend(self.ami.iter().copied().chain(self.xrt.iter().flat_map(xrt::Card::functions)));
+        let whole = self.functions.values().filter(|function| {
+            let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
+            self.passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
+        });
+        self.whole = whole.map(|function| function.address).collect();
     }
 
     /// The functions that are offered whole.
@@ -122,4 +126,8 @@ impl<'a> Look<'a> {
         steady.retain(&devices.iter().map(|device| device.name.clone()).collect());
         Ok(Enumeration { devices, counter_sets: found.counter_sets, warnings: self.warnings })
     }
+}
+
+fn functions_of(cards: &[Card]) -> impl Iterator<Item = PciAddress> {
+    cards.iter().flat_map(|card| card.functions.iter().copied())
 }

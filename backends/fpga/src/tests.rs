@@ -1,7 +1,13 @@
 //! Tests of the whole crate.
 
 mod acting;
+mod amd;
+mod broken;
+mod cards;
 mod fixtures;
+mod managers;
+mod trouble;
+mod whole;
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,12 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 mod cxl_kernel;
+mod dfl;
 mod dfl_kernel;
 mod pci;
 mod pci_kernel;
 mod taps;
+mod xrt;
 
 use std::{
     fs,
@@ -22,10 +24,12 @@ use tempfile::TempDir;
 use crate::SysRoot;
 
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
+pub use dfl::{DflCard, DflPort};
 pub use dfl_kernel::DflKernel;
 pub use pci::{ConfigSpace, Function};
 pub use pci_kernel::PciKernel;
 pub use taps::{Counts, Faults};
+pub use xrt::XrtCard;
 
 /// A folder that holds `sys`, `proc` and `dev` of a machine that does not exist. All paths are relative to it.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use hostler_backend::{CounterSet, CounterUse, DeviceName, MAX_COUNTERS, NameError, Quantity};
+use hostler_backend::{AttributeValue, CounterSet, CounterUse, DeviceName, MAX_COUNTERS, NameError, Quantity};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
 use super::{Found, Look};
@@ -77,7 +77,17 @@ struct Whole<'a> {
     counted: BTreeSet<u32>,
     /// How many functions of the card are offered whole.
     passed_on: u64,
+    bitstream_id: Option<AttributeValue>,
     /// What speaks against everything on the card.
+    findings: Vec<Finding>,
+    /// The ports that this host has, by number.
+    ports: BTreeMap<u32, PortState>,
+}
+
+/// What a port says of itself.
+struct PortState {
+    /// The accelerator function: that it cannot be read is a finding too.
+    afu_id: Option<Result<String, Finding>>,
     findings: Vec<Finding>,
 }
 
@@ -86,10 +96,17 @@ impl<'a> Whole<'a> {
         let regions = card.engine.iter().flat_map(|engine| &engine.regions);
         let ports: BTreeSet<u32> =
             card.ports.iter().map(|port| port.id).chain(regions.map(|region| region.port)).collect();
-        let counted = ports.into_iter().take(MAX_COUNTERS - 1).collect();
-        let findings = card.engine.iter().flat_map(|engine| engine_findings(look, engine)).collect();
-        let passed_on = look.whole().filter(|function| belongs(card, function)).map(|_| 1).sum();
-        Ok(Self { look, card, name: name("card", card.address)?, counted, passed_on, findings })
+        let id = card.engine.as_ref().and_then(|engine| look.root.attribute(engine.folder.join("bitstream_id")));
+        Ok(Self {
+            look,
+            card,
+            name: name("card", card.address)?,
+            counted: ports.into_iter().take(MAX_COUNTERS - 1).collect(),
+            passed_on: look.whole().filter(|function| belongs(card, function)).map(|_| 1).sum(),
+            bitstream_id: id.as_deref().and_then(text),
+            findings: card.engine.iter().flat_map(|engine| engine_findings(look, engine)).collect(),
+            ports: card.ports.iter().map(|port| (port.id, PortState::read(look, port))).collect(),
+        })
     }
 
     /// One counter for each port, so that whoever has the port has all that lies behind it. A function that is passed on
@@ -113,8 +130,7 @@ impl<'a> Whole<'a> {
         offer.set("functions", i64::try_from(self.card.functions.len()).ok().map(Into::into));
         offer.hand_over(&engine.node);
         for port in &self.card.ports {
-            offer.hand_over(&port.node);
-            offer.findings.extend(port_findings(self.look, port));
+            self.hand_over(&mut offer, port);
         }
         offer.device.consumes = self.consumes(self.counters()?);
         Ok(offer)
@@ -129,9 +145,9 @@ impl<'a> Whole<'a> {
         offer.set("port", Some(i64::from(region.port).into()));
         match self.card.port(region.port) {
             Some(port) => {
-                offer.set("afuID", self.afu_id(port).ok().as_deref().and_then(read_id).as_deref().and_then(text));
-                offer.hand_over(&port.node);
-                offer.findings.extend(port_findings(self.look, port));
+                let state = self.ports.get(&port.id);
+                offer.set("afuID", state.and_then(|state| text(state.afu_id.as_ref()?.as_ref().ok()?)));
+                self.hand_over(&mut offer, port);
             }
             None => offer.findings.push(Finding::fact(format!(
                 "port {} is not on this host: it was released, or given to a virtual function that is passed on",
@@ -146,36 +162,21 @@ impl<'a> Whole<'a> {
 
     /// A port that has an accelerator function. One that cannot say which is offered too, as not usable.
     fn afu(&self, port: &Port) -> Result<Option<Offer>, NameError> {
-        let id = match self.afu_id(port) {
-            Ok(id) => read_id(&id),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return self.afu_offer(port, None, Some(&error)).map(Some),
-        };
-        id.map(|id| self.afu_offer(port, Some(&id), None)).transpose()
-    }
-
-    fn afu_offer(&self, port: &Port, id: Option<&str>, error: Option<&io::Error>) -> Result<Offer, NameError> {
+        let Some(afu_id) = self.ports.get(&port.id).and_then(|state| state.afu_id.as_ref()) else { return Ok(None) };
         let target = Target::Afu { card: self.card.address, port: port.id };
         let mut offer = Offer::new(numbered("afu", self.card.address, port.id)?, "afu", &target);
         self.describe(&mut offer, port.function);
         let region = self.card.region(port.id);
         offer.set("interfaceID", region.and_then(|region| text(region.interface_id.as_ref()?)));
-        offer.set("afuID", id.and_then(text));
         offer.set("port", Some(i64::from(port.id).into()));
-        offer.hand_over(&port.node);
-        offer.findings.extend(port_findings(self.look, port));
-        offer.findings.extend(error.map(|error| {
-            let why =
-                if error.kind() == io::ErrorKind::ResourceBusy { ", the port is released or disabled" } else { "" };
-            Finding::passing(short(&port.folder.join("afu_id")), format!("not readable{why}: {error}"))
-        }));
+        match afu_id {
+            Ok(id) => offer.set("afuID", text(id)),
+            Err(finding) => offer.findings.push(finding.clone()),
+        }
+        self.hand_over(&mut offer, port);
         let counters = BTreeMap::from([(DeviceName::new(port_counter(port.id))?, Quantity::whole(1))]);
         offer.device.consumes = self.consumes(counters);
-        Ok(offer)
-    }
-
-    fn afu_id(&self, port: &Port) -> io::Result<String> {
-        self.look.root.read_attribute(port.folder.join("afu_id"))
+        Ok(Some(offer))
     }
 
     /// What everything on the card says of itself.
@@ -183,13 +184,33 @@ impl<'a> Whole<'a> {
         if let Some(function) = self.look.functions.get(&function) {
             offer.set_function(function);
         }
-        if let Some(engine) = &self.card.engine {
-            let id = self.look.root.attribute(engine.folder.join("bitstream_id"));
-            offer.set("bitstreamID", id.as_deref().and_then(text));
-        }
         let regions = self.card.engine.as_ref().is_some_and(|engine| !engine.regions.is_empty());
         offer.set("prCapable", Some(regions.into()));
+        offer.set("bitstreamID", self.bitstream_id.clone());
         offer.findings.extend(self.findings.iter().cloned());
+    }
+
+    fn hand_over(&self, offer: &mut Offer, port: &Port) {
+        offer.hand_over(&port.node);
+        offer.findings.extend(self.ports.get(&port.id).into_iter().flat_map(|state| state.findings.clone()));
+    }
+}
+
+impl PortState {
+    fn read(look: &Look<'_>, port: &Port) -> Self {
+        let file = port.folder.join("afu_id");
+        let afu_id = match look.root.read_attribute(&file) {
+            Ok(id) => read_id(&id).map(Ok),
+            // A port of a shell whose accelerators sit elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let busy = error.kind() == io::ErrorKind::ResourceBusy;
+                let why = if busy { ", the port is released or disabled" } else { "" };
+                Some(Err(Finding::passing(short(&file), format!("not readable{why}: {error}"))))
+            }
+        };
+        let errors = error_finding(look, &port.folder.join("errors"), "errors");
+        Self { afu_id, findings: errors.into_iter().collect() }
     }
 }
 
@@ -200,36 +221,28 @@ fn port_counter(port: u32) -> String {
 /// Errors of the engine, trouble of what writes bitstreams, and heat.
 fn engine_findings(look: &Look<'_>, engine: &Engine) -> Vec<Finding> {
     let errors = engine.folder.join("errors");
-    let mut findings: Vec<Finding> = nonzero(look, &errors.join("catfatal_errors"))
-        .map(|(file, value)| Finding::grave(file, value))
-        .into_iter()
-        .collect();
-    for file in ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"] {
-        findings.extend(nonzero(look, &errors.join(file)).map(|(file, value)| {
-            let first = nonzero(look, &errors.join("first_error")).map(|(_, first)| format!(" (first_error {first})"));
-            Finding::passing(file, value + &first.unwrap_or_default())
-        }));
-    }
+    let fatal = nonzero(look, &errors.join("catfatal_errors"));
+    let fatal = fatal.map(|value| Finding::grave(short(&errors.join("catfatal_errors")), value));
+    let others = ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"];
+    let others = others.iter().filter_map(|file| error_finding(look, &errors, file));
+    let mut findings: Vec<Finding> = fatal.into_iter().chain(others).collect();
     findings.extend(engine.manager.iter().flat_map(|folder| super::managers::findings(look.root, folder)));
     findings.extend(look.sensors.findings(look.root, &engine.folder));
     findings
 }
 
-fn port_findings(look: &Look<'_>, port: &Port) -> Vec<Finding> {
-    let errors = nonzero(look, &port.folder.join("errors/errors")).map(|(file, value)| {
-        let first = nonzero(look, &port.folder.join("errors/first_error"));
-        let first = first.map(|(_, first)| format!(" (first_error {first})")).unwrap_or_default();
-        Finding::passing(file, value + &first)
-    });
-    errors.into_iter().collect()
+/// An error register that is not zero, with the error that came first.
+fn error_finding(look: &Look<'_>, folder: &Path, file: &str) -> Option<Finding> {
+    let value = nonzero(look, &folder.join(file))?;
+    let first = nonzero(look, &folder.join("first_error")).map(|first| format!(" (first_error {first})"));
+    Some(Finding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
 }
 
-/// The file and its value, if that is a number and not zero. A register that cannot be read says nothing.
-fn nonzero(look: &Look<'_>, file: &Path) -> Option<(String, String)> {
+/// What a register says, if that is a number and not zero. One that cannot be read says nothing.
+fn nonzero(look: &Look<'_>, file: &Path) -> Option<String> {
     let value = look.root.attribute(file)?;
     let digits = value.strip_prefix("0x").unwrap_or(&value);
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    (number != 0).then(|| (short(file), value))
+    (u64::from_str_radix(digits, 16).ok()? != 0).then_some(value)
 }
 
 /// The file from the part of the card on that it belongs to: `dfl-fme.0/errors/fme_errors`.
