@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     emulator::{Emulator, PATIENCE},
@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// What the daemon is told. All else is as on a host where nothing was configured.
-const CONFIG: &str = "node_name = \"emulated\"\n[log]\nlevel = \"debug\"\n[kubelet]\nenabled = false\n";
+const CONFIG: &str =
+    "node_name = \"emulated\"\n[log]\nlevel = \"debug\"\n[kubelet]\nenabled = false\n[inventory]\nrescan = \"1h\"\n";
 
 /// A machine that has booted.
 pub struct Guest {
@@ -49,9 +50,14 @@ impl Guest {
     /// Boots the machine and starts the daemon.
     pub fn with_daemon() -> Self {
         let mut guest = Self::boot();
-        guest.write("/etc/hostler/hostler.toml", CONFIG);
+        guest.configure("");
         guest.start_daemon();
         guest
+    }
+
+    /// Writes the daemon's configuration, with something added.
+    pub fn configure(&mut self, more: &str) {
+        self.write("/etc/hostler/hostler.toml", &format!("{CONFIG}{more}"));
     }
 
     /// Starts the daemon and waits until it serves.
@@ -114,6 +120,16 @@ impl Guest {
         self.ok(&format!("cat >{path} <<'END-OF-FILE'\n{content}\nEND-OF-FILE"));
     }
 
+    /// Plugs a device into the machine.
+    pub fn plug(&mut self, device: &Value) {
+        self.emulator.order("device_add", device);
+    }
+
+    /// Presses the button beside a slot: the guest is asked to let go of the device.
+    pub fn unplug(&mut self, id: &str) {
+        self.emulator.order("device_del", &json!({"id": id}));
+    }
+
     /// Waits until `condition` gives something.
     pub fn wait_for<T>(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> Option<T>) -> T {
         let start = Instant::now();
@@ -124,6 +140,28 @@ impl Guest {
             assert!(start.elapsed() < PATIENCE, "waited in vain for {what}\n{}", self.log());
             thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// One device as a look at the machine finds it.
+    pub fn seen_device(&mut self, backend: &str, name: &str) -> Option<Value> {
+        let inventory = self.json("hostler inventory -o json");
+        let mut devices = inventory["devices"].as_array().unwrap().iter();
+        devices.find(|device| device["backend"] == backend && device["name"] == name).cloned()
+    }
+
+    /// One device as the daemon knows it, by its `BACKEND/DEVICE`.
+    pub fn known_device(&mut self, name: &str) -> Option<Value> {
+        let devices = self.json("hostler device list -o json");
+        devices.as_array().unwrap().iter().find(|device| full_name(device) == name).cloned()
+    }
+
+    /// The devices of a backend that the daemon knows, sorted.
+    pub fn known_names(&mut self, backend: &str) -> Vec<String> {
+        let devices = self.json("hostler device list -o json");
+        let devices = devices.as_array().unwrap().iter().filter(|device| device["backend"] == backend);
+        let mut names: Vec<String> = devices.map(full_name).collect();
+        names.sort();
+        names
     }
 
     /// What the daemon has logged.
@@ -148,4 +186,8 @@ impl Guest {
             ended => panic!("the machine is silent ({ended:?})\n{}", self.emulator.console()),
         }
     }
+}
+
+fn full_name(device: &Value) -> String {
+    format!("{}/{}", device["backend"].as_str().unwrap(), device["name"].as_str().unwrap())
 }

@@ -43,6 +43,40 @@ fn processors_and_memory_are_those_of_the_command_line() {
     guest.assert_alive();
 }
 
+#[test]
+#[ignore = "needs the emulated machine: make test-machine"]
+fn cxl_devices_are_those_of_the_command_line_under_their_serial_numbers() {
+    let mut guest = Guest::with_daemon();
+    let inventory = guest.json("hostler inventory -o json");
+    // Serial number, MiB volatile and persistent, host bridge, its node, and what lies between it and the device.
+    let cards: &[(&str, u64, u64, &str, u64, &str)] = &[
+        ("1001", 512, 0, "pci0000:40", 0, "0000:41:00.0"),
+        ("2001", 0, 256, "pci0000:c0", 2, "0000:c3:00.0"),
+        ("2002", 256, 0, "pci0000:c0", 2, "0000:c4:00.0"),
+        ("3001", 256, 0, "pci0000:40", 0, "0000:43:00.0"),
+    ];
+    let expected: Vec<String> = cards.iter().map(|(serial, ..)| format!("memory-{serial}")).collect();
+    assert_eq!(names(&inventory, "cxl"), expected);
+    for (serial, volatile, persistent, bridge, node, address) in cards {
+        let card = guest.seen_device("cxl", &format!("memory-{serial}")).unwrap();
+        let capacity = |name: &str| {
+            let value = card["capacity"][name]["value"].as_str().unwrap_or("0");
+            value.parse::<u64>().unwrap() / MIB
+        };
+        assert_eq!((capacity("memory"), capacity("persistentMemory")), (*volatile, *persistent), "{card:#}");
+        let attributes = &card["attributes"];
+        let standard = |name: &str| &attributes[format!("resource.kubernetes.io/{name}")];
+        assert_eq!(standard("pcieRoot"), bridge, "{card:#}");
+        assert_eq!(standard("pciBusID"), address, "{card:#}");
+        assert_eq!(standard("numaNode"), &json!(node), "{card:#}");
+        assert_eq!((&attributes["kind"], &attributes["cxlType"]), (&json!("memory"), &json!(3)));
+        assert_eq!(attributes["serial"], format!("0x{serial}"));
+        assert_eq!(attributes["use"], "none");
+        assert_eq!(attributes["attachable"], json!(*volatile > 0), "{card:#}");
+    }
+    guest.assert_alive();
+}
+
 fn distances(from: u64) -> Value {
     let mut all = json!({});
     for (to, ..) in NODES {

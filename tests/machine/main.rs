@@ -17,6 +17,7 @@ mod cpio;
 mod emulator;
 mod enforcement;
 mod guest;
+mod hotplug;
 mod initramfs;
 mod inventory;
 mod shell;
