@@ -1,5 +1,6 @@
 //! Which devices the CXL hardware of a machine makes.
 
+mod accelerators;
 mod cards;
 mod counters;
 mod dax;
@@ -14,6 +15,7 @@ use hostler_linux::SysRoot;
 use crate::{
     config::Config,
     objects::{Memdev, Objects},
+    plain::PlainFunctions,
     target::CardId,
 };
 
@@ -27,28 +29,40 @@ pub(crate) struct Scene<'a> {
     nodes: BTreeMap<u32, Vec<u64>>,
     /// The state of each card, by kernel name.
     health: BTreeMap<String, Health>,
+    /// Functions that were found to be none of CXL before.
+    plain: &'a PlainFunctions,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
 }
 
 impl<'a> Scene<'a> {
     /// Reads what there is.
-    pub(crate) fn read(root: &'a SysRoot, config: &'a Config) -> Self {
+    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, plain: &'a PlainFunctions) -> Self {
         let objects = Objects::read(root);
         let mut seen = BTreeSet::new();
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
-        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), doubles }
+        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), plain, doubles }
     }
 
     /// All devices.
     pub(crate) fn enumeration(&self) -> Enumeration {
         let mut found = Enumeration { warnings: self.objects.warnings.clone(), ..Enumeration::default() };
         self.cards(&mut found);
+        self.accelerators(&mut found);
+        found.devices.sort_by(|a, b| a.name.cmp(&b.name));
         self.node_devices(&mut found);
         self.daxes(&mut found);
         counters::add(&mut found);
         found
+    }
+
+    /// The memory devices that are cards: the memory of a type-2 accelerator is its driver's, and has neither a size nor a
+    /// serial number here.
+    fn cards_shown(&self) -> impl Iterator<Item = &Memdev> {
+        let is_card =
+            |memdev: &&Memdev| memdev.serial.is_some() || memdev.ram_bytes.is_some() || memdev.pmem_bytes.is_some();
+        self.objects.memdevs.iter().filter(is_card)
     }
 
     /// The name of a card in devices' names: its serial number, or where it is if that is missing or not its own.

@@ -3,12 +3,14 @@
 mod attributes;
 mod config;
 mod detach;
+pub mod dvsec;
 mod enumerate;
 mod erase;
 mod gate;
 mod memory;
 pub mod objects;
 mod operate;
+mod plain;
 mod plan;
 mod prepare;
 mod region;
@@ -40,12 +42,13 @@ pub struct CxlBackend {
     config: Config,
     pace: Pace,
     regions: Arc<Mutex<()>>,
+    plain: Arc<plain::PlainFunctions>,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: Config) -> Self {
-        Self { root, config, pace: Pace::default(), regions: Arc::default() }
+        Self { root, config, pace: Pace::default(), regions: Arc::default(), plain: Arc::default() }
     }
 
     fn workbench(&self) -> Workbench<'_> {
@@ -68,7 +71,7 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(enumerate::Scene::read(&self.root, &self.config).enumeration())
+        Ok(enumerate::Scene::read(&self.root, &self.config, &self.plain).enumeration())
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

@@ -12,11 +12,13 @@ use crate::{IdSet, SysRoot, Warning};
 
 mod address;
 mod capabilities;
+mod config;
 mod pick;
 mod standard;
 
 pub use address::{ParsePciAddressError, PciAddress};
-pub use capabilities::{Dvsec, ExtendedCapability, extended_capabilities};
+pub use capabilities::{Dvsec, ExtendedCapability, capabilities_by, extended_capabilities};
+pub use config::ConfigFile;
 pub use pick::{ParsePciPickError, PciPick};
 pub use standard::PcieRootError;
 

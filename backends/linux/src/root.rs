@@ -177,7 +177,7 @@ impl SysRoot {
         path.starts_with("sys").then(|| path.to_path_buf())
     }
 
-    fn open(&self, relative: &Path) -> io::Result<File> {
+    pub(crate) fn open(&self, relative: &Path) -> io::Result<File> {
         self.access(Access::Read, relative)?;
         File::open(self.path(relative))
     }

@@ -12,16 +12,11 @@ use crate::{
 
 impl Scene<'_> {
     pub(super) fn cards(&self, found: &mut Enumeration) {
-        for memdev in &self.objects.memdevs {
-            // The memory of a type-2 accelerator is its driver's: it has neither a size nor a serial number here.
-            if memdev.serial.is_none() && memdev.ram_bytes.is_none() && memdev.pmem_bytes.is_none() {
-                continue;
-            }
+        for memdev in self.cards_shown() {
             let name = self.card_name(memdev).unwrap_or_else(|| memdev.name.clone());
             let Some(name) = device_name(found, &memdev.folder, format!("memory-{name}")) else { continue };
             found.devices.push(self.card(name, memdev));
         }
-        found.devices.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
     fn card(&self, name: hostler_backend::DeviceName, memdev: &Memdev) -> Device {

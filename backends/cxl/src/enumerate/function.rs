@@ -4,19 +4,15 @@ use std::path::Path;
 
 use hostler_linux::{
     SysRoot,
-    pci::{self, PciAddress, PciFunction},
+    pci::{self, PciAddress},
 };
 
 use crate::attributes::Facts;
 
-/// Puts what is known of the function into a device's attributes. A sleeping function is not woken for it.
-pub(super) fn describe(root: &SysRoot, address: PciAddress, facts: &mut Facts) {
-    let Ok(function) = pci::function(root, address) else { return };
-    describe_function(root, &function, facts);
-}
-
-/// As [`describe`], of a function that was read already.
-pub(super) fn describe_function(root: &SysRoot, function: &PciFunction, facts: &mut Facts) {
+/// Puts what is known of the function into a device's attributes, and gives its driver. A sleeping function is not woken
+/// for it.
+pub(super) fn describe(root: &SysRoot, address: PciAddress, facts: &mut Facts) -> Option<String> {
+    let function = pci::function(root, address).ok()?;
     facts.id("vendor", Some(function.vendor));
     facts.id("device", Some(function.device));
     facts.text("driver", function.driver.as_ref());
@@ -32,6 +28,7 @@ pub(super) fn describe_function(root: &SysRoot, function: &PciFunction, facts: &
         facts.number("linkWidth", number("current_link_width"));
         facts.number("linkWidthMax", number("max_link_width"));
     }
+    function.driver
 }
 
 /// Whether reading registers wakes nothing. Kernels that do not tell have no such states.

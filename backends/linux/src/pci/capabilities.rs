@@ -37,24 +37,30 @@ pub struct Dvsec {
 /// The extended capabilities in list order; empty if only conventional space was read. A list that loops, leaves the
 /// space or points into the conventional part ends there.
 pub fn extended_capabilities(config: &[u8]) -> Vec<ExtendedCapability> {
+    capabilities_by(|offset| dword(config, offset))
+}
+
+/// As [`extended_capabilities`], of a space that is read a dword at a time: `read` gives the one at an offset, or `None`
+/// where it cannot be read. Few of a thousand are asked for.
+pub fn capabilities_by(mut read: impl FnMut(u16) -> Option<u32>) -> Vec<ExtendedCapability> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut offset = FIRST;
     while offset >= FIRST && seen.insert(offset) {
         // A dead device reads as all ones, a function without extended capabilities as zero.
-        let Some(header) = dword(config, offset).filter(|header| *header != 0 && *header != u32::MAX) else { break };
+        let Some(header) = read(offset).filter(|header| *header != 0 && *header != u32::MAX) else { break };
         let [id_low, id_high, middle, high] = header.to_le_bytes();
         let id = u16::from_le_bytes([id_low, id_high]);
-        let dvsec = (id == DVSEC).then(|| dvsec(config, offset)).flatten();
+        let dvsec = (id == DVSEC).then(|| dvsec(&mut read, offset)).flatten();
         found.push(ExtendedCapability { offset, id, version: middle & 0xf, dvsec });
         offset = u16::from_le_bytes([middle, high]) >> 4 & 0xffc;
     }
     found
 }
 
-fn dvsec(config: &[u8], offset: u16) -> Option<Dvsec> {
-    let [vendor_low, vendor_high, middle, high] = dword(config, offset.checked_add(4)?)?.to_le_bytes();
-    let [id_low, id_high, ..] = dword(config, offset.checked_add(8)?)?.to_le_bytes();
+fn dvsec(read: &mut impl FnMut(u16) -> Option<u32>, offset: u16) -> Option<Dvsec> {
+    let [vendor_low, vendor_high, middle, high] = read(offset.checked_add(4)?)?.to_le_bytes();
+    let [id_low, id_high, ..] = read(offset.checked_add(8)?)?.to_le_bytes();
     Some(Dvsec {
         vendor: u16::from_le_bytes([vendor_low, vendor_high]),
         id: u16::from_le_bytes([id_low, id_high]),

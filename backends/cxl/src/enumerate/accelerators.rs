@@ -1,0 +1,193 @@
+//! CXL functions by what their configuration space says: accelerators, and cards that no driver shows.
+
+use std::path::Path;
+
+use hostler_backend::{ContainerEdits, Device, Enumeration, Health, Warning};
+use hostler_cdi::DeviceNode;
+use hostler_linux::pci::{self, ConfigFile, PciIdentity};
+use serde_json::json;
+
+use super::{Scene, dashed, device_name, function};
+use crate::{
+    attributes::{Facts, put_bytes},
+    dvsec::CxlFunction,
+    target::{CardId, Target},
+};
+
+/// One link per character device, by its number.
+const CHARACTER_DEVICES: &str = "sys/dev/char";
+/// Base classes: bridges are no devices of their own.
+const BRIDGE: u8 = 0x06;
+/// Class and subclass of CXL memory.
+const CXL_MEMORY: u32 = 0x0502;
+/// Mailboxes of memory devices: whoever has one can reset the card and write its firmware.
+const MAILBOXES: &str = "cxl/";
+
+/// What a look into a configuration space told.
+enum Look {
+    /// It is a CXL function.
+    Cxl(CxlFunction),
+    /// It is none.
+    Plain,
+    /// Only the first 64 bytes can be read.
+    Hidden,
+    /// Reading would wake it.
+    Asleep,
+}
+
+impl Scene<'_> {
+    pub(super) fn accelerators(&self, found: &mut Enumeration) {
+        let (identities, _) = pci::identities(self.root);
+        let mut hidden = None;
+        for identity in identities.iter().filter(|identity| self.may_be_cxl(identity)) {
+            match self.look(identity) {
+                Look::Cxl(function) => self.cxl_function(found, identity, &function),
+                Look::Hidden => hidden = Some(identity),
+                Look::Asleep if is_cxl_memory(identity) => self.sleeping_card(found, identity),
+                Look::Plain | Look::Asleep => {}
+            }
+        }
+        let cxl = || !self.objects.root_decoders.is_empty() || identities.iter().any(is_cxl_memory);
+        if let Some(identity) = hidden.filter(|_| cxl()) {
+            let path = format!("/sys/bus/pci/devices/{}/config", identity.address);
+            let reason = "only its first 64 bytes can be read: CXL accelerators are not found without CAP_SYS_ADMIN";
+            found.warnings.push(Warning { path, reason: reason.to_owned() });
+        }
+    }
+
+    /// Whether to look into the configuration space at all. What the kernel shows as a memory card is known already.
+    fn may_be_cxl(&self, identity: &PciIdentity) -> bool {
+        let is_card = self.cards_shown().any(|memdev| memdev.address == Some(identity.address));
+        identity.base_class() != Some(BRIDGE) && !is_card
+    }
+
+    fn look(&self, identity: &PciIdentity) -> Look {
+        if self.plain.contains(identity) {
+            return Look::Plain;
+        }
+        let folder = pci::folder(self.root, identity.address);
+        if !function::is_awake(self.root, &folder) {
+            return Look::Asleep;
+        }
+        let Ok(config) = ConfigFile::open(self.root, identity.address) else { return Look::Plain };
+        match CxlFunction::decode(|offset| config.dword(offset)) {
+            Some(function) => Look::Cxl(function),
+            None if config.dword(0x40).is_none() => Look::Hidden,
+            None => {
+                self.plain.insert(*identity);
+                Look::Plain
+            }
+        }
+    }
+
+    fn cxl_function(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction) {
+        match function.cxl_type() {
+            Some(kind @ (1 | 2)) => self.accelerator(found, identity, function, kind),
+            Some(3) => {
+                let state = if function.is_negotiated() {
+                    "the kernel shows no memory device for it: the driver cxl_pci is not bound"
+                } else {
+                    "its link has not agreed on CXL, it works as plain PCIe; no memory device is shown for it"
+                };
+                let health = Health::Unhealthy { reason: state.to_owned() };
+                self.hidden_card(found, identity, function.serial, health);
+            }
+            _ => {}
+        }
+    }
+
+    fn accelerator(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction, kind: u8) {
+        let folder = pci::folder(self.root, identity.address);
+        let name = format!("accelerator-{}", dashed(&identity.address.to_string()));
+        let Some(name) = device_name(found, &folder, name) else { return };
+        let mut facts = Facts::of_kind("accelerator");
+        let driver = function::describe(self.root, identity.address, &mut facts);
+        facts.number("cxlType", Some(kind));
+        facts.flag("cacheCapable", Some(function.cache));
+        facts.flag("memCapable", Some(function.mem));
+        facts.flag("cxlNegotiated", Some(function.is_negotiated()));
+        facts.text("class", identity.class.map(|class| format!("{class:#08x}")));
+        facts.text("serial", function.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
+        let ranges = function.ranges.iter().filter(|range| range.bytes > 0).count();
+        facts.number("hdmRanges", Some(ranges as u64).filter(|_| function.mem));
+        let mut device = Device::new(name);
+        put_bytes(&mut device.capacity, "hdm", function.memory_bytes(), None);
+        device.attributes = facts.done();
+        let vfio = self.config.passes_on(identity) || driver.as_deref() == Some(hostler_linux::vfio::DRIVER);
+        let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
+        device.health = accelerator_health(function, vfio, driver.as_deref(), &nodes);
+        device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
+        device.data = json!(Target::Accelerator { address: identity.address, vfio });
+        found.devices.push(device);
+    }
+
+    /// The character devices that the function's driver has made, as paths of the host.
+    fn device_nodes(&self, folder: &Path) -> Vec<DeviceNode> {
+        let numbers = self.root.names(CHARACTER_DEVICES);
+        let folders = numbers.iter().filter_map(|number| self.root.target(Path::new(CHARACTER_DEVICES).join(number)));
+        let names = folders.filter(|device| device.starts_with(folder)).filter_map(|device| {
+            let event = self.root.attribute(device.join("uevent"))?;
+            event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
+        });
+        let mut names: Vec<String> = names.filter(|name| is_handed_over(name)).collect();
+        names.sort();
+        let node = |name: String| DeviceNode { path: format!("/dev/{name}"), ..DeviceNode::default() };
+        names.into_iter().map(node).collect()
+    }
+
+    fn sleeping_card(&self, found: &mut Enumeration, identity: &PciIdentity) {
+        let reason = "the card sleeps (power state D3) and is not woken to be looked at".to_owned();
+        self.hidden_card(found, identity, None, Health::Unknown { reason });
+    }
+
+    /// A memory card that the kernel shows as nothing but a PCI function.
+    fn hidden_card(&self, found: &mut Enumeration, identity: &PciIdentity, serial: Option<u64>, health: Health) {
+        let card = CardId { serial: serial.filter(|serial| *serial != 0), address: Some(identity.address) };
+        let place = dashed(&identity.address.to_string());
+        let own = card.serial.map(|serial| format!("{serial:x}"));
+        let taken = |name: &str| found.devices.iter().any(|device| device.name.as_str() == format!("memory-{name}"));
+        let name = own.filter(|name| !taken(name)).unwrap_or(place);
+        let folder = pci::folder(self.root, identity.address);
+        let Some(name) = device_name(found, &folder, format!("memory-{name}")) else { return };
+        let mut facts = Facts::of_kind("memory");
+        function::describe(self.root, identity.address, &mut facts);
+        facts.number("cxlType", Some(3_u64));
+        facts.text("serial", card.serial.map(|serial| format!("{serial:#x}")));
+        facts.text("use", Some("none"));
+        facts.flag("attachable", Some(false));
+        let mut device = Device::new(name);
+        device.attributes = facts.done();
+        device.health = health;
+        device.data = json!(Target::Memory { card });
+        found.devices.push(device);
+    }
+}
+
+fn is_cxl_memory(identity: &PciIdentity) -> bool {
+    identity.class.is_some_and(|class| class >> 8 == CXL_MEMORY)
+}
+
+/// A name from the kernel becomes a path: nothing but what the kernel makes may come of it.
+fn is_handed_over(name: &str) -> bool {
+    let plain = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    plain && !name.starts_with(MAILBOXES)
+}
+
+fn accelerator_health(function: &CxlFunction, vfio: bool, driver: Option<&str>, nodes: &[DeviceNode]) -> Health {
+    let unhealthy = |reason: String| Health::Unhealthy { reason };
+    if !function.is_negotiated() {
+        let seen = match function.link {
+            Some(_) => "its link reports neither CXL.cache nor CXL.mem that it is able to use",
+            None => "nothing of CXL is enabled on it, and no memory of it is active",
+        };
+        return unhealthy(format!("CXL was not negotiated, it works as plain PCIe: {seen}"));
+    }
+    match driver {
+        _ if vfio || !nodes.is_empty() => Health::Healthy,
+        None => unhealthy("no driver is bound to it, and it is not named in backends.cxl.vfio".to_owned()),
+        Some(driver) => unhealthy(format!(
+            "its driver {driver} has made no device node, and it is not named in backends.cxl.vfio: there is nothing to \
+             hand over"
+        )),
+    }
+}
