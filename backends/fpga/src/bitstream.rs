@@ -168,3 +168,82 @@ impl Header {
         Ok(Self { format: Format::Raw, interface_id: None, afu_id: None, image_at: 0 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gbs(json: &str, image: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(json.len()).unwrap();
+        [&b"XeonFPGA\xb7GBSv001"[..], &length.to_le_bytes(), json.as_bytes(), image].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
+        Header::read(&bytes[..bytes.len().min(Header::MOST_BYTES)], bytes.len() as u64)
+    }
+
+    fn description(clusters: &str) -> String {
+        format!(
+            r#"{{"version": 1, "afu-image": {{"interface-uuid": "1A422218-6dba-448e-b302-425cbcde1406",
+            "power": 0, "accelerator-clusters": [{clusters}]}}}}"#
+        )
+    }
+
+    const CLUSTER: &str = r#"{"name": "nlb", "accelerator-type-uuid": "d8424dc4-a4a3-c413-f89e-433683f9040b"}"#;
+
+    #[test]
+    fn a_green_bitstream_is_read_up_to_its_image() {
+        let json = description(CLUSTER);
+        let header = read(&gbs(&json, b"x")).unwrap();
+        assert_eq!((header.format, header.image_at), (Format::Gbs, 20 + json.len()));
+        assert_eq!(header.interface_id.unwrap().as_str(), "1a4222186dba448eb302425cbcde1406");
+        assert_eq!(header.afu_id.unwrap().as_str(), "d8424dc4a4a3c413f89e433683f9040b");
+        read(&gbs(&(json + "\0\0\0"), b"x")).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_green_bitstream_is_said() {
+        let two = format!("{CLUSTER}, {CLUSTER}");
+        let long = format!("{}{}", description(CLUSTER), " ".repeat(64 * 1024));
+        for (bytes, expected) in [
+            (gbs(&description(&two), b"x"), "it describes 2 accelerator clusters, not one"),
+            (gbs(&description(""), b"x"), "it describes 0 accelerator clusters, not one"),
+            (gbs(&description(CLUSTER), b""), "it ends before the image begins"),
+            (gbs(&description(CLUSTER), b"x")[..60].to_vec(), "it ends before the image begins"),
+            (gbs(&long, b"x"), "more than 65536"),
+            (gbs("{}", b"x"), "its description cannot be read"),
+            (gbs(&description(&CLUSTER.replace("d842", "x")), b"x"), "accelerator-type-uuid \"x"),
+        ] {
+            let HeaderError::Gbs(error) = read(&bytes).unwrap_err() else { panic!("{expected}") };
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_damage_to_a_file_lets_the_image_begin_outside_of_it(
+            at in 0usize..200,
+            damage in any::<[u8; 4]>(),
+            keep in 0usize..300,
+        ) {
+            let mut bytes = gbs(&description(CLUSTER), b"image");
+            bytes[at..at + 4].copy_from_slice(&damage);
+            bytes.truncate(keep);
+            if let Ok(header) = read(&bytes) {
+                prop_assert!(header.image_at < bytes.len());
+            }
+        }
+
+        #[test]
+        fn ids_are_the_same_however_they_are_spelled(id in any::<u128>(), hyphens in any::<bool>(), upper in any::<bool>()) {
+            let plain = format!("{id:032x}");
+            let parts = [&plain[..8], &plain[8..12], &plain[12..16], &plain[16..20], &plain[20..]];
+            let text = if hyphens { parts.join("-") } else { plain.clone() };
+            let text = if upper { text.to_uppercase() } else { text };
+            let parsed = Guid::parse(&text);
+            prop_assert_eq!(parsed.as_ref().map(Guid::as_str), Some(plain.as_str()));
+        }
+    }
+}
