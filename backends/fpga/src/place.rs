@@ -37,24 +37,26 @@ impl Hands<'_> {
     }
 
     /// Takes a port, so that nobody else can open it, and resets it.
-    pub(crate) fn take(&self, port: &Port) -> Result<Box<dyn TakenPort>, BackendError> {
-        let taken = self.dfl.take(number(&port.node)?).map_err(|error| self.not_taken(port, error))?;
-        taken.reset().map_err(|error| BackendError::step(format!("reset {}", shown(&port.node)), error))?;
+    pub(crate) fn take(&self, port: &Port) -> Result<Box<dyn TakenPort>, NotTaken> {
+        let node = shown(&port.node);
+        let failed = |step: &str, error| NotTaken::Failed(BackendError::step(format!("{step} {node}"), error));
+        let number = number(&port.node).map_err(NotTaken::Failed)?;
+        let taken = self.dfl.take(number).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => NotTaken::InUse(self.in_use(&node)),
+            _ => failed("open", error),
+        })?;
+        taken.reset().map_err(|error| failed("reset", error))?;
         Ok(taken)
     }
 
-    /// Why a port could not be taken, with whoever has it.
-    fn not_taken(&self, port: &Port, error: io::Error) -> BackendError {
-        let node = shown(&port.node);
-        if error.kind() != io::ErrorKind::ResourceBusy {
-            return BackendError::step(format!("open {node}"), error);
-        }
-        let found = users(self.root, std::slice::from_ref(&node));
+    /// Says who has a node open.
+    fn in_use(&self, node: &String) -> BackendError {
+        let found = users(self.root, std::slice::from_ref(node));
         let by = match &found[..] {
             [] => "a process that cannot be seen from here".to_owned(),
             found => found.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
         };
-        BackendError::NotUsable { reason: format!("{node} is in use by {by}") }
+        not_usable(format!("{node} is in use by {by}"))
     }
 
     /// Programs the region behind a port and reads back the function that is there then. The port is taken meanwhile.
@@ -103,6 +105,23 @@ impl Hands<'_> {
             return Ok(());
         }
         Err(not_usable(format!("the state of the FPGA manager of {} is {state:?}, not \"operating\"", card.address)))
+    }
+}
+
+/// Why a port is not ours.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// Somebody has it open; nothing was done to it.
+    InUse(BackendError),
+    /// Anything else.
+    Failed(BackendError),
+}
+
+impl From<NotTaken> for BackendError {
+    fn from(why: NotTaken) -> Self {
+        match why {
+            NotTaken::InUse(error) | NotTaken::Failed(error) => error,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     bitstream::Guid,
     dfl::{Card, Port},
     manager,
-    place::{Hands, afu_id, gone, here, not_usable, shown},
+    place::{Hands, NotTaken, afu_id, gone, here, not_usable, shown},
     plan::{Blank, Image, Work},
     store::chain,
     xrt,
@@ -66,7 +66,7 @@ impl Hands<'_> {
             }
             Some(Work::Lend { device: Target::Afu { card, port }, .. }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
-                self.take(here(&card, port)?).map(drop)
+                Ok(self.take(here(&card, port)?).map(drop)?)
             }
             Some(Work::Lend { device: Target::Card { card }, blanks, .. }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
@@ -90,19 +90,20 @@ impl Hands<'_> {
         match self.take(found) {
             Ok(taken) => drop(taken),
             // Somebody works with a function that was never ours: preparing failed for that very reason.
-            Err(_) if before.is_some_and(|before| *before != image.afu_id) && self.is(found, before) => return Ok(()),
-            Err(error) => return Err(error),
+            Err(NotTaken::InUse(_)) if before != Some(&image.afu_id) && self.is(found, before) => return Ok(()),
+            Err(why) => return Err(why.into()),
         }
         blank.map_or(Ok(()), |blank| self.program(card, port, blank))
     }
 
-    fn is(&self, port: &Port, wanted: Option<&Guid>) -> bool {
-        afu_id(self.root, port).ok().as_ref() == wanted
+    /// Whether a function is known, and behind a port now.
+    fn is(&self, port: &Port, function: Option<&Guid>) -> bool {
+        function.is_some() && afu_id(self.root, port).ok().as_ref() == function
     }
 
     /// Everything is tried; the first failure is told.
     fn clear_card(&self, card: &Card, blanks: &[Blank]) -> Result<(), BackendError> {
-        let resets = card.ports.iter().map(|port| self.take(port).map(drop)).collect::<Vec<_>>();
+        let resets = card.ports.iter().map(|port| Ok(self.take(port).map(drop)?)).collect::<Vec<_>>();
         let blanked = blanks.iter().map(|blank| self.program(card, blank.port, &blank.image)).collect::<Vec<_>>();
         resets.into_iter().chain(blanked).collect()
     }

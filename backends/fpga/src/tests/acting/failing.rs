@@ -105,6 +105,17 @@ fn a_reset_that_fails_keeps_the_device_taken() {
 }
 
 #[test]
+fn a_reset_that_fails_counts_although_nothing_was_programmed() {
+    let machine = Machine::blanking();
+    machine.add("nlb", NLB);
+    let claim = machine.programming("nlb");
+    machine.kernel.fail_resets(Some(Errno::ETIMEDOUT));
+    for result in [claim.prepare().map(drop), claim.unprepare()] {
+        assert!(message(result).starts_with("failed to reset /dev/dfl-port.0: "));
+    }
+}
+
+#[test]
 fn a_blank_image_that_does_not_go_in_keeps_the_device_taken() {
     let machine = Machine::blanking();
     machine.add("nlb", NLB);
