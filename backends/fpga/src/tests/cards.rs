@@ -1,6 +1,5 @@
 //! Made-up cards: what is offered of them, and what excludes what.
 
-use hostler_backend::testkit::{Samples, conformance};
 use hostler_linux::{
     pci::PciAddress,
     testkit::{Counts, DflCard, DflPort, Function, Tree},
@@ -158,15 +157,6 @@ fn a_function_that_the_configuration_passes_on_is_offered_in_no_other_way() {
     let whole = Config { vfio: vec!["0000:b1:00.0".to_owned()], ..Config::default() };
     let found = enumerated(tree.root(), whole);
     assert_eq!(names(&found.devices), ["afu-0000-b1-00-0-1", "vfio-0000-b1-00-0", "vfio-0000-b1-00-6"]);
-}
-
-#[test]
-fn made_up_cards_keep_the_promises_of_a_backend() {
-    let tree = plugged(&card());
-    DflCard::nth(0x20).plug(&tree);
-    let backend = || FpgaBackend::new(tree.root(), Config::default());
-    let restart = || -> Box<dyn Backend> { Box::new(backend()) };
-    conformance(&backend(), &Samples { restart: Some(&restart), ..Samples::default() });
 }
 
 #[test]

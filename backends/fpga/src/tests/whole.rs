@@ -1,6 +1,5 @@
 //! Functions that are passed on whole.
 
-use hostler_backend::testkit::{Samples, conformance};
 use hostler_linux::testkit::{Function, Tree};
 
 use super::*;
@@ -79,14 +78,4 @@ fn a_function_without_a_group_or_a_machine_without_the_driver_says_so() {
     assert!(reason(device(&found, NAME)).contains("0000:b1:00.0"), "{}", reason(device(&found, NAME)));
     let found = look(&function(None), &["8086:bcce"], |tree| _ = tree.remove("sys/bus/pci/drivers/vfio-pci"));
     assert!(reason(device(&found, NAME)).contains("vfio-pci"));
-}
-
-#[test]
-fn functions_for_vfio_keep_the_promises_of_a_backend() {
-    let tree = Tree::new();
-    tree.folder("sys/bus/pci/drivers/vfio-pci");
-    function(Some("vfio-pci")).plug(&tree);
-    let backend = FpgaBackend::new(tree.root(), Config::default());
-    assert_eq!(names(&backend.enumerate().unwrap().devices), [NAME]);
-    conformance(&backend, &Samples::default());
 }
