@@ -8,8 +8,8 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; a reader that went away early (`hostler … \| head`) is no failure |
-//! | 1 | failed, or what was checked is not in order |
-//! | 2 | wrong usage |
+//! | 1 | failed, or what was checked is not in order; of `diff`: there are differences |
+//! | 2 | wrong usage; of `diff`: there was nothing to compare |
 //! | 78 | the configuration is wrong (`EX_CONFIG`; systemd shows it as CONFIG) |
 
 mod bitstream;
@@ -20,6 +20,7 @@ mod client;
 mod completions;
 mod config;
 mod device;
+mod diff;
 mod doctor;
 mod explain;
 pub mod hook;
@@ -61,6 +62,7 @@ enum Command {
     Run(run::Args),
     Inventory(inventory::Args),
     Capture(capture::Args),
+    Diff(diff::Args),
     Claim(claim::Args),
     Device(device::Args),
     Bitstream(bitstream::Args),
@@ -119,6 +121,8 @@ enum Failure {
     Client(#[from] client::ClientError),
     #[error("{0}")]
     Said(String),
+    #[error(transparent)]
+    Incomparable(Box<Failure>),
     #[error("failed to {step}")]
     Step {
         step: String,
@@ -156,6 +160,7 @@ fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Inventory(args) => inventory::run(&args, out),
         Command::Capture(args) => capture::run(&args, out),
+        Command::Diff(args) => diff::run(&args, out),
         Command::Claim(args) => claim::run(args, out),
         Command::Device(args) => device::run(&args, out),
         Command::Bitstream(args) => bitstream::run(&args, out),
@@ -184,7 +189,11 @@ fn exit_code(result: Result<Outcome, Failure>, err: &mut dyn Write) -> ExitCode 
         Failure::Config(errors) => writeln!(err, "{errors}"),
         other => writeln!(err, "hostler: {}", Chain(other)),
     };
-    ExitCode::from(if matches!(failure, Failure::Config(_)) { 78 } else { 1 })
+    ExitCode::from(match failure {
+        Failure::Config(_) => 78,
+        Failure::Incomparable(_) => 2,
+        _ => 1,
+    })
 }
 
 /// Writes `value` as indented JSON with a line end.

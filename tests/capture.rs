@@ -222,3 +222,75 @@ fn a_rehearsal_prepares_claims_on_a_captured_machine_and_leaves_nothing() {
     let output = hostler(&["run", "--root", "/"]);
     assert!(text(&output.stderr).contains("run without --root"), "{}", text(&output.stderr));
 }
+
+/// What `hostler diff` says: its sentences, in words and as JSON, and the exit code.
+fn diff(before: &str, after: &str) -> (String, Value, Option<i32>) {
+    let output = hostler(&["diff", before, after]);
+    let json = hostler(&["diff", before, after, "-o", "json"]);
+    assert_eq!(output.status.code(), json.status.code());
+    (text(&output.stdout), serde_json::from_slice(&json.stdout).unwrap(), output.status.code())
+}
+
+#[test]
+fn every_moment_of_the_emulated_machine_is_told_from_the_one_before() {
+    let path = |moment: &str| emulated(moment).to_str().unwrap().to_owned();
+    let said = |before: &str, after: &str| diff(&path(before), &path(after));
+    let (words, json, code) = said("boot", "regions");
+    assert_eq!(code, Some(1));
+    for line in [
+        "NUMA node 5 came (CPUs none, memory 768 MiB)",
+        "NUMA node 6 came (CPUs none, memory 256 MiB)",
+        "cxl/memory-2001: use none → persistent",
+        "cxl/node5 came (capacity memory 768Mi, kind node)",
+    ] {
+        assert!(words.lines().any(|said| said == line), "{line}\n{words}");
+    }
+    assert!(words.contains("; use none → systemRam"), "{words}");
+    let node = json["differences"].as_array().unwrap().iter().find(|one| one["kind"] == "node").unwrap();
+    assert_eq!((&node["name"], &node["change"]), (&"5".into(), &"came".into()));
+    let memory = node["facts"].as_array().unwrap().iter().find(|fact| fact["name"] == "memory").unwrap();
+    assert_eq!(memory, &serde_json::json!({"name": "memory", "before": null, "after": 768_u64 << 20}));
+
+    let (words, json, _) = said("regions", "hotadd");
+    assert!(words.contains("\ncxl/memory-4001 came (capacity memory 512Mi, kind memory, use none)\n"), "{words}");
+    assert_eq!(json["differences"].as_array().unwrap().len(), 1, "{words}");
+
+    let (words, _, _) = said("hotadd", "removed");
+    for gone in ["NUMA node 5 went", "NUMA node 6 went", "cxl/memory-4001 went", "cxl/node6 went"] {
+        assert!(words.contains(&format!("\n{gone} (")), "{gone}\n{words}");
+    }
+    let (words, json, code) = said("boot", "removed");
+    assert!(words.ends_with(": no difference\n"), "{words}");
+    assert_eq!((&json["differences"], code), (&serde_json::json!([]), Some(0)));
+}
+
+#[test]
+fn a_machine_is_the_same_whether_its_serial_numbers_are_hidden_or_not() {
+    if !fs::read_to_string("/etc/machine-id").is_ok_and(|id| id.trim().len() == 32) {
+        eprintln!("skipped: this host has no machine id, so that no two captures have one key");
+        return;
+    }
+    let (_folder, file) = place();
+    let tree = emulated("regions");
+    let tree = tree.to_str().unwrap();
+    done(&["capture", "--root", tree, "-o", &file]);
+    assert!(!inventory(&file).contains("memory-1001"), "the name says the serial number");
+    let (words, _, code) = diff(&file, tree);
+    assert_eq!(code, Some(0), "{words}");
+    assert_eq!(diff(tree, &file).2, Some(0));
+}
+
+#[test]
+fn this_machine_is_compared_where_nothing_else_is_named_and_nonsense_is_no_difference() {
+    let (_folder, file) = place();
+    done(&["capture", "-o", &file]);
+    let output = hostler(&["diff", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).ends_with(" → this machine: no difference\n"));
+    fs::write(&file, "nonsense").unwrap();
+    for before in [&*file, "/nonexistent"] {
+        let output = hostler(&["diff", before, "-"]);
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(2), ""), "{before}");
+        assert!(text(&output.stderr).starts_with("hostler: failed to "), "{}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,127 @@
+//! Differences in words. Pure.
+
+use super::{
+    Document,
+    compare::{Change, Pair},
+    facts::{Fact, Kind, Subject},
+};
+use crate::cli::units::count;
+
+/// The answer for people: a line per subject.
+pub(super) fn in_words(document: &Document) -> String {
+    let Document { before, after, notes, differences, .. } = document;
+    let sum = if differences.is_empty() { "no difference".to_owned() } else { count(differences.len(), "difference") };
+    let mut text = format!("{} → {}: {sum}\n", before.name, after.name);
+    if !differences.is_empty() {
+        text.push('\n');
+    }
+    differences.iter().for_each(|difference| text.push_str(&format!("{}\n", difference.text)));
+    notes.iter().for_each(|note| text.push_str(&format!("\nnote: {note}\n")));
+    text
+}
+
+/// What happened to one subject.
+pub(super) fn sentence(subject: &Subject, change: Change, pairs: &[Pair<'_>]) -> String {
+    let name = match subject.kind {
+        Kind::Machine => "machine".to_owned(),
+        Kind::Cpus => "CPUs".to_owned(),
+        Kind::Node => format!("NUMA node {}", subject.name),
+        Kind::Device => subject.name.clone(),
+        Kind::Warning => return warning(change, &subject.name),
+    };
+    match change {
+        Change::Came => format!("{name} came{}", told(pairs, |pair| pair.after)),
+        Change::Went => format!("{name} went{}", told(pairs, |pair| pair.before)),
+        Change::Changed => {
+            let changes: Vec<String> = pairs.iter().map(changed).collect();
+            format!("{name}: {}", changes.join("; "))
+        }
+    }
+}
+
+fn warning(change: Change, text: &str) -> String {
+    match change {
+        Change::Went => format!("warning gone: {text}"),
+        Change::Came | Change::Changed => format!("warning: {text}"),
+    }
+}
+
+/// What is worth knowing of something new or gone: ` (kind memory, capacity memory 512Mi)`.
+fn told<'a>(pairs: &[Pair<'a>], side: impl Fn(&Pair<'a>) -> Option<&'a Fact>) -> String {
+    let facts = pairs.iter().filter_map(|pair| Some((pair.name, side(pair)?)));
+    let facts: Vec<String> =
+        facts.filter(|(_, fact)| fact.tells).map(|(name, fact)| format!("{name} {}", fact.text)).collect();
+    if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
+}
+
+/// `online 0-3 → 0-5 (4-5 came)`.
+fn changed(pair: &Pair<'_>) -> String {
+    let text = |fact: Option<&Fact>| fact.map_or_else(|| "absent".to_owned(), |fact| fact.text.clone());
+    format!("{} {} → {}{}", pair.name, text(pair.before), text(pair.after), moved(pair))
+}
+
+/// Which members of a set came and went.
+fn moved(pair: &Pair<'_>) -> String {
+    let sets = pair.before.and_then(|fact| fact.set.as_ref()).zip(pair.after.and_then(|fact| fact.set.as_ref()));
+    let Some((before, after)) = sets else { return String::new() };
+    let parts = [(after.difference(before), "came"), (before.difference(after), "went")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(set, _)| !set.is_empty()).map(|(set, word)| format!("{set} {word}")).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hostler_backend::{Device, DeviceName, Health, Warning};
+    use hostler_linux::topology::{Node, Topology};
+
+    use super::*;
+    use crate::cli::{
+        diff::{Side, compare, facts},
+        inventory::gather,
+    };
+
+    fn machine(kernel: &str, online: &str, devices: Vec<Device>, warnings: &[&str]) -> facts::Machine {
+        let nodes = BTreeMap::from([(0, Node { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..Node::default() })]);
+        let topology = Topology { online: online.parse().unwrap(), nodes, ..Topology::default() };
+        let warning = |reason: &&str| Warning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
+        let pools = vec![gather::Pool { backend: "fake", name: "n/fake".to_owned(), devices }];
+        let warnings = warnings.iter().map(warning).collect();
+        let seen = gather::Machine { node: "n".to_owned(), topology, pools, warnings };
+        facts::Machine { kernel: Some(kernel.to_owned()), seen }
+    }
+
+    fn told(before: &facts::Machine, after: &facts::Machine) -> String {
+        let differences = compare::differences(&facts::of(before, after), &facts::of(after, before));
+        let side = |name: &str| Side { name: name.to_owned(), taken_at: None };
+        in_words(&Document { version: 1, before: side("a"), after: side("b"), notes: Vec::new(), differences })
+    }
+
+    #[test]
+    fn every_sort_of_difference_has_its_line() {
+        let ill = Health::Unhealthy { reason: "hot".to_owned() };
+        let device = |health| Device { health, ..Device::new(DeviceName::new("card").unwrap()) };
+        let before = machine("6.12.0", "0-3", vec![device(Health::Healthy)], &["odd"]);
+        let after = machine("6.13.0", "0-1,4", vec![device(ill)], &["odder"]);
+        let expected = "\
+a → b: 5 differences
+
+machine: kernel 6.12.0 → 6.13.0
+CPUs: online 0-3 → 0-1,4 (4 came, 2-3 went)
+fake/card: health Healthy → Unhealthy (hot)
+warning gone: /sys/x: odd
+warning: /sys/x: odder
+";
+        assert_eq!(told(&before, &after), expected);
+    }
+
+    #[test]
+    fn a_machine_is_no_different_from_itself_whatever_is_free() {
+        let before = machine("6.12.0", "0-3", Vec::new(), &[]);
+        let mut after = machine("6.12.0", "0-3", Vec::new(), &[]);
+        after.seen.topology.nodes.get_mut(&0).unwrap().free_bytes = Some(8);
+        assert_eq!(told(&before, &after), "a → b: no difference\n");
+    }
+}
