@@ -14,8 +14,8 @@ use hostler_linux::SysRoot;
 
 use crate::{
     config::Config,
+    known::KnownFunctions,
     objects::{Memdev, Objects},
-    plain::PlainFunctions,
     target::CardId,
 };
 
@@ -29,20 +29,20 @@ pub(crate) struct Scene<'a> {
     nodes: BTreeMap<u32, Vec<u64>>,
     /// The state of each card, by kernel name.
     health: BTreeMap<String, Health>,
-    /// Functions that were found to be none of CXL before.
-    plain: &'a PlainFunctions,
+    /// What configuration spaces have told before.
+    known: &'a KnownFunctions,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
 }
 
 impl<'a> Scene<'a> {
     /// Reads what there is.
-    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, plain: &'a PlainFunctions) -> Self {
+    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, known: &'a KnownFunctions) -> Self {
         let objects = Objects::read(root);
         let mut seen = BTreeSet::new();
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
-        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), plain, doubles }
+        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), known, doubles }
     }
 
     /// All devices.

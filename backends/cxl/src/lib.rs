@@ -7,10 +7,10 @@ pub mod dvsec;
 mod enumerate;
 mod erase;
 mod gate;
+mod known;
 mod memory;
 pub mod objects;
 mod operate;
-mod plain;
 mod plan;
 mod prepare;
 mod region;
@@ -30,6 +30,7 @@ use hostler_backend::{
 };
 use hostler_linux::SysRoot;
 
+use known::KnownFunctions;
 use prepare::Workbench;
 use write::Pace;
 
@@ -42,13 +43,13 @@ pub struct CxlBackend {
     config: Config,
     pace: Pace,
     regions: Arc<Mutex<()>>,
-    plain: Arc<plain::PlainFunctions>,
+    known: Arc<KnownFunctions>,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: Config) -> Self {
-        Self { root, config, pace: Pace::default(), regions: Arc::default(), plain: Arc::default() }
+        Self { root, config, pace: Pace::default(), regions: Arc::default(), known: Arc::default() }
     }
 
     fn workbench(&self) -> Workbench<'_> {
@@ -71,7 +72,7 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(enumerate::Scene::read(&self.root, &self.config, &self.plain).enumeration())
+        Ok(enumerate::Scene::read(&self.root, &self.config, &self.known).enumeration())
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

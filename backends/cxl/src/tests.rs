@@ -1,11 +1,15 @@
 //! Tests of the whole crate.
 
+mod accelerators;
 mod captured;
 mod machine;
 mod objects;
+mod real;
 mod regions;
 
 use std::path::Path;
+
+use hostler_backend::Device;
 
 use hostler_linux::{SysRoot, archive::Capture};
 
@@ -20,4 +24,14 @@ fn captured(moment: &str) -> Capture {
 /// A backend with the default configuration.
 fn backend(root: &SysRoot) -> CxlBackend {
     CxlBackend::new(root.clone(), Config::default())
+}
+
+/// The device of that name.
+fn device<'a>(devices: &'a [Device], name: &str) -> &'a Device {
+    devices.iter().find(|device| device.name.as_str() == name).unwrap_or_else(|| panic!("no {name}: {devices:#?}"))
+}
+
+/// An attribute as text; `-` where there is none.
+fn attribute(device: &Device, name: &str) -> String {
+    device.attributes.get(name).map_or_else(|| "-".to_owned(), ToString::to_string)
 }

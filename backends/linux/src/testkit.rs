@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
+mod cxl;
 mod cxl_kernel;
 mod dfl;
 mod dfl_kernel;
@@ -23,6 +24,7 @@ use tempfile::TempDir;
 
 use crate::SysRoot;
 
+pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
 pub use dfl::{DflCard, DflPort};
 pub use dfl_kernel::DflKernel;

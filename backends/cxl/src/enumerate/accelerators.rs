@@ -31,7 +31,7 @@ enum Look {
     Plain,
     /// Only the first 64 bytes can be read.
     Hidden,
-    /// Reading would wake it.
+    /// Reading would wake it, and it has never been awake.
     Asleep,
 }
 
@@ -62,22 +62,21 @@ impl Scene<'_> {
     }
 
     fn look(&self, identity: &PciIdentity) -> Look {
-        if self.plain.contains(identity) {
+        let known = self.known.get(identity);
+        if known == Some(None) {
             return Look::Plain;
         }
         let folder = pci::folder(self.root, identity.address);
         if !function::is_awake(self.root, &folder) {
-            return Look::Asleep;
+            return known.flatten().map_or(Look::Asleep, Look::Cxl);
         }
         let Ok(config) = ConfigFile::open(self.root, identity.address) else { return Look::Plain };
-        match CxlFunction::decode(|offset| config.dword(offset)) {
-            Some(function) => Look::Cxl(function),
-            None if config.dword(0x40).is_none() => Look::Hidden,
-            None => {
-                self.plain.insert(*identity);
-                Look::Plain
-            }
+        let found = CxlFunction::decode(|offset| config.dword(offset));
+        if found.is_none() && config.dword(0x40).is_none() {
+            return Look::Hidden;
         }
+        self.known.insert(*identity, found);
+        found.map_or(Look::Plain, Look::Cxl)
     }
 
     fn cxl_function(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction) {

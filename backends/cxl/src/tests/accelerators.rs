@@ -1,0 +1,190 @@
+//! Accelerators, and cards that no driver shows, by the capabilities in their configuration spaces.
+
+use std::sync::Arc;
+
+use hostler_backend::{Backend, Device, Enumeration, Health};
+use hostler_linux::testkit::{ConfigSpace, Counts, CxlCard, CxlHost, Function, Tree, cxl_function, plug_node};
+
+use super::{attribute, backend, device};
+use crate::{Config, CxlBackend, target::Target};
+
+const GIB: u64 = 1 << 30;
+
+fn scan(tree: &Tree) -> Enumeration {
+    backend(&tree.root()).enumerate().unwrap()
+}
+
+fn nodes(device: &Device) -> Vec<&str> {
+    device.edits.device_nodes.iter().map(|node| node.path.as_str()).collect()
+}
+
+fn reason(device: &Device) -> &str {
+    device.health.reason().unwrap_or("healthy")
+}
+
+/// A type-2 accelerator with a driver that has made nodes, of which one is a mailbox.
+fn working() -> (Tree, Function) {
+    let tree = Tree::new();
+    let function = Function { driver: Some("shiny".to_owned()), ..cxl_function("0000:21:00.0", 2, true, 16 * GIB) };
+    function.plug(&tree);
+    plug_node(&tree, &function, "drm/renderD128", "dri/renderD128", "226:128");
+    plug_node(&tree, &function, "accel/accel0", "accel/accel0", "261:0");
+    plug_node(&tree, &function, "mem0", "cxl/mem0", "251:0");
+    (tree, function)
+}
+
+#[test]
+fn an_accelerator_says_what_it_is_and_is_handed_over_by_the_nodes_of_its_driver() {
+    let (tree, _) = working();
+    let found = scan(&tree);
+    let accelerator = device(&found.devices, "accelerator-0000-21-00-0");
+    assert_eq!(found.devices.len(), 1);
+    for (name, value) in [
+        ("kind", "accelerator"),
+        ("cxlType", "2"),
+        ("cacheCapable", "true"),
+        ("memCapable", "true"),
+        ("cxlNegotiated", "true"),
+        ("hdmRanges", "1"),
+        ("linkSpeed", "32.0 GT/s PCIe"),
+        ("linkWidth", "8"),
+        ("linkWidthMax", "16"),
+        ("vendor", "0x1234"),
+        ("device", "0x0c02"),
+        ("class", "0x120000"),
+        ("serial", "0x12345678"),
+        ("driver", "shiny"),
+        ("resource.kubernetes.io/pciBusID", "0000:21:00.0"),
+        ("resource.kubernetes.io/pcieRoot", "pci0000:21"),
+    ] {
+        assert_eq!(attribute(accelerator, name), value, "{name}");
+    }
+    assert_eq!(accelerator.capacity["hdm"].value.as_whole(), Some(16 * GIB));
+    assert_eq!(accelerator.health, Health::Healthy);
+    assert_eq!(nodes(accelerator), ["/dev/accel/accel0", "/dev/dri/renderD128"]);
+}
+
+#[test]
+fn types_are_told_by_capability_whatever_the_class() {
+    let tree = Tree::new();
+    cxl_function("0000:21:00.0", 1, true, 0).plug(&tree);
+    cxl_function("0000:22:00.0", 2, true, GIB).plug(&tree);
+    cxl_function("0000:23:00.0", 3, true, GIB).plug(&tree);
+    Function::new("0000:24:00.0", 0x8086, 0x1234).plug(&tree);
+    // A bridge has the capabilities of a port, and is never asked.
+    Function { class: 0x06_0400, ..cxl_function("0000:25:00.0", 1, true, 0) }.plug(&tree);
+    let found = scan(&tree);
+    let types: Vec<String> =
+        found.devices.iter().map(|device| format!("{} {}", device.name, attribute(device, "cxlType"))).collect();
+    assert_eq!(types, ["accelerator-0000-21-00-0 1", "accelerator-0000-22-00-0 2", "memory-12345678 3"]);
+    let card = device(&found.devices, "memory-12345678");
+    assert!(reason(card).contains("cxl_pci is not bound"), "{}", reason(card));
+    assert!(reason(&found.devices[0]).starts_with("no driver is bound"), "{}", reason(&found.devices[0]));
+}
+
+#[test]
+fn one_that_works_as_plain_pcie_is_unhealthy() {
+    for kind in [1, 2, 3] {
+        let tree = Tree::new();
+        cxl_function("0000:21:00.0", kind, false, GIB).plug(&tree);
+        let found = scan(&tree);
+        assert!(reason(&found.devices[0]).contains("works as plain PCIe"), "{}", reason(&found.devices[0]));
+    }
+}
+
+#[test]
+fn what_is_configured_or_bound_for_it_is_handed_over_through_vfio() {
+    let (tree, function) = working();
+    for text in ["0000:21:00.0", "1234:0c02"] {
+        let config = Config { vfio: vec![text.to_owned()], ..Config::default() };
+        let found = CxlBackend::new(tree.root(), config).enumerate().unwrap();
+        let Some(Target::Accelerator { vfio, .. }) = Target::of(&found.devices[0]) else { panic!("{found:?}") };
+        assert!(vfio, "{text}");
+        assert_eq!((nodes(&found.devices[0]), reason(&found.devices[0])), (vec![], "healthy"));
+    }
+    function.pull(&tree);
+    Function { driver: Some("vfio-pci".to_owned()), ..function }.plug(&tree);
+    let found = scan(&tree);
+    let Some(Target::Accelerator { vfio: true, .. }) = Target::of(&found.devices[0]) else { panic!("{found:?}") };
+}
+
+#[test]
+fn sleeping_functions_are_neither_woken_nor_forgotten() {
+    let (tree, function) = working();
+    let card = Function { class: 0x05_0210, ..cxl_function("0000:31:00.0", 3, true, GIB) };
+    card.plug(&tree);
+    for function in [&function, &card] {
+        tree.file(function.folder().join("power_state"), "D3cold");
+    }
+    let counts = Arc::new(Counts::default());
+    let backend = backend(&tree.root().tapped(counts.clone()));
+    let found = backend.enumerate().unwrap();
+    let touched = counts.take();
+    let registers = ["config", "current_link_speed", "max_link_width"];
+    assert!(touched.keys().all(|(_, path)| registers.iter().all(|name| !path.ends_with(name))), "{touched:?}");
+    assert_eq!(found.devices.len(), 1);
+    assert!(matches!(found.devices[0].health, Health::Unknown { .. }), "{found:?}");
+    let set = |state| {
+        for function in [&function, &card] {
+            tree.file(function.folder().join("power_state"), state);
+        }
+        backend.enumerate().unwrap()
+    };
+    let names = |found: &Enumeration| found.devices.iter().map(|device| device.name.to_string()).collect::<Vec<_>>();
+    let awake = names(&set("D0"));
+    assert_eq!(awake, ["accelerator-0000-21-00-0", "memory-12345678"]);
+    counts.take();
+    assert_eq!(names(&set("D3hot")), awake);
+    assert!(counts.take().keys().all(|(_, path)| !path.ends_with("config")));
+}
+
+#[test]
+fn without_privileges_there_is_one_warning_and_only_where_there_may_be_cxl() {
+    let tree = Tree::new();
+    for slot in 1..9 {
+        let mut function = cxl_function(&format!("0000:0{slot}:00.0"), 2, true, GIB);
+        function.config.truncate(64);
+        function.plug(&tree);
+    }
+    assert_eq!(scan(&tree), Enumeration::default());
+    CxlHost::new(&tree).plug(&CxlCard::new(1));
+    let found = scan(&tree);
+    assert_eq!(found.warnings.len(), 1);
+    assert!(found.warnings[0].reason.contains("CAP_SYS_ADMIN"), "{:?}", found.warnings);
+    assert_eq!(found.devices.len(), 1);
+}
+
+#[test]
+fn functions_that_are_none_of_cxl_are_asked_once() {
+    let tree = Tree::new();
+    let plain = Function::new("0000:21:00.0", 0x8086, 0x1234);
+    plain.plug(&tree);
+    let counts = Arc::new(Counts::default());
+    let backend = backend(&tree.root().tapped(counts.clone()));
+    let asked = || {
+        backend.enumerate().unwrap();
+        counts.take().keys().filter(|(_, path)| path.ends_with("config")).count()
+    };
+    assert_eq!([asked(), asked()], [1, 0]);
+    // Another model in the same slot is another function.
+    plain.pull(&tree);
+    cxl_function("0000:21:00.0", 1, true, 0).plug(&tree);
+    assert_eq!([asked(), asked()], [1, 1]);
+}
+
+#[test]
+fn broken_configuration_spaces_make_no_devices() {
+    let mut endless = ConfigSpace::new(0x1234, 1);
+    endless.put(0x100, &[0x23, 0, 1, 0x10]);
+    for config in [
+        vec![],
+        vec![0xff; 4096],
+        vec![0; 256],
+        endless.bytes(),
+        cxl_function("0000:21:00.0", 1, true, 0).config[..0x108].to_vec(),
+    ] {
+        let tree = Tree::new();
+        Function { config, ..Function::new("0000:21:00.0", 0x1234, 1) }.plug(&tree);
+        assert_eq!(scan(&tree), Enumeration::default());
+    }
+}
