@@ -160,19 +160,21 @@ impl Store {
     /// # Errors
     /// When the folder or one of its files cannot be read or trusted.
     pub fn list(&self) -> Result<Vec<Bitstream>, StoreError> {
-        let mut found = self.digests()?.iter().map(|digest| self.record(digest)).collect::<Result<Vec<_>, _>>()?;
-        found.sort_by(|a, b| (&a.name, &a.digest).cmp(&(&b.name, &b.digest)));
-        Ok(found)
+        match self.readable()? {
+            (all, None) => Ok(all),
+            (_, Some(error)) => Err(error),
+        }
     }
 
-    /// The bitstream that a claim calls by its digest, its name, or the path of its file in the folder.
+    /// The bitstream that a claim calls by its digest, its name, or the path of its file in the folder. Records that make no
+    /// sense are in nobody's way but their own.
     ///
     /// # Errors
     /// When there is none, with those that there are; or when the store cannot be read.
     pub fn find(&self, reference: &str) -> Result<Bitstream, StoreError> {
         let name = self.inside(reference)?;
+        let (all, broken) = self.readable()?;
         let digest = Digest::parse(name.strip_suffix(".bin").unwrap_or(name));
-        let all = self.list()?;
         let mut found =
             all.iter().filter(|one| digest.as_ref().map_or(one.name == name, |digest| one.digest == *digest));
         match (found.next(), found.next()) {
@@ -181,10 +183,23 @@ impl Store {
                 let text = format!("{reference:?} is the name of {} and of {}", one.digest, other.digest);
                 Err(StoreError::Refused(format!("{text}; write the digest")))
             }
-            (None, _) => {
-                Err(StoreError::Refused(format!("{reference:?} is no bitstream of the store: {}", listed(&all))))
+            (None, _) => Err(broken.unwrap_or_else(|| {
+                StoreError::Refused(format!("{reference:?} is no bitstream of the store: {}", listed(&all)))
+            })),
+        }
+    }
+
+    /// The bitstreams whose records make sense, and what is wrong with the first other one.
+    fn readable(&self) -> Result<(Vec<Bitstream>, Option<StoreError>), StoreError> {
+        let (mut all, mut broken) = (Vec::new(), None);
+        for digest in self.digests()? {
+            match self.record(&digest) {
+                Ok(bitstream) => all.push(bitstream),
+                Err(error) => broken = broken.or(Some(error)),
             }
         }
+        all.sort_by(|a, b| (&a.name, &a.digest).cmp(&(&b.name, &b.digest)));
+        Ok((all, broken))
     }
 
     /// What has to be programmed: the content of the file without its header, after the digest was found to be right.

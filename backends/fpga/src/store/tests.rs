@@ -264,7 +264,12 @@ fn records_that_make_no_sense_are_named() {
         fs::write(&path, text.replace(old, new)).unwrap();
         let error = message(place.store.list());
         assert!(error.contains(path.to_str().unwrap()) && error.contains(reason), "{error}");
+        assert_eq!(message(place.store.find("one")), error);
     }
+    let two = place.add("two.rbf", b"two").unwrap().bitstream;
+    assert_eq!(place.store.find("two").unwrap(), two, "another record is in nobody's way");
+    assert!(!place.add("one.rbf", b"one").unwrap().already);
+    assert_eq!(place.store.list().unwrap().len(), 2);
 }
 
 #[test]

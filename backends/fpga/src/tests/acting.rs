@@ -5,7 +5,7 @@ mod failing;
 mod lending;
 mod planning;
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{fs, sync::Arc};
 
 use hostler_backend::{
     Access, Backend, BackendError, ClaimUid, Device, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
@@ -13,7 +13,7 @@ use hostler_backend::{
 };
 use hostler_linux::{
     SysRoot,
-    testkit::{DflKernel, Function, Tree},
+    testkit::{DflCard, DflKernel, DflPort, Function, Tree},
 };
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let tree = Tree::new();
-        plug(&tree, 0);
+        card().plug(&tree);
         let folder = tempfile::tempdir().unwrap();
         let config = Config { bitstreams: folder.path().join("store"), ..Config::default() };
         Self { kernel: DflKernel::new(&tree), tree, folder, config }
@@ -110,7 +110,7 @@ impl Machine {
     }
 
     fn afu_id(&self, port: u32) -> String {
-        self.tree.text(port_folder(port).join("afu_id"))
+        self.tree.text(card().port(port).join("afu_id"))
     }
 
     /// What the hardware is, in a line.
@@ -172,46 +172,10 @@ fn paths(prepared: &Prepared) -> Vec<&str> {
     prepared.edits.device_nodes.iter().map(|node| node.path.as_str()).collect()
 }
 
-fn function() -> Function {
-    Function {
-        class: 0x12_0000,
-        driver: Some("dfl-pci".to_owned()),
-        iommu_group: Some(9),
-        ..Function::new(CARD, 0x8086, 0x09c4)
-    }
-}
-
-fn base() -> PathBuf {
-    function().folder().join("fpga_region/region0")
-}
-
-fn engine() -> PathBuf {
-    base().join("dfl-fme.0")
-}
-
-fn manager() -> PathBuf {
-    engine().join("dfl-fme-mgr.0/fpga_manager/fpga0")
-}
-
-fn port_folder(port: u32) -> PathBuf {
-    base().join(format!("dfl-port.{port}"))
-}
-
-/// Plugs the card in; the kernel's numbers of its ports begin with `first`.
-fn plug(tree: &Tree, first: u32) {
-    function().plug(tree);
-    tree.link("sys/class/fpga_region/region0", base());
-    tree.file(engine().join("ports_num"), "2").file(engine().join("bitstream_id"), "0x123000200000129");
-    tree.files(manager(), &[("name", "DFL FPGA Manager"), ("state", "operating"), ("status", "")]);
-    tree.link("sys/class/fpga_manager/fpga0", manager()).file("dev/dfl-fme.0", "");
-    for port in 0..2 {
-        let region = engine().join(format!("dfl-fme-region.{port}/fpga_region/region{}", port + 1));
-        tree.file(region.join("compat_id"), INTERFACE);
-        tree.link(format!("sys/class/fpga_region/region{}", port + 1), region);
-        let number = first + port;
-        tree.files(port_folder(number), &[("id", &port.to_string()), ("afu_id", BLANK)]);
-        tree.file(format!("dev/dfl-port.{number}"), "");
-    }
+/// The card, as long as it is not plugged in anew.
+fn card() -> DflCard {
+    let port = |id| DflPort { afu_id: Some(BLANK.to_owned()), ..DflPort::new(id) };
+    DflCard { interface_id: INTERFACE.to_owned(), ports: vec![port(0), port(1)], ..DflCard::new(CARD) }
 }
 
 #[test]
@@ -248,7 +212,7 @@ fn without_a_blank_image_the_function_stays_and_is_reset() {
 fn the_right_function_is_no_proof_and_is_programmed_again() {
     let machine = Machine::new();
     machine.add("nlb", NLB);
-    machine.tree.file(port_folder(0).join("afu_id"), NLB);
+    machine.tree.file(card().port(0).join("afu_id"), NLB);
     let claim = machine.programming("nlb");
     let first = claim.prepare().unwrap();
     assert_eq!(machine.kernel.programmed(), 1);
@@ -262,24 +226,42 @@ fn a_port_is_found_again_when_the_kernel_counts_differently() {
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
-    function().pull(&machine.tree);
-    machine.tree.remove("sys/class").remove("dev");
-    plug(&machine.tree, 4);
-    machine.tree.file(port_folder(4).join("afu_id"), NLB);
+    card().pull(&machine.tree);
+    let mut moved = DflCard { number: 1, ..card() };
+    moved.ports[0].afu_id = Some(NLB.to_owned());
+    moved.plug(&machine.tree);
     claim.verify().unwrap();
-    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.4"]);
+    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.64"]);
     claim.unprepare().unwrap();
-    assert_eq!(machine.afu_id(4), BLANK);
+    assert_eq!(machine.tree.text(moved.port(0).join("afu_id")), BLANK);
+}
+
+#[test]
+fn a_port_of_a_virtual_function_is_programmed_through_its_card() {
+    let mut machine = Machine::new();
+    card().pull(&machine.tree);
+    let mut given = card();
+    given.ports[1].function =
+        Some(Function { driver: Some("dfl-pci".to_owned()), ..Function::new("0000:b1:00.4", 0x8086, 0xbccf) });
+    given.plug(&machine.tree);
+    machine.add("nlb", NLB);
+    machine.kernel = DflKernel::new(&machine.tree);
+    let claim = machine.claim("region-0000-b1-00-0-1", json!({ "bitstream": "nlb" })).planned();
+    assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.1"]);
+    claim.verify().unwrap();
+    assert_eq!(machine.tree.text(given.port(1).join("afu_id")), NLB);
+    assert_eq!(machine.afu_id(0), BLANK);
+    claim.unprepare().unwrap();
 }
 
 #[test]
 fn a_port_without_an_afu_id_is_believed_when_its_manager_is_content() {
     let machine = Machine::new();
     machine.add("nlb", NLB);
-    machine.tree.remove(port_folder(0).join("afu_id")).file(manager().join("state"), "unknown");
+    machine.tree.remove(card().port(0).join("afu_id")).file(card().manager().join("state"), "unknown");
     let claim = machine.programming("nlb");
     let reason = "the state of the FPGA manager of 0000:b1:00.0 is \"unknown\", not \"operating\"";
     assert!(message(claim.verify()).ends_with(reason));
-    machine.tree.file(manager().join("state"), "operating");
+    machine.tree.file(card().manager().join("state"), "operating");
     claim.verify().unwrap();
 }

@@ -49,7 +49,7 @@ fn what_the_hardware_says_about_an_image_is_told() {
         assert!(text.starts_with(&expected) && text.contains("Input/output error"), "{text}");
         claim.unprepare().unwrap();
         assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
-        assert_eq!(machine.tree.text(manager().join("state")), "operating", "the blank image went in");
+        assert_eq!(machine.tree.text(card().manager().join("state")), "operating", "the blank image went in");
     }
 }
 
@@ -68,7 +68,7 @@ fn an_interface_that_has_changed_since_stops_everything() {
     let machine = Machine::new();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
-    machine.tree.file(engine().join("dfl-fme-region.0/fpga_region/region1/compat_id"), OTHER_INTERFACE);
+    machine.tree.file(card().region(0).join("compat_id"), OTHER_INTERFACE);
     machine.kernel.soil(0);
     let text = message(claim.prepare());
     assert!(text.contains(INTERFACE) && text.contains(OTHER_INTERFACE), "{text}");
@@ -137,7 +137,7 @@ fn an_instance_that_died_after_programming_is_cleaned_up_after() {
     // Programmed, and then neither read back nor recorded: what the next instance finds.
     claim.prepare().unwrap();
     machine.kernel.soil(0);
-    machine.tree.file(port_folder(0).join("afu_id"), FFT);
+    machine.tree.file(card().port(0).join("afu_id"), FFT);
     claim.unprepare().unwrap();
     assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
 }
@@ -151,8 +151,7 @@ fn a_card_that_was_taken_out_needs_nothing() {
         machine.claim(AFU, Value::Null).planned(),
         machine.claim("card-0000-b1-00-0", Value::Null).planned(),
     ];
-    function().pull(&machine.tree);
-    machine.tree.remove("sys/class");
+    card().pull(&machine.tree);
     for claim in claims {
         let name = &claim.device.name;
         assert!(message(claim.verify()).ends_with("the card 0000:b1:00.0 is gone"), "{name}");
@@ -166,7 +165,7 @@ fn a_card_without_its_driver_is_not_called_clean() {
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
-    machine.tree.remove("sys/class").remove(function().folder().join("fpga_region"));
+    machine.tree.remove("sys/class").remove(card().function.folder().join("fpga_region"));
     let text = message(claim.unprepare());
     assert!(text.ends_with("the card 0000:b1:00.0 is there, but no driver shows what is on it"), "{text}");
 }

@@ -21,10 +21,10 @@ fn nothing_of_the_last_tenant_stays_in_a_function() {
 fn a_function_that_was_replaced_is_noticed() {
     let machine = Machine::new();
     let claim = machine.claim(AFU, json!({ "afuID": BLANK })).planned();
-    machine.tree.file(port_folder(0).join("afu_id"), FFT);
+    machine.tree.file(card().port(0).join("afu_id"), FFT);
     let text = message(claim.verify());
     assert_eq!(text, format!("device is not usable: AFU {BLANK} should be behind /dev/dfl-port.0, and {FFT} is"));
-    machine.tree.file(port_folder(0).join("afu_id"), BLANK).remove("dev/dfl-port.0");
+    machine.tree.file(card().port(0).join("afu_id"), BLANK).remove("dev/dfl-port.0");
     assert_eq!(message(claim.verify()), "device is not usable: /dev/dfl-port.0 is absent");
 }
 
@@ -35,7 +35,7 @@ fn a_whole_card_is_blank_and_reset_in_the_end_as_far_as_it_can_be() {
     assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-fme.0", "/dev/dfl-port.0", "/dev/dfl-port.1"]);
     claim.verify().unwrap();
     for port in 0..2 {
-        machine.tree.file(port_folder(port).join("afu_id"), NLB);
+        machine.tree.file(card().port(port).join("afu_id"), NLB);
         machine.kernel.soil(port);
     }
     machine.kernel.open(0);
@@ -62,8 +62,8 @@ fn verify(tree: &Tree, plan: &Plan) -> Result<(), BackendError> {
 #[test]
 fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
     let tree = Tree::new();
-    let card = Function::new("0000:03:00.1", 0x10ee, 0x5001);
-    let folder = card.plug(&tree);
+    let function = Function::new("0000:03:00.1", 0x10ee, 0x5001);
+    let folder = function.plug(&tree);
     let plan = lent(crate::Target::Xrt { user: "0000:03:00.1".parse().unwrap(), management: None });
     assert!(message(verify(&tree, &plan)).ends_with("the card 0000:03:00.1 is gone"));
     tree.files(&folder, &[("user_pf", ""), ("ready", "1"), ("dev_offline", "0")]).folder(folder.join("drm/renderD129"));
@@ -77,8 +77,8 @@ fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
 #[test]
 fn an_ami_card_has_to_be_ready_and_to_have_its_node() {
     let tree = Tree::new();
-    let card = Function { driver: Some("ami".to_owned()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
-    let folder = card.plug(&tree);
+    let function = Function { driver: Some("ami".to_owned()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
+    let folder = function.plug(&tree);
     tree.file(folder.join("dev_state"), "READY").file("sys/bus/pci/drivers/ami/devices", "1\n21:00.0 0 12");
     let plan = lent(crate::Target::Ami { function: "0000:21:00.0".parse().unwrap() });
     assert!(message(verify(&tree, &plan)).ends_with("/dev/ami0 is absent"));
@@ -102,12 +102,12 @@ fn a_manager_has_to_be_there() {
 #[test]
 fn a_function_is_passed_on_and_goes_back_to_its_driver() {
     let tree = Tree::new();
-    let card = Function {
+    let function = Function {
         iommu_group: Some(4),
         driver: Some("xdma".to_owned()),
         ..Function::new("0000:05:00.0", 0x10ee, 0x7024)
     };
-    card.plug(&tree);
+    function.plug(&tree);
     let kernel = Arc::new(PciKernel::new(&tree));
     let root = tree.root().tapped(kernel.clone());
     let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };

@@ -39,7 +39,7 @@ fn a_bitstream_for_another_interface_is_refused_with_both() {
 fn a_region_without_an_interface_takes_no_bitstream() {
     let machine = Machine::new();
     machine.add("nlb", NLB);
-    machine.tree.remove(engine().join("dfl-fme-region.0/fpga_region/region1/compat_id"));
+    machine.tree.remove(card().region(0).join("compat_id"));
     let text = refusal(&machine, REGION, json!({ "bitstream": "nlb" }));
     assert!(text.starts_with("the kernel does not say which interface "), "{text}");
 }
