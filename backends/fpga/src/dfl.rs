@@ -141,8 +141,7 @@ fn base(root: &SysRoot, link: &Path) -> Option<Base> {
 fn slots(bases: Vec<Base>) -> BTreeMap<(u32, u8, u8), Vec<Base>> {
     let mut slots: BTreeMap<_, Vec<Base>> = BTreeMap::new();
     for base in bases {
-        let PciAddress { domain, bus, device, .. } = base.physical;
-        slots.entry((domain, bus, device)).or_default().push(base);
+        slots.entry(base.physical.slot()).or_default().push(base);
     }
     slots
 }

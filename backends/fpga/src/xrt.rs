@@ -74,7 +74,7 @@ impl Function {
 pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Vec<Card> {
     let functions: Vec<Function> = candidates.map(|address| Function::read(root, address)).collect();
     let management = |user: PciAddress| {
-        functions.iter().find(|function| function.has(MANAGEMENT) && function.address.same_slot(user)).cloned()
+        functions.iter().find(|function| function.has(MANAGEMENT) && function.address.slot() == user.slot()).cloned()
     };
     let users = functions.iter().filter(|function| function.has(USER));
     users.map(|user| join(root, user.clone(), management(user.address))).collect()

@@ -9,7 +9,7 @@ use std::{
 use hostler_backend::{AttributeValue, CounterSet, CounterUse, DeviceName, MAX_COUNTERS, NameError, Quantity};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
-use super::{Found, Look};
+use super::{Found, Look, managers};
 use crate::{
     Target,
     dfl::{Card, Engine, Port, Region, read_id},
@@ -34,8 +34,12 @@ pub(super) fn leave_out(cards: &mut Vec<Card>, functions: &BTreeSet<PciAddress>)
 
 /// The devices of all cards.
 pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError> {
+    let mut passed_on: BTreeMap<Slot, u64> = BTreeMap::new();
+    for function in look.whole() {
+        *passed_on.entry(slot(function)).or_default() += 1;
+    }
     for card in &look.cards {
-        let whole = Whole::new(look, card)?;
+        let whole = Whole::new(look, card, passed_on.get(&card.address.slot()).copied().unwrap_or(0))?;
         let counters = whole.counters()?;
         if !counters.is_empty() {
             found.counter_sets.push(CounterSet { name: whole.name.clone(), counters });
@@ -53,19 +57,21 @@ pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError>
     Ok(())
 }
 
-/// What a function that is passed on takes of the card it belongs to.
-pub(super) fn use_of_function(look: &Look<'_>, function: &PciFunction) -> Result<Option<CounterUse>, NameError> {
-    let card = look.cards.iter().find(|card| belongs(card, function));
-    card.map(|card| {
-        let counters = BTreeMap::from([(DeviceName::new(FUNCTIONS)?, Quantity::whole(1))]);
-        Ok(CounterUse { set: name("card", card.address)?, counters })
-    })
-    .transpose()
+/// What a function that is passed on takes of the card in each slot.
+pub(super) fn uses_of_functions(look: &Look<'_>) -> Result<BTreeMap<Slot, CounterUse>, NameError> {
+    let one = BTreeMap::from([(DeviceName::new(FUNCTIONS)?, Quantity::whole(1))]);
+    let taken =
+        |card: &Card| Ok((card.address.slot(), CounterUse { set: name("card", card.address)?, counters: one.clone() }));
+    // Of several cards in a slot the first stays.
+    look.cards.iter().rev().map(taken).collect()
 }
 
-/// Whether a function is a part of the card: in its slot, or a virtual one of a function there.
-fn belongs(card: &Card, function: &PciFunction) -> bool {
-    function.physical_function.unwrap_or(function.address).same_slot(card.address)
+/// Domain, bus and device of a card.
+pub(super) type Slot = (u32, u8, u8);
+
+/// The slot of the card that a function belongs to: its own, or that of the function it is a virtual one of.
+pub(super) fn slot(function: &PciFunction) -> Slot {
+    function.physical_function.unwrap_or(function.address).slot()
 }
 
 /// A card while it is being described.
@@ -80,6 +86,9 @@ struct Whole<'a> {
     bitstream_id: Option<AttributeValue>,
     /// What speaks against everything on the card.
     findings: Vec<Finding>,
+    /// What the last programming has left. It speaks against what may be programmed badly now, not against regions:
+    /// programming them again is what mends it.
+    programming: Vec<Finding>,
     /// The ports that this host has, by number.
     ports: BTreeMap<u32, PortState>,
 }
@@ -92,19 +101,21 @@ struct PortState {
 }
 
 impl<'a> Whole<'a> {
-    fn new(look: &'a Look<'a>, card: &'a Card) -> Result<Self, NameError> {
+    fn new(look: &'a Look<'a>, card: &'a Card, passed_on: u64) -> Result<Self, NameError> {
         let regions = card.engine.iter().flat_map(|engine| &engine.regions);
         let ports: BTreeSet<u32> =
             card.ports.iter().map(|port| port.id).chain(regions.map(|region| region.port)).collect();
+        let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
         let id = card.engine.as_ref().and_then(|engine| look.root.attribute(engine.folder.join("bitstream_id")));
         Ok(Self {
             look,
             card,
             name: name("card", card.address)?,
             counted: ports.into_iter().take(MAX_COUNTERS - 1).collect(),
-            passed_on: look.whole().filter(|function| belongs(card, function)).map(|_| 1).sum(),
+            passed_on,
             bitstream_id: id.as_deref().and_then(text),
             findings: card.engine.iter().flat_map(|engine| engine_findings(look, engine)).collect(),
+            programming: manager.map(|folder| managers::findings(look.root, folder)).unwrap_or_default(),
             ports: card.ports.iter().map(|port| (port.id, PortState::read(look, port))).collect(),
         })
     }
@@ -128,6 +139,7 @@ impl<'a> Whole<'a> {
         offer.set("interfaceID", engine.regions.first().and_then(|region| text(region.interface_id.as_ref()?)));
         offer.set("ports", i64::try_from(self.card.ports.len()).ok().map(Into::into));
         offer.set("functions", i64::try_from(self.card.functions.len()).ok().map(Into::into));
+        offer.findings.extend(self.programming.iter().cloned());
         offer.hand_over(&engine.node);
         for port in &self.card.ports {
             self.hand_over(&mut offer, port);
@@ -169,6 +181,7 @@ impl<'a> Whole<'a> {
         let region = self.card.region(port.id);
         offer.set("interfaceID", region.and_then(|region| text(region.interface_id.as_ref()?)));
         offer.set("port", Some(i64::from(port.id).into()));
+        offer.findings.extend(self.programming.iter().cloned());
         match afu_id {
             Ok(id) => offer.set("afuID", text(id)),
             Err(finding) => offer.findings.push(finding.clone()),
@@ -218,7 +231,7 @@ fn port_counter(port: u32) -> String {
     format!("port-{port}")
 }
 
-/// Errors of the engine, trouble of what writes bitstreams, and heat.
+/// Errors of the engine, and heat.
 fn engine_findings(look: &Look<'_>, engine: &Engine) -> Vec<Finding> {
     let errors = engine.folder.join("errors");
     let fatal = nonzero(look, &errors.join("catfatal_errors"));
@@ -226,7 +239,6 @@ fn engine_findings(look: &Look<'_>, engine: &Engine) -> Vec<Finding> {
     let others = ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"];
     let others = others.iter().filter_map(|file| error_finding(look, &errors, file));
     let mut findings: Vec<Finding> = fatal.into_iter().chain(others).collect();
-    findings.extend(engine.manager.iter().flat_map(|folder| super::managers::findings(look.root, folder)));
     findings.extend(look.sensors.findings(look.root, &engine.folder));
     findings
 }

@@ -18,11 +18,12 @@ pub(super) const DRIVER: &str = "vfio-pci";
 
 /// The devices of all functions that are passed on, and of those that could be.
 pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError> {
+    let uses = cards::uses_of_functions(look)?;
     for function in look.whole() {
         let mut offer =
             Offer::new(name("vfio", function.address)?, "vfio", &Target::Vfio { function: function.address });
         offer.set_function(function);
-        offer.device.consumes = cards::use_of_function(look, function)?.into_iter().collect();
+        offer.device.consumes = uses.get(&cards::slot(function)).cloned().into_iter().collect();
         if let Some(group) = function.iommu_group {
             for node in [PathBuf::from("dev/vfio/vfio"), Path::new("dev/vfio").join(group.to_string())] {
                 offer.hand_over(&node);

@@ -1,6 +1,10 @@
 //! Sensors of the kernel's hardware monitoring that sit on a card.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    ops::Bound,
+    path::{Path, PathBuf},
+};
 
 use hostler_linux::SysRoot;
 
@@ -18,7 +22,8 @@ const MOST_PLAUSIBLE: i64 = 250_000;
 /// Where the chips of the machine are, read once for all cards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sensors {
-    chips: Vec<PathBuf>,
+    /// By path, so that those of one card stand together.
+    chips: BTreeSet<PathBuf>,
 }
 
 impl Sensors {
@@ -30,7 +35,8 @@ impl Sensors {
 
     /// The alarms and the heat of the chips below `folder`.
     pub(crate) fn findings(&self, root: &SysRoot, folder: &Path) -> Vec<Finding> {
-        self.chips.iter().filter(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(root, chip)).collect()
+        let from = self.chips.range::<Path, _>((Bound::Included(folder), Bound::Unbounded));
+        from.take_while(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(root, chip)).collect()
     }
 }
 

@@ -79,16 +79,15 @@ fn readings_and_limits_that_cannot_be_are_no_heat() {
 }
 
 #[test]
-fn a_failed_programming_is_told_in_the_words_of_the_manager() {
+fn a_failed_programming_speaks_against_all_but_the_region_which_can_be_programmed_again() {
     let found = after(|tree, card| {
-        tree.files(
-            card.manager(),
-            &[("state", "write error"), ("status", "reconfig CRC error\nreconfig incompatible image")],
-        );
+        let status = ("status", "reconfig CRC error\nreconfig incompatible image");
+        tree.files(card.manager(), &[("state", "write error"), status]);
     });
     let expected = "fpga_manager/state is write error; \
                     fpga_manager/status is reconfig CRC error, reconfig incompatible image";
-    assert_eq!(reason(device(&found, REGION)), expected);
+    assert_eq!((reason(device(&found, AFU)), reason(device(&found, CARD))), (expected, expected));
+    assert_eq!(device(&found, REGION).health, Health::Healthy);
 }
 
 #[test]

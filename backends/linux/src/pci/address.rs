@@ -48,9 +48,10 @@ fn parse(text: &str) -> Option<PciAddress> {
 }
 
 impl PciAddress {
-    /// Whether both sit in one slot: two functions of one device. Virtual functions may be outside of their parent's.
-    pub fn same_slot(self, other: Self) -> bool {
-        (self.domain, self.bus, self.device) == (other.domain, other.bus, other.device)
+    /// Domain, bus and device: what the functions of one device have in common. Virtual functions may be in another slot
+    /// than their parent.
+    pub fn slot(self) -> (u32, u8, u8) {
+        (self.domain, self.bus, self.device)
     }
 }
 
