@@ -63,17 +63,17 @@ struct Found {
 impl<'a> Look<'a> {
     /// Reads what is there now.
     pub(crate) fn read(root: &'a SysRoot, config: &Config) -> Self {
-        let (mut cards, mut warnings) = dfl::cards(root);
+        let (mut cards, warnings) = dfl::cards(root);
         let in_cards: BTreeSet<PciAddress> = functions_of(&cards).collect();
         let mut passed_on = BTreeSet::new();
-        let (functions, more) = pci::functions_where(root, |function| {
+        // What cannot be read there may be anything: it is for those who look at all functions to warn of it.
+        let (functions, _) = pci::functions_where(root, |function| {
             let passes_on = config.passes_on(function);
             if passes_on {
                 passed_on.insert(function.address);
             }
             passes_on || in_cards.contains(&function.address) || known::may_be_fpga(function)
         });
-        warnings.extend(more.into_iter().map(|warning| Warning { path: warning.path, reason: warning.reason }));
         cards::leave_out(&mut cards, &passed_on);
         let sensors = if functions.is_empty() { Sensors::default() } else { Sensors::read(root) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();

@@ -2,12 +2,13 @@
 
 #![cfg(test)]
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use hostler_linux::{
     SysRoot, Warning,
     archive::Capture,
     pci::{self, Dvsec, PciAddress, PciFunction, PcieRootError, Sriov},
+    testkit::{self, Function},
 };
 
 #[path = "support/fixtures.rs"]
@@ -209,6 +210,23 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
     assert_eq!(paths, [format!("{bus}/0000:00:02.0"), format!("{bus}/0000:00:03.0"), format!("{bus}/README")]);
     assert!(warnings[0].reason.contains("`vendor`"), "{}", warnings[0].reason);
     assert!(warnings[2].reason.contains("is not a PCI address"), "{}", warnings[2].reason);
+}
+
+#[test]
+fn functions_that_nobody_wants_cost_three_files_each() {
+    let tree = testkit::Tree::new();
+    let (network, fpga) =
+        (Function::new("0000:01:00.0", 0x8086, 0x1521), Function::new("0000:02:00.0", 0x8086, 0xbcce));
+    network.plug(&tree);
+    fpga.plug(&tree);
+    let counts = Arc::new(testkit::Counts::default());
+    let (found, _) = pci::functions_where(&tree.root().tapped(counts.clone()), |function| function.device == 0xbcce);
+    assert_eq!(found, [pci::function(&tree.root(), address("0000:02:00.0")).unwrap()]);
+    let touched = counts.take();
+    let of_network = touched.keys().filter(|(_, path)| path.to_string_lossy().contains("0000:01:00.0"));
+    assert_eq!(of_network.count(), 3, "{touched:?}");
+    assert!(pci::function(&tree.root(), address("0000:03:00.0")).is_err());
+    assert_eq!(pci::folder(&tree.root(), address("0000:02:00.0")), fpga.folder());
 }
 
 #[test]
