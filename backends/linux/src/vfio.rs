@@ -144,6 +144,11 @@ pub fn is_bound(root: &SysRoot, address: PciAddress) -> bool {
     binding(root, address).is_ok_and(|now| now.driver.as_deref() == Some(DRIVER))
 }
 
+/// The IOMMU group of a function: what is handed over together. `None` where there is no IOMMU, or no function.
+pub fn group_of(root: &SysRoot, address: PciAddress) -> Option<u32> {
+    group(root, &folder(root, address).ok()?)
+}
+
 /// Whether a function could be handed over: there is a driver to do it, and no other member of its group, bridges apart,
 /// is used by a driver of the host. Gives the group. Writes nothing.
 ///

@@ -122,9 +122,11 @@ impl PortPr {
 
 /// A request whose argument has to be zero.
 fn without_argument(file: &File, request: ioctl_num_type) -> io::Result<i32> {
+    // As wide as the kernel's argument: the upper half of a shorter number would be left to chance.
+    const ZERO: libc::c_ulong = 0;
     // SAFETY: `file` is open, and the kernel neither reads nor writes memory of ours for these requests.
     #[allow(unsafe_code, reason = "the C library has no safe interface for this")]
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, 0) };
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, ZERO) };
     Ok(Errno::result(answer)?)
 }
 
