@@ -118,7 +118,7 @@ pub(crate) fn plan(sources: &Sources<'_>, work: &PlanWork<'_>) -> Result<Plan, B
         }
         Target::Vfio { function } => {
             wish.nothing(&programs_itself(work, "it is passed on whole"))?;
-            sources.pass_on(function)?
+            sources.pass_on(work, function)?
         }
         device => {
             wish.nothing(&programs_itself(work, "the kernel has no way to program it from here"))?;
@@ -235,8 +235,16 @@ impl Sources<'_> {
         Ok(Some(image))
     }
 
-    fn pass_on(&self, function: PciAddress) -> Result<Work, BackendError> {
-        vfio::check(self.root, function).map_err(refusal)?;
+    fn pass_on(&self, work: &PlanWork<'_>, function: PciAddress) -> Result<Work, BackendError> {
+        let group = vfio::check(self.root, function).map_err(refusal)?;
+        // Functions of one group reach each other's memory, and the group's node is opened once.
+        for held in work.held.iter().filter(|held| held.claim != work.claim) {
+            let Ok(Work::PassOn { function: other, .. }) = Work::deserialize(&held.plan.data) else { continue };
+            if other != function && vfio::group_of(self.root, other) == Some(group) {
+                let text = format!("IOMMU group {group} is in the hands of claim {}, with {other}", held.claim_name);
+                return Err(BackendError::refused(format!("{text}; one claim can have the whole group")));
+            }
+        }
         let former = vfio::binding(self.root, function).map_err(refusal)?;
         Ok(Work::PassOn { function, former })
     }

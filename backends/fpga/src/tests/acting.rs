@@ -8,7 +8,7 @@ mod planning;
 use std::{fs, sync::Arc};
 
 use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
+    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
     VerifyWork,
 };
 use hostler_linux::{

@@ -128,3 +128,29 @@ fn a_function_is_passed_on_and_goes_back_to_its_driver() {
     assert_eq!(now.driver.as_deref(), Some("xdma"));
     assert!(backend().verify(&VerifyWork { claim: uid, grant, plan: &plan }).is_err());
 }
+
+#[test]
+fn functions_of_one_group_are_for_one_claim() {
+    let tree = Tree::new();
+    for address in ["0000:05:00.0", "0000:05:00.1"] {
+        Function { iommu_group: Some(4), ..Function::new(address, 0x10ee, 0x7024) }.plug(&tree);
+    }
+    let root = tree.root().tapped(Arc::new(PciKernel::new(&tree)));
+    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let backend = FpgaBackend::new(root, config);
+    let devices = backend.enumerate().unwrap().devices;
+    let machine = Machine::new();
+    let claim = machine.claim(AFU, Value::Null);
+    let Claim { uid, grant, .. } = &claim;
+    let plan = |uid: &ClaimUid, device: &Device, held: &[Held<'_>]| {
+        backend.plan(&PlanWork { claim: uid, grant, device, held, within: None })
+    };
+    let first = plan(uid, &devices[0], &[]).unwrap();
+    let held = [Held { claim: uid, claim_name: "default/first", grant, plan: &first }];
+    let other = ClaimUid::new("c2").unwrap();
+    let text = message(plan(&other, &devices[1], &held));
+    let expected =
+        "IOMMU group 4 is in the hands of claim default/first, with 0000:05:00.0; one claim can have the whole group";
+    assert_eq!(text, expected);
+    plan(uid, &devices[1], &held).unwrap();
+}
