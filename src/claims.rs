@@ -173,7 +173,7 @@ pub enum ClaimError {
     /// A backend could not do its step.
     #[error("failed to {step} device {device}")]
     Backend {
-        /// `plan`, `prepare`, `verify` or `unprepare`.
+        /// `plan`, `prepare`, `verify`, `unprepare`, `attach` or `detach`.
         step: &'static str,
         /// The device.
         device: DeviceName,

@@ -7,14 +7,14 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use hostler_backend::{BackendName, Device, DeviceName};
+use hostler_backend::{BackendError, BackendName, Device, DeviceName, Operation};
 
 use super::{
     Admin, Failure,
-    types::{AdminDevice, AdminDrain, DrainDevice},
+    types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice},
 };
 use crate::{
-    claims::ClaimTable,
+    claims::{ClaimError, ClaimTable},
     inventory::{
         Drain, Inventory,
         drains::DrainError,
@@ -51,6 +51,32 @@ pub(super) async fn undrain(
     let before = admin.shown(&key)?;
     admin.0.inventory.undrain(key.0.clone(), key.1.clone()).await.map_err(|error| failure(&error))?;
     Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
+}
+
+/// Brings a device into service for everybody, or takes it out of the system. The hardware is scanned anew after it,
+/// also where it failed: it may have been half done.
+pub(super) async fn operate(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    Json(operation): Json<Operation>,
+) -> Result<Json<AdminOperated>, Failure> {
+    let (backend, device) = admin.device(&name)?;
+    let inventory = admin.0.inventory.clone();
+    let looked = async move { inventory.rescan().await };
+    let done = admin.0.claims.operate(backend.clone(), device.clone(), operation, looked).await;
+    let done = done.map_err(|error| Failure::new(refused(&error), &*error))?;
+    Ok(Json(AdminOperated { backend: backend.to_string(), device: device.to_string(), done }))
+}
+
+fn refused(error: &ClaimError) -> StatusCode {
+    match error {
+        ClaimError::NoSuchDevice { .. } => StatusCode::NOT_FOUND,
+        ClaimError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        ClaimError::Held { .. } | ClaimError::Backend { source: BackendError::Refused { .. }, .. } => {
+            StatusCode::CONFLICT
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
 }
 
 /// Gives up a list of drained devices that cannot be understood.

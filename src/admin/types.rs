@@ -136,6 +136,17 @@ pub struct DrainDevice {
     pub evict: bool,
 }
 
+/// Answer of `POST /v1/devices/{name}/operate`, whose body is an [`Operation`](hostler_backend::Operation).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminOperated {
+    /// Name of the backend.
+    pub backend: String,
+    /// Name of the device.
+    pub device: String,
+    /// What was done, in the backend's words.
+    pub done: String,
+}
+
 /// Claims by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminClaimCounts {

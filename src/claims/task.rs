@@ -5,12 +5,14 @@
 
 mod owner;
 
+pub(super) use owner::OrderJob;
+
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_backend::ClaimUid;
+use hostler_backend::{BackendName, ClaimUid, DeviceName, Operation};
 use hostler_cdi::SpecDir;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
-use tracing::error;
+use tracing::{error, info};
 
 use super::{
     Allocation, ClaimError, ClaimFailure, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult,
@@ -81,6 +83,9 @@ enum Request {
     Prepare(Vec<AskedPrepare>),
     Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
     Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
+    Order(owner::Order),
+    /// The inventory has seen what an order for a device of this backend has changed.
+    OrderOver(BackendName),
     Finished(owner::Finished),
     /// The inventory is another one.
     Look,
@@ -220,6 +225,39 @@ impl ClaimsHandle {
         let (answer_tx, answer_rx) = oneshot::channel();
         self.send(Request::Forget(uid, answer_tx)).await;
         answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
+    }
+
+    /// Has a backend carry out an operator's order for a device, and gives its words. No claim of the backend is admitted,
+    /// prepared or taken back from before the order until `looked`, which follows it, is over: what they are decided on
+    /// must be the hardware as it is then. Runs to its end like [`ClaimsHandle::prepare`].
+    ///
+    /// # Errors
+    /// When the device is not there or is held by a claim, and when its backend refuses or fails.
+    pub async fn operate(
+        &self,
+        backend: BackendName,
+        device: DeviceName,
+        operation: Operation,
+        looked: impl Future<Output = ()> + Send + 'static,
+    ) -> ClaimResult<String> {
+        let handle = self.clone();
+        let job = self.tasks.job(async move {
+            let (answer_tx, answer_rx) = oneshot::channel();
+            let (word, names) = (operation.word(), (backend.clone(), device.clone()));
+            handle.send(Request::Order(owner::Order { backend, device, operation, answer_tx })).await;
+            let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));
+            let (backend, device) = names;
+            match &answer {
+                Ok(done) => info!(backend = %backend, device = %device, operation = word, done, "order carried out"),
+                Err(error) => {
+                    error!(backend = %backend, device = %device, operation = word, error = %Chain(&**error), "order failed");
+                }
+            }
+            looked.await;
+            handle.send(Request::OrderOver(backend)).await;
+            answer
+        });
+        job.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
     /// Comes back when the owner has got round to it: never, if it is stuck.

@@ -7,8 +7,8 @@ use std::{
 
 use hostler_backend::{
     Backend, BackendError, BackendName, Capacity, ClaimUid, ContainerEdits, Device, DeviceName, Enumeration, Grant,
-    Pinning, Plan, PlanWork, PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing, UnprepareWork,
-    VerifyWork,
+    Held, OperateWork, Pinning, Plan, PlanWork, PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing,
+    UnprepareWork, VerifyWork,
 };
 
 use super::{
@@ -126,7 +126,7 @@ impl Bench {
         std::mem::take(&mut *self.steps.lock().unwrap())
     }
 
-    fn step(&self, step: &'static str, claim: &ClaimUid) -> Result<(), BackendError> {
+    fn step(&self, step: &'static str, subject: &impl std::fmt::Display) -> Result<(), BackendError> {
         let gate = {
             let mut gate = self.gate.lock().unwrap();
             gate.take_if(|(gated, _)| *gated == step)
@@ -134,7 +134,7 @@ impl Bench {
         if let Some((_, gate)) = gate {
             let _ = gate.recv();
         }
-        self.steps.lock().unwrap().push(format!("{step} {claim}"));
+        self.steps.lock().unwrap().push(format!("{step} {subject}"));
         if self.failing.lock().unwrap().contains(step) {
             return Err(BackendError::refused(format!("{step} is told to fail")));
         }
@@ -177,6 +177,15 @@ impl Backend for Bench {
         self.step("unprepare", work.claim)?;
         self.hardware.lock().unwrap().remove(&(work.claim.to_string(), work.grant.device.to_string()));
         Ok(())
+    }
+
+    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
+        self.step("operate", &work.device.name)?;
+        let held = |held: &Held<'_>| {
+            format!(", {} holds {}", held.claim_name.trim_start_matches("default/"), held.grant.device)
+        };
+        let held: String = work.held.iter().map(held).collect();
+        Ok(format!("{} {}{held}", work.operation.word(), work.device.name))
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {

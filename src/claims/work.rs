@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hostler_backend::{ClaimUid, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_backend::{ClaimUid, Held, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
 use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
@@ -11,6 +11,7 @@ use super::{
     ClaimError, ClaimResult, metadata,
     spec::{Naming, cdi_spec},
     store::{Record, RecordDevice, RecordDir, RecordState},
+    task::OrderJob,
 };
 use crate::{containers::ContainerDir, inventory::InventoryReader, registry::Backends, report::Chain};
 
@@ -81,6 +82,25 @@ impl Workshop {
         });
         self.write_records(&mut steps);
         steps.into_iter().map(|step| (step.record.claim.uid.clone(), self.conclude(step))).collect()
+    }
+
+    /// Carries out an operator's order, and gives the backend's words.
+    pub(super) fn operate(&self, job: &OrderJob) -> Result<String, ClaimError> {
+        let backend = self.backends.get(&job.backend).ok_or_else(|| ClaimError::NoBackend {
+            backend: job.backend.to_string(),
+            device: job.device.name.clone(),
+        })?;
+        let held: Vec<Held<'_>> = job
+            .held
+            .iter()
+            .map(|(claim, claim_name, device)| Held { claim, claim_name, grant: &device.grant, plan: &device.plan })
+            .collect();
+        let work = OperateWork { device: &job.device, operation: job.operation, held: &held };
+        backend.operate(&work).map_err(|source| ClaimError::Backend {
+            step: job.operation.word(),
+            device: job.device.name.clone(),
+            source,
+        })
     }
 
     /// Takes claims back: CDI file, hardware, record. The answers are in the order of the batch.

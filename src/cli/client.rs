@@ -45,7 +45,7 @@ impl DaemonArgs {
             Some(socket) => socket.clone(),
             None => self.config.load()?.admin_socket(),
         };
-        Ok(Client { socket })
+        Ok(Client { socket, patience: PATIENCE })
     }
 }
 
@@ -53,6 +53,7 @@ impl DaemonArgs {
 #[derive(Debug)]
 pub(super) struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 /// Why the daemon gave no good answer.
@@ -105,6 +106,11 @@ pub(super) enum ClientError {
 }
 
 impl Client {
+    /// Waits for so long for each answer.
+    pub(super) fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Asks for something.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.answer(Method::GET, path, Bytes::new())
@@ -139,7 +145,7 @@ impl Client {
 
     fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
         let request = request(method, path, body)?;
-        let (status, bytes) = patiently(send(&self.socket, request))?;
+        let (status, bytes) = patiently(self.patience, send(&self.socket, request))?;
         if status.is_success() { Ok(bytes) } else { Err(refusal(status, &bytes)) }
     }
 }
@@ -149,8 +155,8 @@ pub(super) fn probe(listen: &Listen, path: &str) -> Result<(StatusCode, Bytes), 
     let request = request(Method::GET, path, Bytes::new())?;
     match listen {
         Listen::Off => Err(ClientError::Off),
-        Listen::Unix(socket) => patiently(send(socket, request)),
-        Listen::Tcp(address) => patiently(async {
+        Listen::Unix(socket) => patiently(PATIENCE, send(socket, request)),
+        Listen::Tcp(address) => patiently(PATIENCE, async {
             let failed = |source| ClientError::Unreachable { address: *address, source };
             converse(TcpStream::connect(address).await.map_err(failed)?, request).await
         }),
@@ -168,9 +174,9 @@ fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes
 }
 
 /// Waits for an exchange, on a runtime of its own.
-fn patiently<T>(exchange: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+fn patiently<T>(patience: Duration, exchange: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::SetUp)?;
-    runtime.block_on(async { time::timeout(PATIENCE, exchange).await.map_err(|_| ClientError::TimedOut)? })
+    runtime.block_on(async { time::timeout(patience, exchange).await.map_err(|_| ClientError::TimedOut)? })
 }
 
 async fn send(socket: &Path, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), ClientError> {
@@ -236,7 +242,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8(request[..length].to_vec()).unwrap()
         });
-        (dir, Client { socket }, served)
+        (dir, Client { socket, patience: PATIENCE }, served)
     }
 
     #[test]
@@ -266,7 +272,7 @@ mod tests {
     fn a_daemon_that_does_not_run_is_told_from_one_that_died() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
-        let client = Client { socket: socket.clone() };
+        let client = Client { patience: PATIENCE, socket: socket.clone() };
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::NotRunning(path) if path == socket));
         drop(UnixListener::bind(&socket).unwrap());
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::Gone(path) if path == socket));

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use hostler_backend::Operation;
 use hyper::Method;
 
 use super::{
@@ -14,7 +15,10 @@ use super::{
     units::elapsed,
     write_json,
 };
-use crate::admin::types::{AdminDevice, AdminDrain, DrainDevice};
+use crate::admin::types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice};
+
+/// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on if nobody waits any more.
+const LONGEST_ORDER: Duration = Duration::from_secs(900);
 
 /// List devices, take them out of service and put them back, through the running daemon
 #[derive(clap::Args, Debug)]
@@ -31,6 +35,10 @@ enum Command {
     Drain(DrainArgs),
     /// Put a drained device back into service
     Undrain(UndrainArgs),
+    /// Bring a device into service for everybody: the memory of a CXL device becomes memory of the system
+    Attach(AttachArgs),
+    /// Take a device out of the system, so that it can be pulled or given to another host; refused while it is in use
+    Detach(DetachArgs),
     /// Give up a damaged list of drained devices; drain again first what must stay drained
     Forget(ForgetArgs),
 }
@@ -70,6 +78,28 @@ struct UndrainArgs {
 }
 
 #[derive(clap::Args, Debug)]
+struct AttachArgs {
+    /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    name: String,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct DetachArgs {
+    /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    name: String,
+    /// Erase everything that is on it
+    #[arg(long)]
+    sanitize: bool,
+    /// Remove its PCI function from the system, in the end
+    #[arg(long)]
+    remove: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
 struct ForgetArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -94,12 +124,25 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
             writeln!(out, "{}/{} is in service", device.backend, device.name)?;
         }
+        Command::Attach(args) => operate(&args.daemon, &args.name, Operation::Attach, out)?,
+        Command::Detach(args) => {
+            let operation = Operation::Detach { sanitize: args.sanitize, remove: args.remove };
+            operate(&args.daemon, &args.name, operation, out)?;
+        }
         Command::Forget(args) => {
             args.daemon.client()?.order(Method::DELETE, "/v1/lost-drains")?;
             writeln!(out, "no damaged list of drained devices counts any more")?;
         }
     }
     Ok(Outcome::Done)
+}
+
+fn operate(daemon: &DaemonArgs, name: &str, operation: Operation, out: &mut dyn Write) -> Result<(), Failure> {
+    let client = daemon.client()?.patient(LONGEST_ORDER);
+    let path = format!("/v1/devices/{}/operate", segment(name));
+    let operated: AdminOperated = client.post(&path, &operation)?;
+    writeln!(out, "{}/{} {}ed: {}", operated.backend, operated.device, operation.word(), operated.done)?;
+    Ok(())
 }
 
 fn path(name: &str) -> String {

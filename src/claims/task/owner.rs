@@ -1,12 +1,14 @@
 //! The thread that owns the claim table.
 
+mod orders;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Instant,
 };
 
-use hostler_backend::ClaimUid;
+use hostler_backend::{BackendName, ClaimUid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
@@ -25,12 +27,16 @@ use crate::{
     report::Chain,
     tasks::Tasks,
 };
+pub(super) use orders::Order;
+pub(in crate::claims) use orders::OrderJob;
+use orders::Orders;
 
 /// What blocking threads send back.
 pub(super) enum Finished {
     Prepared(Vec<(ClaimUid, Prepared)>),
     Unprepared(Vec<(ClaimUid, ClaimResult<()>)>),
     Described(Vec<(ClaimUid, ClaimResult<Arc<Record>>)>),
+    Ordered(BackendName, ClaimResult<String>),
 }
 
 /// Something that waits for the work on a claim to end.
@@ -93,6 +99,7 @@ pub(super) struct Owner {
     parts: OwnerParts,
     entries: BTreeMap<ClaimUid, Entry>,
     quarantined: BTreeMap<ClaimUid, (String, Arc<Quarantined>)>,
+    orders: Orders,
     /// Answers that wait until the table shows what they say.
     answers: Vec<Answer>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
@@ -106,6 +113,7 @@ pub(super) struct Owner {
 enum Answer {
     Prepare(oneshot::Sender<PrepareAnswer>, PrepareAnswer),
     Unprepare(oneshot::Sender<ClaimResult<()>>, ClaimResult<()>),
+    Order(oneshot::Sender<ClaimResult<String>>, ClaimResult<String>),
 }
 
 impl Answer {
@@ -114,6 +122,7 @@ impl Answer {
         match self {
             Self::Prepare(answer_tx, answer) => drop(answer_tx.send(answer)),
             Self::Unprepare(answer_tx, answer) => drop(answer_tx.send(answer)),
+            Self::Order(answer_tx, answer) => drop(answer_tx.send(answer)),
         }
     }
 }
@@ -154,6 +163,7 @@ impl Owner {
             parts,
             entries,
             quarantined,
+            orders: Orders::default(),
             answers: Vec::new(),
             news: Vec::new(),
             look_again: false,
@@ -165,7 +175,7 @@ impl Owner {
 
     /// Runs until it is told to stop and nothing is under way any more.
     pub(super) fn run(mut self, mut requests_rx: mpsc::Receiver<Request>) {
-        while !(self.stopping && self.entries.values().all(|entry| entry.busy.is_none())) {
+        while !(self.stopping && self.is_idle()) {
             let Some(request) = requests_rx.blocking_recv() else { break };
             match request {
                 Request::Stop => self.stopping = true,
@@ -177,6 +187,8 @@ impl Owner {
                 Request::Look => self.describe(),
                 Request::Prepare(claims) => self.prepare(claims),
                 Request::Unprepare(claims) => self.unprepare(claims),
+                Request::Order(order) => self.take_order(order),
+                Request::OrderOver(backend) => self.end_order(&backend),
                 Request::Forget(uid, answer_tx) => {
                     let forgotten = self.forget(&uid).map_err(Arc::new);
                     self.answers.push(Answer::Unprepare(answer_tx, forgotten));
@@ -187,6 +199,11 @@ impl Owner {
             self.answers.drain(..).for_each(Answer::send);
             self.news.drain(..).for_each(News::log);
         }
+    }
+
+    /// Whether no blocking thread is at work.
+    fn is_idle(&self) -> bool {
+        self.entries.values().all(|entry| entry.busy.is_none()) && !self.orders.are_under_way()
     }
 
     fn prepare(&mut self, claims: Vec<AskedPrepare>) {
@@ -203,6 +220,9 @@ impl Owner {
                 }
                 continue;
             }
+            let uid = claim.uid.clone();
+            let request = self.park(&uid, Waiting::Prepare(claim, allocation, answer_tx));
+            let Some(Waiting::Prepare(claim, allocation, answer_tx)) = request else { continue };
             match self.job(&claim, allocation) {
                 Err(error) => self.answers.push(Answer::Prepare(answer_tx, Err(Arc::new(error)))),
                 Ok(job) => {
@@ -266,15 +286,23 @@ impl Owner {
                 // Never prepared, or taken back already: the kubelet repeats calls.
                 None => self.answers.push(Answer::Unprepare(answer_tx, Ok(()))),
                 Some(Entry { busy: Some(_), waiting, .. }) => waiting.push_back(Waiting::Unprepare(claim, answer_tx)),
-                Some(entry) => {
-                    entry.busy = Some(Asking::begin(Vec::new(), vec![answer_tx]));
-                    records.push(entry.record.clone());
-                }
+                Some(_) => records.extend(self.begin_unprepare(claim, answer_tx)),
             }
         }
         if !records.is_empty() {
             self.spawn(move |workshop| Finished::Unprepared(workshop.unprepare(&records)));
         }
+    }
+
+    /// The record of a claim that is taken back now, unless that has to wait for an order.
+    fn begin_unprepare(&mut self, claim: ClaimRef, answer_tx: oneshot::Sender<ClaimResult<()>>) -> Option<Arc<Record>> {
+        let uid = claim.uid.clone();
+        let Some(Waiting::Unprepare(_, answer_tx)) = self.park(&uid, Waiting::Unprepare(claim, answer_tx)) else {
+            return None;
+        };
+        let entry = self.entries.get_mut(&uid)?;
+        entry.busy = Some(Asking::begin(Vec::new(), vec![answer_tx]));
+        Some(entry.record.clone())
     }
 
     fn spawn(&self, work: impl FnOnce(&Workshop) -> Finished + Send + 'static) {
@@ -292,6 +320,7 @@ impl Owner {
         if std::mem::take(&mut self.look_again) {
             self.describe();
         }
+        self.start_orders();
     }
 
     fn settle_all(&mut self, finished: Finished) {
@@ -311,6 +340,7 @@ impl Owner {
                     self.finish_describe(&uid, result);
                 }
             }
+            Finished::Ordered(backend, result) => self.finish_order(&backend, result),
         }
     }
 

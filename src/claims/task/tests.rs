@@ -1,5 +1,7 @@
 //! The life of claims through the handle, with failures at every step.
 
+mod orders;
+
 use std::{fs, sync::Mutex};
 
 use hostler_backend::{Grant, Pinning};
