@@ -84,3 +84,30 @@ fn pick(text: &str) -> Option<Pick> {
     };
     text.parse().map(Pick::Address).ok().or_else(model)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_named_by_address_or_by_model() {
+        let config = |text: &str| Config { vfio: vec![text.to_owned()], ..Config::default() };
+        let function =
+            PciIdentity { address: "0000:b1:00.5".parse().unwrap(), vendor: 0x8086, device: 0xbccf, class: None };
+        for text in ["0000:b1:00.5", "8086:bccf", "8086:BCCF"] {
+            assert_eq!((config(text).validate().len(), config(text).passes_on(&function)), (0, true), "{text}");
+        }
+        for text in ["0000:b1:00.4", "8086:bcce", "10ee:bccf"] {
+            assert_eq!((config(text).validate().len(), config(text).passes_on(&function)), (0, false), "{text}");
+        }
+        for text in ["", "bccf", "8086:bcc", "8086:+bcc", "0x8086:0xbccf", "b1:00.5", "8086:bccf:0"] {
+            assert_eq!((config(text).validate().len(), config(text).passes_on(&function)), (1, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_poll_is_a_second_or_more_or_never() {
+        let problems = |poll| Config { poll, ..Config::default() }.validate().len();
+        assert_eq!([0, 999, 1000].map(|millis| problems(Duration::from_millis(millis))), [0, 1, 0]);
+    }
+}

@@ -57,12 +57,18 @@ impl Finding {
     }
 
     pub(crate) fn grave(file: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { weight: Weight::Grave, file: file.into(), value: value.into() }
+        Self { weight: Weight::Grave, file: file.into(), value: plain(&value.into()) }
     }
 
     pub(crate) fn passing(file: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { weight: Weight::Passing, file: file.into(), value: value.into() }
+        Self { weight: Weight::Passing, file: file.into(), value: plain(&value.into()) }
     }
+}
+
+/// What a file says goes into reasons, logs and tables: one line, and not more of it than a person reads.
+fn plain(value: &str) -> String {
+    const MOST: usize = 120;
+    value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect()
 }
 
 impl fmt::Display for Finding {

@@ -1,50 +1,73 @@
 //! Puts the parts of one slot together.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use hostler_backend::Warning;
 use hostler_linux::{SysRoot, pci::PciAddress};
 
 use super::{Base, Card, Engine, Port, Region, read_id};
 
-/// The cards of one slot; more than one only where several functions have an engine of their own.
-pub(super) fn cards(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Vec<Card> {
-    let mut engines: Vec<(PciAddress, Engine)> = Vec::new();
-    let mut ports: Vec<(PciAddress, Port)> = Vec::new();
-    for base in bases {
-        for name in root.names(&base.folder) {
-            if name.starts_with("dfl-fme.") {
-                engines.push((base.physical, engine(root, base, &name)));
-            } else if name.starts_with("dfl-port.") {
-                match port(root, base, &name) {
-                    Ok(port) => ports.push((base.physical, port)),
-                    Err(warning) => warnings.push(warning),
+/// What lies below the bases of one slot, with the physical function that it belongs to.
+#[derive(Default)]
+struct Parts {
+    engines: Vec<(PciAddress, Engine)>,
+    ports: Vec<(PciAddress, Port)>,
+}
+
+impl Parts {
+    fn read(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Self {
+        let mut parts = Self::default();
+        for base in bases {
+            for name in root.names(&base.folder) {
+                if name.starts_with("dfl-fme.") {
+                    parts.engines.push((base.physical, engine(root, base, &name)));
+                } else if name.starts_with("dfl-port.") {
+                    match port(root, base, &name) {
+                        Ok(port) => parts.ports.push((base.physical, port)),
+                        Err(warning) => warnings.push(warning),
+                    }
                 }
             }
         }
+        parts
     }
-    let main = engines.first().map(|(physical, _)| *physical).or_else(|| ports.first().map(|(physical, _)| *physical));
-    let Some(main) = main else {
+
+    /// Where the cards are: one for each engine, or the one of the first port.
+    fn addresses(&self) -> BTreeSet<PciAddress> {
+        let engines: BTreeSet<PciAddress> = self.engines.iter().map(|(physical, _)| *physical).collect();
+        if engines.is_empty() {
+            self.ports.first().map(|(physical, _)| *physical).into_iter().collect()
+        } else {
+            engines
+        }
+    }
+}
+
+/// The cards of one slot; more than one only where several functions have an engine of their own. What has none belongs to
+/// the first.
+pub(super) fn cards(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Vec<Card> {
+    let parts = Parts::read(root, bases, warnings);
+    let addresses = parts.addresses();
+    let Some(main) = addresses.first().copied() else {
         warnings.extend(bases.first().map(|base| {
             let reason = "neither a management engine nor a port is below it; nothing of the card is offered";
             warning(&base.folder, reason.to_owned())
         }));
         return Vec::new();
     };
-    // What has no engine of its own belongs to the first.
-    let managed: BTreeSet<PciAddress> = engines.iter().map(|(physical, _)| *physical).collect();
-    let of = |physical: PciAddress| if managed.contains(&physical) { physical } else { main };
-    let mut addresses: Vec<PciAddress> = managed.iter().copied().collect();
-    if addresses.is_empty() {
-        addresses.push(main);
-    }
+    let card_of = |physical: PciAddress| if addresses.contains(&physical) { physical } else { main };
     let mut cards = Vec::new();
-    for address in addresses {
-        let engine = engines.iter().find(|(physical, _)| *physical == address).map(|(_, engine)| engine.clone());
-        let functions = bases.iter().filter(|base| of(base.physical) == address).map(|base| base.function).collect();
-        let ports = ports.iter().filter(|(physical, _)| of(*physical) == address).map(|(_, port)| port.clone());
-        let ports = distinct(ports.collect(), warnings);
-        cards.push(Card { address, functions, engine: engine.map(|engine| numbered(root, engine, &ports)), ports });
+    for address in addresses.iter().copied() {
+        let ports = parts.ports.iter().filter(|(physical, _)| card_of(*physical) == address);
+        let ports = distinct(ports.map(|(_, port)| port.clone()).collect(), warnings);
+        let engine = parts.engines.iter().find(|(physical, _)| *physical == address);
+        let engine = engine.map(|(_, engine)| numbered(root, engine.clone(), &ports));
+        let functions =
+            bases.iter().filter(|base| card_of(base.physical) == address).map(|base| base.function).collect();
+        cards.push(Card { address, functions, engine, ports });
     }
     cards
 }
@@ -67,7 +90,7 @@ fn engine(root: &SysRoot, base: &Base, name: &str) -> Engine {
 }
 
 /// The first folder in a class folder of a device: there is one.
-fn only(root: &SysRoot, class: &Path, prefix: &str) -> Option<std::path::PathBuf> {
+fn only(root: &SysRoot, class: &Path, prefix: &str) -> Option<PathBuf> {
     root.names(class).into_iter().find(|name| name.starts_with(prefix)).map(|name| class.join(name))
 }
 

@@ -75,6 +75,13 @@ fn a_reason_stays_as_it_is_while_only_numbers_change() {
 }
 
 #[test]
+fn garbage_in_a_file_stays_one_short_line_of_the_reason() {
+    let finding = Finding::grave("dev_state", format!("\u{1b}[2J\nx{}", "y".repeat(5000)));
+    let reason = finding.to_string();
+    assert!(reason.starts_with("dev_state is  [2J xyyy") && reason.len() < 150, "{reason:?}");
+}
+
+#[test]
 fn a_device_that_went_is_new_when_it_comes_back() {
     let (mut steady, now) = (Steady::new(POLL), Instant::now());
     let name = DeviceName::new("card").unwrap();

@@ -87,15 +87,19 @@ fn a_user_function_alone_is_a_card_and_a_management_function_alone_is_none() {
     assert!(reason(device(&found, "vfio-0000-00-05-1")).starts_with("xocl is bound: name 10ee:5005"));
 }
 
-/// A V80 with the AMI driver, whose list of cards says which node is whose.
 fn ami(state: &str) -> Tree {
     let tree = Tree::new();
+    plug_ami(&tree, state);
+    tree
+}
+
+/// A V80 with the AMI driver, whose list of cards says which node is whose.
+pub(super) fn plug_ami(tree: &Tree, state: &str) {
     let function = Function { driver: Some("ami".into()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
-    let folder = function.plug(&tree);
+    let folder = function.plug(tree);
     let uuid = ("logic_uuid", "27c54c71-9f1d-4a1c-9a3c-5b8c9c0f4a7e");
     tree.files(folder, &[("dev_state", state), ("dev_name", "Alveo V80"), ("amc_version", "2.3.0 +0 *0"), uuid]);
     tree.file("sys/bus/pci/drivers/ami/devices", "2\n21:00.1 5 7\n21:00.0 3 6");
-    tree
 }
 
 #[test]

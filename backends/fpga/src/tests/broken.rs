@@ -139,7 +139,9 @@ proptest! {
     ) {
         let tree = Tree::new();
         DflCard { ports: vec![DflPort::new(0), DflPort::new(1)], ..DflCard::new("0000:b1:00.0") }.plug(&tree);
-        XrtCard::new("0000:c1:00").plug(&tree);
+        XrtCard { xclbin_id: Some(DflCard::AFU_ID.to_owned()), ..XrtCard::new("0000:c1:00") }.plug(&tree);
+        amd::plug_ami(&tree, "READY");
+        managers::plug(&tree, 9);
         let mut all = Vec::new();
         files(&tree.path("sys"), &mut all);
         for (index, bytes) in garbage {

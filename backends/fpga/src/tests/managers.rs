@@ -10,10 +10,14 @@ const DEVICE: &str = "devices/platform/firmware:zynqmp-firmware/firmware:zynqmp-
 
 fn soc(number: u32) -> Tree {
     let tree = Tree::new();
+    plug(&tree, number);
+    tree
+}
+
+pub(super) fn plug(tree: &Tree, number: u32) {
     let folder = format!("sys/{DEVICE}/fpga_manager/fpga{number}");
     tree.files(&folder, &[("name", "Xilinx ZynqMP FPGA Manager"), ("state", "operating"), ("status", "")]);
     tree.link(format!("sys/class/fpga_manager/fpga{number}"), folder);
-    tree
 }
 
 #[test]
