@@ -5,19 +5,21 @@ mod cards;
 mod counters;
 mod dax;
 mod function;
+mod health;
 mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_backend::{DeviceName, Enumeration, Health, Warning};
+use hostler_backend::{DeviceName, Enumeration, Warning};
 use hostler_linux::SysRoot;
 
 use crate::{
     config::Config,
-    known::KnownFunctions,
     objects::{Memdev, Objects},
     target::CardId,
+    watch::Watch,
 };
+use health::CardState;
 
 /// What all parts of one enumeration look at.
 #[derive(Debug)]
@@ -28,27 +30,30 @@ pub(crate) struct Scene<'a> {
     /// NUMA nodes made of CXL memory alone, with their memory blocks.
     nodes: BTreeMap<u32, Vec<u64>>,
     /// The state of each card, by kernel name.
-    health: BTreeMap<String, Health>,
-    /// What configuration spaces have told before.
-    known: &'a KnownFunctions,
+    cards: BTreeMap<String, CardState>,
+    /// What was seen before, and whom to ask.
+    watch: &'a Watch,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
 }
 
 impl<'a> Scene<'a> {
     /// Reads what there is.
-    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, known: &'a KnownFunctions) -> Self {
+    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, watch: &'a Watch) -> Self {
         let objects = Objects::read(root);
         let mut seen = BTreeSet::new();
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
-        Self { root, config, objects, nodes: hostler_linux::cxl_nodes(root), health: BTreeMap::new(), known, doubles }
+        let nodes = hostler_linux::cxl_nodes(root);
+        let mut scene = Self { root, config, objects, nodes, cards: BTreeMap::new(), watch, doubles };
+        scene.cards = scene.cards_shown().map(|memdev| (memdev.name.clone(), scene.look_at(memdev))).collect();
+        scene
     }
 
     /// All devices.
     pub(crate) fn enumeration(&self) -> Enumeration {
         let mut found = Enumeration { warnings: self.objects.warnings.clone(), ..Enumeration::default() };
-        self.cards(&mut found);
+        self.card_devices(&mut found);
         self.accelerators(&mut found);
         found.devices.sort_by(|a, b| a.name.cmp(&b.name));
         self.node_devices(&mut found);
@@ -70,25 +75,6 @@ impl<'a> Scene<'a> {
         let serial = CardId::of(memdev).serial.filter(|serial| !self.doubles.contains(serial));
         let place = || Some(dashed(&memdev.address?.to_string()));
         serial.map(|serial| format!("{serial:x}")).or_else(place)
-    }
-
-    fn health_of(&self, memdev: &Memdev) -> Health {
-        self.health.get(&memdev.name).cloned().unwrap_or(Health::Healthy)
-    }
-
-    /// The state of what is made of several cards: that of the sickest, with the card's name.
-    fn health_of_all(&self, members: &[&Memdev]) -> Health {
-        let mut worst = Health::Healthy;
-        for memdev in members {
-            let card = self.card_name(memdev).unwrap_or_default();
-            let named = |reason: String| format!("memory-{card}: {reason}");
-            match self.health_of(memdev) {
-                Health::Unhealthy { reason } => return Health::Unhealthy { reason: named(reason) },
-                Health::Unknown { reason } => worst = Health::Unknown { reason: named(reason) },
-                Health::Healthy => {}
-            }
-        }
-        worst
     }
 }
 

@@ -1,12 +1,14 @@
 //! CXL accelerators and the memory of CXL devices as devices.
 
 mod attributes;
+pub mod cdat;
 mod config;
 mod detach;
 pub mod dvsec;
 mod enumerate;
 mod erase;
 mod gate;
+pub mod health;
 mod known;
 mod memory;
 pub mod objects;
@@ -17,6 +19,8 @@ mod region;
 pub mod target;
 #[cfg(test)]
 mod tests;
+mod trend;
+mod watch;
 mod write;
 
 use std::{
@@ -28,10 +32,10 @@ use hostler_backend::{
     Backend, BackendError, BackendName, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
     VerifyWork,
 };
-use hostler_linux::SysRoot;
+use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
 
-use known::KnownFunctions;
 use prepare::Workbench;
+use watch::Watch;
 use write::Pace;
 
 pub use config::Config;
@@ -43,13 +47,21 @@ pub struct CxlBackend {
     config: Config,
     pace: Pace,
     regions: Arc<Mutex<()>>,
-    known: Arc<KnownFunctions>,
+    watch: Watch,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
     pub fn new(root: SysRoot, config: Config) -> Self {
-        Self { root, config, pace: Pace::default(), regions: Arc::default(), known: Arc::default() }
+        let watch = Watch::new(&root);
+        Self { root, config, pace: Pace::default(), regions: Arc::default(), watch }
+    }
+
+    /// Asks other mailboxes than the machine's how cards are.
+    #[must_use]
+    pub fn with_mailbox(mut self, mailbox: Arc<dyn Mailbox>) -> Self {
+        self.watch = Watch::asking(mailbox);
+        self
     }
 
     fn workbench(&self) -> Workbench<'_> {
@@ -72,7 +84,7 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(enumerate::Scene::read(&self.root, &self.config, &self.known).enumeration())
+        Ok(enumerate::Scene::read(&self.root, &self.config, &self.watch).enumeration())
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

@@ -51,16 +51,27 @@ impl Objects {
     /// Reads the objects. A machine without CXL has none; what cannot be read of one is absent in it.
     pub fn read(root: &SysRoot) -> Self {
         let mut objects = Self::default();
-        for name in root.names(CXL) {
-            let Some(folder) = objects.folder(root, CXL, &name) else { continue };
-            if numbered(&name, "mem") {
+        let names = root.names(CXL);
+        let roots: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("root")).collect();
+        for name in &names {
+            // Those of endpoints are found with them; those of switches tell nothing that is asked for.
+            let is_window = name
+                .strip_prefix("decoder")
+                .and_then(|id| id.split_once('.'))
+                .is_some_and(|(port, _)| roots.contains(&port));
+            if !is_window && !["mem", "endpoint", "region"].iter().any(|word| numbered(name, word)) {
+                continue;
+            }
+            let Some(folder) = objects.folder(root, CXL, name) else { continue };
+            let name = name.clone();
+            if is_window {
+                objects.root_decoders.push(RootDecoder::read(root, name, folder));
+            } else if numbered(&name, "mem") {
                 objects.memdevs.push(Memdev::read(root, name, folder));
             } else if numbered(&name, "endpoint") {
                 objects.endpoints.push(Endpoint::read(root, name, folder));
-            } else if numbered(&name, "region") {
+            } else {
                 objects.regions.push(Region::read(root, name, folder));
-            } else if name.starts_with("decoder") && parent(&folder).is_some_and(|port| numbered(port, "root")) {
-                objects.root_decoders.push(RootDecoder::read(root, name, folder));
             }
         }
         for name in root.names(DAX) {

@@ -2,7 +2,9 @@
 
 mod accelerators;
 mod captured;
+mod health;
 mod machine;
+mod made_up;
 mod objects;
 mod real;
 mod regions;

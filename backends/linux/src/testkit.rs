@@ -9,6 +9,7 @@ mod cxl;
 mod cxl_kernel;
 mod dfl;
 mod dfl_kernel;
+mod mailbox;
 mod pci;
 mod pci_kernel;
 mod taps;
@@ -28,6 +29,7 @@ pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem,
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
 pub use dfl::{DflCard, DflPort};
 pub use dfl_kernel::DflKernel;
+pub use mailbox::FakeMailbox;
 pub use pci::{ConfigSpace, Function};
 pub use pci_kernel::PciKernel;
 pub use taps::{Counts, Faults};

@@ -62,7 +62,7 @@ impl Scene<'_> {
     }
 
     fn look(&self, identity: &PciIdentity) -> Look {
-        let known = self.known.get(identity);
+        let known = self.watch.known.get(identity);
         if known == Some(None) {
             return Look::Plain;
         }
@@ -75,7 +75,7 @@ impl Scene<'_> {
         if found.is_none() && config.dword(0x40).is_none() {
             return Look::Hidden;
         }
-        self.known.insert(*identity, found);
+        self.watch.known.insert(*identity, found);
         found.map_or(Look::Plain, Look::Cxl)
     }
 
@@ -114,7 +114,10 @@ impl Scene<'_> {
         device.attributes = facts.done();
         let vfio = self.config.passes_on(identity) || driver.as_deref() == Some(hostler_linux::vfio::DRIVER);
         let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
-        device.health = accelerator_health(function, vfio, driver.as_deref(), &nodes);
+        device.health = match self.watch.function_errors(self.root, identity.address) {
+            Some(reason) => Health::Unhealthy { reason },
+            None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
+        };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         device.data = json!(Target::Accelerator { address: identity.address, vfio });
         found.devices.push(device);

@@ -1,25 +1,27 @@
 //! Memory devices, each a card that can be claimed whole.
 
-use hostler_backend::{Device, Enumeration};
+use hostler_backend::{Device, DeviceName, Enumeration, Warning};
 use serde_json::json;
 
 use super::{Scene, device_name, function};
 use crate::{
     attributes::{Facts, put_bytes},
+    cdat,
     objects::{Memdev, Mode, Region},
     target::{CardId, Target},
 };
 
 impl Scene<'_> {
-    pub(super) fn cards(&self, found: &mut Enumeration) {
+    pub(super) fn card_devices(&self, found: &mut Enumeration) {
         for memdev in self.cards_shown() {
             let name = self.card_name(memdev).unwrap_or_else(|| memdev.name.clone());
             let Some(name) = device_name(found, &memdev.folder, format!("memory-{name}")) else { continue };
-            found.devices.push(self.card(name, memdev));
+            let device = self.card(name, memdev, found);
+            found.devices.push(device);
         }
     }
 
-    fn card(&self, name: hostler_backend::DeviceName, memdev: &Memdev) -> Device {
+    fn card(&self, name: DeviceName, memdev: &Memdev, found: &mut Enumeration) -> Device {
         let mut device = Device::new(name);
         put_bytes(&mut device.capacity, "memory", memdev.bytes(Mode::Ram), None);
         put_bytes(&mut device.capacity, "persistentMemory", memdev.bytes(Mode::Pmem), None);
@@ -31,11 +33,12 @@ impl Scene<'_> {
         facts.text("serial", memdev.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
         facts.text("firmwareVersion", memdev.firmware_version.as_ref());
         facts.text("security", memdev.security_state.as_ref());
-        facts.flag("dynamicCapacity", self.has_dynamic_capacity(memdev));
+        facts.flag("dynamicCapacity", self.has_dynamic_capacity(memdev, found));
         let regions = self.objects.regions_of(memdev);
         facts.text("use", Some(self.use_of(&regions)));
         facts.flag("attachable", Some(self.is_attachable(memdev, &regions)));
         self.describe_quality(memdev, &regions, &mut facts);
+        self.describe_health(memdev, &mut facts);
         if let Some(region) = regions.iter().find(|region| region.mode == Some(Mode::Ram)) {
             facts.number("targetNode", self.objects.node_of(self.root, region));
             self.describe_regions(&[region], &mut facts);
@@ -108,8 +111,18 @@ impl Scene<'_> {
         members.iter().all(|memdev| memdev.numa_node == Some(first)).then_some(first)
     }
 
-    fn has_dynamic_capacity(&self, memdev: &Memdev) -> Option<bool> {
-        let _ = memdev;
-        None
+    /// Whether a part of a card's memory is given and taken at run time. The kernel does not use such memory, and does not
+    /// count it; the card's own description has it, for the privileged.
+    fn has_dynamic_capacity(&self, memdev: &Memdev, found: &mut Enumeration) -> Option<bool> {
+        let path = self.objects.endpoint_of(memdev)?.folder.join("CDAT");
+        let table = self.root.bytes(&path).ok().filter(|table| !table.is_empty())?;
+        match cdat::parts(&table) {
+            Ok(parts) => Some(parts.iter().any(|part| part.dynamic)),
+            Err(error) => {
+                let reason = format!("{error}; whether the card has dynamic capacity is not known");
+                found.warnings.push(Warning { path: format!("/{}", path.display()), reason });
+                None
+            }
+        }
     }
 }

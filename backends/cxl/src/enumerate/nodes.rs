@@ -1,6 +1,6 @@
 //! NUMA nodes that are made of CXL memory, as shared devices.
 
-use hostler_backend::{Device, DeviceName, Enumeration, NodeAllocatable, Quantity, Sharing};
+use hostler_backend::{Device, DeviceName, Enumeration, Health, NodeAllocatable, Quantity, Sharing};
 use hostler_linux::memory_blocks::{self, PhysicalRange};
 use serde_json::json;
 
@@ -51,7 +51,10 @@ impl Scene<'_> {
         self.describe_regions(regions, &mut facts);
         self.describe_access(regions, folder, &mut facts);
         device.attributes = facts.done();
-        device.health = self.health_of_all(&members);
+        device.health = match self.watch.node_errors(self.root, node) {
+            Some(reason) => Health::Unhealthy { reason },
+            None => self.health_of_all(&members),
+        };
         let cards = members.iter().map(|memdev| CardId::of(memdev)).collect();
         device.data = json!(Target::Node { node, cards });
         device

@@ -123,7 +123,7 @@ impl EndpointDecoder {
         let dpa_size = read.number("dpa_size").unwrap_or(0);
         Self {
             mode: read.text("mode").and_then(|mode| Mode::parse(&mode)),
-            dpa_resource: read.address("dpa_resource").filter(|_| dpa_size > 0),
+            dpa_resource: if dpa_size > 0 { read.address("dpa_resource") } else { None },
             dpa_size,
             region: read.text("region"),
             locked: read.truth("locked").unwrap_or(false),

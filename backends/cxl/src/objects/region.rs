@@ -121,6 +121,9 @@ impl Performance {
     }
 
     fn read(read: Attributes<'_>, class: &str) -> Option<Self> {
+        if !read.root.exists(read.folder.join(class)) {
+            return None;
+        }
         // 0 means that nobody knows.
         let value = |name: &str| read.number(&format!("{class}/{name}")).filter(|value| *value > 0);
         let found = Self {

@@ -72,6 +72,7 @@ fn a_card_says_who_made_it_where_it_is_and_how_it_is_linked() {
         "cxlType=3",
         "device=0x0d93",
         "driver=cxl_pci",
+        "dynamicCapacity=false",
         "firmwareVersion=BWFW VERSION 00",
         "kind=memory",
         "linkSpeed=32.0 GT/s PCIe",
@@ -89,6 +90,14 @@ fn a_card_says_who_made_it_where_it_is_and_how_it_is_linked() {
         "vendor=0x8086",
     ];
     assert_eq!(facts, expected);
+}
+
+#[test]
+fn the_card_with_dynamic_capacity_is_told_from_the_others() {
+    let found = scan("boot");
+    let dynamic = found.devices.iter().map(|device| attribute(device, "dynamicCapacity").cloned());
+    let is = |value: bool| Some(AttributeValue::Bool(value));
+    assert_eq!(dynamic.collect::<Vec<_>>(), [is(false), is(false), is(false), is(true)]);
 }
 
 #[test]

@@ -15,6 +15,8 @@ const PORTS_OF_A_BRIDGE: usize = 8;
 const GIB: u64 = 1 << 30;
 /// How large the window of a host bridge is.
 const WINDOW: u64 = 512 * GIB;
+/// How large a memory block is; what is mapped begins and ends with one.
+const BLOCK: u64 = 4 * GIB;
 /// Decoders of an endpoint.
 const DECODERS: usize = 4;
 
@@ -74,10 +76,10 @@ pub struct CxlHost<'a> {
 }
 
 impl<'a> CxlHost<'a> {
-    /// A machine with the root of CXL and nothing below it. Its memory blocks have 1 GiB.
+    /// A machine with the root of CXL and nothing below it. Its memory blocks have 4 GiB.
     pub fn new(tree: &'a Tree) -> Self {
         tree.folder(BUS).folder("sys/bus/dax/devices");
-        tree.file("sys/devices/system/memory/block_size_bytes", "40000000");
+        tree.file("sys/devices/system/memory/block_size_bytes", format!("{BLOCK:x}"));
         object(tree, "root0", Path::new(ROOT));
         Self { tree, cards: Vec::new(), regions: 0, taken: Vec::new() }
     }
@@ -256,14 +258,14 @@ fn dax(tree: &Tree, folder: &Path, start: u64, size: u64, node: u32, bound: &str
 /// Memory blocks of a range, online on a node, and what the node has to say.
 fn online(tree: &Tree, node: u32, start: u64, size: u64) {
     let folder = format!("sys/devices/system/node/node{node}");
-    for number in start / GIB..(start + size) / GIB {
+    for number in start / BLOCK..(start + size) / BLOCK {
         let block = format!("sys/devices/system/memory/memory{number}");
         tree.files(&block, &[("state", "online"), ("valid_zones", "Movable")]);
         tree.link(format!("{block}/node{node}"), &folder).link(format!("{folder}/memory{number}"), &block);
     }
     let blocks = std::fs::read_dir(tree.path(&folder)).unwrap();
     let blocks = blocks.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("memory"));
-    let kilobytes = blocks.count() as u64 * (GIB >> 10);
+    let kilobytes = blocks.count() as u64 * (BLOCK >> 10);
     tree.file(format!("{folder}/meminfo"), format!("Node {node} MemTotal:       {kilobytes} kB"));
 }
 

@@ -1,0 +1,64 @@
+//! Whether a card, and what is made of cards, can be used.
+
+use hostler_backend::Health;
+
+use super::{Scene, function};
+use crate::{
+    attributes::Facts,
+    health::CardHealth,
+    objects::{Memdev, Mode},
+};
+
+/// The state of a card.
+#[derive(Clone, Debug)]
+pub(super) struct CardState {
+    pub(super) health: Health,
+    /// What it says of itself, where it answers.
+    pub(super) said: Option<CardHealth>,
+}
+
+impl Scene<'_> {
+    /// Looks at a card: what the kernel knows, what its counters show, what it says.
+    pub(super) fn look_at(&self, memdev: &Memdev) -> CardState {
+        let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.root, folder));
+        let said = if awake { self.watch.health(&memdev.name) } else { None };
+        let errors = || self.watch.function_errors(self.root, memdev.address?);
+        let problem = if memdev.driver.is_none() {
+            Some("it is disabled: the driver cxl_mem is not bound".to_owned())
+        } else if self.objects.endpoint_of(memdev).is_none() {
+            Some("no endpoint leads to it from a host bridge".to_owned())
+        } else {
+            said.and_then(|said| said.problem(memdev.bytes(Mode::Pmem) > 0)).or_else(errors)
+        };
+        let health = problem.map_or(Health::Healthy, |reason| Health::Unhealthy { reason });
+        CardState { health, said }
+    }
+
+    pub(super) fn health_of(&self, memdev: &Memdev) -> Health {
+        self.cards.get(&memdev.name).map_or(Health::Healthy, |state| state.health.clone())
+    }
+
+    /// Puts what a card says of itself into its attributes: what is worth a look and no reason to take it away. Figures
+    /// that move all the time are left out, each change is written to the API server.
+    pub(super) fn describe_health(&self, memdev: &Memdev, facts: &mut Facts) {
+        let Some(said) = self.cards.get(&memdev.name).and_then(|state| state.said) else { return };
+        facts.flag("maintenanceNeeded", Some(said.maintenance));
+        facts.flag("performanceDegraded", Some(said.degraded));
+        facts.number("lifeUsed", said.life_used);
+    }
+
+    /// The state of what is made of several cards: that of the sickest, with the card's name.
+    pub(super) fn health_of_all(&self, members: &[&Memdev]) -> Health {
+        let mut worst = Health::Healthy;
+        for memdev in members {
+            let card = self.card_name(memdev).unwrap_or_default();
+            let named = |reason: String| format!("memory-{card}: {reason}");
+            match self.health_of(memdev) {
+                Health::Unhealthy { reason } => return Health::Unhealthy { reason: named(reason) },
+                Health::Unknown { reason } => worst = Health::Unknown { reason: named(reason) },
+                Health::Healthy => {}
+            }
+        }
+        worst
+    }
+}
