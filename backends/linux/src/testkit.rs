@@ -50,7 +50,7 @@ impl Default for Tree {
 impl Tree {
     /// An empty tree.
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: crate::archive::private_folder().unwrap() }
     }
 
     /// The tree, to be read.
