@@ -1,5 +1,14 @@
 //! Machines captured by the real binary and looked at again.
-#![allow(clippy::disallowed_methods, clippy::print_stderr, clippy::unwrap_used, reason = "these tests run the binary")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "these tests run the binary"
+)]
+
+#[path = "support/daemon.rs"]
+mod daemon;
 
 use std::{
     fs::{self, File},
@@ -9,6 +18,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use daemon::{Host, SCRIPT};
 use hostler_linux::{
     archive::Capture,
     testkit::{ConfigSpace, Function, Tree},
@@ -223,6 +233,24 @@ fn a_rehearsal_prepares_claims_on_a_captured_machine_and_leaves_nothing() {
     assert!(text(&output.stderr).contains("run without --root"), "{}", text(&output.stderr));
 }
 
+#[test]
+fn a_disk_that_takes_no_more_leaves_no_half_file() {
+    let (folder, file) = place();
+    // A limit of the size of files is the disk that is full after eight blocks; it needs no root.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" capture --root \"$1\" -o \"$2\"";
+    // A folder, since unpacking an archive would fail first.
+    let tree = Capture::open(emulated("boot")).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_hostler")])
+        .arg(tree.root().path(""))
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("File too large"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// What `hostler diff` says: its sentences, in words and as JSON, and the exit code.
 fn diff(before: &str, after: &str) -> (String, Value, Option<i32>) {
     let output = hostler(&["diff", before, after]);
@@ -293,4 +321,87 @@ fn this_machine_is_compared_where_nothing_else_is_named_and_nonsense_is_no_diffe
         assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(2), ""), "{before}");
         assert!(text(&output.stderr).starts_with("hostler: failed to "), "{}", text(&output.stderr));
     }
+}
+
+/// A host of its own on `tree`, with a claim that holds the card and says more than it should.
+fn host_with_claim(tree: &Tree) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    let config = format!(
+        "node_name = \"annas-machine\"\n[paths]\nroot = {root:?}\nstate = {state:?}\nrun = {run:?}\ncdi = {cdi:?}\n",
+        root = tree.path(""),
+        state = at("state"),
+        run = at("run"),
+        cdi = at("cdi"),
+    );
+    fs::write(at("hostler.toml"), config).unwrap();
+    let grant = serde_json::json!({
+        "request": "r", "pool": "annas-machine/cxl", "device": "memory-123456789abcdef",
+        "config": [{"kind": "CxlConfig", "note": "hunter2"}],
+    });
+    let record = serde_json::json!({"version": 1, "checksum": "", "record": {
+        "claim": {"uid": "u1", "namespace": "ml", "name": "train"}, "state": "prepared", "boot_id": "b",
+        "devices": [{"backend": "cxl", "grant": grant, "plan": {"data": "hunter2"}}],
+    }});
+    fs::create_dir_all(at("state/claims")).unwrap();
+    fs::write(at("state/claims/u1.json"), record.to_string()).unwrap();
+    let spec = r#"{"cdiVersion":"0.6.0","kind":"hostler.dev/claim","devices":[{"name":"u1-r",
+        "containerEdits":{"env":["PASSWORD=hunter2"]}}]}"#;
+    fs::create_dir(at("cdi")).unwrap();
+    fs::write(at("cdi/hostler.dev-claim_u1.json"), spec).unwrap();
+    let config = at("hostler.toml").to_str().unwrap().to_owned();
+    (folder, config)
+}
+
+#[test]
+fn a_bundle_has_what_helps_and_nothing_that_identifies() {
+    let tree = tree_with_secrets();
+    let (folder, config) = host_with_claim(&tree);
+    let file = folder.path().join("b.tar.zst").to_str().unwrap().to_owned();
+    let output = hostler(&["doctor", "--bundle", &file, "--config", &config]);
+    assert!(text(&output.stdout).contains(&format!("{file}: its README.txt")), "{}", text(&output.stderr));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let bundle = Capture::open(&file).unwrap();
+    let read = |name: &str| bundle.root().text(name).unwrap_or_else(|| panic!("{name} is missing"));
+    for name in ["README.txt", "versions.json", "doctor.json", "config.toml", "daemon/unreachable.json"] {
+        assert!(!read(name).is_empty(), "{name}");
+    }
+    let record: Value = serde_json::from_str(&read("claims/u1.json")).unwrap();
+    assert_eq!((&record["claim"]["name"], &record["state"]), (&"train".into(), &"prepared".into()));
+    assert!(read("cdi/hostler.dev-claim_u1.json").contains("u1-r"));
+    // The device has one name in the whole bundle.
+    let machine = bundle.root().path("machine.tar.zst");
+    let seen: Value = serde_json::from_str(&inventory(machine.to_str().unwrap())).unwrap();
+    let name = record["devices"][0]["grant"]["device"].as_str().unwrap();
+    assert!(seen["devices"].as_array().unwrap().iter().any(|device| device["name"] == name), "{name}: {seen}");
+    for all in [contents(&file), contents(machine.to_str().unwrap())] {
+        for secret in ["123456789abcdef", "annas-machine", "hunter2", "02:42:ac"] {
+            assert!(!has(&all, secret.as_bytes()), "{secret}");
+        }
+    }
+    done_or_not_in_order(&["doctor", "--bundle", &file, "--config", &config, "--full", "--force"]);
+    let all = contents(&file);
+    assert!(has(&all, b"PASSWORD=hunter2") && !has(&all, b"annas-machine"));
+}
+
+/// The findings about the host that runs the test are not its subject.
+fn done_or_not_in_order(args: &[&str]) {
+    let output = hostler(args);
+    assert_eq!(text(&output.stderr), "", "{args:?}");
+}
+
+#[test]
+fn a_bundle_has_the_answers_of_a_daemon_that_runs() {
+    let mut host = Host::bare(SCRIPT);
+    host.start();
+    host.run_ok(&["claim", "create", "train", "-d", "fake/card-0"]);
+    let file = host.path("b.tar.zst");
+    host.run(&["doctor", "--bundle", file.to_str().unwrap()]);
+    let bundle = Capture::open(&file).unwrap();
+    let json = |name: &str| -> Value { serde_json::from_str(&bundle.root().text(name).unwrap()).unwrap() };
+    assert_eq!(json("daemon/status.json")["claims"]["prepared"], 1);
+    assert_eq!(json("daemon/devices.json").as_array().unwrap().len(), 9);
+    let uid = json("daemon/claims.json")[0]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(json(&format!("daemon/explain/{uid}.json"))["state"], "prepared");
+    assert_eq!(json(&format!("claims/{uid}.json"))["devices"][0]["grant"]["device"], "card-0");
 }

@@ -45,7 +45,7 @@ impl DaemonArgs {
             Some(socket) => socket.clone(),
             None => self.config.load()?.admin_socket(),
         };
-        Ok(Client { socket, patience: PATIENCE })
+        Ok(Client::at(socket))
     }
 }
 
@@ -106,6 +106,11 @@ pub(super) enum ClientError {
 }
 
 impl Client {
+    /// A client of the daemon that listens on `socket`.
+    pub(super) fn at(socket: PathBuf) -> Self {
+        Self { socket, patience: PATIENCE }
+    }
+
     /// Waits for so long for each answer.
     pub(super) fn patient(self, patience: Duration) -> Self {
         Self { patience, ..self }

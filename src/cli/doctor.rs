@@ -2,6 +2,7 @@
 //!
 //! Facts are gathered once ([`facts`]); every check is a pure function over them ([`host`], [`services`]).
 
+mod bundle;
 mod facts;
 mod host;
 mod services;
@@ -17,6 +18,7 @@ use super::{
     write_json,
 };
 use crate::config::{Config, ConfigErrors};
+use bundle::BundleArgs;
 use facts::Facts;
 
 /// Say what is missing or wrong on this host for hostler, each with the fix
@@ -25,6 +27,8 @@ pub(super) struct Args {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    #[command(flatten)]
+    bundle: BundleArgs,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -71,23 +75,29 @@ impl Finding {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let findings = match &args.machine.root {
         Some(path) => of_capture(&Opened::captured(path, &args.machine.config)?),
-        None => of_host(args.machine.config.load()),
+        None => {
+            let (config, findings) = of_host(args.machine.config.load());
+            if let Some(path) = &args.bundle.bundle {
+                bundle::write(&args.bundle, path, &config, &findings)?;
+            }
+            findings
+        }
     };
     match args.output {
-        Format::Table => out.write_all(in_words(&findings).as_bytes())?,
+        Format::Table => write!(out, "{}{}", in_words(&findings), bundled(&args.bundle))?,
         Format::Json => write_json(&findings, out)?,
     }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { Outcome::NotInOrder } else { Outcome::Done })
 }
 
-/// All checks, of this host.
-fn of_host(loaded: Result<Config, ConfigErrors>) -> Vec<Finding> {
+/// All checks, of this host, and the configuration that they were made with.
+fn of_host(loaded: Result<Config, ConfigErrors>) -> (Config, Vec<Finding>) {
     let (config, mut findings) = configuration(loaded);
     let facts = Facts::gather(&config, &SysRoot::host());
     findings.extend(host::checks(&facts));
     findings.extend(services::checks(&facts, &config));
-    findings
+    (config, findings)
 }
 
 /// A captured machine has a kernel and hardware, and no daemon, runtime or kubelet.
@@ -114,6 +124,13 @@ fn configuration(loaded: Result<Config, ConfigErrors>) -> (Config, Vec<Finding>)
             (Config::default(), errors.problems.iter().map(finding).collect())
         }
     }
+}
+
+/// The way on, where a bundle was written.
+fn bundled(args: &BundleArgs) -> String {
+    let path = args.bundle.as_ref();
+    path.map(|path| format!("\n{}: its README.txt says what is in it and what is not\n", path.display()))
+        .unwrap_or_default()
 }
 
 fn in_words(findings: &[Finding]) -> String {

@@ -1,6 +1,7 @@
 //! Looks at a machine as all other commands do, and copies what they looked at.
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -38,6 +39,8 @@ pub(in crate::cli) struct Taken {
     pub(in crate::cli) archive: Vec<u8>,
     /// What is in it.
     pub(in crate::cli) manifest: Manifest,
+    /// Serial numbers that were taken out, each with what stands for it.
+    pub(in crate::cli) replaced: BTreeMap<String, String>,
 }
 
 /// Captures a machine. A capture of a capture is of the machine that was captured first.
@@ -45,7 +48,7 @@ pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failur
     let recorder = Arc::new(Recorder::default());
     let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept);
     let mut snapshot = Snapshot::take(&machine.root, &recorder, kept.host_name);
-    let (serials, Redacted { addresses, .. }) = redact(&mut snapshot, machine, kept)?;
+    let (serials, Redacted { addresses, replaced, .. }) = redact(&mut snapshot, machine, kept)?;
     let manifest = Manifest {
         kernel: boot::kernel_release(&machine.root),
         backends,
@@ -58,7 +61,7 @@ pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failur
     };
     snapshot.add(manifest::FILE, manifest.to_json()?);
     let archive = snapshot.to_archive().map_err(|source: io::Error| Failure::step("pack the capture", source))?;
-    Ok(Taken { archive, manifest })
+    Ok(Taken { archive, manifest, replaced })
 }
 
 /// Reads all that any command reads of a machine; gives the backends that did.

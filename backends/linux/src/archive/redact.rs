@@ -3,7 +3,7 @@
 //! A serial number becomes a pseudonym of the same form, the same wherever it stands: a device keeps its identity within
 //! a capture, and between captures whose pseudonyms are made in the same way.
 
-use std::{ops::Range, path::Path, str};
+use std::{collections::BTreeMap, ops::Range, path::Path, str};
 
 use super::snapshot::{Entry, Snapshot};
 use crate::pci::extended_capabilities;
@@ -18,12 +18,14 @@ const ADDRESS_GROUPS: Range<usize> = 6..9;
 const NO_SERIAL: [&str; 5] = ["", "n/a", "none", "not specified", "unknown"];
 
 /// What was taken out.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Redacted {
     /// Serial numbers, each as often as it stands somewhere.
     pub serials: usize,
     /// Network addresses.
     pub addresses: usize,
+    /// What stands for what: every serial number in every form that it may have elsewhere, with its pseudonym in the same.
+    pub replaced: BTreeMap<String, String>,
 }
 
 /// Makes a number that stands for a serial number; the same for the same bytes.
@@ -36,7 +38,7 @@ impl Snapshot {
         for (path, entry) in &mut self.entries {
             let Entry::File(content) = entry else { continue };
             if let Some(pseudonym) = pseudonym {
-                redacted.serials += serials(path, content, pseudonym);
+                redacted.serials += serials(path, content, &mut Names { pseudonym, given: &mut redacted.replaced });
             }
             if is_mount_table(path) {
                 *content = own_mounts(content);
@@ -50,15 +52,41 @@ impl Snapshot {
     }
 }
 
-fn serials(path: &Path, content: &mut Vec<u8>, pseudonym: &Pseudonym<'_>) -> usize {
+/// Gives pseudonyms, and keeps what it gave for what.
+struct Names<'a> {
+    pseudonym: &'a Pseudonym<'a>,
+    given: &'a mut BTreeMap<String, String>,
+}
+
+impl Names<'_> {
+    /// Of a number. 0 and all ones mean that there is none.
+    fn number(&mut self, number: u64) -> Option<u64> {
+        if number == 0 || number == u64::MAX {
+            return None;
+        }
+        let new = (self.pseudonym)(&number.to_be_bytes());
+        self.given.insert(format!("{number:x}"), format!("{new:x}"));
+        self.given.insert(format!("{number:#x}"), format!("{new:#x}"));
+        self.given.insert(dashes(number), dashes(new));
+        Some(new)
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let new = format!("{:016X}", (self.pseudonym)(text.as_bytes()));
+        self.given.insert(text.to_owned(), new.clone());
+        new
+    }
+}
+
+fn serials(path: &Path, content: &mut Vec<u8>, names: &mut Names<'_>) -> usize {
     let name = name_of(path);
     if name == "config" {
-        return in_config(content, pseudonym);
+        return in_config(content, names);
     }
     let Ok(text) = str::from_utf8(content) else { return 0 };
     let replaced = match name {
-        "cpuinfo" | "uevent" => in_lines(text, pseudonym),
-        _ if names_serial(name) => whole(text, pseudonym),
+        "cpuinfo" | "uevent" => in_lines(text, names),
+        _ if names_serial(name) => whole(text, names),
         _ => None,
     };
     let Some(replaced) = replaced else { return 0 };
@@ -76,42 +104,36 @@ fn names_serial(name: &str) -> bool {
 }
 
 /// A file that is nothing but a serial number.
-fn whole(text: &str, pseudonym: &Pseudonym<'_>) -> Option<String> {
+fn whole(text: &str, names: &mut Names<'_>) -> Option<String> {
     let value = text.trim();
-    Some(text.replacen(value, &replaced(value, pseudonym)?, 1))
+    Some(text.replacen(value, &replaced(value, names)?, 1))
 }
 
 /// `Serial : 0123…` of arm's cpuinfo, `…SERIAL…=` of a uevent.
-fn in_lines(text: &str, pseudonym: &Pseudonym<'_>) -> Option<String> {
-    let line = |line: &str| {
+fn in_lines(text: &str, names: &mut Names<'_>) -> Option<String> {
+    let mut line = |line: &str| {
         let (key, value) = line.split_once([':', '='])?;
         let key = key.trim().to_ascii_lowercase();
         let is_serial = key == "serial" || key.contains("_serial") || key.ends_with("_uniq");
         let value = value.trim();
-        is_serial.then(|| replaced(value, pseudonym))?.map(|new| line.replacen(value, &new, 1))
+        is_serial.then(|| replaced(value, names))?.map(|new| line.replacen(value, &new, 1))
     };
-    let lines: Vec<Option<String>> = text.split_inclusive('\n').map(line).collect();
+    let lines: Vec<Option<String>> = text.split_inclusive('\n').map(&mut line).collect();
     lines.iter().any(Option::is_some).then(|| {
         text.split_inclusive('\n').zip(lines).map(|(old, new)| new.unwrap_or_else(|| old.to_owned())).collect()
     })
 }
 
 /// The pseudonym in the form of the value. `None` for what is no serial number: nothing, zeros, `N/A`.
-fn replaced(value: &str, pseudonym: &Pseudonym<'_>) -> Option<String> {
+fn replaced(value: &str, names: &mut Names<'_>) -> Option<String> {
     if let Some(number) = value.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
-        return numbered(number, pseudonym).map(|number| format!("{number:#x}"));
+        return names.number(number).map(|number| format!("{number:#x}"));
     }
     if let Some(number) = dashed(value) {
-        let bytes = numbered(number, pseudonym)?.to_be_bytes();
-        return Some(bytes.map(|byte| format!("{byte:02x}")).join("-"));
+        return names.number(number).map(dashes);
     }
     let says_nothing = value.bytes().all(|byte| byte == b'0') || NO_SERIAL.contains(&&*value.to_ascii_lowercase());
-    (!says_nothing).then(|| format!("{:016X}", pseudonym(value.as_bytes())))
-}
-
-/// 0 and all ones mean that there is none.
-fn numbered(number: u64, pseudonym: &Pseudonym<'_>) -> Option<u64> {
-    (number != 0 && number != u64::MAX).then(|| pseudonym(&number.to_be_bytes()))
+    (!says_nothing).then(|| names.text(value))
 }
 
 /// `00-11-22-33-44-55-66-77`, as PCI writes it.
@@ -120,8 +142,12 @@ fn dashed(value: &str) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
 }
 
+fn dashes(number: u64) -> String {
+    number.to_be_bytes().map(|byte| format!("{byte:02x}")).join("-")
+}
+
 /// The serial number in a configuration space: the lower half first, each little-endian.
-fn in_config(config: &mut [u8], pseudonym: &Pseudonym<'_>) -> usize {
+fn in_config(config: &mut [u8], names: &mut Names<'_>) -> usize {
     let mut found = 0;
     for capability in extended_capabilities(config) {
         let at = usize::from(capability.offset) + 4;
@@ -129,7 +155,7 @@ fn in_config(config: &mut [u8], pseudonym: &Pseudonym<'_>) -> usize {
             continue;
         };
         let Ok(serial) = <[u8; 8]>::try_from(&*bytes).map(u64::from_le_bytes) else { continue };
-        if let Some(new) = numbered(serial, pseudonym) {
+        if let Some(new) = names.number(serial) {
             bytes.copy_from_slice(&new.to_le_bytes());
             found += 1;
         }
