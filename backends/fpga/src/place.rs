@@ -12,7 +12,7 @@ use hostler_linux::{
 
 use crate::{
     bitstream::Guid,
-    dfl::{self, Card, Port},
+    dfl::{self, Card, Engine, Port},
     plan::Image,
     store::Store,
 };
@@ -47,6 +47,15 @@ impl Hands<'_> {
         })?;
         taken.reset().map_err(|error| failed("reset", error))?;
         Ok(taken)
+    }
+
+    /// Makes sure that nobody can go on programming regions through a card's management engine.
+    pub(crate) fn expect_unused(&self, engine: &Engine) -> Result<(), BackendError> {
+        let node = shown(&engine.node);
+        self.dfl.expect_unused(number(&engine.node)?).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => self.in_use(&node),
+            _ => BackendError::step(format!("open {node}"), error),
+        })
     }
 
     /// Says who has a node open.

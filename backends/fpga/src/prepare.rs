@@ -101,8 +101,9 @@ impl Hands<'_> {
         function.is_some() && afu_id(self.root, port).ok().as_ref() == function
     }
 
-    /// Everything is tried; the first failure is told.
+    /// Everything is tried, once nobody can undo it any more; the first failure is told.
     fn clear_card(&self, card: &Card, blanks: &[Blank]) -> Result<(), BackendError> {
+        card.engine.as_ref().map_or(Ok(()), |engine| self.expect_unused(engine))?;
         let resets = card.ports.iter().map(|port| Ok(self.take(port).map(drop)?)).collect::<Vec<_>>();
         let blanked = blanks.iter().map(|blank| self.program(card, blank.port, &blank.image)).collect::<Vec<_>>();
         resets.into_iter().chain(blanked).collect()

@@ -30,6 +30,12 @@ pub trait Dfl: Send + Sync + fmt::Debug {
     /// `EBUSY` when somebody has the port open; `ENOENT` when there is none; else what the kernel says.
     fn take(&self, port: u32) -> io::Result<Box<dyn TakenPort>>;
 
+    /// Makes sure that nobody has `/dev/dfl-fme.<fme>` open, and could program regions with it.
+    ///
+    /// # Errors
+    /// `EBUSY` when somebody has; `ENOENT` when there is none; else what the kernel says.
+    fn expect_unused(&self, fme: u32) -> io::Result<()>;
+
     /// Loads `image` into the region behind port `port_id` (its own number on the card) of `/dev/dfl-fme.<fme>`. The kernel
     /// does not look whether anybody uses the port: [take](Self::take) it first.
     ///
@@ -68,6 +74,10 @@ impl KernelDfl {
 impl Dfl for KernelDfl {
     fn take(&self, port: u32) -> io::Result<Box<dyn TakenPort>> {
         Ok(Box::new(Port(self.open(format!("dev/dfl-port.{port}"), libc::O_EXCL)?)))
+    }
+
+    fn expect_unused(&self, fme: u32) -> io::Result<()> {
+        self.open(format!("dev/dfl-fme.{fme}"), libc::O_EXCL).map(drop)
     }
 
     fn program(&self, fme: u32, port_id: u32, image: &[u8]) -> io::Result<()> {
@@ -162,8 +172,10 @@ mod tests {
         let tree = Tree::new();
         let dfl = KernelDfl::new(tree.root());
         assert_eq!(dfl.take(0).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(dfl.expect_unused(0).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(dfl.program(0, 0, &[]).unwrap_err().kind(), io::ErrorKind::NotFound);
         tree.file("dev/dfl-port.0", "").file("dev/dfl-fme.0", "");
+        dfl.expect_unused(0).unwrap();
         let not_a_device = Some(Errno::ENOTTY as i32);
         assert_eq!(dfl.take(0).unwrap().reset().unwrap_err().raw_os_error(), not_a_device);
         assert_eq!(dfl.program(0, 0, &[]).unwrap_err().raw_os_error(), not_a_device);

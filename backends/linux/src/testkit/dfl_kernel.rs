@@ -24,6 +24,8 @@ pub struct DflKernel {
 struct State {
     /// Ports that are open, by us alone or by others.
     open: BTreeSet<u32>,
+    /// Management engines that somebody has open.
+    open_engines: BTreeSet<u32>,
     /// Ports whose function keeps something of whoever used it last.
     dirty: BTreeSet<u32>,
     /// Ports that were programmed while somebody else had them open: the kernel lets it happen.
@@ -63,6 +65,16 @@ impl DflKernel {
         let mut state = self.state.lock().unwrap();
         state.open.remove(&port);
         state.dirty.remove(&port);
+    }
+
+    /// Has somebody open `/dev/dfl-fme.<fme>`.
+    pub fn open_engine(&self, fme: u32) {
+        self.state.lock().unwrap().open_engines.insert(fme);
+    }
+
+    /// Has them end.
+    pub fn close_engine(&self, fme: u32) {
+        self.state.lock().unwrap().open_engines.remove(&fme);
     }
 
     /// Leaves something in a function, as whoever has used it through another way than its node.
@@ -142,6 +154,15 @@ impl Dfl for DflKernel {
             return Err(Errno::EBUSY.into());
         }
         Ok(Box::new(Taken { kernel: self.clone(), port }))
+    }
+
+    /// As `open` with `O_EXCL`.
+    fn expect_unused(&self, fme: u32) -> io::Result<()> {
+        if !self.parts().contains_key(&format!("dfl-fme.{fme}")) {
+            return Err(Errno::ENOENT.into());
+        }
+        let in_use = self.state.lock().unwrap().open_engines.contains(&fme);
+        if in_use { Err(Errno::EBUSY.into()) } else { Ok(()) }
     }
 
     fn program(&self, fme: u32, port_id: u32, image: &[u8]) -> io::Result<()> {

@@ -46,6 +46,17 @@ fn a_whole_card_is_blank_and_reset_in_the_end_as_far_as_it_can_be() {
     assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"));
 }
 
+#[test]
+fn a_card_is_not_called_clean_as_long_as_somebody_can_program_it() {
+    let machine = Machine::blanking();
+    let claim = machine.claim("card-0000-b1-00-0", Value::Null).planned();
+    claim.prepare().unwrap();
+    machine.kernel.open_engine(0);
+    assert!(message(claim.unprepare()).contains("/dev/dfl-fme.0 is in use by "));
+    machine.kernel.close_engine(0);
+    claim.unprepare().unwrap();
+}
+
 /// A plan for a device that only says itself whether it is ready.
 fn lent(device: crate::Target) -> Plan {
     let data = serde_json::to_value(Work::Lend { device, afu_id: None, blanks: Vec::new() }).unwrap();
