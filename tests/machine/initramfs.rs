@@ -31,6 +31,7 @@ const MODULES: &[&str] = &[
     "i2c-algo-bit",
     "dca",
     "igb",
+    "igbvf",
 ];
 
 /// Those without which the machine has nothing to show.

@@ -20,4 +20,6 @@ mod guest;
 mod hotplug;
 mod initramfs;
 mod inventory;
+mod memory;
 mod shell;
+mod vfio;
