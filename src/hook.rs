@@ -19,7 +19,7 @@ use std::{
 
 use hostler_linux::{
     IdSet, ParseIdSetError, SysRoot,
-    cgroup::{CgroupError, CpusetCgroup},
+    cgroup::{CgroupError, CpusetCgroup, with_kernel_memory},
 };
 use serde::Deserialize;
 
@@ -183,7 +183,9 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
     if state.pid == 0 {
         return Err(HookError::NoProcess);
     }
-    let pins = union(&own, &read_config(&state.bundle)?)?;
+    let mut pins = union(&own, &read_config(&state.bundle)?)?;
+    // Claims of CXL memory name its nodes alone; what else a process needs is seen when all claims are known.
+    pins.mems = with_kernel_memory(root, &pins.mems);
     let cgroup = CpusetCgroup::of_process(root, state.pid).map_err(HookError::Find)?;
     // Binding it would bind the runtime, or a whole session of a user.
     if cgroup.holds(std::process::id()).map_err(HookError::Find)? {

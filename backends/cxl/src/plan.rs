@@ -191,10 +191,11 @@ fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, P
             if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
         )));
     }
-    let mode = config.policy;
-    // A preference cannot be given to a task from outside: the program is told of it.
-    let mems = if mode == Some(MemoryMode::Preferred) { BTreeSet::new() } else { [node].into() };
-    let policy = mode.map(|mode| MemoryPolicy { mode, nodes: [node].into() });
+    // Neither can be given to a task from outside: a preference, and that its memory come from here and not from the
+    // ordinary node that it is let use beside this one. The program is told.
+    let mode = config.policy.unwrap_or(MemoryMode::Bind);
+    let mems = if mode == MemoryMode::Preferred { BTreeSet::new() } else { [node].into() };
+    let policy = Some(MemoryPolicy { mode, nodes: [node].into() });
     Ok((Chosen::Node { node, cards, bytes }, Pinning { mems, policy, ..Pinning::default() }))
 }
 

@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_backend::{BackendError, ContainerEdits, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork};
+use hostler_backend::{
+    BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    opaque::MemoryMode,
+};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
 
@@ -66,7 +69,9 @@ impl Workbench<'_> {
         if system_ram {
             memory::bring_online(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;
             let mems: BTreeSet<u32> = dax.target_node.into_iter().collect();
-            let pinning = Pinning { mems, ..Pinning::default() };
+            // All of it is movable, so containers are let use an ordinary node beside it: their programs have to choose.
+            let policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: mems.clone() });
+            let pinning = Pinning { mems, policy, ..Pinning::default() };
             return Ok(Prepared { edits: ContainerEdits::default(), pinning: Some(pinning) });
         }
         memory::make_device(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;

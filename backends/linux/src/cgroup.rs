@@ -13,7 +13,10 @@ use crate::{IdSet, SysRoot};
 
 mod affinity;
 mod explain;
+mod fixed;
 mod locate;
+
+pub use fixed::with_kernel_memory;
 
 /// What is pinned: the names by which the kernel knows CPUs and memory nodes.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,77 @@
+//! Nodes that have memory for the kernel's own use.
+//!
+//! Memory that may be taken away again, as that of CXL cards, is online as *movable*: it holds what programs allocate, and
+//! nothing that the kernel needs for them. A process whose nodes have no other memory cannot even write into a pipe
+//! (`Cannot allocate memory`), however much is free.
+
+use crate::{IdSet, SysRoot};
+
+const NODES: &str = "sys/devices/system/node";
+
+/// `mems`, and the node nearest to them that has memory of every kind, unless there is one among them or none at all.
+pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> IdSet {
+    let list = |name: &str| root.attribute(format!("{NODES}/{name}")).and_then(|text| text.parse::<IdSet>().ok());
+    // Kernels that do not say are older than memory that can be taken away.
+    let Some(normal) = list("has_normal_memory") else { return mems.clone() };
+    let Some(online) = list("online") else { return mems.clone() };
+    if mems.is_empty() || !mems.is_disjoint(&normal) {
+        return mems.clone();
+    }
+    let distances = mems.iter().flat_map(|node| distances(root, node, &online));
+    let nearest = distances.filter(|(_, node)| normal.contains(*node)).min().map(|(_, node)| node);
+    let mut all = mems.clone();
+    all.extend(nearest.or_else(|| normal.first()));
+    all
+}
+
+/// How far each online node is from a node: distance, then number.
+fn distances(root: &SysRoot, node: u32, online: &IdSet) -> Vec<(u32, u32)> {
+    let row = root.attribute(format!("{NODES}/node{node}/distance")).unwrap_or_default();
+    let row: Vec<u32> = row.split_whitespace().map_while(|distance| distance.parse().ok()).collect();
+    row.into_iter().zip(online.iter()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::Tree;
+
+    fn machine() -> Tree {
+        let tree = Tree::new();
+        tree.files(
+            NODES,
+            &[
+                ("online", "0-1,5"),
+                ("has_normal_memory", "0-1"),
+                ("node1/distance", "20 10 30"),
+                ("node5/distance", "30 20 10"),
+            ],
+        );
+        tree
+    }
+
+    fn with(tree: &Tree, mems: &str) -> String {
+        with_kernel_memory(&tree.root(), &mems.parse().unwrap()).to_string()
+    }
+
+    #[test]
+    fn movable_nodes_alone_get_the_nearest_node_with_other_memory() {
+        assert_eq!(with(&machine(), "5"), "1,5");
+    }
+
+    #[test]
+    fn nodes_among_which_one_has_such_memory_stay_as_they_are() {
+        for mems in ["0", "1", "0,5", "0-1,5", ""] {
+            assert_eq!(with(&machine(), mems), mems);
+        }
+    }
+
+    #[test]
+    fn without_distances_it_is_the_first_node_and_without_lists_none() {
+        let tree = machine();
+        tree.remove(format!("{NODES}/node5/distance"));
+        assert_eq!(with(&tree, "5"), "0,5");
+        tree.remove(format!("{NODES}/has_normal_memory"));
+        assert_eq!(with(&tree, "5"), "5");
+    }
+}
