@@ -21,7 +21,7 @@ pub struct Bound {
 }
 
 impl Container {
-    /// A container whose program waits to be told to go on.
+    /// A container whose program waits to be told what to do.
     pub fn create(guest: &mut Guest, name: &str) -> Self {
         guest.ok(&format!("mkdir -p /sys/fs/cgroup/{name} /run/{name}"));
         guest.ok(&format!("mkfifo /run/{name}/go"));
@@ -73,20 +73,26 @@ impl Container {
         guest.ok(&format!("cat /sys/fs/cgroup/{}/{file}", self.name))
     }
 
-    /// Lets it fill 32 MiB, and says how many bytes it then has on each node.
-    pub fn pages_after_filling(&self, guest: &mut Guest) -> BTreeMap<u32, u64> {
+    /// Lets its program run a command of the shell, to the end.
+    pub fn run(&self, guest: &mut Guest, command: &str) {
         let name = self.name.clone();
-        guest.ok(&format!("echo go >/run/{name}/go"));
-        guest.wait_for("the container to fill its memory", |guest| {
-            (guest.run(&format!("grep -q filled /run/{name}/log")).code == 0).then_some(())
+        guest.ok(&format!("echo '{command}; echo ended $?' >/run/{name}/go"));
+        let ended = guest.wait_for(&format!("the container to run: {command}"), |guest| {
+            Some(guest.ok(&format!("tail -n 1 /run/{name}/log"))).filter(|line| line.starts_with("ended"))
         });
+        assert_eq!(ended, "ended 0", "{command}");
+        guest.ok(&format!("echo >>/run/{name}/log"));
+    }
+
+    /// How many bytes of one kind it has on each node.
+    pub fn pages(&self, guest: &mut Guest, kind: &str) -> BTreeMap<u32, u64> {
         let stat = self.cgroup_file(guest, "memory.numa_stat");
-        let anonymous = stat.lines().find_map(|line| line.strip_prefix("anon ")).unwrap();
+        let fields = stat.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
         let node = |field: &str| {
             let (node, bytes) = field.strip_prefix('N')?.split_once('=')?;
             Some((node.parse().ok()?, bytes.parse().ok()?))
         };
-        anonymous.split(' ').filter_map(node).collect()
+        fields.split(' ').filter_map(node).collect()
     }
 
     /// Ends it and removes its cgroup.
@@ -97,12 +103,9 @@ impl Container {
     }
 }
 
-/// Waits to be told, then holds memory: a shell variable is anonymous memory like any other.
+/// Runs what it is told. A pipe that is opened for reading and writing never ends.
 fn program(name: &str) -> String {
-    format!(
-        "exec 3<>/run/{name}/go\nread go <&3\n\
-         held=$(dd if=/dev/zero bs=1M count=32 2>/dev/null | tr '\\0' x)\necho filled ${{#held}}\nread go <&3"
-    )
+    format!("exec 3<>/run/{name}/go\nwhile read -r command <&3; do eval \"$command\"; done")
 }
 
 /// All hooks of a CDI file that run when a container is created.

@@ -5,6 +5,9 @@ use crate::{
     guest::Guest,
 };
 
+/// Fills 32 MiB: a variable of the shell is memory like any other.
+const HOLD: &str = "held=$(dd if=/dev/zero bs=1M count=32 2>/dev/null | tr \\\\0 x)";
+
 #[test]
 #[ignore = "needs the emulated machine: make test-machine"]
 fn a_container_has_the_processors_and_the_memory_of_its_claim_and_keeps_them() {
@@ -17,7 +20,8 @@ fn a_container_has_the_processors_and_the_memory_of_its_claim_and_keeps_them() {
     assert_eq!(container.cgroup_file(&mut guest, "cpuset.mems.effective"), "3");
 
     // Node 3 has no processor: pages come from there because of the claim and of nothing else.
-    let pages = container.pages_after_filling(&mut guest);
+    container.run(&mut guest, HOLD);
+    let pages = container.pages(&mut guest, "anon");
     assert!(pages[&3] >= 32 << 20, "{pages:?}");
 
     guest.kill_daemon();
