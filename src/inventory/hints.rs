@@ -77,7 +77,7 @@ mod tests {
             // Added, removed, online, offline; of a CXL region as of a DIMM.
             ("/devices/system/memory/memory110", "memory", "cxl+memory"),
             ("/devices/system/node/node5", "node", "cxl+memory"),
-            ("/devices/virtual/memory_tiering/memory_tier14", "memory_tiering", "cxl"),
+            ("/devices/virtual/memory_tiering/memory_tier14", "memory_tiering", "cxl+memory"),
             // Plugged, bound, given virtual functions, recovered from an error.
             (card, "pci", "cxl+fpga"),
             // Objects of one memory device and one region, and the driver's own dax devices.

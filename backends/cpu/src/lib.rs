@@ -50,7 +50,7 @@ impl Backend for CpuBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        enumeration(&Topology::read(&self.root), &self.config)
+        enumeration(&Topology::read_processors(&self.root), &self.config)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

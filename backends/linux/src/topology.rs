@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use read::Part;
+
 use crate::{IdSet, SysRoot, Warning};
 
 mod allowed;
@@ -221,6 +223,18 @@ pub struct MemoryBlocks {
 impl Topology {
     /// Reads the machine under `root`. Never fails: what cannot be known is absent, and a warning says why.
     pub fn read(root: &SysRoot) -> Self {
-        read::stable(root)
+        read::stable(root, Part::Whole)
+    }
+
+    /// As [`read`](Self::read), without memory blocks, of which a large machine has thousands, and without what is told to
+    /// people only: `arch` and `cpu_model`.
+    pub fn read_processors(root: &SysRoot) -> Self {
+        read::stable(root, Part::Processors)
+    }
+
+    /// As [`read_processors`](Self::read_processors), without what the folders of single CPUs say: no `cpus`, `caches` or
+    /// any group of CPUs but nodes.
+    pub fn read_nodes(root: &SysRoot) -> Self {
+        read::stable(root, Part::Nodes)
     }
 }

@@ -62,11 +62,11 @@ impl Backend for MemoryBackend {
 
     fn subsystems(&self) -> &[&'static str] {
         // A node of CXL memory is another backend's, and that it is one shows in the CXL objects.
-        &["node", "memory", "cxl", "dax"]
+        &["node", "memory", "memory_tiering", "cxl", "dax"]
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let mut topology = Topology::read(&self.root);
+        let mut topology = Topology::read_nodes(&self.root);
         if !self.cxl_nodes {
             leave_out_cxl_nodes(&self.root, &mut topology);
         }

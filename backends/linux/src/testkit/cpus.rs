@@ -42,7 +42,7 @@ impl Processors {
         tree.file(Path::new(BLOCK).join("block_size_bytes"), format!("{BLOCK_BYTES:x}"));
         (0..self.cpus()).for_each(|cpu| self.cpu(tree, cpu));
         (0..self.nodes).for_each(|node| self.node(tree, node));
-        let total = u64::from(self.nodes) * self.node_bytes() >> 10;
+        let total = (u64::from(self.nodes) * self.node_bytes()) >> 10;
         tree.file("proc/meminfo", format!("MemTotal: {total} kB\nHugepagesize: 2048 kB"));
         tree.file("proc/cpuinfo", "processor\t: 0\nvendor_id\t: MadeUp\nmodel name\t: Made-up processor");
         tree.file("proc/sys/kernel/random/boot_id", "7d3f1a52-9f1e-4c55-8a51-3c1c4f6f0a11");

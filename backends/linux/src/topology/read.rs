@@ -3,7 +3,8 @@
 use super::{
     Topology, allowed, caches, core_types, cpus,
     cpus::Processors,
-    identity, memory, nodes,
+    identity::{self, Identity},
+    memory, nodes,
     reader::{CPU, NODE, Reader},
 };
 use crate::{IdSet, SysRoot, Warning};
@@ -14,10 +15,20 @@ const ATTEMPTS: usize = 4;
 /// Which CPUs and nodes were online, as text.
 type Moment = [Option<String>; 2];
 
+/// How much of a machine to read. Most of the work is in the folders of single CPUs and memory blocks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    Whole,
+    /// Neither memory blocks nor what kind of machine it is.
+    Processors,
+    /// Nor the folders of CPUs.
+    Nodes,
+}
+
 /// Reads the machine until nothing came or went meanwhile.
-pub(super) fn stable(root: &SysRoot) -> Topology {
+pub(super) fn stable(root: &SysRoot, part: Part) -> Topology {
     let moment = || [CPU, NODE].map(|folder| root.attribute(format!("{folder}/online")));
-    settle(moment, || once(root))
+    settle(moment, || once(root, part))
 }
 
 /// Masks are read at different instants: a view counts if the same was online before and after.
@@ -38,18 +49,21 @@ fn settle(moment: impl Fn() -> Moment, mut read: impl FnMut() -> Topology) -> To
     topology
 }
 
-fn once(root: &SysRoot) -> Topology {
+fn once(root: &SysRoot, part: Part) -> Topology {
     let mut reader = Reader::new(root);
     let Processors { possible, present, online, isolated, nohz_full, smt_active } = Processors::read(&mut reader);
-    let grouping = cpus::Grouping::read(&mut reader, &online);
-    let caches = caches::read(&mut reader, &online);
+    let described = if part == Part::Nodes { IdSet::default() } else { online.clone() };
+    let grouping = cpus::Grouping::read(&mut reader, &described);
+    let caches = caches::read(&mut reader, &described);
     let nodes = nodes::read(&mut reader, &online);
-    let mut cpus = cpus::read(&mut reader, &online, &grouping, &caches, &nodes.of_cpu);
+    let mut cpus = cpus::read(&mut reader, &described, &grouping, &caches, &nodes.of_cpu);
     core_types::assign(&mut reader, &grouping.cores, &mut cpus);
     let online_nodes: IdSet = nodes.nodes.keys().copied().collect();
     let allowed = allowed::read(&mut reader, &online, &online_nodes, &isolated);
-    let identity = identity::read(&reader);
-    let memory_blocks = memory::blocks(&mut reader, nodes.blocks_by_node);
+    let whole = part == Part::Whole;
+    let identity = if whole { identity::read(&reader) } else { Identity::default() };
+    let with_blocks = whole.then_some(nodes.blocks_by_node);
+    let memory_blocks = with_blocks.and_then(|by_node| memory::blocks(&mut reader, by_node));
     Topology {
         arch: identity.arch,
         cpu_model: identity.model,
