@@ -23,6 +23,8 @@ mod apiserver;
 mod daemon;
 #[path = "../tests/support/kubelet.rs"]
 mod kubelet;
+#[path = "../tests/support/uevents.rs"]
+mod uevents;
 
 mod figures {
     //! One file per section of the table, and what they share.
@@ -31,21 +33,26 @@ mod figures {
     pub(crate) mod cluster;
     pub(crate) mod cycles;
     pub(crate) mod hook;
+    pub(crate) mod hotplug;
     pub(crate) mod idle;
     pub(crate) mod inventory;
     pub(crate) mod machine;
     pub(crate) mod report;
     pub(crate) mod rig;
     pub(crate) mod samples;
+    pub(crate) mod scan;
     pub(crate) mod stuck;
+    pub(crate) mod synthetic;
 }
 
-use figures::{claims, cluster, cycles, hook, idle, inventory, machine, report, stuck};
+use figures::{claims, cluster, cycles, hook, hotplug, idle, inventory, machine, report, scan, stuck};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 9] = [
     ("inventory", inventory::measure),
+    ("scan", scan::measure),
+    ("hotplug", hotplug::measure),
     ("claims", claims::measure),
     ("idle", idle::measure),
     ("cycles", cycles::measure),

@@ -181,7 +181,7 @@ fn cpu_time(report: &mut Report, rig: &Rig, api: &Api, plugin: &mut Plugin, on: 
 }
 
 /// User and system time of a process.
-fn cpu(pid: u32) -> Duration {
+pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();

@@ -36,7 +36,10 @@ pub(crate) struct Rig {
     pub(crate) host: Host,
     pub(crate) state: TempDir,
     pub(crate) cdi: TempDir,
-    machine: Option<Capture>,
+    /// The folder of the machine that the daemon sees.
+    root: PathBuf,
+    /// That folder, where it was unpacked for this.
+    _machine: Option<Capture>,
     runtime: Runtime,
 }
 
@@ -56,6 +59,14 @@ impl Rig {
         Some(Self::new(state, Some(machine), ""))
     }
 
+    /// On a made-up machine, with more lines of configuration.
+    pub(crate) fn on(root: &Path, more: &str) -> Self {
+        let mut rig = Self::here();
+        rig.root = root.to_owned();
+        rig.configure(more);
+        rig
+    }
+
     /// On this machine, with more lines of configuration.
     pub(crate) fn with(more: impl FnOnce(&Host) -> String) -> Self {
         let mut rig = Self::here();
@@ -70,14 +81,14 @@ impl Rig {
         // CDI files are in /run by default, which is in memory.
         let (state, cdi) = (folder(state), folder(machine::memory()));
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut rig = Self { host, state, cdi, machine, runtime };
+        let root = machine.as_ref().map_or_else(|| PathBuf::from("/"), |machine| machine.root().path(""));
+        let mut rig = Self { host, state, cdi, root, _machine: machine, runtime };
         rig.configure(more);
         rig
     }
 
     /// Writes the configuration, with more lines of it.
     pub(crate) fn configure(&mut self, more: &str) {
-        let root = self.machine.as_ref().map_or_else(|| PathBuf::from("/"), |machine| machine.root().path(""));
         let mut text = String::new();
         let mut line = |key: &str, value: &Path| writeln!(text, "{key} = {:?}", value.to_str().unwrap()).unwrap();
         line("node_name", Path::new("node"));
@@ -86,7 +97,7 @@ impl Rig {
         line("paths.run", &self.host.path("run"));
         line("paths.cdi", self.cdi.path());
         line("paths.kubelet", &self.host.path("kubelet"));
-        line("paths.root", &root);
+        line("paths.root", &self.root);
         line("cluster.manifests", &self.host.path("manifests"));
         fs::write(self.host.path("hostler.toml"), text + more).unwrap();
     }
