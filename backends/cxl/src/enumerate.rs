@@ -8,7 +8,11 @@ mod function;
 mod health;
 mod nodes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use hostler_backend::{DeviceName, Enumeration, Warning};
 use hostler_linux::SysRoot;
@@ -35,6 +39,8 @@ pub(crate) struct Scene<'a> {
     watch: &'a Watch,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
+    /// The folders of all character devices, read when the first accelerator asks for its own.
+    character_devices: OnceCell<Vec<PathBuf>>,
 }
 
 impl<'a> Scene<'a> {
@@ -45,7 +51,8 @@ impl<'a> Scene<'a> {
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
         let nodes = hostler_linux::cxl_nodes(root);
-        let mut scene = Self { root, config, objects, nodes, cards: BTreeMap::new(), watch, doubles };
+        let (cards, character_devices) = (BTreeMap::new(), OnceCell::new());
+        let mut scene = Self { root, config, objects, nodes, cards, watch, doubles, character_devices };
         scene.cards = scene.cards_shown().map(|memdev| (memdev.name.clone(), scene.look_at(memdev))).collect();
         scene
     }

@@ -5,8 +5,8 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
-mod cxl;
 mod cpus;
+mod cxl;
 mod cxl_kernel;
 mod dfl;
 mod dfl_kernel;
@@ -26,8 +26,8 @@ use tempfile::TempDir;
 
 use crate::SysRoot;
 
-pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use cpus::Processors;
+pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
 pub use dfl::{DflCard, DflPort};
 pub use dfl_kernel::DflKernel;

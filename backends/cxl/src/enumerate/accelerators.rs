@@ -125,9 +125,11 @@ impl Scene<'_> {
 
     /// The character devices that the function's driver has made, as paths of the host.
     fn device_nodes(&self, folder: &Path) -> Vec<DeviceNode> {
-        let numbers = self.root.names(CHARACTER_DEVICES);
-        let folders = numbers.iter().filter_map(|number| self.root.target(Path::new(CHARACTER_DEVICES).join(number)));
-        let names = folders.filter(|device| device.starts_with(folder)).filter_map(|device| {
+        let devices = self.character_devices.get_or_init(|| {
+            let numbers = self.root.names(CHARACTER_DEVICES);
+            numbers.iter().filter_map(|number| self.root.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
+        });
+        let names = devices.iter().filter(|device| device.starts_with(folder)).filter_map(|device| {
             let event = self.root.attribute(device.join("uevent"))?;
             event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
         });
