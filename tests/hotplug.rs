@@ -62,15 +62,26 @@ fn main() {
     }
 }
 
-/// The moments of the recorded run: the tree, when its events begin, and the devices that it has.
-const MOMENTS: [(&str, f64, &[&str]); 4] = [
-    ("boot", 0.0, &[]),
-    ("regions", 9.0, &["memory/node5", "memory/node6"]),
-    ("hotadd", 14.0, &["memory/node5", "memory/node6"]),
-    ("removed", 27.0, &[]),
+/// The moments of the recorded run: the tree, when its events begin, and its CXL devices with what cards are used for.
+const MOMENTS: [(&str, f64, &[(&str, &str)]); 4] = [
+    ("boot", 0.0, &UNUSED),
+    ("regions", 9.0, &USED),
+    ("hotadd", 14.0, &[USED[0], USED[1], USED[2], USED[3], ("memory-4001", "none"), ("node5", ""), ("node6", "")]),
+    ("removed", 27.0, &UNUSED),
 ];
 
-/// Devices that are there at every moment.
+const UNUSED: [(&str, &str); 4] =
+    [("memory-1001", "none"), ("memory-2001", "none"), ("memory-2002", "none"), ("memory-3001", "none")];
+const USED: [(&str, &str); 6] = [
+    ("memory-1001", "systemRam"),
+    ("memory-2001", "persistent"),
+    ("memory-2002", "systemRam"),
+    ("memory-3001", "systemRam"),
+    ("node5", ""),
+    ("node6", ""),
+];
+
+/// What else is there at every moment.
 const ALWAYS: [&str; 11] = [
     "cpu/numa0",
     "cpu/numa1",
@@ -157,9 +168,12 @@ impl Exchange {
 
 const LISTENING: &str = "[inventory]\nuevents = \"kernel\"\nrescan = \"1h\"\n";
 
-fn names(devices: &Value) -> BTreeSet<String> {
-    let name = |device: &Value| format!("{}/{}", device["backend"].as_str().unwrap(), device["name"].as_str().unwrap());
-    devices.as_array().unwrap().iter().map(name).collect()
+/// Names and uses.
+fn outline(devices: &Value) -> BTreeSet<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = |device: &Value| format!("{}/{}", text(&device["backend"]), text(&device["name"]));
+    let devices = devices.as_array().unwrap().iter();
+    devices.map(|device| (name(device), text(&device["attributes"]["use"]))).collect()
 }
 
 /// The events of the recorded run from the beginning of a moment to that of the next.
@@ -173,11 +187,12 @@ fn replay(change: fn(&[Datagram]) -> Vec<Datagram>) {
     let before = tree_before();
     let exchange = Exchange::new(&before, LISTENING);
     assert_eq!(exchange.devices(), exchange.found_in(&before));
-    for (at, (moment, _, more)) in MOMENTS.into_iter().enumerate() {
+    for (at, (moment, _, cxl)) in MOMENTS.into_iter().enumerate() {
         let tree = tree(moment);
         let expected = exchange.found_in(&tree);
-        let wanted: BTreeSet<String> = ALWAYS.iter().chain(more).map(|name| (*name).to_owned()).collect();
-        assert_eq!(names(&expected), wanted, "{moment}");
+        let always = ALWAYS.iter().map(|name| ((*name).to_owned(), String::new()));
+        let cxl = cxl.iter().map(|(name, used)| (format!("cxl/{name}"), (*used).to_owned()));
+        assert_eq!(outline(&expected), always.chain(cxl).collect(), "{moment}");
         exchange.show(&tree);
         exchange.injector.send_all(&change(&events_of(at)));
         exchange.wait_for_devices(moment, &expected);
