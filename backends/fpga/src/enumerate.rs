@@ -6,7 +6,7 @@
 //!                  ├─ user_pf, mgmt_pf ────────────────────► xrt
 //!                  ├─ driver ami ──────────────────────────► ami
 //!                  └─ known, but no driver ────────────────► vfio, not usable, with the way out
-//!   FPGA managers outside of cards ────────────────────────► manager
+//!   FPGA managers of no card (some are functions, too) ─────► manager
 //! ```
 //!
 //! A function is offered in one way only.
@@ -27,6 +27,7 @@ use crate::{
     dfl::{self, Card},
     health::{Sensors, Steady},
     known,
+    manager::{self, Manager},
     offer::Offer,
     xrt,
 };
@@ -44,6 +45,7 @@ pub(crate) struct Look<'a> {
     passed_on: BTreeSet<PciAddress>,
     cards: Vec<Card>,
     xrt: Vec<xrt::Card>,
+    managers: Vec<Manager>,
     /// Functions with the AMI driver.
     ami: BTreeSet<PciAddress>,
     /// Functions that are offered whole: those that the configuration names, those that are bound for it already, and
@@ -64,7 +66,9 @@ impl<'a> Look<'a> {
     /// Reads what is there now.
     pub(crate) fn read(root: &'a SysRoot, config: &Config) -> Self {
         let (mut cards, warnings) = dfl::cards(root);
-        let in_cards: BTreeSet<PciAddress> = functions_of(&cards).collect();
+        let mut managers = manager::managers(root);
+        let of_managers = managers.iter().filter_map(|manager| manager.function);
+        let wanted: BTreeSet<PciAddress> = functions_of(&cards).chain(of_managers).collect();
         let mut passed_on = BTreeSet::new();
         // What cannot be read there may be anything: it is for those who look at all functions to warn of it.
         let (functions, _) = pci::functions_where(root, |function| {
@@ -72,13 +76,14 @@ impl<'a> Look<'a> {
             if passes_on {
                 passed_on.insert(function.address);
             }
-            passes_on || in_cards.contains(&function.address) || known::may_be_fpga(function)
+            passes_on || wanted.contains(&function.address) || known::may_be_fpga(function)
         });
         cards::leave_out(&mut cards, &passed_on);
+        managers.retain(|manager| manager.function.is_none_or(|function| !passed_on.contains(&function)));
         let sensors = if functions.is_empty() { Sensors::default() } else { Sensors::read(root) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
         let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        let mut look = Self { root, functions, passed_on, cards, xrt, ami, whole, sensors, warnings };
+        let mut look = Self { root, functions, passed_on, cards, xrt, managers, ami, whole, sensors, warnings };
         look.sort();
         look
     }
@@ -86,6 +91,8 @@ impl<'a> Look<'a> {
     /// Says of each function that is in no card in which way it is offered.
     fn sort(&mut self) {
         let mut taken: BTreeSet<PciAddress> = functions_of(&self.cards).chain(self.passed_on.iter().copied()).collect();
+        let of_managers = self.managers.iter().filter(|manager| manager.is_function());
+        taken.extend(of_managers.filter_map(|manager| manager.function));
         let free: Vec<&PciFunction> =
             self.functions.values().filter(|function| !taken.contains(&function.address)).collect();
         let driver = |function: &PciFunction, name: &str| function.driver.as_deref() == Some(name);

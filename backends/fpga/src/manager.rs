@@ -1,11 +1,15 @@
-//! Managers of the kernel's FPGA framework that are no part of a card: those of systems on a chip.
+//! Managers of the kernel's FPGA framework that no card's own drivers look after: those of systems on a chip, of FPGAs on
+//! a serial bus, and of PCI functions that are programmed as a whole.
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::SysRoot;
+use hostler_linux::{SysRoot, pci::PciAddress};
 
 /// One link for each manager, those of cards among them.
 const CLASS: &str = "sys/class/fpga_manager";
+
+/// Devices that the drivers of DFL and XRT cards make for managers of their own.
+const OF_CARDS: [&str; 2] = ["dfl-fme-mgr.", "fmgr."];
 
 /// A manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -14,9 +18,23 @@ pub struct Manager {
     pub device: String,
     /// The folder with `state` and `status`, relative to the root.
     pub folder: PathBuf,
+    /// The PCI function that the device is, or that it lies behind.
+    pub function: Option<PciAddress>,
 }
 
-/// The managers of platform devices under `root`, by device.
+impl Manager {
+    /// The device's own name: the last part of its folder.
+    pub fn name(&self) -> &str {
+        self.device.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Whether the device is a PCI function, and does not only lie behind one.
+    pub fn is_function(&self) -> bool {
+        self.function.is_some_and(|function| self.name() == function.to_string())
+    }
+}
+
+/// The managers under `root`, by device.
 pub fn managers(root: &SysRoot) -> Vec<Manager> {
     let mut managers: Vec<Manager> =
         root.names(CLASS).iter().filter_map(|name| manager(root, &Path::new(CLASS).join(name))).collect();
@@ -29,11 +47,13 @@ pub fn find(root: &SysRoot, device: &str) -> Option<Manager> {
     managers(root).into_iter().find(|manager| manager.device == device)
 }
 
-/// What lies below a PCI bus is a part of a card, and the card's drivers program it.
 fn manager(root: &SysRoot, link: &Path) -> Option<Manager> {
     let folder = root.target(link)?;
     let device = folder.parent().filter(|class| class.ends_with("fpga_manager"))?.parent()?;
     let device = device.strip_prefix("sys").ok()?.to_str()?.to_owned();
-    let on_card = device.split('/').any(|part| part.starts_with("pci"));
-    (!on_card).then_some(Manager { device, folder })
+    let function = device.split('/').rev().find_map(|part| part.parse().ok());
+    let of_card = device.split('/').any(|part| OF_CARDS.iter().any(|prefix| part.starts_with(prefix)));
+    // An older driver of DFL cards hangs the manager into the management engine itself.
+    let of_card = of_card || device.contains("/dfl-fme.");
+    (!of_card).then_some(Manager { device, folder, function })
 }

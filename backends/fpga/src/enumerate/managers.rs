@@ -1,4 +1,4 @@
-//! Managers of systems on a chip.
+//! Managers that are no part of a card.
 
 use std::path::Path;
 
@@ -9,23 +9,27 @@ use super::{Found, Look};
 use crate::{
     Target,
     health::Finding,
-    manager::{Manager, managers},
+    manager::Manager,
     offer::{Offer, text},
 };
 
-/// Longest part of a device's path in a name: a DNS label has 63 characters.
-const MOST: usize = 50;
+/// Longest part of a device's own name in ours: a DNS label has 63 characters, and an address takes up to 16.
+const MOST: usize = 36;
 
 /// The devices of all managers.
 pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError> {
-    for manager in managers(look.root) {
+    for manager in &look.managers {
         let mut offer =
-            Offer::new(device_name(&manager)?, "manager", &Target::Manager { device: manager.device.clone() });
+            Offer::new(device_name(manager)?, "manager", &Target::Manager { device: manager.device.clone() });
+        if let Some(function) = manager.function.and_then(|function| look.functions.get(&function)) {
+            offer.set_function(function);
+        } else {
+            let node = look.root.attribute(Path::new("sys").join(&manager.device).join("numa_node"));
+            let node = node.and_then(|node| node.parse::<u32>().ok());
+            offer.set("resource.kubernetes.io/numaNode", node.map(|node| i64::from(node).into()));
+        }
         offer.set("model", look.root.attribute(manager.folder.join("name")).as_deref().and_then(text));
-        offer.set("platformDevice", Path::new(&manager.device).file_name().and_then(|name| text(name.to_str()?)));
-        let node = look.root.attribute(Path::new("sys").join(&manager.device).join("numa_node"));
-        let node = node.and_then(|node| node.parse::<u32>().ok());
-        offer.set("resource.kubernetes.io/numaNode", node.map(|node| i64::from(node).into()));
+        offer.set("platformDevice", text(manager.name()).filter(|_| !manager.is_function()));
         offer.findings.extend(findings(look.root, &manager.folder));
         // Two paths may end alike.
         if found.offers.iter().all(|earlier| earlier.device.name != offer.device.name) {
@@ -35,13 +39,23 @@ pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError>
     Ok(())
 }
 
-/// `manager-f8007000-devcfg`: the platform device's own name, which firmware or the device tree gives it.
+/// `manager-f8007000-devcfg`: the device's own name, which firmware or the device tree gives it; `manager-0000-01-00-0` for a
+/// PCI function, and both for what lies behind one.
 fn device_name(manager: &Manager) -> Result<DeviceName, NameError> {
-    let own = manager.device.rsplit('/').next().unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let label: String = own.chars().map(plain).take(MOST).collect();
-    let label = label.trim_matches('-');
-    DeviceName::new(if label.is_empty() { "manager".to_owned() } else { format!("manager-{label}") })
+    let own: String = stable(manager).chars().map(plain).take(MOST).collect();
+    let place = manager.function.map(|function| function.to_string().replace([':', '.'], "-"));
+    let parts = ["manager"].into_iter().chain(place.as_deref()).chain([own.trim_matches('-')]);
+    DeviceName::new(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-"))
+}
+
+/// What of the device's own name outlives a reboot: behind a PCI function, buses are numbered as they come (`spi3.0`).
+fn stable(manager: &Manager) -> String {
+    match (manager.function, manager.name().split_once('.')) {
+        _ if manager.is_function() => String::new(),
+        (Some(_), Some((bus, place))) => format!("{}.{place}", bus.trim_end_matches(|c: char| c.is_ascii_digit())),
+        _ => manager.name().to_owned(),
+    }
 }
 
 /// What the last programming has left: states that end in an error, and what the hardware said.

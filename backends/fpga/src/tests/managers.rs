@@ -1,7 +1,7 @@
 //! Made-up systems on a chip.
 
 use hostler_backend::testkit::{Samples, conformance};
-use hostler_linux::testkit::{DflCard, Tree};
+use hostler_linux::testkit::{DflCard, Function, Tree};
 
 use super::*;
 use crate::{Target, manager};
@@ -33,6 +33,50 @@ fn a_manager_of_a_system_on_a_chip_is_named_by_its_device() {
     assert_eq!(Target::of(manager).unwrap(), Target::Manager { device: DEVICE.to_owned() });
     let today = manager::find(&tree.root(), DEVICE).unwrap().folder;
     assert!(today.ends_with("fpga_manager/fpga4"));
+}
+
+/// A manager in a folder below `sys/devices`.
+fn plug_at(tree: &Tree, device: &str, number: u32) {
+    let folder = format!("sys/devices/{device}/fpga_manager/fpga{number}");
+    tree.files(&folder, &[("name", "a manager"), ("state", "operating")]);
+    tree.link(format!("sys/class/fpga_manager/fpga{number}"), folder);
+}
+
+#[test]
+fn a_function_that_is_programmed_as_a_whole_is_a_manager_and_nothing_else() {
+    let tree = Tree::new();
+    let function = Function {
+        class: 0x12_0000,
+        driver: Some("altera-cvp".into()),
+        ..Function::new("0000:01:00.0", 0x1172, 0xe003)
+    };
+    function.plug(&tree);
+    plug_at(&tree, "pci0000:01/0000:01:00.0", 2);
+    let found = enumerated(tree.root(), Config::default());
+    assert_eq!(names(&found.devices), ["manager-0000-01-00-0"]);
+    let attributes = attributes(&found.devices[0]);
+    for expected in ["vendor=0x1172", "resource.kubernetes.io/pciBusID=0000:01:00.0", "model=a manager"] {
+        assert!(attributes.contains(&expected.to_owned()), "{attributes:?}");
+    }
+    let passed_on = Config { vfio: vec!["1172:e003".to_owned()], ..Config::default() };
+    assert_eq!(names(&enumerated(tree.root(), passed_on).devices), ["vfio-0000-01-00-0"]);
+}
+
+#[test]
+fn an_fpga_on_a_serial_bus_is_named_without_the_number_of_the_bus() {
+    let tree = Tree::new();
+    Function::new("0000:00:1e.2", 0x8086, 0xa324).plug(&tree);
+    plug_at(&tree, "pci0000:00/0000:00:1e.2/pxa2xx-spi.7/spi_master/spi3/spi3.0", 0);
+    let name = "manager-0000-00-1e-2-spi-0";
+    assert_eq!(names(&enumerated(tree.root(), Config::default()).devices), [name]);
+}
+
+#[test]
+fn managers_of_cards_are_left_to_their_cards() {
+    let tree = Tree::new();
+    plug_at(&tree, "pci0000:00/0000:05:00.0/fpga_region/region0/dfl-fme.0", 0);
+    plug_at(&tree, "pci0000:b1/0000:b1:00.0/fmgr.m.45312", 1);
+    assert_eq!(enumerated(tree.root(), Config::default()).devices, []);
 }
 
 #[test]
