@@ -21,7 +21,7 @@ use std::{
 use daemon::{Host, SCRIPT};
 use hostler_linux::{
     archive::Capture,
-    testkit::{ConfigSpace, Function, Tree},
+    testkit::{ConfigSpace, CxlCard, CxlHost, DflCard, Function, RegionUse, Tree, XrtCard, cxl_function},
 };
 use nix::{sys::signal, unistd::Pid};
 use serde_json::Value;
@@ -98,6 +98,36 @@ fn emulated_machines_captured_again_are_told_to_the_byte() {
         assert_eq!(judged(&file), judged(tree), "{moment}");
         assert!(fs::metadata(&file).unwrap().len() < fs::metadata(tree).unwrap().len(), "{moment}: it is a part of it");
     }
+}
+
+/// A machine with a card of every kind.
+fn every_kind() -> Tree {
+    let tree = Tree::new();
+    tree.file("sys/devices/system/cpu/online", "0-1").file("sys/devices/system/node/online", "0-2");
+    DflCard::new("0000:b1:00.0").plug(&tree);
+    XrtCard::new("0000:b2:00").plug(&tree);
+    cxl_function("0000:b3:00.0", 2, true, 1 << 30).plug(&tree);
+    let mut host = CxlHost::new(&tree);
+    let cards = [0x5a5a_1001, 0x5a5a_1002].map(|serial| host.plug(&CxlCard::new(serial)));
+    host.region(&[&cards[0]], RegionUse::DevDax(2));
+    tree
+}
+
+#[test]
+fn cards_of_every_kind_are_in_the_capture_as_they_are_in_the_machine() {
+    let (tree, (_folder, file)) = (every_kind(), place());
+    let root = tree.path("");
+    let root = root.to_str().unwrap();
+    done(&["capture", "--root", root, "-o", &file, "--serials"]);
+    let seen = inventory(root);
+    for kind in ["region", "xrt", "accelerator", "memory", "dax"] {
+        assert!(seen.contains(&format!("\"kind\": \"{kind}\"")), "{kind}: {seen}");
+    }
+    assert_eq!(inventory(&file), seen);
+    done(&["capture", "--root", root, "-o", &file, "--force"]);
+    assert!(seen.contains("5a5a1001") && !inventory(&file).contains("5a5a"));
+    let devices = |json: &str| serde_json::from_str::<Value>(json).unwrap()["devices"].as_array().unwrap().len();
+    assert_eq!(devices(&inventory(&file)), devices(&seen));
 }
 
 #[test]

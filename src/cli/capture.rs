@@ -43,6 +43,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     save(&args.output, &taken.archive, args.force)?;
     let size = units::bytes(taken.archive.len() as u64);
     writeln!(out, "{}: {size}, {}", args.output.display(), in_words(&taken.manifest))?;
+    if args.machine.root.is_none() && !nix::unistd::geteuid().is_root() {
+        writeln!(out, "not root: what root alone can read is missing, such as what tells CXL devices from others")?;
+    }
     Ok(Outcome::Done)
 }
 

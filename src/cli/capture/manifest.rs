@@ -8,6 +8,9 @@ use super::super::Failure;
 /// The file in the archive.
 pub(in crate::cli) const FILE: &str = "hostler-capture.json";
 
+/// It is a page or two; that of a stranger may be anything.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Raised when a field changes its meaning or goes away.
 const VERSION: u32 = 1;
 
@@ -70,7 +73,7 @@ impl Manifest {
 
     /// The manifest of the tree under `root`; `None` where it has none.
     pub(in crate::cli) fn read(root: &SysRoot) -> Result<Option<Self>, Failure> {
-        let Ok(bytes) = root.bytes(FILE) else { return Ok(None) };
+        let Ok(bytes) = root.first_bytes(FILE, MOST_BYTES) else { return Ok(None) };
         let failed = |source| Failure::step(format!("understand {FILE}"), source);
         let version = serde_json::from_slice::<serde_json::Value>(&bytes).map_err(failed)?["version"].as_u64();
         match version {

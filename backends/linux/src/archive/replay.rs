@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, HashSet},
     ffi::OsString,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -12,6 +13,9 @@ use crate::{Access, Tap};
 
 /// The file beside `sys` and `proc` that lists what could not be read on the captured machine.
 pub(super) const READ_ERRORS: &str = "READ_ERRORS.tsv";
+
+/// Far more than the largest machine has; a hostile archive may have anything.
+const MOST_LISTED: u64 = 16 << 20;
 
 /// What reading gives where the capture does not know the content (ENODATA).
 const NOT_CAPTURED: i32 = 61;
@@ -30,8 +34,10 @@ impl Replay {
     /// Of the tree in `folder`; `None` if everything in it can be read.
     pub(super) fn of(folder: &Path, unknown: Vec<PathBuf>) -> Option<Self> {
         let mut errors: BTreeMap<PathBuf, i32> = unknown.into_iter().map(|path| (path, NOT_CAPTURED)).collect();
-        let listed = fs::read_to_string(folder.join(READ_ERRORS)).unwrap_or_default();
-        errors.extend(listed.lines().filter_map(error));
+        let mut listed = Vec::new();
+        // A part of a list is a list too; what cannot be read of it is as if it were not there.
+        let _ = File::open(folder.join(READ_ERRORS)).and_then(|file| file.take(MOST_LISTED).read_to_end(&mut listed));
+        errors.extend(String::from_utf8_lossy(&listed).lines().filter_map(error));
         let names = errors.keys().filter_map(|path| path.file_name()).map(OsString::from).collect();
         let folder = fs::canonicalize(folder).ok()?;
         (!errors.is_empty()).then(|| Self { folder, names, errors: Mutex::new(errors) })
@@ -71,4 +77,30 @@ fn error(line: &str) -> Option<(PathBuf, i32)> {
     let (path, tried, number) = (fields.next()?, fields.next()?, fields.next()?);
     let number = number.parse().ok().filter(|number| *number > 0)?;
     (tried == "read").then(|| (PathBuf::from(path.trim_start_matches('/')), number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_another_form_are_passed_over() {
+        assert_eq!(error("/sys/a\tread\t16\tbusy"), Some(("sys/a".into(), 16)));
+        for line in
+            ["", "/sys/a", "/sys/a\tread", "/sys/a\tlstat\t2", "/sys/a\tread\tInput/output error", "/sys/a\tread\t-1"]
+        {
+            assert_eq!(error(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_names_what_is_elsewhere_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sys")).unwrap();
+        fs::write(folder.path().join("sys/passwd"), "x").unwrap();
+        fs::write(folder.path().join(READ_ERRORS), "/../../etc/passwd\tread\t5\nsys/gone\tread\t5\n").unwrap();
+        let replay = Replay::of(folder.path(), Vec::new()).unwrap();
+        assert!(replay.access(Access::Read, Path::new("sys/passwd")).is_ok());
+        assert!(replay.access(Access::Read, Path::new("sys/gone")).is_ok(), "reading it says that it is not there");
+    }
 }
