@@ -51,6 +51,7 @@ impl<'a> Scene<'a> {
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
         let nodes = hostler_linux::cxl_nodes(root);
+        watch.read_events(root);
         let (cards, character_devices) = (BTreeMap::new(), OnceCell::new());
         let mut scene = Self { root, config, objects, nodes, cards, watch, doubles, character_devices };
         scene.cards = scene.cards_shown().map(|memdev| (memdev.name.clone(), scene.look_at(memdev))).collect();

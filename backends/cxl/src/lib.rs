@@ -7,6 +7,7 @@ mod detach;
 pub mod dvsec;
 mod enumerate;
 mod erase;
+mod events;
 mod gate;
 pub mod health;
 mod known;

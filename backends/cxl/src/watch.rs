@@ -9,13 +9,14 @@ use hostler_linux::{
     pci::PciAddress,
 };
 
-use crate::{health::CardHealth, known::KnownFunctions, trend::Trends};
+use crate::{events::Events, health::CardHealth, known::KnownFunctions, objects::Memdev, trend::Trends};
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) known: Arc<KnownFunctions>,
     trends: Arc<Trends>,
+    events: Arc<Events>,
     mailbox: Arc<dyn Mailbox>,
 }
 
@@ -27,13 +28,26 @@ impl Watch {
 
     /// Remembers nothing, and asks `mailbox`.
     pub(crate) fn asking(mailbox: Arc<dyn Mailbox>) -> Self {
-        Self { known: Arc::default(), trends: Arc::default(), mailbox }
+        Self { known: Arc::default(), trends: Arc::default(), events: Arc::default(), mailbox }
     }
 
     /// What a card says of its health. Many say nothing: not to the unprivileged, not in a captured tree, and not where the
     /// card does not know how. That is no trouble.
     pub(crate) fn health(&self, memdev: &str) -> Option<CardHealth> {
         self.mailbox.health(memdev).ok().map(|answer| CardHealth::decode(&answer))
+    }
+
+    /// Reads what was traced since the last look.
+    pub(crate) fn read_events(&self, root: &SysRoot) {
+        self.events.read(root);
+    }
+
+    /// Media errors, poison and fatal errors that a card has reported, if there were new ones lately.
+    pub(crate) fn card_events(&self, memdev: &Memdev) -> Option<String> {
+        let serial = memdev.serial?;
+        let told = self.events.harms(&memdev.name, serial);
+        let new = self.trends.observe(&format!("events of {serial:#x} {}", memdev.name), told, Instant::now())?;
+        Some(format!("{new} new events of lost or poisoned memory, or of fatal errors"))
     }
 
     /// Errors of a function's link or inside of it that the kernel could not correct, if there were new ones lately.

@@ -22,13 +22,15 @@ impl Scene<'_> {
     pub(super) fn look_at(&self, memdev: &Memdev) -> CardState {
         let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.root, folder));
         let said = if awake { self.watch.health(&memdev.name) } else { None };
-        let errors = || self.watch.function_errors(self.root, memdev.address?);
+        // Both are asked at every look: what counts has to be seen as it rises.
+        let link = memdev.address.and_then(|address| self.watch.function_errors(self.root, address));
+        let events = self.watch.card_events(memdev);
         let problem = if memdev.driver.is_none() {
             Some("it is disabled: the driver cxl_mem is not bound".to_owned())
         } else if self.objects.endpoint_of(memdev).is_none() {
             Some("no endpoint leads to it from a host bridge".to_owned())
         } else {
-            said.and_then(|said| said.problem(memdev.bytes(Mode::Pmem) > 0)).or_else(errors)
+            said.and_then(|said| said.problem(memdev.bytes(Mode::Pmem) > 0)).or(link).or(events)
         };
         let health = problem.map_or(Health::Healthy, |reason| Health::Unhealthy { reason });
         CardState { health, said }

@@ -107,3 +107,17 @@ fn memory_that_was_lost_makes_its_node_unhealthy() {
     let expected = "node5: 1 new failures of its memory that the kernel could not recover from, 2 since boot";
     assert_eq!(show("5", "3"), [expected]);
 }
+
+#[test]
+fn what_a_card_reports_by_trace_events_is_trouble() {
+    let (tree, _) = machine();
+    let backend = backend(&tree.root());
+    let show = |events: &str| {
+        tree.file("sys/kernel/tracing/instances/hostler/trace", format!("# tracer: nop\n{events}"));
+        sick(&backend.enumerate().unwrap())
+    };
+    assert_eq!(show(""), Vec::<String>::new());
+    let event = "irq/40-7 [001] ..... 88.000001: cxl_dram: memdev=mem2 host=0000:13:00.0 serial=3 log=Fatal : time=1";
+    let expected = "1 new events of lost or poisoned memory, or of fatal errors";
+    assert_eq!(show(event), [format!("memory-3: {expected}"), format!("dax-3: memory-3: {expected}")]);
+}
