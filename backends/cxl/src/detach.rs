@@ -17,7 +17,7 @@ use crate::{
     objects::{Memdev, Objects},
     region::{self, RegionError},
     target::CardId,
-    write::Pace,
+    write::{Pace, write},
 };
 
 /// What is to become of a card beside being unmapped.
@@ -95,10 +95,20 @@ pub(crate) fn detach(
     let memdev = found(&objects, card)?;
     unmapped(&objects, memdev)?;
     if order.sanitize {
-        erase(root, &objects, memdev, pace)?;
-        done.push(format!("{} erased", memdev.name));
+        sanitize(root, card, memdev, pace)?;
+        done.push(format!("card {card} erased"));
     }
     if order.remove { remove(root, card, &former, done) } else { Ok(()) }
+}
+
+/// Erases a card. One that an earlier order has disabled already is enabled for it: the kernel erases no other.
+fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, pace: &Pace) -> Result<(), DetachError> {
+    if memdev.driver.is_none() {
+        write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
+    }
+    let objects = Objects::read(root);
+    let memdev = found(&objects, card)?;
+    Ok(erase(root, &objects, memdev, pace)?)
 }
 
 fn found<'a>(objects: &'a Objects, card: &CardId) -> Result<&'a Memdev, RegionError> {

@@ -2,6 +2,8 @@
 
 mod accelerators;
 mod captured;
+mod claims;
+mod gate;
 mod health;
 mod machine;
 mod made_up;

@@ -28,6 +28,8 @@ use crate::SysRoot;
 
 pub use cpus::Processors;
 pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
+pub use nix::errno::Errno;
+
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
 pub use dfl::{DflCard, DflPort};
 pub use dfl_kernel::DflKernel;

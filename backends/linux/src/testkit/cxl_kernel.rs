@@ -60,7 +60,7 @@ impl Default for CxlMachine {
 /// Something that happens in the middle of what is tested.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    /// Somebody brings a block of a region online just before the access of this number.
+    /// Somebody brings a block of a region online just before the write or look at memory of this number.
     Online(usize),
     /// The write of this number fails.
     Fail(usize, Errno),
@@ -80,6 +80,8 @@ struct State {
     /// Reads of `security/state` until the erasure is over.
     sanitizing: u32,
     sanitized: Vec<String>,
+    /// Endpoints of disabled memory devices, by the name of the device.
+    endpoints: BTreeMap<String, PathBuf>,
     regions_made: u32,
     accesses: usize,
     writes: usize,
@@ -140,7 +142,7 @@ impl CxlKernel {
         self.lock().pinned.remove(&block);
     }
 
-    /// Just before the `access`-th access from now on, somebody brings a block of a region online, if there is one.
+    /// Just before the `access`-th write, or look at memory, from now on, somebody brings a block of a region online, if there is one.
     pub fn online_before(&self, access: usize) {
         self.expect(Trouble::Online(access));
     }
@@ -155,7 +157,7 @@ impl CxlKernel {
         self.expect(Trouble::Lie(write));
     }
 
-    /// No more trouble from now on; gives the accesses and the writes since the last call of this kind.
+    /// No more trouble from now on; gives the writes and looks at memory, and the writes alone, since the last call of this kind.
     pub fn calm(&self) -> (usize, usize) {
         let mut state = self.lock();
         let counted = (state.accesses, state.writes);
@@ -222,7 +224,11 @@ impl CxlKernel {
         }
     }
 
-    fn happen(&self, state: &mut State, access: Access) -> io::Result<Option<()>> {
+    /// Counts what can have to do with memory: every write, and every look at blocks and at what dax devices say of them.
+    fn happen(&self, state: &mut State, access: Access, path: &Path) -> io::Result<Option<()>> {
+        if access != Access::Write && !path.starts_with("sys/devices/system/memory") && !path.ends_with("state") {
+            return Ok(None);
+        }
         state.accesses += 1;
         state.writes += usize::from(access == Access::Write);
         match state.trouble {
@@ -239,7 +245,7 @@ impl Tap for CxlKernel {
     fn access(&self, access: Access, path: &Path) -> io::Result<()> {
         let mut state = self.lock();
         if access != Access::Write {
-            self.happen(&mut state, access)?;
+            self.happen(&mut state, access, path)?;
             if access == Access::Read && path.ends_with("security/state") {
                 self.erase_on(&mut state, path);
             }
@@ -251,7 +257,7 @@ impl Tap for CxlKernel {
         let mut state = self.lock();
         let text = String::from_utf8_lossy(bytes).trim().to_owned();
         state.log.push((path.to_owned(), text.clone()));
-        match self.happen(&mut state, Access::Write) {
+        match self.happen(&mut state, Access::Write, path) {
             Err(error) => return Some(Err(error)),
             Ok(Some(())) => return Some(Ok(())),
             Ok(None) => {}
@@ -277,6 +283,7 @@ impl CxlKernel {
             (_, "cxl_region", _) => self.region(folder, file, text),
             ("cxl_region", _, "bind") => self.bind_region(state, text),
             ("cxl_region", _, "unbind") => self.unbind_region(state, text),
+            ("cxl_mem", _, "bind") => self.bind_memdev(state, text),
             ("cxl_mem", _, "unbind") => self.unbind_memdev(state, text),
             ("kmem" | "device_dax", _, _) => self.dax_driver(state, owner, file, text),
             (_, _, "state") if owner.starts_with("memory") => self.set_block(state, owner, text),

@@ -1,6 +1,9 @@
 //! Decoders, regions and memory devices.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use nix::errno::Errno;
 
@@ -16,6 +19,11 @@ const NOWHERE: &str = "0xffffffffffffffff";
 
 fn name(folder: &Path) -> &str {
     folder.file_name().unwrap().to_str().unwrap()
+}
+
+/// `decoder3.0`, and not `decoders_committed`.
+fn is_decoder(name: &str) -> bool {
+    name.starts_with("decoder") && name.contains('.')
 }
 
 fn parse(text: &str) -> Result<u64, Errno> {
@@ -99,7 +107,6 @@ impl CxlKernel {
             ("locked", "0"),
         ];
         self.tree.files(&folder, &files).link(Path::new(CXL).join(wanted), &folder);
-        // Windows keep a number each for the next one.
         state.regions_made += 1;
         self.put(window.join("create_ram_region"), format!("region{}", 100 + state.regions_made));
         Ok(())
@@ -307,6 +314,8 @@ impl CxlKernel {
             self.put(decoder.join("region"), "");
         }
         self.tree.remove(Path::new(CXL).join(text)).remove(region);
+        // Numbers that are free are given again.
+        self.put(window.join("create_ram_region"), text);
         Ok(())
     }
 
@@ -329,10 +338,31 @@ impl CxlKernel {
                 self.put(region.join(format!("target{position}")), "");
             }
         }
-        for decoder in self.names(&endpoint).iter().filter(|name| name.starts_with("decoder")) {
+        for decoder in self.names(&endpoint).iter().filter(|name| is_decoder(name)) {
             self.tree.remove(Path::new(CXL).join(decoder));
         }
-        self.tree.remove(Path::new(CXL).join(name(&endpoint))).remove(&endpoint);
+        self.tree.remove(Path::new(CXL).join(name(&endpoint)));
+        // It comes back with the driver.
+        fs::create_dir_all(self.tree.path("gone")).unwrap();
+        fs::rename(self.tree.path(&endpoint), self.tree.path("gone").join(name(&endpoint))).unwrap();
+        state.endpoints.insert(name(memdev).to_owned(), endpoint);
+    }
+
+    pub(super) fn bind_memdev(&self, state: &mut State, text: &str) -> Result<(), Errno> {
+        let memdev = self.device(text).ok_or(Errno::ENODEV)?;
+        if self.exists(memdev.join("driver")) {
+            return Err(Errno::EBUSY);
+        }
+        let endpoint = state.endpoints.remove(text).ok_or(Errno::ENXIO)?;
+        fs::rename(self.tree.path("gone").join(name(&endpoint)), self.tree.path(&endpoint)).unwrap();
+        self.tree.link(Path::new(CXL).join(name(&endpoint)), &endpoint);
+        for decoder in self.names(&endpoint).iter().filter(|name| is_decoder(name)) {
+            self.tree.link(Path::new(CXL).join(decoder), endpoint.join(decoder));
+            self.put(endpoint.join(decoder).join("region"), "");
+            self.put(endpoint.join(decoder).join("dpa_size"), format!("{:#018x}", 0));
+        }
+        self.tree.link(memdev.join("driver"), MEM_DRIVER).link(Path::new(MEM_DRIVER).join(text), &memdev);
+        Ok(())
     }
 
     pub(super) fn unbind_memdev(&self, state: &mut State, text: &str) -> Result<(), Errno> {
