@@ -20,8 +20,11 @@ const CHARACTER_DEVICES: &str = "sys/dev/char";
 const BRIDGE: u8 = 0x06;
 /// Class and subclass of CXL memory.
 const CXL_MEMORY: u32 = 0x0502;
-/// Mailboxes of memory devices: whoever has one can reset the card and write its firmware.
-const MAILBOXES: &str = "cxl/";
+/// Nodes that are not handed over with a driver's own: mailboxes of memory devices, through which firmware is written, and
+/// a function of vfio, which is of no use without its group.
+const KEPT: [&str; 2] = ["cxl/", "vfio/"];
+/// Drivers of FPGAs. A card that is one is offered by the fpga backend, as what it is programmed to be.
+const FPGA_DRIVERS: [&str; 4] = ["dfl-pci", "xocl", "xclmgmt", "ami"];
 
 /// What a look into a configuration space told.
 enum Look {
@@ -97,6 +100,11 @@ impl Scene<'_> {
 
     fn accelerator(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction, kind: u8) {
         let folder = pci::folder(self.root, identity.address);
+        let vfio = self.config.passes_on(identity);
+        let bound = self.root.link_name(folder.join("driver"));
+        if !vfio && bound.is_some_and(|driver| FPGA_DRIVERS.contains(&driver.as_str())) {
+            return;
+        }
         let name = format!("accelerator-{}", dashed(&identity.address.to_string()));
         let Some(name) = device_name(found, &folder, name) else { return };
         let mut facts = Facts::of_kind("accelerator");
@@ -112,7 +120,6 @@ impl Scene<'_> {
         let mut device = Device::new(name);
         put_bytes(&mut device.capacity, "hdm", function.memory_bytes(), None);
         device.attributes = facts.done();
-        let vfio = self.config.passes_on(identity) || driver.as_deref() == Some(hostler_linux::vfio::DRIVER);
         let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
         device.health = match self.watch.function_errors(self.root, identity.address) {
             Some(reason) => Health::Unhealthy { reason },
@@ -174,7 +181,7 @@ fn is_cxl_memory(identity: &PciIdentity) -> bool {
 /// A name from the kernel becomes a path: nothing but what the kernel makes may come of it.
 fn is_handed_over(name: &str) -> bool {
     let plain = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    plain && !name.starts_with(MAILBOXES)
+    plain && KEPT.iter().all(|kept| !name.starts_with(kept))
 }
 
 fn accelerator_health(function: &CxlFunction, vfio: bool, driver: Option<&str>, nodes: &[DeviceNode]) -> Health {

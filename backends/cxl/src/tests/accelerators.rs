@@ -93,8 +93,8 @@ fn one_that_works_as_plain_pcie_is_unhealthy() {
 }
 
 #[test]
-fn what_is_configured_or_bound_for_it_is_handed_over_through_vfio() {
-    let (tree, function) = working();
+fn what_is_configured_for_it_is_handed_over_through_vfio() {
+    let (tree, _) = working();
     for text in ["0000:21:00.0", "1234:0c02"] {
         let config = Config { vfio: vec![text.to_owned()], ..Config::default() };
         let found = CxlBackend::new(tree.root(), config).enumerate().unwrap();
@@ -102,10 +102,22 @@ fn what_is_configured_or_bound_for_it_is_handed_over_through_vfio() {
         assert!(vfio, "{text}");
         assert_eq!((nodes(&found.devices[0]), reason(&found.devices[0])), (vec![], "healthy"));
     }
-    function.pull(&tree);
-    Function { driver: Some("vfio-pci".to_owned()), ..function }.plug(&tree);
-    let found = scan(&tree);
-    let Some(Target::Accelerator { vfio: true, .. }) = Target::of(&found.devices[0]) else { panic!("{found:?}") };
+}
+
+#[test]
+fn what_is_bound_to_vfio_or_to_a_driver_of_fpgas_without_a_word_here_is_for_others() {
+    let (tree, function) = working();
+    let bound = |driver: &str| {
+        tree.remove(function.folder());
+        tree.remove("sys/bus/pci/devices/0000:21:00.0");
+        Function { driver: Some(driver.to_owned()), ..function.clone() }.plug(&tree);
+        plug_node(&tree, &function, "vfio-dev/vfio0", "vfio/devices/vfio0", &format!("510:{}", driver.len()));
+        scan(&tree).devices
+    };
+    let found = bound("vfio-pci");
+    assert_eq!(nodes(&found[0]), Vec::<&str>::new());
+    assert!(reason(&found[0]).contains("not named in backends.cxl.vfio"), "{}", reason(&found[0]));
+    assert_eq!(bound("dfl-pci"), []);
 }
 
 #[test]
