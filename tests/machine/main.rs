@@ -21,5 +21,6 @@ mod hotplug;
 mod initramfs;
 mod inventory;
 mod memory;
+mod orders;
 mod shell;
 mod vfio;
