@@ -62,8 +62,11 @@ fn main() {
     }
 }
 
-/// The moments of the recorded run: the tree, when its events begin, and its CXL devices with what cards are used for.
-const MOMENTS: [(&str, f64, &[(&str, &str)]); 4] = [
+/// A tree, when its events begin (seconds of the log), and its CXL devices with what cards are used for.
+type Moment = (&'static str, f64, &'static [(&'static str, &'static str)]);
+
+/// The moments of the recorded run.
+const MOMENTS: [Moment; 4] = [
     ("boot", 0.0, &UNUSED),
     ("regions", 9.0, &USED),
     ("hotadd", 14.0, &[USED[0], USED[1], USED[2], USED[3], ("memory-4001", "none"), ("node5", ""), ("node6", "")]),
