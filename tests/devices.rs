@@ -140,3 +140,21 @@ fn partitions_of_a_card_exclude_each_other_even_when_one_is_gone() {
     host.run_ok(&["claim", "create", "b", "-d", "fake/whole"]);
     assert!(host.stop().success());
 }
+
+#[test]
+fn an_order_for_a_device_reaches_its_backend_unless_a_claim_holds_it() {
+    let host = started();
+    let refused = host.run_refused(&["device", "attach", "fake/half-0"]);
+    assert!(refused.contains("half-0 cannot be attached: its kind is always there"), "{refused}");
+    host.run_ok(&["claim", "create", "holder", "-d", "fake/half-0"]);
+    let refused = host.run_refused(&["device", "detach", "half-0", "--sanitize", "--remove"]);
+    assert!(
+        refused.contains("device half-0 is already prepared for claim") && refused.contains("default/holder"),
+        "{refused}"
+    );
+    let unknown = host.run_refused(&["device", "detach", "memory-1001"]);
+    assert!(unknown.contains("there is no device \"memory-1001\""), "{unknown}");
+    // What was refused holds nobody up.
+    host.run_ok(&["claim", "delete", "holder"]);
+    host.run_ok(&["claim", "create", "next", "-d", "fake/half-0"]);
+}

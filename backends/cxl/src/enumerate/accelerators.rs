@@ -127,6 +127,9 @@ impl Scene<'_> {
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         device.data = json!(Target::Accelerator { address: identity.address, vfio });
+        // What to give it back to: planning reads nothing.
+        let former = hostler_linux::vfio::binding(self.root, identity.address).unwrap_or_default();
+        device.data["former"] = json!(former);
         found.devices.push(device);
     }
 
