@@ -8,10 +8,7 @@ mod decoders;
 mod memdev;
 mod region;
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use hostler_backend::Warning;
 use hostler_linux::{
@@ -204,11 +201,6 @@ impl Objects {
             let blocks = memory_blocks::in_range(root, region.range()?).ok()?;
             blocks.iter().find_map(|block| node_of_block(root, block.number))
         })
-    }
-
-    /// The nodes that dax devices would bring or have brought memory to.
-    pub fn nodes(&self) -> BTreeSet<u32> {
-        self.daxes.iter().filter_map(|dax| dax.target_node).collect()
     }
 }
 
