@@ -57,12 +57,12 @@ pub(crate) fn model(function: &PciFunction) -> Option<&'static str> {
 
 /// What has to be done so that a function that no driver of ours has can be handed over.
 pub(crate) fn way_out(function: &PciFunction) -> String {
-    let PciFunction { vendor, device, address, .. } = function;
+    let PciFunction { vendor, device, .. } = function;
     let driver = match *vendor {
         _ if function.driver.is_some() => "",
-        _ if is_dfl(*vendor, *device) => ", or run a kernel with dfl-pci (CONFIG_FPGA_DFL_PCI)",
+        _ if is_dfl(*vendor, *device) => ", or load dfl-pci (CONFIG_FPGA_DFL_PCI)",
         XILINX | 0x13fe | 0x3475 | AMAZON => ", or install the driver of the card (XRT or AMI)",
         _ => "",
     };
-    format!("name {vendor:04x}:{device:04x} or {address} under vfio in [backends.fpga]{driver}")
+    format!("name {vendor:04x}:{device:04x} in backends.fpga.vfio{driver}")
 }
