@@ -26,7 +26,12 @@ impl Container {
         guest.ok(&format!("mkdir -p /sys/fs/cgroup/{name} /run/{name}"));
         guest.ok(&format!("mkfifo /run/{name}/go"));
         guest.write(&format!("/run/{name}/program"), &program(name));
-        guest.ok(&format!("sh /run/{name}/program </dev/null >/run/{name}/log 2>&1 & echo $! >/run/{name}/pid"));
+        // A shell of its own: the pages of a process move with it to the nodes of its cgroup, and if the machine's only busybox
+        // were on emulated CXL memory, everything would crawl.
+        guest.ok(&format!("cp /bin/busybox /run/{name}/busybox"));
+        guest.ok(&format!(
+            "/run/{name}/busybox sh /run/{name}/program </dev/null >/run/{name}/log 2>&1 & echo $! >/run/{name}/pid"
+        ));
         let pid = guest.ok(&format!("cat /run/{name}/pid")).parse().unwrap();
         guest.ok(&format!("echo {pid} >/sys/fs/cgroup/{name}/cgroup.procs"));
         Self { name: name.to_owned(), pid }

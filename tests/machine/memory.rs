@@ -72,9 +72,9 @@ fn a_card_is_a_node_of_memory_for_one_claim_and_free_again_after_it() {
     assert_eq!(container.bound(&mut guest), bound);
     container.run(&mut guest, "test $(echo through a pipe | wc -w) = 3");
     guest.ok("mkdir /run/train/files; mount -t tmpfs -o mpol=bind:5 files /run/train/files");
-    container.run(&mut guest, "dd if=/dev/zero of=/run/train/files/one bs=1M count=32");
+    container.run(&mut guest, "dd if=/dev/zero of=/run/train/files/one bs=1M count=4");
     let pages = container.pages(&mut guest, "shmem");
-    assert!(pages[&5] >= 32 << 20, "{pages:?}");
+    assert!(pages[&5] >= 4 << 20, "{pages:?}");
 
     guest.kill_daemon();
     guest.start_daemon();

@@ -39,9 +39,10 @@ fn memory_is_attached_for_everybody_and_detached_when_nobody_holds_it() {
     container.kill(&mut guest);
     guest.ok("hostler claim delete part");
 
-    // Pages that can move are moved: what is in a file there stays what it is.
+    // Pages that can move are moved: what is in a file there stays what it is. It is small, as every byte that is read
+    // from emulated CXL memory takes microseconds.
     guest.ok("mkdir /run/files; mount -t tmpfs -o mpol=bind:5 files /run/files");
-    guest.ok("dd if=/dev/urandom of=/run/files/one bs=1M count=32 2>/dev/null");
+    guest.ok("dd if=/dev/urandom of=/run/files/one bs=64k count=16 2>/dev/null");
     let before = guest.ok("md5sum /run/files/one");
     guest.ok(&format!("hostler device detach {CARD}"));
     assert_eq!(guest.ok("md5sum /run/files/one"), before);
@@ -63,7 +64,8 @@ fn memory_that_the_kernel_cannot_part_with_is_not_detached_and_the_machine_lives
     // Folders in memory are objects of the kernel, and those stay where they are. A few: programs whose memory is a CXL
     // device's are slow under emulation.
     guest.ok("mkdir /sys/fs/cgroup/own; echo 5 >/sys/fs/cgroup/own/cpuset.mems; mkdir /tmp/own");
-    guest.ok("sh -c 'echo $$ >/sys/fs/cgroup/own/cgroup.procs; cd /tmp/own; mkdir $(seq 1 40)'");
+    guest.ok("cp /bin/busybox /run/busybox");
+    guest.ok("/run/busybox sh -c 'echo $$ >/sys/fs/cgroup/own/cgroup.procs; cd /tmp/own; mkdir $(seq 1 40)'");
     let before = blocks(&mut guest);
     assert!(before.contains(&format!("{block} online")) && !before.contains("offline"), "{before}");
 
