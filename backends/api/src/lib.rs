@@ -13,6 +13,7 @@ mod limits;
 mod names;
 pub mod opaque;
 mod quantity;
+mod share;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
@@ -34,6 +35,7 @@ pub use limits::{
 pub use names::{BackendName, DeviceName, NameError, QualifiedName};
 pub use opaque::refuse_opaque_config;
 pub use quantity::{ParseQuantityError, Quantity};
+pub use share::{Holders, Share};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-backend.md")]

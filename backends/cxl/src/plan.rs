@@ -1,9 +1,9 @@
 //! Chooses what a claim gets of a device. Pure: the choice stands in the claim's record before anything is changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hostler_backend::{
-    Access, AttributeValue, BackendError, Device, Held, MemoryPolicy, Pinning, Plan, PlanWork, Quantity,
+    Access, AttributeValue, BackendError, Device, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
     opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
     refuse_opaque_config,
 };
@@ -175,22 +175,8 @@ fn other_holder(work: &PlanWork<'_>, cards: &[CardId]) -> Option<String> {
 /// A part of the memory of a node, accounted as the memory backend does: binding, and no limit of what is used.
 fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, Pinning), BackendError> {
     let config: MemoryConfig = config_of(work.grant)?;
-    let bytes = wanted(work)?;
-    let holders = holders(work, &cards);
-    let total = capacity(work).as_whole().unwrap_or(0);
-    let free = holders.values().fold(total, |free, held| free.saturating_sub(*held));
-    if bytes > free {
-        let human = |bytes| Quantity::whole(bytes).human();
-        let names: Vec<String> = holders.iter().map(|(name, bytes)| format!("{name} ({})", human(*bytes))).collect();
-        return Err(BackendError::refused(format!(
-            "{} has {} of {} free, {} are wanted; held by {}",
-            work.device.name,
-            human(free),
-            human(total),
-            human(bytes),
-            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
-        )));
-    }
+    let share = Share::new(work, MEMORY);
+    let bytes = share.take(&holders(work, &share, &cards))?;
     // Neither can be given to a task from outside: a preference, and that its memory come from here and not from the
     // ordinary node that it is let use beside this one. The program is told.
     let mode = config.policy.unwrap_or(MemoryMode::Bind);
@@ -202,47 +188,21 @@ fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, P
 /// How much of a node is free for `work`; `None` where that is not known.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     let Some(Target::Node { node, cards }) = Target::of(work.device) else { return None };
-    let free = holders(work, &cards).values().fold(capacity(work).as_whole()?, |free, held| free.saturating_sub(*held));
+    let share = Share::new(work, MEMORY);
+    let free = share.free(&holders(work, &share, &cards));
     Some(if work.within.is_none_or(|wanted| wanted == node) { free } else { 0 })
 }
 
-fn capacity(work: &PlanWork<'_>) -> Quantity {
-    work.device.capacity.get(MEMORY).map(|capacity| capacity.value).unwrap_or_default()
-}
-
-/// The bytes that the grant takes of a node.
-fn wanted(work: &PlanWork<'_>) -> Result<u64, BackendError> {
-    let asked = work.grant.consumed.get(MEMORY).copied().unwrap_or_else(|| capacity(work));
-    let policy = work.device.capacity.get(MEMORY).and_then(|capacity| capacity.policy);
-    let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
-    asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
-        BackendError::refused(format!(
-            "{} of {} cannot be given: ask for {}",
-            asked.human(),
-            work.device.name,
-            rounded.human()
-        ))
-    })
-}
-
 /// The claims that hold a part of a node, with the bytes of each: by the node itself, or by a whole card behind it.
-fn holders<'a>(work: &PlanWork<'a>, cards: &[CardId]) -> BTreeMap<&'a str, u64> {
-    let whole = capacity(work);
-    let mut holders: BTreeMap<&str, u64> = BTreeMap::new();
-    for held in work.held.iter().filter(|held| held.grant.access == Access::Use) {
-        let bytes = match Chosen::of(held.plan) {
-            Some(Chosen::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
-            Some(Chosen::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
-            // Without a readable record, as much as it may have been given.
-            None if held.grant.device == work.device.name => {
-                held.grant.consumed.get(MEMORY).copied().unwrap_or(whole).as_whole().unwrap_or(u64::MAX)
-            }
-            _ => continue,
-        };
-        let sum = holders.entry(held.claim_name).or_default();
-        *sum = sum.saturating_add(bytes);
-    }
-    holders
+fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>, cards: &[CardId]) -> Holders<'a> {
+    let bytes = |held: &Held<'_>| match Chosen::of(held.plan) {
+        Some(Chosen::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
+        Some(Chosen::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
+        None if held.grant.device == work.device.name => share.at_most(held),
+        _ => 0,
+    };
+    let users = work.held.iter().filter(|held| held.grant.access == Access::Use);
+    users.map(|held| (held.claim_name, bytes(held))).collect()
 }
 
 /// A dax device that nobody holds through its card.

@@ -1,9 +1,9 @@
 //! Accounting memory to a grant, and checking that it is still there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hostler_backend::{
-    Access, BackendError, Held, MemoryPolicy, Pinning, Plan, PlanWork, Quantity,
+    Access, BackendError, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
     opaque::{MemoryConfig, MemoryMode, config_of},
 };
 use hostler_linux::SysRoot;
@@ -35,13 +35,8 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         let (device, own) = (&work.device.name, source.node);
         return Err(BackendError::refused(format!("{device} is on NUMA node {own}, not on node {node}")));
     }
-    let bytes = wanted(work)?;
-    let holders = holders(work);
-    let total = capacity(work).as_whole().unwrap_or(0);
-    let free = holders.values().fold(total, |free, held| free.saturating_sub(*held));
-    if bytes > free {
-        return Err(BackendError::refused(refusal(work, bytes, free, &holders)));
-    }
+    let share = Share::new(work, MEMORY);
+    let bytes = share.take(&holders(work, &share))?;
     Ok(Plan { pinning: pinning(source.node, config.policy), data: serde_json::json!(Taken { source, bytes }) })
 }
 
@@ -56,65 +51,17 @@ fn pinning(node: u32, mode: Option<MemoryMode>) -> Pinning {
 /// The bytes that are free, if the device is on the wanted node at all.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     let source = Source::deserialize(&work.device.data).ok()?;
-    let total = capacity(work).as_whole()?;
-    let free = holders(work).values().fold(total, |free, held| free.saturating_sub(*held));
+    let share = Share::new(work, MEMORY);
+    let free = share.free(&holders(work, &share));
     Some(if work.within.is_none_or(|node| node == source.node) { free } else { 0 })
 }
 
-fn capacity(work: &PlanWork<'_>) -> Quantity {
-    work.device.capacity.get(MEMORY).map(|capacity| capacity.value).unwrap_or_default()
-}
-
-/// The bytes that the grant takes.
-fn wanted(work: &PlanWork<'_>) -> Result<u64, BackendError> {
-    let asked = work.grant.consumed.get(MEMORY).copied().unwrap_or_else(|| capacity(work));
-    let policy = work.device.capacity.get(MEMORY).and_then(|capacity| capacity.policy);
-    let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
-    asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
-        let step = policy.map_or_else(|| "1".to_owned(), |policy| policy.step.human());
-        BackendError::refused(format!(
-            "{} of {} cannot be given: it gives multiples of {step}; ask for {}",
-            asked.human(),
-            work.device.name,
-            rounded.human()
-        ))
-    })
-}
-
-/// The claims that hold a part of this device, with the bytes that each holds.
-fn holders<'a>(work: &PlanWork<'a>) -> BTreeMap<&'a str, u64> {
-    let mut holders: BTreeMap<&str, u64> = BTreeMap::new();
-    for held in work.held.iter().filter(|held| held.grant.device == work.device.name) {
-        let bytes = held_bytes(held, capacity(work));
-        if bytes > 0 {
-            let sum = holders.entry(held.claim_name).or_default();
-            *sum = sum.saturating_add(bytes);
-        }
-    }
-    holders
-}
-
-/// What a claim holds: as recorded; without a readable record as much as it may have been given.
-fn held_bytes(held: &Held<'_>, whole: Quantity) -> u64 {
-    if held.grant.access == Access::Admin {
-        return 0;
-    }
-    let asked = || held.grant.consumed.get(MEMORY).copied().unwrap_or(whole).as_whole().unwrap_or(u64::MAX);
-    Taken::deserialize(&held.plan.data).map_or_else(|_| asked(), |taken| taken.bytes)
-}
-
-/// Says what is wanted, what is free and who holds the rest.
-fn refusal(work: &PlanWork<'_>, bytes: u64, free: u64, holders: &BTreeMap<&str, u64>) -> String {
-    let human = |bytes| Quantity::whole(bytes).human();
-    let names: Vec<String> = holders.iter().map(|(name, bytes)| format!("{name} ({})", human(*bytes))).collect();
-    let held_by = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-    format!(
-        "{} has {} of {} free, {} are wanted; held by {held_by}",
-        work.device.name,
-        human(free),
-        capacity(work).human(),
-        human(bytes)
-    )
+/// The claims that hold a part of this device: as recorded; without a readable record as much as it may have been given.
+fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>) -> Holders<'a> {
+    let own = |held: &&Held<'_>| held.grant.device == work.device.name && held.grant.access != Access::Admin;
+    let bytes =
+        |held: &Held<'_>| Taken::deserialize(&held.plan.data).map_or_else(|_| share.at_most(held), |taken| taken.bytes);
+    work.held.iter().filter(own).map(|held| (held.claim_name, bytes(held))).collect()
 }
 
 /// Checks that the node of a plan is online with memory, and that its pool still has the pages. That the host's cpuset

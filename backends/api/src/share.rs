@@ -1,0 +1,92 @@
+//! Parts of a capacity that several claims share, counted in whole units.
+
+use std::collections::BTreeMap;
+
+use crate::{BackendError, Held, PlanWork, Quantity};
+
+/// One capacity of the device that is planned.
+#[derive(Clone, Copy, Debug)]
+pub struct Share<'a> {
+    work: &'a PlanWork<'a>,
+    capacity: &'a str,
+}
+
+impl<'a> Share<'a> {
+    /// The capacity called `capacity`.
+    pub fn new(work: &'a PlanWork<'a>, capacity: &'a str) -> Self {
+        Self { work, capacity }
+    }
+
+    /// All of it; zero where the device has no such capacity.
+    pub fn whole(&self) -> Quantity {
+        self.work.device.capacity.get(self.capacity).map(|capacity| capacity.value).unwrap_or_default()
+    }
+
+    /// What the grant takes: what it names, else the whole.
+    ///
+    /// # Errors
+    /// When that is none of the amounts that the device gives.
+    pub fn wanted(&self) -> Result<u64, BackendError> {
+        let asked = self.work.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
+        let policy = self.work.device.capacity.get(self.capacity).and_then(|capacity| capacity.policy);
+        let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
+        asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
+            let step = policy.map_or_else(|| "1".to_owned(), |policy| policy.step.human());
+            BackendError::refused(format!(
+                "{} of {} cannot be given: it gives multiples of {step}; ask for {}",
+                asked.human(),
+                self.work.device.name,
+                rounded.human()
+            ))
+        })
+    }
+
+    /// As much as a claim may have been given, for one whose plan cannot be read.
+    pub fn at_most(&self, held: &Held<'_>) -> u64 {
+        let asked = held.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
+        asked.as_whole().unwrap_or(u64::MAX)
+    }
+
+    /// What is left, next to what claims hold.
+    pub fn free(&self, holders: &Holders<'_>) -> u64 {
+        let whole = self.whole().as_whole().unwrap_or(0);
+        holders.0.values().fold(whole, |free, held| free.saturating_sub(*held))
+    }
+
+    /// What the grant takes, if so much is left.
+    ///
+    /// # Errors
+    /// When it is not: what is wanted, what is left and who holds the rest.
+    pub fn take(&self, holders: &Holders<'_>) -> Result<u64, BackendError> {
+        let (wanted, free) = (self.wanted()?, self.free(holders));
+        if wanted <= free {
+            return Ok(wanted);
+        }
+        let human = |amount| Quantity::whole(amount).human();
+        let names: Vec<String> = holders.0.iter().map(|(name, held)| format!("{name} ({})", human(*held))).collect();
+        Err(BackendError::refused(format!(
+            "{} has {} of {} free, {} are wanted; held by {}",
+            self.work.device.name,
+            human(free),
+            self.whole().human(),
+            human(wanted),
+            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+        )))
+    }
+}
+
+/// Claims by name, with what each holds.
+#[derive(Clone, Debug, Default)]
+pub struct Holders<'a>(BTreeMap<&'a str, u64>);
+
+impl<'a> FromIterator<(&'a str, u64)> for Holders<'a> {
+    /// Adds up what a claim holds in several places; who holds nothing is none.
+    fn from_iter<T: IntoIterator<Item = (&'a str, u64)>>(held: T) -> Self {
+        let mut holders = BTreeMap::new();
+        for (name, amount) in held.into_iter().filter(|(_, amount)| *amount > 0) {
+            let sum: &mut u64 = holders.entry(name).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+        Self(holders)
+    }
+}
