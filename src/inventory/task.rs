@@ -145,6 +145,7 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
     let owner = Owner {
         node: parts.node,
         scans: scans(&parts.backends, parts.rescan),
+        rescan: parts.rescan,
         backends: parts.backends,
         keeper: Keeper::new(parts.state, tasks.clone()),
         inventory_tx,
@@ -167,7 +168,7 @@ fn scans(backends: &Backends, rescan: Duration) -> BTreeMap<BackendName, Scan> {
 /// The state of one backend's scan.
 #[derive(Default)]
 struct Scan {
-    /// Time from the end of a scan to the next one that nothing has asked for.
+    /// Time from the end of a scan that found devices to the next one that nothing has asked for.
     period: Duration,
     /// When that is; `None` before the first scan and while one is running.
     due: Option<Instant>,
@@ -195,6 +196,7 @@ struct Owner {
     backends: Backends,
     keeper: Keeper,
     scans: BTreeMap<BackendName, Scan>,
+    rescan: Duration,
     inventory_tx: watch::Sender<Arc<Inventory>>,
     running: JoinSet<Option<Scanned>>,
     tasks: Tasks,
@@ -271,8 +273,11 @@ impl Owner {
 
     fn take(&mut self, name: &BackendName, result: Result<Enumeration, BackendError>) {
         self.update(name, result);
+        let nothing = self.inventory_tx.borrow().pools.get(name).is_none_or(|pool| pool.devices.is_empty());
         let Some(scan) = self.scans.get_mut(name) else { return };
-        (scan.running, scan.due) = (false, Some(Instant::now() + scan.period));
+        // What is polled for is the state of devices; new ones are told of by events.
+        let period = if nothing { self.rescan } else { scan.period };
+        (scan.running, scan.due) = (false, Some(Instant::now() + period));
         scan.waiting = std::mem::take(&mut scan.waiting_again);
         if std::mem::take(&mut scan.again) {
             self.scan(name, None);

@@ -22,7 +22,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How long after a scan to [`enumerate`](Self::enumerate) again although nothing has asked for it: for hardware whose
     /// state changes without an event. At least a second is waited, and at most as long as for backends without a wish
-    /// (`None`).
+    /// (`None`) or without devices.
     fn poll(&self) -> Option<Duration> {
         None
     }

@@ -226,6 +226,19 @@ async fn a_backend_that_polls_is_scanned_by_its_own_time_and_others_by_the_commo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backend_that_polls_and_has_no_devices_costs_no_more_than_others() {
+    let backend = Scripted::polled("one", Some(5 * SECOND), &[]);
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    let start = Instant::now();
+    backend.set(Ok(vec!["a"]));
+    backend.until_scanned(2).await;
+    assert_eq!(start.elapsed().as_secs(), 3600);
+    backend.until_scanned(3).await;
+    assert_eq!(start.elapsed().as_secs(), 3605);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scan_that_was_asked_for_puts_off_the_next_poll() {
     let backend = Scripted::polled("one", Some(60 * SECOND), &["a"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
