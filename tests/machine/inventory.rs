@@ -73,6 +73,7 @@ fn cxl_devices_are_those_of_the_command_line_under_their_serial_numbers() {
         assert_eq!(attributes["serial"], format!("0x{serial}"));
         assert_eq!(attributes["use"], "none");
         assert_eq!(attributes["attachable"], json!(*volatile > 0), "{card:#}");
+        assert_eq!(attributes["dynamicCapacity"], json!(*serial == "3001"), "{card:#}");
     }
     guest.assert_alive();
 }
