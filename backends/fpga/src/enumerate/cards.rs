@@ -17,7 +17,7 @@ use crate::{
     offer::{Offer, name, numbered, text},
 };
 
-/// What all functions of a card that are passed on share; see [`counters`].
+/// The counter that all functions of a card draw on that are passed on.
 const FUNCTIONS: &str = "functions";
 
 /// Takes what sits on functions that are passed on whole out of the cards, and cards without anything left.

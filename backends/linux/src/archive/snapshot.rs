@@ -1,7 +1,7 @@
 //! What somebody looked at in a tree, copied: files, links and the names in folders.
 //!
-//! Only places of a machine that [`policy`](super::policy) allows are copied, and never through a link that leads to
-//! another: paths are followed here as if the tree were the root of the file system.
+//! Only places of a machine that [`policy`] allows are copied, and never through a link that leads to another: paths are
+//! followed here as if the tree were the root of the file system.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
