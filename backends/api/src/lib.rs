@@ -19,7 +19,7 @@ pub mod testkit;
 
 pub use backend::{
     Backend, BackendError, Enumeration, Held, MemoryPolicy, OperateWork, Operation, Pinning, Plan, PlanWork,
-    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning,
+    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning, with_causes,
 };
 pub use config::ConfigProblem;
 pub use device::{

@@ -22,7 +22,7 @@ use std::{fmt, fmt::Display};
 
 use serde_json::Value;
 
-use crate::{Backend, Device, DeviceName, Enumeration};
+use crate::{Backend, Device, DeviceName, Enumeration, with_causes};
 
 /// What the testkit cannot know of a backend. `Samples::default()` fits one that leaves no traces in hardware.
 #[derive(Clone)]
@@ -136,15 +136,4 @@ impl std::ops::Deref for Restarted<'_> {
             Self::New(backend) => &**backend,
         }
     }
-}
-
-/// An error with everything below it.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

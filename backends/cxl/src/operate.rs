@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{BackendError, Held, OperateWork, Operation};
+use hostler_backend::{BackendError, Held, OperateWork, Operation, with_causes};
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     memory::{self, MemoryError},
     objects::Objects,
     plan::Chosen,
-    region::{self, RegionError, chain},
+    region::{self, RegionError},
     target::{CardId, Target},
     write::Pace,
 };
@@ -107,7 +107,7 @@ fn told(
     };
     let done =
         if done.is_empty() { "nothing is changed".to_owned() } else { format!("done before: {}", done.join("; ")) };
-    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", chain(error)))
+    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", with_causes(error)))
 }
 
 /// Who uses the memory of the nodes, if that is what is in the way.

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_backend::{
     BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork,
-    opaque::MemoryMode,
+    opaque::MemoryMode, with_causes,
 };
 use hostler_cdi::DeviceNode;
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
@@ -171,5 +171,5 @@ fn node_of(dax: &Dax) -> ContainerEdits {
 }
 
 fn unusable(error: &MemoryError) -> BackendError {
-    BackendError::NotUsable { reason: region::chain(error) }
+    BackendError::NotUsable { reason: with_causes(error) }
 }

@@ -10,6 +10,7 @@
 
 use std::path::PathBuf;
 
+use hostler_backend::with_causes;
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
@@ -238,7 +239,7 @@ fn make(
     for window in objects.windows_for(memdev, Mode::Ram) {
         match make_in(root, window, decoder, bytes) {
             Ok(region) => return Ok(region),
-            Err(error @ RegionError::Window { .. }) => reasons.push(chain(&error)),
+            Err(error @ RegionError::Window { .. }) => reasons.push(with_causes(&error)),
             Err(error) => return Err(roll_back(root, &card, pace, error)),
         }
         // The next window needs the decoder as it was.
@@ -303,7 +304,7 @@ fn start(root: &SysRoot, name: &str, pace: &Pace) -> Result<Dax, RegionError> {
 pub(crate) fn roll_back(root: &SysRoot, card: &CardId, pace: &Pace, cause: RegionError) -> RegionError {
     match take_down_all(root, card, pace, &mut Vec::new()) {
         Ok(()) => cause,
-        Err(source) => RegionError::RollBack { cause: chain(&cause), source: Box::new(source) },
+        Err(source) => RegionError::RollBack { cause: with_causes(&cause), source: Box::new(source) },
     }
 }
 
@@ -383,15 +384,4 @@ pub(crate) fn take_down(root: &SysRoot, objects: &Objects, region: &Region, pace
         write_number(root, decoder.folder.join("dpa_size"), 0)?;
     }
     Ok(())
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

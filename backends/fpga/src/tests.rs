@@ -12,9 +12,20 @@ mod whole;
 use std::collections::BTreeMap;
 
 use hostler_backend::{Backend, CounterUse, Device, Enumeration, Health};
-use hostler_linux::SysRoot;
+use hostler_linux::{
+    SysRoot,
+    testkit::{DflCard, Tree},
+};
 
 use crate::{Config, FpgaBackend};
+
+/// A card after `change`, as a daemon sees it that has just started.
+fn after(change: impl Fn(&Tree, &DflCard)) -> Enumeration {
+    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
+    card.plug(&tree);
+    change(&tree, &card);
+    enumerated(tree.root(), Config::default())
+}
 
 /// What a new daemon sees under `root`, checked against every limit of a device.
 fn enumerated(root: SysRoot, config: Config) -> Enumeration {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Effect, Run, describe::check_edits, with_causes};
+use super::{Effect, Run, describe::check_edits};
 use crate::{
     Access, BackendError, Capacity, ClaimUid, Device, DeviceName, Grant, Health, Held, Plan, PlanWork, PrepareWork,
-    QualifiedName, Quantity, ShareId, Sharing, UnprepareWork, VerifyWork,
+    QualifiedName, Quantity, ShareId, Sharing, UnprepareWork, VerifyWork, with_causes,
 };
 
 /// A made-up claim with one grant.

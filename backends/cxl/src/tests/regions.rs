@@ -1,16 +1,13 @@
 //! Regions are made, brought online, made devices and taken down, on a fake kernel.
 
+use hostler_backend::with_causes;
 use hostler_linux::{
     SysRoot,
     testkit::{CxlKernel, CxlMachine, NewBlocks},
 };
 
 use super::machine::{AT_ONCE, LARGE, MIB, NEIGHBOUR, OTHER, card, kernels, machine};
-use crate::{
-    memory,
-    objects::Objects,
-    region::{self, chain},
-};
+use crate::{memory, objects::Objects, region};
 
 /// What a card's memory is like, in words: everything that a region leaves traces in.
 pub(super) fn state(root: &SysRoot) -> String {
@@ -35,12 +32,12 @@ pub(super) fn state(root: &SysRoot) -> String {
 }
 
 fn attach(root: &SysRoot, serial: u64) -> Result<(), String> {
-    let dax = region::create(root, &card(serial), &AT_ONCE).map_err(|error| chain(&error))?;
-    memory::bring_online(root, &dax, &AT_ONCE).map_err(|error| chain(&error))
+    let dax = region::create(root, &card(serial), &AT_ONCE).map_err(|error| with_causes(&error))?;
+    memory::bring_online(root, &dax, &AT_ONCE).map_err(|error| with_causes(&error))
 }
 
 fn take_down(root: &SysRoot, serial: u64) -> Result<(), String> {
-    region::take_down_all(root, &card(serial), &AT_ONCE, &mut Vec::new()).map_err(|error| chain(&error))
+    region::take_down_all(root, &card(serial), &AT_ONCE, &mut Vec::new()).map_err(|error| with_causes(&error))
 }
 
 fn blocks(kernel: &CxlKernel, node: u32) -> Vec<String> {
@@ -99,7 +96,7 @@ fn memory_becomes_a_device_and_memory_of_the_system_again() {
         let kernel = machine(kind.clone());
         let root = kernel.root();
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();
-        memory::make_device(&root, &dax, &AT_ONCE).unwrap_or_else(|error| panic!("{kind:?}: {}", chain(&error)));
+        memory::make_device(&root, &dax, &AT_ONCE).unwrap_or_else(|error| panic!("{kind:?}: {}", with_causes(&error)));
         memory::is_device(&root, &dax).unwrap();
         assert_eq!(blocks(&kernel, 5), [""; 0]);
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();

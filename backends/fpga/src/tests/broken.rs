@@ -8,13 +8,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn after(change: impl Fn(&Tree, &DflCard)) -> Enumeration {
-    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
-    card.plug(&tree);
-    change(&tree, &card);
-    enumerated(tree.root(), Config::default())
-}
-
 #[test]
 fn a_machine_without_any_of_this_has_no_devices_and_no_warnings() {
     assert_eq!(enumerated(Tree::new().root(), Config::default()), Enumeration::default());

@@ -11,14 +11,6 @@ const CARD: &str = "card-0000-b1-00-0";
 const AFU: &str = "afu-0000-b1-00-0-0";
 const REGION: &str = "region-0000-b1-00-0-0";
 
-/// A card after `change`, as a daemon sees it that has just started.
-fn after(change: impl Fn(&Tree, &DflCard)) -> Enumeration {
-    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
-    card.plug(&tree);
-    change(&tree, &card);
-    enumerated(tree.root(), Config::default())
-}
-
 #[test]
 fn a_sound_card_is_healthy() {
     let found = after(|_, _| {});
