@@ -30,17 +30,18 @@ use tokio::sync::watch;
 pub use failures::RecentFailures;
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
+use hostler_api::Chain;
+
 use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus};
 use crate::{
     claims::ClaimsHandle,
-    cluster::{
+    inventory::{Inventory, LostDrains, task::InventoryHandle},
+    kubelet::{Connections, Registration},
+    kubernetes::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
     },
-    inventory::{Inventory, LostDrains, task::InventoryHandle},
-    kubelet::{Connections, Registration},
     metrics::{Metrics, Snapshot, claim_state, resident_bytes},
-    report::Chain,
     standalone::Manifests,
 };
 
@@ -290,7 +291,7 @@ fn publication_status(publication: Publication) -> AdminPublication {
 }
 
 fn backend_status(inventory: &Inventory) -> Vec<AdminBackend> {
-    let status = |(name, pool): (&hostler_backend::BackendName, &crate::inventory::Pool)| AdminBackend {
+    let status = |(name, pool): (&hostler_api::BackendName, &crate::inventory::Pool)| AdminBackend {
         name: name.to_string(),
         pool: pool.name.clone(),
         devices: pool.devices.len(),

@@ -26,46 +26,13 @@ pub mod task;
 mod testing;
 mod work;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use hostler_backend::{BackendError, ClaimUid, DeviceName, Grant, ShareId};
+use hostler_api::{Allocation, ClaimRef, ClaimUid, DeviceName, ShareId};
+use hostler_backend::BackendError;
 use serde::{Deserialize, Serialize};
 
 pub use task::{ClaimsHandle, ClaimsParts, StartError, start};
-
-/// How the kubelet and people call a claim.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct ClaimRef {
-    /// Namespace.
-    pub namespace: String,
-    /// Name in the namespace; may come back later with another UID.
-    pub name: String,
-    /// Identity.
-    pub uid: ClaimUid,
-}
-
-impl ClaimRef {
-    /// `namespace/name`.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Display for ClaimRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}/{})", self.uid, self.namespace, self.name)
-    }
-}
-
-/// What the scheduler, or an operator, gave to a claim from this driver.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Allocation {
-    /// The results, in the order of the claim's status.
-    pub grants: Vec<Grant>,
-    /// What the pod calls the claim, where it was made from a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_claim_name: Option<String>,
-}
 
 /// What a [`ReadClaims`] says of one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;

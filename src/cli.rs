@@ -41,11 +41,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
+use hostler_api::Chain;
 
-use crate::{
-    config::{Config, ConfigErrors},
-    report::Chain,
-};
+use crate::config::{Config, ConfigErrors};
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
 

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::ClaimUid;
+use hostler_api::ClaimUid;
 use hostler_linux::{SysRoot, boot, cgroup::CpusetCgroup};
 use serde::{Deserialize, Serialize};
 

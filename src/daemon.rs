@@ -19,7 +19,7 @@ use std::{
 };
 
 use claim_source::ClaimSource;
-use hostler_backend::ClaimUid;
+use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cdi::SpecDir;
 use hostler_linux::{
     SysRoot, boot,
@@ -35,11 +35,10 @@ use uuid::Uuid;
 use crate::{
     admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, Stage, serve_admin, serve_metrics},
     claims::{
-        self, ClaimRef, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
+        self, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
         spec::Naming,
     },
-    cluster::ConnectError,
     config::{ClusterMode, Config, Uevents},
     containers::ContainerDir,
     inventory::{
@@ -49,9 +48,9 @@ use crate::{
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
     kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
+    kubernetes::ConnectError,
     metrics::Metrics,
     registry,
-    report::Chain,
     tasks::{Ended, Tasks},
 };
 

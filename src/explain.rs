@@ -2,10 +2,12 @@
 
 mod sentences;
 
-use hostler_backend::{Access, Health};
+use hostler_api::{
+    Access,
+    resource::{AllocationError, ResourceClaim},
+};
+use hostler_backend::Health;
 use serde::{Deserialize, Serialize};
-
-use crate::allocation::{AllocationError, ResourceClaim};
 
 /// What was found out about a claim.
 #[derive(Clone, Debug)]

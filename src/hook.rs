@@ -52,7 +52,7 @@ pub enum HookError {
     #[error("failed to note that the container uses claim {claim}")]
     Record {
         /// The claim.
-        claim: hostler_backend::ClaimUid,
+        claim: hostler_api::ClaimUid,
         /// The failed step.
         #[source]
         source: Box<RecordError>,

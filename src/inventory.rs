@@ -19,7 +19,8 @@ pub mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hostler_backend::{BackendName, CounterSet, Device, DeviceName, Warning};
+use hostler_api::{BackendName, DeviceName};
+use hostler_backend::{CounterSet, Device, Warning};
 use tokio::sync::watch;
 
 pub use drains::{Drain, Drains, LostDrains};

@@ -4,10 +4,8 @@
 //! whom). Everything else is an edge that reads one of them or asks it to do one thing.
 
 pub mod admin;
-pub mod allocation;
 pub mod claims;
 pub mod cli;
-pub mod cluster;
 pub mod config;
 pub mod containers;
 pub mod daemon;
@@ -15,6 +13,7 @@ pub mod explain;
 pub mod hook;
 pub mod inventory;
 pub mod kubelet;
+pub mod kubernetes;
 pub mod metrics;
 pub mod registry;
 pub mod report;

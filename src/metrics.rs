@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::atomic::AtomicU64, time::Duration};
 
-use hostler_backend::BackendName;
+use hostler_api::BackendName;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text::encode},
     metrics::{
@@ -224,7 +224,8 @@ pub fn resident_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use hostler_backend::{Device, DeviceName, Health};
+    use hostler_api::DeviceName;
+    use hostler_backend::{Device, Health};
 
     use super::*;
     use crate::inventory::{Drain, Pool};

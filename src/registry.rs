@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use hostler_backend::{Backend, BackendName};
+use hostler_api::BackendName;
+use hostler_backend::Backend;
 use hostler_linux::SysRoot;
 
 use crate::config::Config;

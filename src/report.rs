@@ -1,22 +1,6 @@
-//! How errors and times are shown: an error with the whole chain of causes, in the log and to the kubelet.
+//! How times are shown.
 
-use std::{error::Error, fmt, time::Duration};
-
-/// Shows an error and all its causes, joined by `: `.
-#[derive(Clone, Copy, Debug)]
-pub struct Chain<'a>(pub &'a (dyn Error + 'a));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
-}
+use std::time::Duration;
 
 /// The two largest units: `3d 4h`, `12m 5s`.
 pub fn elapsed(duration: Duration) -> String {
@@ -29,23 +13,7 @@ pub fn elapsed(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("failed to write record {path}")]
-    struct Outer {
-        path: &'static str,
-        #[source]
-        source: io::Error,
-    }
-
-    #[test]
-    fn a_chain_shows_every_cause_once() {
-        let error = Outer { path: "/x", source: io::Error::other("disk full") };
-        assert_eq!(Chain(&error).to_string(), "failed to write record /x: disk full");
-    }
 
     #[test]
     fn elapsed_times_show_two_units() {

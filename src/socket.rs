@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::Chain;
 use tokio::{
     net::{UnixListener, UnixSocket, UnixStream},
     sync::mpsc,
@@ -24,8 +25,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-
-use crate::report::Chain;
 
 /// The kernel keeps 108 bytes for a socket's path, the last one for the closing zero.
 const MAX_PATH: usize = 107;

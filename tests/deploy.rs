@@ -15,7 +15,8 @@ use hostler::{
     inventory::{Inventory, Pool},
     metrics::{Metrics, Operation, Snapshot},
 };
-use hostler_backend::{BackendName, Device, DeviceName};
+use hostler_api::{BackendName, DeviceName};
+use hostler_backend::Device;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},

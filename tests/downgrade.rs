@@ -25,7 +25,8 @@ use hostler::claims::{
     metadata::Metadata,
     store::{Record, RecordState, decode, encode},
 };
-use hostler_backend::{Access, CounterUse, DeviceName, Quantity};
+use hostler_api::{Access, DeviceName, Quantity};
+use hostler_backend::CounterUse;
 use node::Node;
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ use std::{
 
 use hostler::{
     claims::{
-        Allocation, ClaimRef, ClaimsHandle, ReadClaims, ReadResult,
+        ClaimsHandle, ReadClaims, ReadResult,
         spec::Naming,
         task::{self as claims_task, ClaimsParts},
     },
@@ -30,10 +30,8 @@ use hostler::{
     socket::SocketError,
     tasks::Tasks,
 };
-use hostler_backend::{
-    Access, Backend, BackendError, BackendName, Device, DeviceName, Enumeration, Grant, Health, PrepareWork, Prepared,
-    ShareId, Sharing,
-};
+use hostler_api::{Access, Allocation, BackendName, ClaimRef, DeviceName, Grant, ShareId};
+use hostler_backend::{Backend, BackendError, Device, Enumeration, Health, PrepareWork, Prepared, Sharing};
 use hostler_linux::SysRoot;
 use hostler_proto::{
     dra_v1::Claim,

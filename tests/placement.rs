@@ -10,10 +10,10 @@ use hostler::{
     },
     inventory::{Inventory, Pool, pool_name},
     registry::Backends,
-    report::Chain,
     standalone::parse,
 };
-use hostler_backend::{Backend, ClaimUid};
+use hostler_api::{Chain, ClaimUid};
+use hostler_backend::Backend;
 use hostler_linux::{IdSet, SysRoot};
 
 fn write(root: &Path, path: &str, text: &str) {

@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use hostler_backend::opaque::{API_VERSION, Values, schema};
+use hostler_api::well_known::HOSTLER_API_VERSION;
+use hostler_backend::opaque::{Values, schema};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
 };
@@ -91,7 +92,7 @@ fn kinds_and_version_are_those_of_the_code() {
     let tests_kind = expressions.iter().find(|expression| expression.contains("p.kind in")).unwrap();
     assert_eq!(list(tests_kind), set(&kinds));
     let version = spec().variables.unwrap().into_iter().find(|variable| variable.name == "version").unwrap();
-    assert_eq!(version.expression, format!("'{API_VERSION}'"));
+    assert_eq!(version.expression, format!("'{HOSTLER_API_VERSION}'"));
 }
 
 #[test]

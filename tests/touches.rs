@@ -10,7 +10,7 @@ use std::{
 };
 
 use hostler::{config::Config, registry};
-use hostler_backend::BackendName;
+use hostler_api::BackendName;
 use hostler_linux::testkit::{Counts, CxlCard, CxlHost, DflCard, Function, Processors, Tree, XrtCard, cxl_function};
 
 /// As many of everything as asked for.

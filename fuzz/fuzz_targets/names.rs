@@ -1,7 +1,7 @@
 //! Names and addresses that end up in file names, CDI ids and API objects.
 #![no_main]
 
-use hostler_backend::{ClaimUid, DeviceName, QualifiedName};
+use hostler_api::{ClaimUid, DeviceName, QualifiedName};
 use hostler_linux::pci::PciAddress;
 use libfuzzer_sys::fuzz_target;
 

@@ -1,7 +1,7 @@
 //! Kubernetes quantities from claims and configuration.
 #![no_main]
 
-use hostler_backend::Quantity;
+use hostler_api::Quantity;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|texts: (&str, &str, &str)| {

@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_backend::ClaimUid;
+use hostler_api::{Chain, ClaimRef, ClaimUid, resource::ResourceClaim};
 use hostler_linux::IdSet;
 use serde::Deserialize;
 
@@ -14,10 +14,8 @@ use super::{
     types::{AdminClaim, AdminClaimDevice, AdminContainer, CreateClaim},
 };
 use crate::{
-    allocation::ResourceClaim,
-    claims::{ClaimRef, ClaimView, spec::prepared_devices},
+    claims::{ClaimView, spec::prepared_devices},
     metrics::claim_state,
-    report::Chain,
     standalone::{Manifests, ManifestsError, allocate},
 };
 
@@ -250,7 +248,7 @@ impl Admin {
     }
 }
 
-fn granted(grant: &hostler_backend::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice {
+fn granted(grant: &hostler_api::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice {
     AdminClaimDevice {
         pool: grant.pool.clone(),
         device: grant.device.to_string(),

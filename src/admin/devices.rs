@@ -7,7 +7,8 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use hostler_backend::{BackendError, BackendName, Device, DeviceName, Operation};
+use hostler_api::{BackendName, DeviceName};
+use hostler_backend::{BackendError, Device, Operation};
 
 use super::{
     Admin, Failure,

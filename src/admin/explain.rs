@@ -6,17 +6,16 @@ use axum::{
     Json,
     extract::{Path, Query, State},
 };
-use hostler_backend::{ClaimUid, Grant};
+use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
 use hostler_linux::IdSet;
 
 use super::{Admin, Failure, claims::Namespace};
 use crate::{
-    claims::{ClaimFailure, ClaimRef, ClaimTable, ClaimView, store::RecordDevice},
-    cluster::claim_reader::ClaimReadError,
+    claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
     explain::{DeviceFact, Explanation, Facts, FailureFact, Object, Origin, RecordFact, explain as conclude},
     inventory::Inventory,
+    kubernetes::claim_reader::ClaimReadError,
     metrics::claim_state,
-    report::Chain,
     standalone::ManifestsError,
 };
 

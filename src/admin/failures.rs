@@ -61,10 +61,10 @@ impl RecentFailures {
 mod tests {
     use std::time::SystemTime;
 
-    use hostler_backend::ClaimUid;
+    use hostler_api::{ClaimRef, ClaimUid};
 
     use super::*;
-    use crate::claims::{ClaimError, ClaimRef};
+    use crate::claims::ClaimError;
 
     fn failure(uid: usize, operation: &'static str, at: SystemTime) -> ClaimFailure {
         let uid = ClaimUid::new(format!("u{uid}")).unwrap();

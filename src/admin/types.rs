@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use hostler_backend::Quantity;
+use hostler_api::Quantity;
 use serde::{Deserialize, Serialize};
 
 /// Body of every answer that is not a success.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{Access, Backend, BackendName, ClaimUid, Device, Grant, Held, PlanWork, Quantity, Sharing};
+use hostler_api::{Access, Allocation, BackendName, ClaimRef, ClaimUid, Grant, Quantity};
+use hostler_backend::{Backend, Device, Held, PlanWork, Sharing};
 
-use super::{Allocation, ClaimError, ClaimRef, counters, place, store::RecordDevice};
+use super::{ClaimError, counters, place, store::RecordDevice};
 use crate::{inventory::Inventory, registry::Backends};
 
 /// Something that a claim holds, with the claim's full name at hand.

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{Access, CounterSet, CounterUse, Device, DeviceName, Grant, Quantity};
+use hostler_api::{Access, DeviceName, Grant, Quantity};
+use hostler_backend::{CounterSet, CounterUse, Device};
 
 use super::{ClaimError, admit::Holding};
 use crate::inventory::Pool;

@@ -13,12 +13,12 @@
 
 use std::{collections::BTreeMap, hash::BuildHasher, sync::Arc, time::Duration};
 
-use hostler_backend::ClaimUid;
+use hostler_api::{Chain, ClaimRef, ClaimUid};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::{ClaimRef, ClaimView, ClaimsHandle};
-use crate::{metrics::Metrics, report::Chain, tasks::Tasks};
+use super::{ClaimView, ClaimsHandle};
+use crate::{metrics::Metrics, tasks::Tasks};
 
 /// Looks at the claims per [`JanitorParts::release_after`]: enough that a claim is not held much longer than that.
 const LOOKS: u32 = 4;

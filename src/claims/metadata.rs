@@ -15,13 +15,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hostler_api::ClaimRef;
 use hostler_backend::{AttributeValue, Device};
 use hostler_cdi::Mount;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    ClaimRef,
     spec::Naming,
     store::{Record, RecordDevice},
 };

@@ -9,8 +9,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use hostler_api::{Access, Chain, Grant};
 use hostler_backend::{
-    Access, BackendError, Grant, PlanWork,
+    BackendError, PlanWork,
     opaque::{SameNumaNode, placement_of},
 };
 use tracing::debug;
@@ -20,7 +21,6 @@ use super::{
     admit::{Admission, Refusal, held_of},
     store::RecordDevice,
 };
-use crate::report::Chain;
 
 /// A grant that is to lie on one node with others.
 #[derive(Debug)]

@@ -13,17 +13,17 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use hostler_backend::ClaimUid;
+use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cdi::{DirError, SpecDir};
 use tracing::{info, warn};
 
 use super::{
-    ClaimError, ClaimRef, ClaimView,
+    ClaimError, ClaimView,
     spec::{HOLDINGS_ANNOTATION, Naming},
     store::{Holdings, Loaded, Record, RecordDevice, RecordState, salvage},
     work::{Job, Prepared, Workshop},
 };
-use crate::{metrics::Metrics, report::Chain};
+use crate::metrics::Metrics;
 
 /// A claim that was found in a state that nobody can be sure of.
 #[derive(Clone, Debug, PartialEq)]

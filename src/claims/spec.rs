@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
+use hostler_api::ClaimUid;
 use hostler_backend::{
-    ClaimUid, ContainerEdits, MemoryPolicy, Pinning,
+    ContainerEdits, MemoryPolicy, Pinning,
     opaque::{MemoryMode, Word},
 };
 use hostler_cdi::{Device, Hook, HookName, Spec};

@@ -16,10 +16,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_backend::{BackendName, ClaimUid, ContainerEdits, CounterUse, Grant, Plan};
+use hostler_api::{BackendName, ClaimRef, ClaimUid, Grant};
+use hostler_backend::{ContainerEdits, CounterUse, Plan};
 use serde::{Deserialize, Serialize};
 
-use super::{ClaimRef, metadata::Metadata};
+use super::metadata::Metadata;
 
 /// Version of the file format. Readers accept every version up to their own.
 const VERSION: u64 = 1;
@@ -294,7 +295,7 @@ impl RecordDir {
                         let found = record.claim.uid.clone();
                         if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
                     })
-                    .map_err(|error| crate::report::Chain(&error).to_string());
+                    .map_err(|error| hostler_api::Chain(&error).to_string());
                 (bytes, record)
             }
         };

@@ -9,14 +9,14 @@ pub(super) use owner::OrderJob;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_backend::{BackendName, ClaimUid, DeviceName, Operation};
+use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
+use hostler_backend::Operation;
 use hostler_cdi::SpecDir;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tracing::{error, info};
 
 use super::{
-    Allocation, ClaimError, ClaimFailure, ClaimRef, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult,
-    recover,
+    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult, recover,
     spec::Naming,
     store::{RecordDir, StoreError},
     work::Workshop,
@@ -26,7 +26,6 @@ use crate::{
     inventory::{Inventory, InventoryReader},
     metrics::Metrics,
     registry::Backends,
-    report::Chain,
     tasks::Tasks,
 };
 

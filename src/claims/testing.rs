@@ -5,14 +5,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use hostler_api::{Allocation, BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Backend, BackendError, BackendName, Capacity, ClaimUid, ContainerEdits, Device, DeviceName, Enumeration, Grant,
-    Held, OperateWork, Pinning, Plan, PlanWork, PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing,
-    UnprepareWork, VerifyWork,
+    Backend, BackendError, Capacity, ContainerEdits, Device, Enumeration, Held, OperateWork, Pinning, Plan, PlanWork,
+    PrepareWork, Prepared, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 use super::{
-    Allocation, ClaimRef,
     spec::Naming,
     store::{Record, RecordDevice, RecordState},
 };

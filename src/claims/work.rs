@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use hostler_backend::{ClaimUid, Held, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_api::{Chain, ClaimUid};
+use hostler_backend::{Held, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
 use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
@@ -13,7 +14,7 @@ use super::{
     store::{Record, RecordDevice, RecordDir, RecordState},
     task::OrderJob,
 };
-use crate::{containers::ContainerDir, inventory::InventoryReader, registry::Backends, report::Chain};
+use crate::{containers::ContainerDir, inventory::InventoryReader, registry::Backends};
 
 /// What the steps work with.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hostler_api::Chain;
 use hostler_cdi::{Catalog, Severity, SpecDir, SpecFile};
 use serde::Serialize;
 
 use super::{ConfigArgs, Failure, Format, Outcome, table::Table, write_json};
-use crate::report::Chain;
 
 /// Check and list CDI files
 #[derive(clap::Args, Debug)]

@@ -232,8 +232,9 @@ mod tests {
         thread,
     };
 
+    use hostler_api::Chain;
+
     use super::*;
-    use crate::report::Chain;
 
     /// Answers one request with `answer` and gives what was asked.
     fn daemon(answer: &'static str) -> (tempfile::TempDir, Client, thread::JoinHandle<String>) {

@@ -9,12 +9,10 @@ use std::{
     process::ExitCode,
 };
 
+use hostler_api::Chain;
 use hostler_linux::SysRoot;
 
-use crate::{
-    hook::{self, record::Recorded},
-    report::Chain,
-};
+use crate::hook::{self, record::Recorded};
 
 /// Runs a hook; `args` is what follows `hook` on the command line. What goes wrong goes to standard error, which the
 /// runtime shows as the reason why the container was not started.

@@ -25,7 +25,7 @@ pub(super) fn bytes(amount: u64) -> String {
 
 /// The size of a page as it is written in `hugepages-2Mi`: `2Mi`, `1Gi`.
 pub(super) fn page(bytes: u64) -> String {
-    hostler_backend::Quantity::whole(bytes).human()
+    hostler_api::Quantity::whole(bytes).human()
 }
 
 /// `1 core`, `2 cores`.

@@ -6,7 +6,9 @@ use tokio::sync::watch;
 
 use crate::{
     claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
-    cluster::{
+    config::{ClusterMode, Config},
+    inventory::InventoryReader,
+    kubernetes::{
         Cluster, ClusterSettings, ConnectError,
         claim_reader::ClaimReader,
         claim_status, events,
@@ -14,8 +16,6 @@ use crate::{
         publisher::{self, Publication, PublisherParts},
         slices::SliceSettings,
     },
-    config::{ClusterMode, Config},
-    inventory::InventoryReader,
     metrics::Metrics,
     standalone::{InService, Manifests},
     tasks::Tasks,

@@ -1,6 +1,6 @@
 //! What was found out, one sentence for each fact.
 
-use hostler_backend::Access;
+use hostler_api::Access;
 
 use super::{DeviceFact, Facts, FailureFact, Object, Origin, count, is_other};
 

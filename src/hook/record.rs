@@ -5,7 +5,7 @@
 
 use std::{io::Read, path::PathBuf};
 
-use hostler_backend::ClaimUid;
+use hostler_api::ClaimUid;
 use hostler_linux::SysRoot;
 
 use super::{HookError, State, bad, bounded};

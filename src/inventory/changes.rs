@@ -88,7 +88,8 @@ fn compare(old: Option<&Device>, new: &Device) -> Option<What> {
 
 #[cfg(test)]
 mod tests {
-    use hostler_backend::{BackendName, DeviceName, Health};
+    use hostler_api::{BackendName, DeviceName};
+    use hostler_backend::Health;
 
     use super::*;
     use crate::inventory::Pool;

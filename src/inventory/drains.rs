@@ -20,7 +20,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_backend::{BackendName, DeviceName};
+use hostler_api::{BackendName, DeviceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::BackendName;
+use hostler_api::BackendName;
 use hostler_linux::uevent::{Event, Hint};
 
 use crate::registry::Backends;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{BackendName, DeviceName};
+use hostler_api::{BackendName, DeviceName};
 
 /// Backend and name of a device.
 pub type Key = (BackendName, DeviceName);

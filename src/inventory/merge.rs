@@ -3,10 +3,10 @@
 //! One device or counter set that no API server accepts would cost all others of its slice: it is left out, with a
 //! warning.
 
-use hostler_backend::{BackendError, CounterSet, Device, DeviceName, DeviceProblem, Enumeration, Warning};
+use hostler_api::{Chain, DeviceName};
+use hostler_backend::{BackendError, CounterSet, Device, DeviceProblem, Enumeration, Warning};
 
 use super::Pool;
-use crate::report::Chain;
 
 /// The pool after a scan: what was found, or what was known before and why it is not known better.
 pub(super) fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
@@ -62,7 +62,8 @@ fn left_out(what: &str, problems: &[DeviceProblem]) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use hostler_backend::{CounterUse, Quantity};
+    use hostler_api::Quantity;
+    use hostler_backend::CounterUse;
 
     use super::*;
 

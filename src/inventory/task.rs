@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_backend::{Backend, BackendError, BackendName, DeviceName, Enumeration};
+use hostler_api::{BackendName, DeviceName};
+use hostler_backend::{Backend, BackendError, Enumeration};
 use hostler_linux::heap;
 use tokio::{
     sync::{mpsc, oneshot, watch},

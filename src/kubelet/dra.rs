@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{ClaimUid, ClaimUidError};
+use hostler_api::{Chain, ClaimRef, ClaimUid, ClaimUidError};
 use hostler_proto::{
     dra_v1::{self as v1, dra_plugin_server::DraPlugin as V1Api},
     dra_v1beta1::{self as v1beta1, dra_plugin_server::DraPlugin as V1Beta1Api},
@@ -14,10 +14,7 @@ use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::{debug, error};
 
-use crate::{
-    claims::{ClaimRef, ClaimResult, ClaimsHandle, PreparedDevice},
-    report::Chain,
-};
+use crate::claims::{ClaimResult, ClaimsHandle, PreparedDevice};
 
 /// Serves the DRA API. Cheap to clone.
 #[derive(Clone, Debug)]

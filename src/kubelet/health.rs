@@ -10,7 +10,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_backend::{ClaimUid, Device, DeviceName, Health};
+use hostler_api::{ClaimUid, DeviceName};
+use hostler_backend::{Device, Health};
 use hostler_proto::{
     health_v1::{self as v1, dra_resource_health_server::DraResourceHealth as V1Api},
     health_v1alpha1::{self as v1alpha1, dra_resource_health_server::DraResourceHealth as V1Alpha1Api},

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{Capacity, Device, QualifiedName, Quantity, Sharing};
+use hostler_api::{
+    QualifiedName, Quantity,
+    resource::{
+        AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimMetadata,
+        ResourceClaimStatus,
+    },
+};
+use hostler_backend::{Capacity, Device, Sharing};
 
 use crate::{
     admin::types::{CreateClaim, CreateDevice},
-    allocation::{AllocationResult, DeviceResult, Devices, Metadata, ResourceClaim, Status},
     inventory::{Inventory, Pool},
 };
 
@@ -74,7 +80,7 @@ pub fn allocate(
     if request.devices.is_empty() {
         return Err(CreateError::Empty);
     }
-    let results: Result<Vec<DeviceResult>, CreateError> = request
+    let results: Result<Vec<DeviceRequestAllocationResult>, CreateError> = request
         .devices
         .iter()
         .enumerate()
@@ -83,16 +89,18 @@ pub fn allocate(
     Ok(ResourceClaim {
         api_version: "resource.k8s.io/v1".to_owned(),
         kind: "ResourceClaim".to_owned(),
-        metadata: Metadata {
+        metadata: ResourceClaimMetadata {
             name: request.name.clone(),
             namespace: request.namespace.clone(),
             uid: Some(uid.to_owned()),
-            ..Metadata::default()
+            ..ResourceClaimMetadata::default()
         },
         spec: serde_json::Value::Null,
-        status: Status {
-            allocation: Some(AllocationResult { devices: Devices { results: results?, config: Vec::new() } }),
-            ..Status::default()
+        status: ResourceClaimStatus {
+            allocation: Some(AllocationResult {
+                devices: DeviceAllocationResult { results: results?, config: Vec::new() },
+            }),
+            ..ResourceClaimStatus::default()
         },
     })
 }
@@ -103,14 +111,14 @@ fn allocate_device(
     uid: &str,
     driver: &str,
     inventory: &Inventory,
-) -> Result<DeviceResult, CreateError> {
+) -> Result<DeviceRequestAllocationResult, CreateError> {
     let pool = find_pool(&wanted.pool, inventory)?;
     let device = pool.devices.iter().find(|device| device.name.as_str() == wanted.device).ok_or_else(|| {
         let known = list(pool.devices.iter().map(|device| device.name.as_str()));
         CreateError::NoDevice { device: wanted.device.clone(), pool: pool.name.clone(), known }
     })?;
     let shared = device.sharing == Sharing::Shared;
-    Ok(DeviceResult {
+    Ok(DeviceRequestAllocationResult {
         request: wanted.request.clone().unwrap_or_else(|| WHOLE.to_owned()),
         driver: driver.to_owned(),
         pool: pool.name.clone(),
@@ -118,7 +126,7 @@ fn allocate_device(
         // Two parts of one device in one claim are told apart by this.
         share_id: shared.then(|| format!("{uid}-{index}")),
         consumed_capacity: consume(wanted, device)?,
-        ..DeviceResult::default()
+        ..DeviceRequestAllocationResult::default()
     })
 }
 
@@ -172,7 +180,8 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hostler_backend::{BackendName, DeviceName, RequestPolicy};
+    use hostler_api::{BackendName, DeviceName};
+    use hostler_backend::RequestPolicy;
 
     use super::*;
 
@@ -186,7 +195,7 @@ mod tests {
         Inventory { pools: [(BackendName::new("cpu").unwrap(), pool)].into(), ..Inventory::default() }
     }
 
-    fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceResult, String> {
+    fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceRequestAllocationResult, String> {
         let capacity = capacity.iter().map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap())).collect();
         let device = CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request: None, capacity };
         let request = CreateClaim { namespace: "default".to_owned(), name: "a".to_owned(), devices: vec![device] };

@@ -8,10 +8,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use hostler_api::{
+    Allocation, ClaimRef,
+    resource::{AllocationError, ResourceClaim},
+};
+
 use super::manifest::{self, ManifestError};
 use crate::{
-    allocation::{AllocationError, ResourceClaim},
-    claims::{Allocation, ClaimRef, ReadClaims, ReadResult},
+    claims::{ReadClaims, ReadResult},
     tasks::Tasks,
 };
 

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hostler_backend::{Access, BackendName, Grant};
+use hostler_api::{Access, Allocation, BackendName, ClaimRef, Grant};
 
 use crate::{
-    claims::{Allocation, ClaimRef, ReadClaims, ReadResult},
+    claims::{ReadClaims, ReadResult},
     inventory::{Drain, Inventory, InventoryReader},
     report::elapsed,
 };
@@ -75,7 +75,8 @@ impl DrainedError {
 
 #[cfg(test)]
 mod tests {
-    use hostler_backend::{ClaimUid, Device, DeviceName};
+    use hostler_api::{ClaimUid, DeviceName};
+    use hostler_backend::Device;
     use tokio::sync::watch;
 
     use super::*;

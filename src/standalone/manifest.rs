@@ -3,7 +3,7 @@
 //! Below `status.allocation.devices` unknown fields are refused: a misspelt `consumedCapacity` must not hand out a
 //! whole device. Elsewhere they are let through, as `kubectl get -o yaml` writes many.
 
-use crate::allocation::{AllocationError, ResourceClaim};
+use hostler_api::resource::{AllocationError, ResourceClaim};
 
 /// Versions of the API whose claims have the shape that is read here.
 const API_VERSIONS: [&str; 2] = ["resource.k8s.io/v1", "resource.k8s.io/v1beta2"];

@@ -27,7 +27,7 @@ struct CrateRule {
     only: &'static [&'static str],
 }
 
-const BACKEND_IMPORTS: &[&str] = &["hostler-backend", "hostler-cdi", "hostler-linux"];
+const BACKEND_IMPORTS: &[&str] = &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-linux"];
 const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
 
 const CRATES: &[CrateRule] = &[
@@ -39,9 +39,10 @@ const CRATES: &[CrateRule] = &[
         only: &["prost", "prost-types", "tonic", "tonic-prost"],
     },
     CrateRule { name: "hostler-linux", ours: &[], never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-api", ours: &[], never: &["tokio", "kube", "tonic", "nix", "udev"], only: &[] },
     CrateRule {
         name: "hostler-backend",
-        ours: &["hostler-cdi"],
+        ours: &["hostler-api", "hostler-cdi"],
         never: &["tokio", "kube", "tonic", "udev", "nix"],
         only: &[],
     },
@@ -53,6 +54,7 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler",
         ours: &[
+            "hostler-api",
             "hostler-backend",
             "hostler-cdi",
             "hostler-cpu",
@@ -76,8 +78,8 @@ struct Edge {
 
 const EDGES: &[Edge] = &[
     Edge { crates: &["tonic", "tonic_prost", "prost", "hostler_proto"], modules: &["kubelet"] },
-    Edge { crates: &["kube", "k8s_openapi", "hyper_rustls", "rustls", "tower"], modules: &["cluster"] },
-    Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli", "cluster"] },
+    Edge { crates: &["kube", "k8s_openapi", "hyper_rustls", "rustls", "tower"], modules: &["kubernetes"] },
+    Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli", "kubernetes"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
     Edge { crates: &["ring"], modules: &["cli"] },
     Edge { crates: &["sd_notify"], modules: &["daemon"] },
@@ -93,42 +95,37 @@ struct ModuleRule {
 const MODULES: &[ModuleRule] = &[
     ModuleRule {
         module: "inventory",
-        never: &["claims", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook"],
+        never: &["claims", "kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook"],
         why: "the inventory knows hardware, not those who read it",
     },
     ModuleRule {
         module: "claims",
-        never: &["kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook"],
+        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook"],
         why: "claims answer whoever asks; an allocation comes through the ReadClaims trait",
     },
     ModuleRule {
-        module: "allocation",
-        never: &["inventory", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook", "tasks", "config"],
-        why: "what a claim means does not depend on where it was read",
-    },
-    ModuleRule {
         module: "explain",
-        never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
+        never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
         why: "an explanation is concluded from facts; whoever asks gathers them",
     },
     ModuleRule {
         module: "kubelet",
-        never: &["cluster", "standalone", "admin", "cli", "daemon", "hook"],
+        never: &["kubernetes", "standalone", "admin", "cli", "daemon", "hook"],
         why: "the kubelet's services and the source of claims meet in the daemon only",
     },
     ModuleRule {
-        module: "cluster",
+        module: "kubernetes",
         never: &["kubelet", "standalone", "admin", "cli", "daemon", "hook"],
         why: "the kubelet's services and the source of claims meet in the daemon only",
     },
     ModuleRule {
         module: "standalone",
-        never: &["kubelet", "cluster", "cli", "daemon", "hook"],
+        never: &["kubelet", "kubernetes", "cli", "daemon", "hook"],
         why: "a source of claims knows neither the kubelet nor another source",
     },
     ModuleRule {
         module: "config",
-        never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
+        never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
         why: "the configuration is read before there is any state, and by tools that have none",
     },
     ModuleRule {
@@ -137,7 +134,7 @@ const MODULES: &[ModuleRule] = &[
             "claims",
             "inventory",
             "kubelet",
-            "cluster",
+            "kubernetes",
             "standalone",
             "admin",
             "cli",
@@ -154,7 +151,7 @@ const MODULES: &[ModuleRule] = &[
             "claims",
             "inventory",
             "kubelet",
-            "cluster",
+            "kubernetes",
             "standalone",
             "admin",
             "cli",
@@ -167,7 +164,7 @@ const MODULES: &[ModuleRule] = &[
     },
     ModuleRule {
         module: "hook",
-        never: &["claims", "inventory", "kubelet", "cluster", "standalone", "admin", "daemon", "tasks", "config"],
+        never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "daemon", "tasks", "config"],
         why: "the hook runs in front of every container: no runtime, no configuration, no state",
     },
 ];

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use hostler_api::{BackendName, ClaimUid, Grant};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AttributeValue, BackendName, ClaimUid, ConfigProblem, ContainerEdits, CounterSet, Device, Grant, opaque::MemoryMode,
-};
+use crate::{AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, opaque::MemoryMode};
 
 /// One kind of hardware.
 ///
@@ -333,17 +332,6 @@ impl BackendError {
     pub fn step(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Step { step: step.into(), source: source.into() }
     }
-}
-
-/// An error with everything below it, in one line: for where an error becomes part of a text.
-pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

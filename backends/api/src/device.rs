@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use hostler_api::{DeviceName, QualifiedName, Quantity};
 use serde::{Deserialize, Serialize};
 
-use crate::{ContainerEdits, DeviceName, QualifiedName, Quantity};
+use crate::ContainerEdits;
 
 /// Attributes of a device, for selectors.
 pub type Attributes = BTreeMap<QualifiedName, AttributeValue>;

@@ -8,33 +8,24 @@ mod backend;
 mod config;
 mod device;
 pub mod duration;
-mod grant;
 mod limits;
-mod names;
 pub mod opaque;
-mod quantity;
 mod share;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
 pub use backend::{
     Backend, BackendError, Enumeration, Held, MemoryPolicy, OperateWork, Operation, Pinning, Plan, PlanWork,
-    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning, with_causes,
+    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning,
 };
 pub use config::ConfigProblem;
 pub use device::{
     AttributeValue, Attributes, Binding, Capacities, Capacity, CounterSet, CounterUse, Device, Health, NodeAllocatable,
     RequestPolicy, Sharing,
 };
-pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
 pub use hostler_cdi::ContainerEdits;
-pub use limits::{
-    DeviceProblem, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_VALUES, MAX_ATTRIBUTES_AND_CAPACITIES, MAX_BINDING_CONDITIONS,
-    MAX_COUNTER_USES, MAX_COUNTERS, edits_problems,
-};
-pub use names::{BackendName, DeviceName, NameError, QualifiedName};
+pub use limits::{DeviceProblem, edits_problems};
 pub use opaque::refuse_opaque_config;
-pub use quantity::{ParseQuantityError, Quantity};
 pub use share::{Holders, Share};
 
 #[cfg(doctest)]

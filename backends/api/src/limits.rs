@@ -6,22 +6,17 @@ mod shared;
 
 use std::fmt;
 
+use hostler_api::{
+    QualifiedName, Quantity,
+    limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_VALUES, MAX_ATTRIBUTES_AND_CAPACITIES},
+    well_known::STANDARD_ATTRIBUTES,
+};
 use hostler_cdi::ContainerEdits;
 
-use crate::{AttributeValue, Attributes, Capacity, Device, Health, QualifiedName, Quantity, RequestPolicy, Sharing};
+use crate::{AttributeValue, Attributes, Capacity, Device, Health, RequestPolicy, Sharing};
 
-/// Attributes and capacities of a device, counted together.
-pub const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
-/// Values of all attributes of a device, each element of a list counted.
-pub const MAX_ATTRIBUTE_VALUES: usize = 48;
-/// Bytes of an attribute that is a string or a version.
-pub const MAX_ATTRIBUTE_BYTES: usize = 64;
 /// The highest NUMA node that the standard attribute can hold.
 const MAX_NUMA_NODE: i64 = 1023;
-pub use scheduling::MAX_BINDING_CONDITIONS;
-pub use shared::{MAX_COUNTER_USES, MAX_COUNTERS};
-
-const STANDARD_DOMAIN: &str = "resource.kubernetes.io/";
 
 /// A limit that a device breaks.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -130,7 +125,7 @@ fn empty_list() -> String {
 
 /// The standard attributes mean the same with every driver, so schedulers compare them: a near miss never matches.
 fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<String> {
-    let standard = name.as_str().strip_prefix(STANDARD_DOMAIN)?;
+    let standard = name.as_str().strip_prefix(STANDARD_ATTRIBUTES)?;
     let (ok, rule) = match (standard, value) {
         ("numaNode", AttributeValue::Int(node)) => {
             ((0..=MAX_NUMA_NODE).contains(node), "a node from 0 to 1023; leave it out where the node is not known")

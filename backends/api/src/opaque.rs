@@ -11,16 +11,14 @@ mod read;
 mod tests;
 mod words;
 
+use hostler_api::{Grant, well_known::HOSTLER_API_VERSION};
 use serde_json::{Map, Value};
 
-use crate::{BackendError, ConfigProblem, Grant};
+use crate::{BackendError, ConfigProblem};
 
 pub use read::{FieldSchema, Values, Word};
 use read::{Fields, nearest};
 pub use words::{CoreKind, CxlUse, MemoryMode, SameNumaNode, Smt, Spread};
-
-/// The version of all kinds.
-pub const API_VERSION: &str = "hostler.dev/v1alpha1";
 
 /// Bytes of one configuration, a limit of the API server.
 pub const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
@@ -245,7 +243,7 @@ impl OpaqueConfig {
     pub fn parse(parameters: &Value, path: &str) -> Result<Self, Vec<ConfigProblem>> {
         let problem = |field: &str, reason: String| ConfigProblem::new(format!("{path}{field}"), reason);
         let Some(object) = parameters.as_object() else {
-            let fix = format!("write an object with apiVersion {API_VERSION} and a kind");
+            let fix = format!("write an object with apiVersion {HOSTLER_API_VERSION} and a kind");
             return Err(vec![problem("", format!("{parameters} is not an object; {fix}"))]);
         };
         let mut problems = Vec::new();
@@ -282,9 +280,9 @@ impl OpaqueConfig {
 
 fn version_problem(object: &Map<String, Value>) -> Option<String> {
     match object.get("apiVersion") {
-        Some(Value::String(version)) if version == API_VERSION => None,
-        Some(version) => Some(format!("{version} is not known; write {API_VERSION}")),
-        None => Some(format!("it is missing; write {API_VERSION}")),
+        Some(Value::String(version)) if version == HOSTLER_API_VERSION => None,
+        Some(version) => Some(format!("{version} is not known; write {HOSTLER_API_VERSION}")),
+        None => Some(format!("it is missing; write {HOSTLER_API_VERSION}")),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{BackendError, Held, PlanWork, Quantity};
+use hostler_api::Quantity;
+
+use crate::{BackendError, Held, PlanWork};
 
 /// One capacity of the device that is planned.
 #[derive(Clone, Copy, Debug)]

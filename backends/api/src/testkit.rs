@@ -18,11 +18,12 @@ mod describe;
 mod tests;
 mod together;
 
-use std::{fmt, fmt::Display};
+use std::fmt::{self, Display};
 
+use hostler_api::{Chain, DeviceName};
 use serde_json::Value;
 
-use crate::{Backend, Device, DeviceName, Enumeration, with_causes};
+use crate::{Backend, Device, Enumeration};
 
 /// What the testkit cannot know of a backend. `Samples::default()` fits one that leaves no traces in hardware.
 #[derive(Clone)]
@@ -86,7 +87,7 @@ impl Run<'_> {
     fn enumerate(&self) -> Enumeration {
         match self.backend.enumerate() {
             Ok(enumeration) => enumeration,
-            Err(error) => self.broken("enumerate describes the hardware", None, with_causes(&error)),
+            Err(error) => self.broken("enumerate describes the hardware", None, Chain(&error).to_string()),
         }
     }
 
@@ -116,7 +117,7 @@ impl Run<'_> {
     fn must<T>(&self, rule: &str, device: &Device, result: Result<T, crate::BackendError>) -> T {
         match result {
             Ok(value) => value,
-            Err(error) => self.broken(rule, Some(&device.name), with_causes(&error)),
+            Err(error) => self.broken(rule, Some(&device.name), Chain(&error).to_string()),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, Capacity, Device, DeviceName, Enumeration, NameError, NodeAllocatable,
-    QualifiedName, Quantity, RequestPolicy, Sharing, Warning,
+    AttributeValue, Attributes, BackendError, Capacity, Device, Enumeration, NodeAllocatable, RequestPolicy, Sharing,
+    Warning,
 };
 use hostler_linux::{
     IdSet,

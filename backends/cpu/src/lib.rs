@@ -18,7 +18,8 @@ mod wish;
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{Backend, BackendError, BackendName, Device, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_api::BackendName;
+use hostler_backend::{Backend, BackendError, Device, Enumeration, Plan, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
 pub use config::{Config, Mode};

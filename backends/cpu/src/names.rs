@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{DeviceName, NameError, Warning};
+use hostler_api::{DeviceName, NameError};
+use hostler_backend::Warning;
 use hostler_linux::topology::{Core, CoreType, Topology};
 
 use crate::{

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::{Access, Quantity};
 use hostler_backend::{
-    Access, BackendError, Device, Pinning, Plan, PlanWork, Quantity, Sharing,
+    BackendError, Device, Pinning, Plan, PlanWork, Sharing,
     opaque::{CpuConfig, Spread, config_of},
 };
 use hostler_linux::{IdSet, SysRoot, topology::Topology};

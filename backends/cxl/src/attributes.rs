@@ -1,6 +1,7 @@
 //! Collects what is known of a device as attributes; what is not known is left out.
 
-use hostler_backend::{AttributeValue, Attributes, Capacities, Capacity, QualifiedName, Quantity, RequestPolicy};
+use hostler_api::{QualifiedName, Quantity};
+use hostler_backend::{AttributeValue, Attributes, Capacities, Capacity, RequestPolicy};
 
 /// The API server takes strings of at most so many bytes.
 const LONGEST_TEXT: usize = 64;

@@ -14,7 +14,9 @@ use std::{
     path::PathBuf,
 };
 
-use hostler_backend::{DeviceName, Enumeration, Warning};
+use health::CardState;
+use hostler_api::DeviceName;
+use hostler_backend::{Enumeration, Warning};
 use hostler_linux::SysRoot;
 
 use crate::{
@@ -23,7 +25,6 @@ use crate::{
     target::CardId,
     watch::Watch,
 };
-use health::CardState;
 
 /// What all parts of one enumeration look at.
 #[derive(Debug)]

@@ -29,12 +29,11 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, BackendName, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
-    VerifyWork,
+    Backend, BackendError, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
-
 use prepare::Workbench;
 use watch::Watch;
 use write::Pace;

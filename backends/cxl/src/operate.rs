@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{BackendError, Held, OperateWork, Operation, with_causes};
+use hostler_api::Chain;
+use hostler_backend::{BackendError, Held, OperateWork, Operation};
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
@@ -79,7 +80,7 @@ fn refuse_held(root: &SysRoot, objects: &Objects, card: &CardId, work: &OperateW
     let holders: BTreeSet<String> = work
         .held
         .iter()
-        .filter(|held| held.grant.access == hostler_backend::Access::Use)
+        .filter(|held| held.grant.access == hostler_api::Access::Use)
         .filter(holds)
         .map(|held| format!("{} (claim {})", held.claim_name, held.grant.device))
         .collect();
@@ -107,7 +108,7 @@ fn told(
     };
     let done =
         if done.is_empty() { "nothing is changed".to_owned() } else { format!("done before: {}", done.join("; ")) };
-    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", with_causes(error)))
+    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", Chain(error).to_string()))
 }
 
 /// Who uses the memory of the nodes, if that is what is in the way.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::Access;
 use hostler_backend::{
-    Access, AttributeValue, BackendError, Device, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
+    AttributeValue, BackendError, Device, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
     opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
     refuse_opaque_config,
 };

@@ -5,9 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use hostler_api::Chain;
 use hostler_backend::{
     BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork,
-    opaque::MemoryMode, with_causes,
+    opaque::MemoryMode,
 };
 use hostler_cdi::DeviceNode;
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
@@ -171,5 +172,5 @@ fn node_of(dax: &Dax) -> ContainerEdits {
 }
 
 fn unusable(error: &MemoryError) -> BackendError {
-    BackendError::NotUsable { reason: with_causes(error) }
+    BackendError::NotUsable { reason: Chain(error).to_string() }
 }

@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 
-use hostler_backend::with_causes;
+use hostler_api::Chain;
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
@@ -239,7 +239,7 @@ fn make(
     for window in objects.windows_for(memdev, Mode::Ram) {
         match make_in(root, window, decoder, bytes) {
             Ok(region) => return Ok(region),
-            Err(error @ RegionError::Window { .. }) => reasons.push(with_causes(&error)),
+            Err(error @ RegionError::Window { .. }) => reasons.push(Chain(&error).to_string()),
             Err(error) => return Err(roll_back(root, &card, pace, error)),
         }
         // The next window needs the decoder as it was.
@@ -304,7 +304,7 @@ fn start(root: &SysRoot, name: &str, pace: &Pace) -> Result<Dax, RegionError> {
 pub(crate) fn roll_back(root: &SysRoot, card: &CardId, pace: &Pace, cause: RegionError) -> RegionError {
     match take_down_all(root, card, pace, &mut Vec::new()) {
         Ok(()) => cause,
-        Err(source) => RegionError::RollBack { cause: with_causes(&cause), source: Box::new(source) },
+        Err(source) => RegionError::RollBack { cause: Chain(&cause).to_string(), source: Box::new(source) },
     }
 }
 

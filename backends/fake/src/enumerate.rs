@@ -1,6 +1,7 @@
 //! The devices of a script, as they are after a number of enumerations.
 
-use hostler_backend::{BackendError, Device, DeviceName, Enumeration, Health};
+use hostler_api::DeviceName;
+use hostler_backend::{BackendError, Device, Enumeration, Health};
 
 use crate::script::{Script, ScriptError, ScriptedDevice};
 

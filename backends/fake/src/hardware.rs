@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::{BackendError, ClaimUid, Grant, Plan};
+use hostler_api::{ClaimUid, Grant};
+use hostler_backend::{BackendError, Plan};
 
 /// The folder.
 #[derive(Debug)]

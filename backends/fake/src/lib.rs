@@ -70,9 +70,9 @@ mod tests;
 
 use std::path::Path;
 
+use hostler_api::{BackendName, Grant};
 use hostler_backend::{
-    Backend, BackendError, BackendName, Enumeration, Grant, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
-    VerifyWork,
+    Backend, BackendError, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 
 pub use config::Config;

@@ -1,8 +1,9 @@
 //! What a claim gets: the device, or a part of its capacities that nobody holds.
 
+use hostler_api::{Access, Grant, QualifiedName, Quantity, well_known::HOSTLER_API_VERSION};
 use hostler_backend::{
-    Access, BackendError, Capacity, ConfigProblem, Grant, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing,
-    opaque::{API_VERSION, OpaqueConfig, is_placement},
+    BackendError, Capacity, ConfigProblem, Held, Plan, PlanWork, Sharing,
+    opaque::{OpaqueConfig, is_placement},
 };
 use serde_json::json;
 
@@ -30,7 +31,7 @@ fn config(grant: &Grant) -> Result<Option<&serde_json::Value>, BackendError> {
         if !config.is_object() {
             let reason = format!("{config} is not an object; the fake takes any object");
             problems.push(ConfigProblem::new("parameters", reason));
-        } else if config.get("apiVersion").is_some_and(|version| version == API_VERSION) {
+        } else if config.get("apiVersion").is_some_and(|version| version == HOSTLER_API_VERSION) {
             match OpaqueConfig::parse(config, "parameters") {
                 Ok(OpaqueConfig::Fake(_) | OpaqueConfig::Placement(_)) => {}
                 Ok(other) => problems.push(ConfigProblem::new(

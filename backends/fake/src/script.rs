@@ -9,10 +9,10 @@ mod values;
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use hostler_backend::{CounterSet, Device, DeviceName, Health, Warning};
-use serde::Deserialize;
-
+use hostler_api::DeviceName;
+use hostler_backend::{CounterSet, Device, Health, Warning};
 use mistake::{Mistake, Place};
+use serde::Deserialize;
 
 pub use mistake::ScriptError;
 

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_backend::{BackendError, DeviceName};
+use hostler_api::DeviceName;
+use hostler_backend::BackendError;
 
 use crate::{
     KILL_EXIT_CODE,

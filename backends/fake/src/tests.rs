@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Command, time::Instant};
 
+use hostler_api::{Access, ClaimUid, DeviceName, Grant, Quantity, ShareId};
 use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, DeviceName, Enumeration, Grant, Health, Held, Plan, PlanWork, PrepareWork,
-    Quantity, ShareId, UnprepareWork, VerifyWork,
+    Backend, BackendError, Enumeration, Health, Held, Plan, PlanWork, PrepareWork, UnprepareWork, VerifyWork,
     testkit::{Effect, Samples, conformance},
 };
 
@@ -98,7 +98,7 @@ fn held(claim: &Claim) -> Held<'_> {
 
 fn consuming(name: &str, device: &str, memory: u64) -> Claim {
     let mut claim = claim(name, device);
-    claim.grant.consumed.insert(hostler_backend::QualifiedName::new("memory").unwrap(), Quantity::whole(memory));
+    claim.grant.consumed.insert(hostler_api::QualifiedName::new("memory").unwrap(), Quantity::whole(memory));
     claim
 }
 

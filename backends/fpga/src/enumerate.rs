@@ -16,7 +16,8 @@ use std::{
     time::Instant,
 };
 
-use hostler_backend::{CounterSet, Enumeration, NameError, Warning};
+use hostler_api::NameError;
+use hostler_backend::{CounterSet, Enumeration, Warning};
 use hostler_linux::{
     SysRoot,
     pci::{self, PciAddress, PciFunction},

@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_backend::{DeviceName, Health};
+use hostler_api::DeviceName;
+use hostler_backend::Health;
 
 mod sensors;
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    Backend, BackendError, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
     SysRoot,

@@ -1,6 +1,7 @@
 //! A device that is being described, with what speaks against it.
 
-use hostler_backend::{AttributeValue, Device, DeviceName, MAX_ATTRIBUTE_BYTES, NameError, QualifiedName};
+use hostler_api::{DeviceName, NameError, QualifiedName, limits::MAX_ATTRIBUTE_BYTES};
+use hostler_backend::{AttributeValue, Device};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
 use crate::{Target, health::Finding, known};

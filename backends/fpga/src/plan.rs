@@ -3,8 +3,9 @@
 
 use std::error::Error;
 
+use hostler_api::Access;
 use hostler_backend::{
-    Access, BackendError, ConfigProblem, Plan, PlanWork,
+    BackendError, ConfigProblem, Plan, PlanWork,
     opaque::{FpgaConfig, config_of},
 };
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{ConfigProblem, Quantity};
+use hostler_api::Quantity;
+use hostler_backend::ConfigProblem;
 use serde::{Deserialize, Serialize};
 
 /// How memory is offered.

@@ -1,13 +1,17 @@
 //! Which devices the memory of a machine makes. Pure: from a [`Topology`], [`Zones`] and a [`Config`] to devices.
 
+use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, Capacity, ConfigProblem, Device, DeviceName, Enumeration, NameError,
-    NodeAllocatable, QualifiedName, Quantity, RequestPolicy, Sharing, Warning,
+    AttributeValue, Attributes, BackendError, Capacity, ConfigProblem, Device, Enumeration, NodeAllocatable,
+    RequestPolicy, Sharing, Warning,
 };
 use hostler_linux::topology::{Node, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Config, config::Reserved, zones::Zones};
+use crate::{
+    config::{Config, Reserved},
+    zones::Zones,
+};
 
 /// Name of the capacity: bytes.
 pub(crate) const MEMORY: &str = "memory";

@@ -16,7 +16,8 @@ mod prepare;
 mod tests;
 mod zones;
 
-use hostler_backend::{Backend, BackendError, BackendName, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_api::BackendName;
+use hostler_backend::{Backend, BackendError, Enumeration, Plan, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
 pub use config::Config;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::Access;
 use hostler_backend::{
-    Access, BackendError, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
+    BackendError, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
     opaque::{MemoryConfig, MemoryMode, config_of},
 };
 use hostler_linux::SysRoot;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostler_backend::ShareId;
+use hostler_api::ShareId;
 
 use super::{
     super::{
@@ -63,7 +63,7 @@ fn a_grant_without_amounts_takes_the_whole_device() {
 #[test]
 fn a_capacity_that_the_device_does_not_have_is_refused() {
     let mut wrong = part("many", 1);
-    wrong.consumed = [(hostler_backend::QualifiedName::new("unit").unwrap(), Quantity::whole(1))].into();
+    wrong.consumed = [(hostler_api::QualifiedName::new("unit").unwrap(), Quantity::whole(1))].into();
     let error = admit_against(&[wrong], &holder(&[])).unwrap_err();
     assert_eq!(error, "device many has no capacity unit: it has units");
 }

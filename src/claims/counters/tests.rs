@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_backend::{Backend, ClaimUid};
+use hostler_api::ClaimUid;
+use hostler_backend::Backend;
 use proptest::prelude::*;
 
 use super::*;

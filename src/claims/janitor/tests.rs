@@ -2,12 +2,13 @@
 
 use std::{fs, sync::Mutex};
 
+use hostler_api::Allocation;
 use hostler_backend::Backend;
 use hostler_linux::SysRoot;
 use tokio::sync::watch;
 
 use super::{
-    super::{Allocation, ClaimsParts, ReadClaims, ReadResult, task, testing::*},
+    super::{ClaimsParts, ReadClaims, ReadResult, task, testing::*},
     *,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use hostler_backend::QualifiedName;
+use hostler_api::QualifiedName;
 
 use super::{
     super::{spec::cdi_spec, store::RecordState, testing::*},
@@ -13,7 +13,7 @@ use super::{
 fn described(pod_claim_name: Option<&str>) -> Record {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str| RecordDevice {
-        grant: hostler_backend::Grant { request: request.to_owned(), ..grant(name) },
+        grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
         ..record.devices[0].clone()
     };
     record.devices = vec![device("a", "one"), device("a", "two"), device("b/big", "many")];

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use hostler_api::{Allocation, BackendName, ClaimUid, DeviceName, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Backend, BackendError, BackendName, Capacity, ClaimUid, Device, DeviceName, Enumeration, Plan,
-    QualifiedName, Quantity, RequestPolicy, Sharing, opaque::refuse_opaque_config,
+    AttributeValue, Backend, BackendError, Capacity, Device, Enumeration, Plan, RequestPolicy, Sharing,
+    opaque::refuse_opaque_config,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        Allocation,
         admit::{Holding, admit},
         testing::*,
     },

@@ -1,10 +1,10 @@
 //! Records on disk: whole or not at all, read back as written, damage noticed.
 
-use hostler_backend::{DeviceName, MemoryPolicy, Pinning, opaque::MemoryMode};
+use hostler_api::{Chain, DeviceName};
+use hostler_backend::{MemoryPolicy, Pinning, opaque::MemoryMode};
 use proptest::prelude::*;
 
 use super::{super::testing::*, *};
-use crate::report::Chain;
 
 fn dir() -> (tempfile::TempDir, RecordDir) {
     let temp = tempfile::tempdir().unwrap();

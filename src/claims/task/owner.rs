@@ -8,14 +8,14 @@ use std::{
     time::Instant,
 };
 
-use hostler_backend::{BackendName, ClaimUid};
+use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{info, warn};
 
 use super::{AskedPrepare, PrepareAnswer, Request};
 use crate::{
     claims::{
-        Allocation, ClaimError, ClaimRef, ClaimResult, ClaimTable, ClaimView,
+        ClaimError, ClaimResult, ClaimTable, ClaimView,
         admit::{Holding, admit},
         metadata,
         recover::Quarantined,
@@ -24,7 +24,6 @@ use crate::{
         work::{Job, Prepared, Workshop},
     },
     metrics::{Metrics, Operation},
-    report::Chain,
     tasks::Tasks,
 };
 pub(super) use orders::Order;

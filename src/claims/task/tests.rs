@@ -4,7 +4,8 @@ mod orders;
 
 use std::{fs, sync::Mutex};
 
-use hostler_backend::{Grant, Pinning};
+use hostler_api::Grant;
+use hostler_backend::Pinning;
 use hostler_linux::SysRoot;
 
 use super::{
@@ -109,12 +110,12 @@ impl World {
 
 async fn prepare(handle: &ClaimsHandle, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, String> {
     let mut answers = handle.prepare(vec![claim.clone()]).await;
-    answers.remove(&claim.uid).unwrap().map_err(|error| crate::report::Chain(&*error).to_string())
+    answers.remove(&claim.uid).unwrap().map_err(|error| hostler_api::Chain(&*error).to_string())
 }
 
 async fn unprepare(handle: &ClaimsHandle, claim: &ClaimRef) -> Result<(), String> {
     let mut answers = handle.unprepare(vec![claim.clone()]).await;
-    answers.remove(&claim.uid).unwrap().map_err(|error| crate::report::Chain(&*error).to_string())
+    answers.remove(&claim.uid).unwrap().map_err(|error| hostler_api::Chain(&*error).to_string())
 }
 
 fn problem(handle: &ClaimsHandle, text: &str) -> Option<String> {
@@ -191,7 +192,7 @@ async fn one_bad_claim_does_not_cost_the_others_of_its_request() {
     let ok: Vec<bool> = answers.values().map(Result::is_ok).collect();
     assert_eq!(ok, [true, false, false]);
     let error = answers[&uid("c")].as_ref().unwrap_err();
-    let chain = crate::report::Chain(&**error).to_string();
+    let chain = hostler_api::Chain(&**error).to_string();
     assert_eq!(chain, "failed to read the allocation of claim c (default/name-c): no such claim");
 }
 
@@ -367,7 +368,7 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     let before = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
     assert!(fs::read_to_string(&file).unwrap().contains(r#""generation":1"#));
     let mut changed = inventory();
-    let name = hostler_backend::QualifiedName::new("model").unwrap();
+    let name = hostler_api::QualifiedName::new("model").unwrap();
     changed.pools.get_mut("bench").unwrap().devices[0].attributes.insert(name, "x1".into());
     world.inventory_tx.send_replace(Arc::new(changed));
     let generation = |table: &Arc<ClaimTable>| match &table.claims[&uid("a")] {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{ParseQuantityError, Quantity};
+use hostler_api::{ParseQuantityError, Quantity};
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{admin::types::CreateDevice, cli::Failure};

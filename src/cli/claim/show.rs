@@ -107,7 +107,7 @@ fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, Failure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use hostler_backend::Quantity;
+    use hostler_api::Quantity;
 
     use super::*;
     use crate::admin::types::AdminContainer;

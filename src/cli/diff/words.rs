@@ -74,7 +74,8 @@ fn moved(pair: &Pair<'_>) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use hostler_backend::{Device, DeviceName, Health, Warning};
+    use hostler_api::DeviceName;
+    use hostler_backend::{Device, Health, Warning};
     use hostler_linux::topology::{Node, Topology};
 
     use super::*;

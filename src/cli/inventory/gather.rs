@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::Chain;
 use hostler_backend::{Backend, BackendError, Device, Enumeration, Warning};
 use hostler_linux::{SysRoot, topology::Topology};
 use hostler_memory::Zones;
 
-use crate::{
-    config::{Backends, Config},
-    report::Chain,
-};
+use crate::config::{Backends, Config};
 
 /// Everything that is shown.
 #[derive(Debug)]

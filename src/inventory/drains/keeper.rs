@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use hostler_backend::{BackendName, DeviceName};
+use hostler_api::{BackendName, DeviceName};
 use tracing::{error, info, warn};
 
 use super::{Drain, DrainError, Drains, LostDrains, Wish, store::Store};

@@ -8,11 +8,10 @@ use std::{
     time::SystemTime,
 };
 
-use hostler_backend::{BackendName, DeviceName};
+use hostler_api::{BackendName, Chain, DeviceName};
 use serde::{Deserialize, Serialize};
 
 use super::{Drain, DrainError, Drains, LostDrains, to_the_second};
-use crate::report::Chain;
 
 /// Version of the file format. Readers accept every version up to their own.
 const VERSION: u64 = 1;

@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use hostler_backend::{AttributeValue, Device, DeviceName, QualifiedName};
+use hostler_api::{DeviceName, QualifiedName};
+use hostler_backend::{AttributeValue, Device};
 use tokio::sync::Notify;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What is reported of which device, and when.
 
-use hostler_backend::BackendName;
+use hostler_api::BackendName;
 
 use super::*;
 use crate::inventory::Pool;

@@ -2,10 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use hostler_backend::ClaimUid;
+use hostler_api::{Chain, ClaimUid};
 
 use super::*;
-use crate::report::Chain;
 
 const GOOD: &str = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
     "metadata": {"name": "train", "namespace": "ml", "uid": "u1"},

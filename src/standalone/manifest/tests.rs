@@ -1,6 +1,6 @@
 //! What a manifest means, and which ones are refused.
 
-use hostler_backend::{Access, Quantity};
+use hostler_api::{Access, Quantity};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_backend::Quantity;
+use hostler_api::Quantity;
 use k8s_openapi::api::resource::v1::{Device, DeviceCapacity, ResourceClaim, ResourceSlice};
 use serde_json::{Value, json};
 

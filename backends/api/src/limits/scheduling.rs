@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::DeviceProblem;
-use crate::{Binding, Capacities, NodeAllocatable, Quantity, names::is_label_key};
+use hostler_api::{Quantity, is_label_key, limits::MAX_BINDING_CONDITIONS};
 
-/// Conditions of each of the two kinds.
-pub const MAX_BINDING_CONDITIONS: usize = 4;
+use super::DeviceProblem;
+use crate::{Binding, Capacities, NodeAllocatable};
 
 /// Resources that a node accounts for by itself, beside huge pages of every size.
 const NODE_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::DeviceProblem;
-use crate::{CounterSet, CounterUse, Device, DeviceName, Quantity};
+use hostler_api::{
+    DeviceName, Quantity,
+    limits::{MAX_COUNTER_USES, MAX_COUNTERS},
+};
 
-/// Counters of one set, and of one entry of [`Device::consumes`].
-pub const MAX_COUNTERS: usize = 32;
-/// Entries of [`Device::consumes`].
-pub const MAX_COUNTER_USES: usize = 2;
+use super::DeviceProblem;
+use crate::{CounterSet, CounterUse, Device};
 
 impl CounterSet {
     /// Every limit that the set breaks; empty for a set that can be published.

@@ -1,7 +1,9 @@
 //! What breaks a limit, and what just keeps it.
 
+use hostler_api::DeviceName;
+
 use super::*;
-use crate::{Binding, CounterSet, CounterUse, DeviceName, NodeAllocatable};
+use crate::{Binding, CounterSet, CounterUse, NodeAllocatable};
 
 const GI: u64 = 1 << 30;
 

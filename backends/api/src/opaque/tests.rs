@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::{Access, DeviceName};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{Access, DeviceName};
 
 fn grant(config: Vec<Value>) -> Grant {
     Grant {
@@ -21,7 +21,7 @@ fn grant(config: Vec<Value>) -> Grant {
 }
 
 fn of_kind(kind: &str, mut fields: Value) -> Value {
-    fields["apiVersion"] = API_VERSION.into();
+    fields["apiVersion"] = HOSTLER_API_VERSION.into();
     fields["kind"] = kind.into();
     fields
 }
@@ -96,16 +96,16 @@ fn kinds_and_shapes_that_are_not_known_are_refused() {
     for (config, expected) in [
         (json!(3), "parameters: 3 is not an object; write an object with apiVersion hostler.dev/v1alpha1 and a kind"),
         (
-            json!({"apiVersion": API_VERSION, "kind": "CPUConfig"}),
+            json!({"apiVersion": HOSTLER_API_VERSION, "kind": "CPUConfig"}),
             "parameters.kind: \"CPUConfig\" is not one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig; \
              did you mean CpuConfig?",
         ),
         (
-            json!({"apiVersion": API_VERSION, "kind": 7}),
+            json!({"apiVersion": HOSTLER_API_VERSION, "kind": 7}),
             "parameters.kind: 7 is not one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
         ),
         (
-            json!({"apiVersion": API_VERSION}),
+            json!({"apiVersion": HOSTLER_API_VERSION}),
             "parameters.kind: it is missing; write one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
         ),
         (json!({"kind": "MemoryConfig"}), "parameters.apiVersion: it is missing; write hostler.dev/v1alpha1"),
@@ -167,7 +167,7 @@ fn values() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         "[a-zA-Z0-9./]{0,12}".prop_map(Value::from),
-        prop::sample::select(vec!["packed", "isolated", "bind", "required", API_VERSION, "CpuConfig"])
+        prop::sample::select(vec!["packed", "isolated", "bind", "required", HOSTLER_API_VERSION, "CpuConfig"])
             .prop_map(Value::from),
     ];
     let names = prop_oneof![
@@ -185,7 +185,7 @@ proptest! {
     fn whatever_is_read_is_accepted_or_refused_with_paths_and_reasons(value in values(), kind in 0..5_usize) {
         let mut value = value;
         if let (Some(object), Some((kind, _))) = (value.as_object_mut(), KINDS.get(kind)) {
-            object.insert("apiVersion".to_owned(), API_VERSION.into());
+            object.insert("apiVersion".to_owned(), HOSTLER_API_VERSION.into());
             object.insert("kind".to_owned(), (*kind).into());
         }
         match OpaqueConfig::parse(&value, "at") {

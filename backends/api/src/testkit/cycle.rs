@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::{Access, Chain, ClaimUid, DeviceName, Grant, QualifiedName, Quantity, ShareId};
 use serde_json::Value;
 
 use super::{Effect, Run, describe::check_edits};
 use crate::{
-    Access, BackendError, Capacity, ClaimUid, Device, DeviceName, Grant, Health, Held, Plan, PlanWork, PrepareWork,
-    QualifiedName, Quantity, ShareId, Sharing, UnprepareWork, VerifyWork, with_causes,
+    BackendError, Capacity, Device, Health, Held, Plan, PlanWork, PrepareWork, Sharing, UnprepareWork, VerifyWork,
 };
 
 /// A made-up claim with one grant.
@@ -145,7 +145,7 @@ pub(super) fn plan(
 
 /// A refusal is for people who cannot see the code: it must be one, and say something.
 fn refusal(run: &Run<'_>, device: &Device, error: &BackendError) -> String {
-    let text = with_causes(error);
+    let text = Chain(error).to_string();
     if !matches!(error, BackendError::Refused { .. } | BackendError::Config { .. }) {
         run.broken("plan refuses with `Refused` or `Config`", Some(&device.name), &text);
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::DeviceName;
+
 use super::Run;
-use crate::{ContainerEdits, CounterSet, Device, DeviceName, DeviceProblem, Enumeration, edits_problems};
+use crate::{ContainerEdits, CounterSet, Device, DeviceProblem, Enumeration, edits_problems};
 
 /// Checks the enumeration and returns its counter sets and devices.
 pub(super) fn check(run: &Run<'_>) -> (Vec<CounterSet>, Vec<Device>) {

@@ -9,10 +9,12 @@ use std::{
     },
 };
 
+use hostler_api::{BackendName, ClaimUid, Grant, QualifiedName, Quantity};
+
 use super::*;
 use crate::{
-    BackendError, BackendName, Binding, Capacity, ClaimUid, CounterSet, CounterUse, Grant, Health, Plan, PlanWork,
-    PrepareWork, Prepared, QualifiedName, Quantity, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    BackendError, Binding, Capacity, CounterSet, CounterUse, Health, Plan, PlanWork, PrepareWork, Prepared,
+    RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 /// What a [`Board`] does wrong.

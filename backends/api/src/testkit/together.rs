@@ -5,11 +5,13 @@ use std::{
     thread,
 };
 
+use hostler_api::{DeviceName, Grant, Quantity};
+
 use super::{
     Run,
     cycle::{Amount, Claim, grant, plan},
 };
-use crate::{BackendError, CounterSet, Device, DeviceName, Grant, Health, Held, Quantity, Sharing};
+use crate::{BackendError, CounterSet, Device, Health, Held, Sharing};
 
 /// Claims on one shared device: enough to fill a small one and to crowd a large one.
 const PER_DEVICE: usize = 8;

@@ -2,13 +2,14 @@
 
 use std::{fs, path::Path};
 
-use crate::{Config, CpuBackend, Mode};
 use hostler_backend::{
     Backend,
     testkit::{Samples, conformance},
 };
 use hostler_linux::SysRoot;
 use serde_json::{Value, json};
+
+use crate::{Config, CpuBackend, Mode};
 
 const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
 

@@ -1,6 +1,7 @@
 //! Which devices a machine makes.
 
-use hostler_backend::{BackendError, Quantity, Sharing};
+use hostler_api::Quantity;
+use hostler_backend::{BackendError, Sharing};
 use hostler_linux::topology::Topology;
 
 use super::{

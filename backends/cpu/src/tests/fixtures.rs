@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use super::wishes::{Ask, Host, wishes};
-use crate::{Config, CpuBackend, Mode, enumeration};
+use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Access, Backend, ClaimUid, Device, Grant, Held, Plan, PlanWork, Sharing,
+    Backend, Device, Held, Plan, PlanWork, Sharing,
     testkit::{Samples, conformance},
 };
 use hostler_linux::{IdSet, archive::Capture, topology::Topology};
+
+use super::wishes::{Ask, Host, wishes};
+use crate::{Config, CpuBackend, Mode, enumeration};
 
 const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
 

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
-use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Pinning, Plan, PlanWork, QualifiedName, Quantity,
-    VerifyWork,
-};
+use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
+use hostler_backend::{Backend, BackendError, Device, Held, Pinning, Plan, PlanWork, VerifyWork};
 use hostler_linux::SysRoot;
 
 use super::{

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Plan, PlanWork, QualifiedName, Quantity, Sharing,
-};
+use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
+use hostler_backend::{Backend, BackendError, Device, Held, Plan, PlanWork, Sharing};
 use hostler_linux::{IdSet, SysRoot, topology::Topology};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! Memory devices, each a card that can be claimed whole.
 
-use hostler_backend::{Device, DeviceName, Enumeration, Warning};
+use hostler_api::DeviceName;
+use hostler_backend::{Device, Enumeration, Warning};
 use serde_json::json;
 
 use super::{Scene, device_name, function};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{CounterSet, CounterUse, DeviceName, Enumeration, Quantity};
+use hostler_api::{DeviceName, Quantity};
+use hostler_backend::{CounterSet, CounterUse, Enumeration};
 
 use crate::target::{CardId, Target};
 

@@ -1,6 +1,7 @@
 //! Memory that is a device: `/dev/daxN.M` of a region, or of what firmware has set aside in a CXL window.
 
-use hostler_backend::{ContainerEdits, Device, DeviceName, Enumeration, Health};
+use hostler_api::DeviceName;
+use hostler_backend::{ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
 use serde_json::json;
 

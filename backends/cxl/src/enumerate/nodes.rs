@@ -1,6 +1,7 @@
 //! NUMA nodes that are made of CXL memory, as shared devices.
 
-use hostler_backend::{Device, DeviceName, Enumeration, Health, NodeAllocatable, Quantity, Sharing};
+use hostler_api::{DeviceName, Quantity};
+use hostler_backend::{Device, Enumeration, Health, NodeAllocatable, Sharing};
 use hostler_linux::memory_blocks::{self, PhysicalRange};
 use serde_json::json;
 

@@ -1,7 +1,8 @@
 //! The inventories of the captured trees, against what the emulator was told to build: cards by serial number, slot and
 //! size, and what was attached at that moment.
 
-use hostler_backend::{AttributeValue, Backend, Device, Enumeration, Quantity, Sharing};
+use hostler_api::Quantity;
+use hostler_backend::{AttributeValue, Backend, Device, Enumeration, Sharing};
 
 use super::{backend, captured};
 

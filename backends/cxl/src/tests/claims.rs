@@ -1,8 +1,8 @@
 //! Claims on cards, nodes and dax devices, and orders beside them, on a fake kernel.
 
+use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Access, Backend, ClaimUid, Device, Grant, Held, OperateWork, Operation, Plan, PlanWork, PrepareWork, UnprepareWork,
-    VerifyWork,
+    Backend, Device, Held, OperateWork, Operation, Plan, PlanWork, PrepareWork, UnprepareWork, VerifyWork,
     testkit::{Effect, Samples, conformance},
 };
 use hostler_linux::{

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hostler_backend::with_causes;
+use hostler_api::Chain;
 use hostler_linux::testkit::{CxlKernel, CxlMachine, Errno, NewBlocks};
 use proptest::prelude::*;
 
@@ -19,13 +19,13 @@ const OUT: Order = Order { sanitize: true, remove: true };
 
 fn attach(kernel: &std::sync::Arc<CxlKernel>, serial: u64) -> Result<(), String> {
     let root = kernel.root();
-    let dax = region::create(&root, &card(serial), &AT_ONCE).map_err(|error| with_causes(&error))?;
-    memory::bring_online(&root, &dax, &AT_ONCE).map_err(|error| with_causes(&error))
+    let dax = region::create(&root, &card(serial), &AT_ONCE).map_err(|error| Chain(&error).to_string())?;
+    memory::bring_online(&root, &dax, &AT_ONCE).map_err(|error| Chain(&error).to_string())
 }
 
 fn order(kernel: &std::sync::Arc<CxlKernel>, order: Order) -> Result<(), String> {
     let done = detach(&kernel.root(), &card(NEIGHBOUR), order, &AT_ONCE, &mut Vec::new());
-    done.map_err(|error| with_causes(&error))
+    done.map_err(|error| Chain(&error).to_string())
 }
 
 fn is_gone(kernel: &CxlKernel) -> bool {

@@ -1,6 +1,6 @@
 //! Regions are made, brought online, made devices and taken down, on a fake kernel.
 
-use hostler_backend::with_causes;
+use hostler_api::Chain;
 use hostler_linux::{
     SysRoot,
     testkit::{CxlKernel, CxlMachine, NewBlocks},
@@ -32,12 +32,12 @@ pub(super) fn state(root: &SysRoot) -> String {
 }
 
 fn attach(root: &SysRoot, serial: u64) -> Result<(), String> {
-    let dax = region::create(root, &card(serial), &AT_ONCE).map_err(|error| with_causes(&error))?;
-    memory::bring_online(root, &dax, &AT_ONCE).map_err(|error| with_causes(&error))
+    let dax = region::create(root, &card(serial), &AT_ONCE).map_err(|error| Chain(&error).to_string())?;
+    memory::bring_online(root, &dax, &AT_ONCE).map_err(|error| Chain(&error).to_string())
 }
 
 fn take_down(root: &SysRoot, serial: u64) -> Result<(), String> {
-    region::take_down_all(root, &card(serial), &AT_ONCE, &mut Vec::new()).map_err(|error| with_causes(&error))
+    region::take_down_all(root, &card(serial), &AT_ONCE, &mut Vec::new()).map_err(|error| Chain(&error).to_string())
 }
 
 fn blocks(kernel: &CxlKernel, node: u32) -> Vec<String> {
@@ -96,7 +96,8 @@ fn memory_becomes_a_device_and_memory_of_the_system_again() {
         let kernel = machine(kind.clone());
         let root = kernel.root();
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();
-        memory::make_device(&root, &dax, &AT_ONCE).unwrap_or_else(|error| panic!("{kind:?}: {}", with_causes(&error)));
+        memory::make_device(&root, &dax, &AT_ONCE)
+            .unwrap_or_else(|error| panic!("{kind:?}: {}", Chain(&error).to_string()));
         memory::is_device(&root, &dax).unwrap();
         assert_eq!(blocks(&kernel, 5), [""; 0]);
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();

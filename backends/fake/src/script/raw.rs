@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use hostler_backend::{AttributeValue, ContainerEdits, Device, DeviceName, Health, QualifiedName, Sharing, Warning};
+use hostler_api::{DeviceName, QualifiedName};
+use hostler_backend::{AttributeValue, ContainerEdits, Device, Health, Sharing, Warning};
 use serde::Deserialize;
 
 use super::{
     Fault, ScriptedDevice,
     mistake::{Mistake, Place, ScriptError, line},
-    shared,
-    shared::{BindingEntry, CounterSetEntry, CounterUseEntry, NodeAllocatableEntry},
+    shared::{self, BindingEntry, CounterSetEntry, CounterUseEntry, NodeAllocatableEntry},
     values::{Attribute, CapacityEntry},
 };
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{Binding, CounterSet, CounterUse, DeviceName, NodeAllocatable, QualifiedName, Quantity};
+use hostler_api::{DeviceName, QualifiedName, Quantity};
+use hostler_backend::{Binding, CounterSet, CounterUse, NodeAllocatable};
 use serde::Deserialize;
 
 use super::{

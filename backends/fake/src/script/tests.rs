@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hostler_backend::{AttributeValue, Health, NodeAllocatable, Quantity, Sharing};
+use hostler_api::Quantity;
+use hostler_backend::{AttributeValue, Health, NodeAllocatable, Sharing};
 use proptest::prelude::*;
 
 use super::*;
@@ -205,7 +206,7 @@ fn devices_share_counters_and_tell_the_scheduler_more() {
     assert_eq!(attribute(half, "nodes"), Some(AttributeValue::Ints(vec![0, 1])));
     assert_eq!(attribute(half, "models"), Some(AttributeValue::Strings(vec!["a".to_owned(), "b".to_owned()])));
     let per_cpu = NodeAllocatable::PerCapacity {
-        capacity: hostler_backend::QualifiedName::new("cpus").unwrap(),
+        capacity: hostler_api::QualifiedName::new("cpus").unwrap(),
         factor: Quantity::whole(1),
     };
     assert_eq!(half.node_allocatable["cpu"], per_cpu);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use hostler_backend::{AttributeValue, Capacity, Quantity, RequestPolicy};
+use hostler_api::Quantity;
+use hostler_backend::{AttributeValue, Capacity, RequestPolicy};
 use serde::{
     Deserialize, Deserializer,
     de::{

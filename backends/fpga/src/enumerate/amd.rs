@@ -1,6 +1,7 @@
 //! AMD cards, with the XRT drivers or with AMI.
 
-use hostler_backend::{AttributeValue, NameError};
+use hostler_api::NameError;
+use hostler_backend::AttributeValue;
 use hostler_linux::pci::{self, PciFunction};
 
 use super::{Found, Look};

@@ -6,7 +6,8 @@ use std::{
     path::Path,
 };
 
-use hostler_backend::{AttributeValue, CounterSet, CounterUse, DeviceName, MAX_COUNTERS, NameError, Quantity};
+use hostler_api::{DeviceName, NameError, Quantity, limits::MAX_COUNTERS};
+use hostler_backend::{AttributeValue, CounterSet, CounterUse};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
 use super::{Found, Look, managers};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_backend::NameError;
+use hostler_api::NameError;
 use hostler_linux::{pci::PciFunction, vfio};
 
 use super::{Found, Look, cards};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostler_backend::{DeviceName, NameError};
+use hostler_api::{DeviceName, NameError};
 use hostler_linux::SysRoot;
 
 use super::{Found, Look};

@@ -7,9 +7,9 @@ mod planning;
 
 use std::{fs, sync::Arc};
 
+use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork,
-    VerifyWork,
+    Backend, BackendError, Device, Held, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
     SysRoot,

@@ -2,13 +2,14 @@
 
 use std::{fs, path::Path};
 
-use crate::{Config, MemoryBackend};
 use hostler_backend::{
     Backend,
     testkit::{Samples, conformance},
 };
 use hostler_linux::SysRoot;
 use serde_json::json;
+
+use crate::{Config, MemoryBackend};
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);

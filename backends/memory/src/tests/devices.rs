@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{AttributeValue, Quantity, Sharing};
+use hostler_api::Quantity;
+use hostler_backend::{AttributeValue, Sharing};
 use hostler_linux::topology::Topology;
 
 use super::{GIB, MIB, bytes, device, machine};

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use crate::{Config, MemoryBackend};
 use hostler_backend::{
     AttributeValue, Backend, Device,
     testkit::{Samples, conformance},
 };
 use hostler_linux::{archive::Capture, topology::Topology};
+
+use crate::{Config, MemoryBackend};
 
 /// The captures; none, with a word, where the folder is absent.
 fn captures() -> Vec<PathBuf> {

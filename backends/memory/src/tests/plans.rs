@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Access, Backend, BackendError, ClaimUid, Device, Grant, Held, MemoryPolicy, Plan, PlanWork, QualifiedName,
-    Quantity, VerifyWork, opaque::MemoryMode,
+    Backend, BackendError, Device, Held, MemoryPolicy, Plan, PlanWork, VerifyWork, opaque::MemoryMode,
 };
 use hostler_linux::SysRoot;
 use proptest::prelude::*;

@@ -12,11 +12,12 @@ use std::{
     sync::Arc,
 };
 
-use hostler_backend::{Access, BackendName, ClaimUid, Device, DeviceName, Operation};
+use hostler_api::{Access, Allocation, BackendName, ClaimUid, DeviceName};
+use hostler_backend::{Device, Operation};
 use tokio::sync::oneshot;
 
 use super::{Answer, Finished, Owner, Waiting};
-use crate::claims::{Allocation, ClaimError, ClaimResult, store::RecordDevice};
+use crate::claims::{ClaimError, ClaimResult, store::RecordDevice};
 
 /// What is ordered, and where the answer goes.
 pub(in crate::claims::task) struct Order {
@@ -117,7 +118,7 @@ impl Owner {
         })?;
         let holdings = self.holdings();
         let own = || holdings.iter().filter(|holding| holding.device.backend == order.backend);
-        let holds = |grant: &hostler_backend::Grant| grant.access == Access::Use && grant.device == order.device;
+        let holds = |grant: &hostler_api::Grant| grant.access == Access::Use && grant.device == order.device;
         if let Some(holder) = own().find(|holding| holds(&holding.device.grant)) {
             let holder = format!("{} ({})", holder.uid, holder.name);
             return Err(ClaimError::Held { device: order.device.clone(), holder });

@@ -1,6 +1,7 @@
 //! An operator's orders beside claims.
 
-use hostler_backend::{DeviceName, Operation};
+use hostler_api::DeviceName;
+use hostler_backend::Operation;
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn order(device: &str) -> (Request, oneshot::Receiver<ClaimResult<String>>) {
 async fn operate(handle: &ClaimsHandle, device: &str) -> Result<String, String> {
     let detach = Operation::Detach { sanitize: false, remove: true };
     let answer = handle.operate(backend_name(), DeviceName::new(device).unwrap(), detach, async {}).await;
-    answer.map_err(|error| crate::report::Chain(&*error).to_string())
+    answer.map_err(|error| hostler_api::Chain(&*error).to_string())
 }
 
 /// Asks without waiting, so that what comes next is behind it.

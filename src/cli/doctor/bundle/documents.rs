@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path};
 
+use hostler_api::Chain;
 use hostler_cdi::SpecDir;
 use serde_json::{Value, json};
 
 use crate::{
     cli::client::{Client, segment},
     config::Config,
-    report::Chain,
 };
 
 /// A cluster's daemon asks the API server for each; this many take seconds, not minutes.

@@ -1,7 +1,8 @@
 //! What every backend promises, kind by kind: kinds differ in what a claim may say, and in whether it changes anything.
 
+use hostler_api::BackendName;
 use hostler_backend::{
-    BackendName, Enumeration,
+    Enumeration,
     testkit::{Effect, Samples, conformance},
 };
 use hostler_linux::{testkit::PciKernel, vfio};

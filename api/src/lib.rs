@@ -1,0 +1,17 @@
+//! What every part of hostler says of devices and claims: names, quantities, grants, limits, and the shapes of
+//! `resource.k8s.io` in all versions that are spoken. No I/O, no clock, nothing of a daemon or of a controller.
+
+mod chain;
+mod claim;
+mod grant;
+pub mod limits;
+mod names;
+mod quantity;
+pub mod resource;
+pub mod well_known;
+
+pub use chain::Chain;
+pub use claim::{Allocation, ClaimRef};
+pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
+pub use names::{BackendName, DeviceName, NameError, QualifiedName, is_label_key};
+pub use quantity::{ParseQuantityError, Quantity};

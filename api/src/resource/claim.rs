@@ -1,0 +1,286 @@
+//! The part of a ResourceClaim that both sources of claims read, and what it means.
+//!
+//! Fields that are not known are let through here: a newer API server sends some. Whoever reads what people write by
+//! hand is stricter.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Access, Allocation, ClaimRef, ClaimUid, DeviceName, Grant, NameError, ParseQuantityError, QualifiedName, Quantity,
+    ShareId, well_known::POD_CLAIM_NAME,
+};
+
+const RESULTS: &str = "status.allocation.devices.results";
+
+/// A ResourceClaim; the same shape in v1, v1beta2 and v1beta1.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceClaim {
+    /// `resource.k8s.io/v1`.
+    pub api_version: String,
+    /// `ResourceClaim`.
+    pub kind: String,
+    /// Name and identity.
+    pub metadata: ResourceClaimMetadata,
+    /// What was asked for; not read.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub spec: serde_json::Value,
+    /// What was given.
+    #[serde(default)]
+    pub status: ResourceClaimStatus,
+}
+
+/// Name and identity of a claim.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceClaimMetadata {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Identity; a claim that is made anew gets a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// When it was asked to go; it stays for as long as somebody uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
+    /// Remarks of others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+/// ResourceClaimStatus of a claim.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceClaimStatus {
+    /// What was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationResult>,
+    /// Who may use it: pods, and in later versions groups of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved_for: Vec<ResourceClaimConsumerReference>,
+}
+
+/// Who may use a claim.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ResourceClaimConsumerReference {
+    /// `pods`, or another resource.
+    #[serde(default)]
+    pub resource: String,
+    /// Name, in the claim's namespace.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// What was given to a claim, by all drivers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct AllocationResult {
+    /// DeviceAllocationResult.
+    #[serde(default)]
+    pub devices: DeviceAllocationResult,
+}
+
+/// DeviceAllocationResult of an allocation.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct DeviceAllocationResult {
+    /// The devices.
+    #[serde(default)]
+    pub results: Vec<DeviceRequestAllocationResult>,
+    /// OpaqueDeviceConfiguration configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<DeviceAllocationConfiguration>,
+}
+
+/// One device of an allocation. What only other drivers could get wrong is not looked at before it is known to be ours.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceRequestAllocationResult {
+    /// `request` or `request/subrequest`.
+    pub request: String,
+    /// Driver of the device.
+    pub driver: String,
+    /// Pool of the device.
+    pub pool: String,
+    /// Device.
+    pub device: String,
+    /// Administrative access.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_access: Option<bool>,
+    /// Share of the device.
+    #[serde(default, rename = "shareID", skip_serializing_if = "Option::is_none")]
+    pub share_id: Option<String>,
+    /// Parts of capacities taken: `"4"`, `4` or `1Gi`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumed_capacity: BTreeMap<String, serde_json::Value>,
+    /// For the scheduler.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub tolerations: serde_json::Value,
+    /// For the scheduler.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub binding_conditions: serde_json::Value,
+    /// For the scheduler.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub binding_failure_conditions: serde_json::Value,
+    /// For the kubelet.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub skip_node_operations: serde_json::Value,
+}
+
+/// Configuration of an allocation.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DeviceAllocationConfiguration {
+    /// `FromClass` or `FromClaim`.
+    pub source: AllocationConfigSource,
+    /// Requests that it is for; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<String>,
+    /// The configuration; a kind of a later version has no such field and is for no driver of today.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<OpaqueDeviceConfiguration>,
+}
+
+/// Where configuration comes from. Classes come before claims: what comes later wins.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub enum AllocationConfigSource {
+    /// From the device class.
+    FromClass,
+    /// From the claim.
+    FromClaim,
+}
+
+/// Configuration for one driver.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct OpaqueDeviceConfiguration {
+    /// The driver that it is for.
+    pub driver: String,
+    /// Whatever that driver understands.
+    pub parameters: serde_json::Value,
+}
+
+/// Why a ResourceClaim gives nothing to this driver.
+#[derive(Debug, thiserror::Error)]
+pub enum AllocationError {
+    /// Nothing was given to it.
+    #[error("field status.allocation: it is missing; nothing has been given to the claim")]
+    NotAllocated,
+    /// Only other drivers gave something.
+    #[error("field {RESULTS}: none of them has driver {driver:?}; this daemon serves no other")]
+    NotOurs {
+        /// This driver.
+        driver: String,
+    },
+    /// A field is missing, unknown or of the wrong type.
+    #[error("field {path}: {reason}")]
+    Field {
+        /// Path of the field.
+        path: String,
+        /// What is wrong, and the fix.
+        reason: String,
+    },
+}
+
+impl AllocationError {
+    /// A field that is wrong.
+    pub fn field(path: impl Into<String>, reason: impl std::fmt::Display) -> Self {
+        Self::Field { path: path.into(), reason: reason.to_string() }
+    }
+}
+
+impl ResourceClaim {
+    /// Namespace, name and UID.
+    ///
+    /// # Errors
+    /// When the UID is missing or cannot be one.
+    pub fn claim(&self) -> Result<ClaimRef, AllocationError> {
+        let uid = self.metadata.uid.as_deref().ok_or_else(|| {
+            AllocationError::field(
+                "metadata.uid",
+                "it is missing; give every claim a unique text, a new one when it is made anew",
+            )
+        })?;
+        let uid = ClaimUid::new(uid).map_err(|error| AllocationError::field("metadata.uid", error))?;
+        Ok(ClaimRef { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone(), uid })
+    }
+
+    /// What `driver` gave, with the configuration that goes with each device.
+    ///
+    /// # Errors
+    /// When there is no allocation, none of this driver, or a name or an amount in it is not valid.
+    pub fn allocation(&self, driver: &str) -> Result<Allocation, AllocationError> {
+        let devices = &self.status.allocation.as_ref().ok_or(AllocationError::NotAllocated)?.devices;
+        let ours = devices.results.iter().enumerate().filter(|(_, result)| result.driver == driver);
+        let grants: Result<Vec<Grant>, AllocationError> =
+            ours.map(|(index, result)| grant(&format!("{RESULTS}[{index}]"), result, &devices.config)).collect();
+        let grants = grants?;
+        if grants.is_empty() {
+            return Err(AllocationError::NotOurs { driver: driver.to_owned() });
+        }
+        Ok(Allocation { grants, pod_claim_name: self.metadata.annotations.get(POD_CLAIM_NAME).cloned() })
+    }
+}
+
+fn grant(
+    path: &str,
+    result: &DeviceRequestAllocationResult,
+    config: &[DeviceAllocationConfiguration],
+) -> Result<Grant, AllocationError> {
+    let device = DeviceName::new(result.device.clone())
+        .map_err(|error| AllocationError::field(format!("{path}.device"), error))?;
+    let consumed = result.consumed_capacity.iter().map(|(name, amount)| {
+        let wrong = |reason: String| AllocationError::field(format!("{path}.consumedCapacity.{name}"), reason);
+        let name = own_name(name, &result.driver).map_err(|error| wrong(error.to_string()))?;
+        Ok((name, quantity(amount).map_err(wrong)?))
+    });
+    Ok(Grant {
+        request: result.request.clone(),
+        pool: result.pool.clone(),
+        device,
+        share_id: result.share_id.clone().map(ShareId),
+        access: if result.admin_access == Some(true) { Access::Admin } else { Access::Use },
+        consumed: consumed.collect::<Result<_, AllocationError>>()?,
+        config: config_for(result, config),
+    })
+}
+
+/// A name without a domain is the driver's own; `driver/name` is the same name.
+fn own_name(name: &str, driver: &str) -> Result<QualifiedName, NameError> {
+    let own = name.strip_prefix(driver).and_then(|rest| rest.strip_prefix('/'));
+    QualifiedName::new(own.unwrap_or(name))
+}
+
+/// A quantity as people write it.
+fn quantity(amount: &serde_json::Value) -> Result<Quantity, String> {
+    let text = match amount {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(number) => number.to_string(),
+        other => return Err(format!("{other} is not a quantity such as 4 or \"1Gi\"")),
+    };
+    text.parse().map_err(|error: ParseQuantityError| error.to_string())
+}
+
+/// The configuration of a result, in order of precedence: what comes later wins.
+fn config_for(
+    result: &DeviceRequestAllocationResult,
+    config: &[DeviceAllocationConfiguration],
+) -> Vec<serde_json::Value> {
+    let main_request = result.request.split_once('/').map_or(&*result.request, |(request, _)| request);
+    let is_for = |requests: &[String]| {
+        requests.is_empty() || requests.iter().any(|request| *request == result.request || request == main_request)
+    };
+    let ours = |config: &&DeviceAllocationConfiguration| {
+        config.opaque.as_ref().is_some_and(|opaque| opaque.driver == result.driver) && is_for(&config.requests)
+    };
+    let mut found: Vec<&DeviceAllocationConfiguration> = config.iter().filter(ours).collect();
+    found.sort_by_key(|config| config.source);
+    found.into_iter().filter_map(|config| Some(config.opaque.as_ref()?.parameters.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! ResourceSlices as the API server writes them, in the shape of v1: only what this driver publishes, in as little memory
+//! as a thousand devices need. v1beta1 wraps what it says of a device in `basic`; [`SliceDevice::wrapped`] and
+//! [`SliceDevice::unwrapped`] translate.
+//!
+//! Two contents are equal when they mean the same: quantities by value, maps in any order, and whenever a taint was added.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{Quantity, resource::SortedMap};
+
+/// What a slice says.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSliceSpec {
+    /// Whose devices.
+    pub driver: String,
+    /// Of which pool.
+    pub pool: ResourcePool,
+    /// The node that can use them; absent for devices that are not one node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// In the order of preference.
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<SliceDevice>,
+    /// What devices of the pool draw on.
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub shared_counters: Vec<SliceCounterSet>,
+}
+
+/// The pool that a slice is a part of.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourcePool {
+    /// Its name.
+    pub name: String,
+    /// Only the slices with the highest generation count.
+    pub generation: i64,
+    /// How many slices there are with this generation.
+    pub resource_slice_count: i64,
+}
+
+/// What a slice publishes: devices or counters, never both.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SliceContent {
+    /// In the order of preference.
+    pub devices: Vec<SliceDevice>,
+    /// What devices of the pool draw on.
+    pub shared_counters: Vec<SliceCounterSet>,
+}
+
+/// A device; with `basic`, the inner one has no name and the outer one nothing else.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SliceDevice {
+    /// Unique in the pool.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// v1beta1 only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basic: Option<Box<SliceDevice>>,
+    /// For selectors.
+    #[serde(skip_serializing_if = "SortedMap::is_empty")]
+    pub attributes: SortedMap<DeviceAttribute>,
+    /// What can be counted.
+    #[serde(skip_serializing_if = "SortedMap::is_empty")]
+    pub capacity: SortedMap<DeviceCapacity>,
+    /// What it takes of shared counters.
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub consumes_counters: Vec<DeviceCounterConsumption>,
+    /// Why it should not be used.
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<DeviceTaint>,
+    /// Whether an allocation is then only good on the node that was chosen.
+    #[serde(skip_serializing_if = "is_false")]
+    pub binds_to_node: bool,
+    /// What must become true before a pod is bound.
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub binding_conditions: Vec<String>,
+    /// What makes the scheduler choose anew.
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub binding_failure_conditions: Vec<String>,
+    /// Whether several claims can hold it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub allow_multiple_allocations: bool,
+    /// What it stands for of the node's own resources, as 1.36 calls it.
+    #[serde(skip_serializing_if = "SortedMap::is_empty")]
+    pub node_allocatable_resource_mappings: SortedMap<NodeAllocatableMapping136>,
+    /// As 1.37 calls it.
+    #[serde(skip_serializing_if = "SortedMap::is_empty")]
+    pub node_allocatable_resources: SortedMap<NodeAllocatableResource137>,
+}
+
+impl SliceDevice {
+    /// As v1beta1 has it.
+    pub fn wrapped(&self) -> Self {
+        let inner = Self { name: Box::default(), ..self.clone() };
+        Self { name: self.name.clone(), basic: Some(Box::new(inner)), ..Self::default() }
+    }
+
+    /// As v1 has it, whichever way it came.
+    #[must_use]
+    pub fn unwrapped(mut self) -> Self {
+        match self.basic.take() {
+            Some(basic) => Self { name: self.name, ..*basic },
+            None => self,
+        }
+    }
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeviceAttribute {
+    /// A whole number.
+    Int(i64),
+    /// True or false.
+    Bool(bool),
+    /// Text.
+    String(Box<str>),
+    /// A semantic version.
+    Version(Box<str>),
+    /// Several whole numbers.
+    Ints(Box<[i64]>),
+    /// Several of true and false.
+    Bools(Box<[bool]>),
+    /// Several texts.
+    Strings(Box<[String]>),
+    /// Several versions.
+    Versions(Box<[String]>),
+}
+
+/// An amount, and how parts of it are requested.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceCapacity {
+    /// All there is.
+    pub value: SliceQuantity,
+    /// Only where several claims share the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_policy: Option<Box<CapacityRequestPolicy>>,
+}
+
+/// Which parts of a capacity can be requested.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityRequestPolicy {
+    /// What a request that names no amount gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<SliceQuantity>,
+    /// These and no others.
+    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub valid_values: Vec<SliceQuantity>,
+    /// Or these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_range: Option<CapacityRequestPolicyRange>,
+}
+
+/// `min`, `min + step`, … up to `max`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CapacityRequestPolicyRange {
+    /// The least.
+    pub min: SliceQuantity,
+    /// The most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<SliceQuantity>,
+    /// The distance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<SliceQuantity>,
+}
+
+/// A quantity. One that somebody else wrote and that means nothing here is equal to none of ours, and stops nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct SliceQuantity(Option<Quantity>);
+
+impl From<Quantity> for SliceQuantity {
+    fn from(quantity: Quantity) -> Self {
+        Self(Some(quantity))
+    }
+}
+
+impl<'de> Deserialize<'de> for SliceQuantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Cow::<str>::deserialize(deserializer)?.parse().ok()))
+    }
+}
+
+/// Counters that devices of a pool draw on.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SliceCounterSet {
+    /// Unique in the pool.
+    pub name: Box<str>,
+    /// What there is.
+    pub counters: SortedMap<Counter>,
+}
+
+/// How much of a [`SliceCounterSet`] a device takes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceCounterConsumption {
+    /// Name of the set.
+    pub counter_set: Box<str>,
+    /// How much of each.
+    pub counters: SortedMap<Counter>,
+}
+
+/// One counter.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Counter {
+    /// How much.
+    pub value: SliceQuantity,
+}
+
+/// Why a device should not be used.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceTaint {
+    /// What is wrong.
+    pub key: Box<str>,
+    /// The same in a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Box<str>>,
+    /// `NoSchedule` or `NoExecute`.
+    pub effect: Box<str>,
+    /// When it was added, RFC 3339; the server fills it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Box<str>>,
+}
+
+impl PartialEq for DeviceTaint {
+    /// When it was added is the server's business.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.value, &self.effect) == (&other.key, &other.value, &other.effect)
+    }
+}
+
+/// What a device stands for of a resource of the node, in 1.36.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAllocatableMapping136 {
+    /// The capacity that counts; the whole device where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_key: Option<Box<str>>,
+    /// Units of the resource per unit of the capacity, or per device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation_multiplier: Option<SliceQuantity>,
+}
+
+/// The same in 1.37.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct NodeAllocatableResource137 {
+    /// Absent where a device only costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<Box<NodeAllocatableMapping137>>,
+}
+
+/// How 1.37 counts.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAllocatableMapping137 {
+    /// The capacity that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_key: Option<Box<str>>,
+    /// Units of the resource per unit of the capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_multiplier: Option<SliceQuantity>,
+    /// Units of the resource per device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_multiplier: Option<SliceQuantity>,
+}
+
+/// Go writes a list that nobody made as `null`.
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[cfg(test)]
+mod tests;

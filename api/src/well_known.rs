@@ -1,0 +1,48 @@
+//! Names that mean the same to everybody who reads an object: of API groups, annotations, standard attributes and taints.
+
+/// The API version of hostler's own kinds: opaque configuration, today.
+pub const HOSTLER_API_VERSION: &str = "hostler.dev/v1alpha1";
+
+/// The annotation with which a claim that was made from a template says what its pod calls it.
+pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+
+/// The domain of the attributes that mean the same with every driver.
+pub const STANDARD_ATTRIBUTES: &str = "resource.kubernetes.io/";
+
+/// Why a device has a taint: the word behind the driver's name in the taint's key.
+///
+/// Neither key nor value has numbers in it: a value that changed all the time would be written all the time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TaintReason {
+    /// The device was checked and does not work.
+    Unhealthy,
+    /// Whether the device works could not be checked.
+    Unknown,
+    /// The last scan of its backend failed.
+    Stale,
+    /// An operator has taken the device out of service.
+    Drained,
+}
+
+impl TaintReason {
+    /// The key of the taint of a device of `driver`.
+    pub fn key(self, driver: &str) -> String {
+        let word = match self {
+            Self::Unhealthy => "unhealthy",
+            Self::Unknown => "unknown",
+            Self::Stale => "stale",
+            Self::Drained => "drained",
+        };
+        format!("{driver}/{word}")
+    }
+
+    /// The value of the taint.
+    pub fn value(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "failed",
+            Self::Unknown => "unchecked",
+            Self::Stale => "scan-failed",
+            Self::Drained => "operator",
+        }
+    }
+}

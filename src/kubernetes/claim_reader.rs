@@ -1,0 +1,219 @@
+//! Reads ResourceClaims from the API server, for those that have no record yet.
+//!
+//! A pod start waits for this: all claims of a request are asked for at once, and what cannot be had within seconds is
+//! an error, since the kubelet asks again by itself.
+
+use std::time::Duration;
+
+use hostler_api::{
+    Allocation, Chain, ClaimRef, ClaimUid,
+    resource::{AllocationError, ApiVersion, ResourceClaim},
+};
+use kube::{api::GetParams, core::Request};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout_at},
+};
+use tracing::debug;
+
+use super::{ApiFailure, Cluster, claims_path};
+use crate::{
+    claims::{ReadClaims, ReadResult},
+    metrics::Metrics,
+    tasks::Tasks,
+};
+
+/// How long a claim may take to read, with all repeats. The kubelet gives a prepare 45 s and repeats it: a server that
+/// does not answer in this time is reported, not waited for.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Before each repeat of a call to which the server said "not now"; about 2 s in all.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(600), Duration::from_secs(1)];
+
+/// Reads claims for one driver. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClaimReader {
+    cluster: Cluster,
+    metrics: Metrics,
+    tasks: Tasks,
+    runtime: Handle,
+}
+
+/// Why the API server gave no allocation of a claim.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimReadError {
+    /// The claim was deleted.
+    #[error("there is no claim {name} in the API server: it was deleted")]
+    Missing {
+        /// `namespace/name`.
+        name: String,
+    },
+    /// A claim of the same name was made since.
+    #[error(
+        "claim {name} has uid {found} in the API server, asked for is {wanted}: it was deleted and made anew; a pod that used the old one cannot start any more"
+    )]
+    OtherUid {
+        /// `namespace/name`.
+        name: String,
+        /// In the API server.
+        found: String,
+        /// Asked for.
+        wanted: ClaimUid,
+    },
+    /// The claim gives nothing to this driver, or something that is not valid.
+    #[error("claim {name} cannot be used")]
+    Allocation {
+        /// `namespace/name`.
+        name: String,
+        /// The field.
+        #[source]
+        source: AllocationError,
+    },
+    /// The API server does not let this daemon read claims.
+    #[error(
+        "the API server lets this daemon read no claims: grant its user the verb get on resourceclaims of group resource.k8s.io (the ClusterRole in deploy/ does)"
+    )]
+    Forbidden(#[source] ApiFailure),
+    /// The API server does not know who this daemon is.
+    #[error(
+        "the API server does not accept the credentials of this daemon: look at the token or certificate in its kubeconfig"
+    )]
+    Unauthorized(#[source] ApiFailure),
+    /// The API server cannot be reached, or cannot answer now.
+    #[error(
+        "the API server cannot be asked now; the kubelet tries again by itself, and claims that were prepared before are not affected"
+    )]
+    Unavailable(#[source] ApiFailure),
+    /// The API server answered something else.
+    #[error("the API server gave no usable answer")]
+    Api(#[source] ApiFailure),
+    /// The claim's name cannot be asked for.
+    #[error("{0:?} is no name of a claim: use a-z, 0-9, '-' and '.'")]
+    Name(String),
+    /// The daemon stops.
+    #[error("the daemon is stopping")]
+    Stopping,
+}
+
+impl ClaimReader {
+    /// Reads over `cluster`. Must be made on the daemon's runtime.
+    pub fn new(cluster: Cluster, metrics: Metrics, tasks: &Tasks) -> Self {
+        Self { cluster, metrics, tasks: tasks.clone(), runtime: Handle::current() }
+    }
+
+    /// The claim called `namespace/name`, as the API server has it now.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub async fn find(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ClaimReadError> {
+        for part in [namespace, name] {
+            if !is_name(part) {
+                return Err(ClaimReadError::Name(part.to_owned()));
+            }
+        }
+        let full_name = format!("{namespace}/{name}");
+        let read = self.patiently(namespace, name, &full_name).await;
+        read.map_err(|failure| explained(failure, full_name))
+    }
+
+    async fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ClaimReadError> {
+        let found = self.find(&claim.namespace, &claim.name).await?;
+        let name = claim.full_name();
+        let invalid = |source| ClaimReadError::Allocation { name: claim.full_name(), source };
+        let uid = found.claim().map_err(invalid)?.uid;
+        if uid != claim.uid {
+            return Err(ClaimReadError::OtherUid { name, found: uid.to_string(), wanted: claim.uid.clone() });
+        }
+        found.allocation(self.cluster.driver()).map_err(invalid)
+    }
+
+    /// Asks again for as long as that makes sense.
+    async fn patiently(&self, namespace: &str, name: &str, full_name: &str) -> Result<ResourceClaim, ApiFailure> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let once = timeout_at(deadline, self.once(namespace, name, full_name)).await;
+            let failure = match once {
+                Ok(Ok(claim)) => return Ok(claim),
+                Ok(Err(failure)) => failure,
+                Err(_) => return Err(ApiFailure::TimedOut { step: step(full_name), after: PATIENCE }),
+            };
+            let Some(pause) = pauses.next().filter(|_| failure.is_transient()) else { return Err(failure) };
+            if Instant::now() + pause >= deadline {
+                return Err(failure);
+            }
+            debug!(claim.name = full_name, error = %Chain(&failure), "asking for the claim again");
+            self.metrics.api_retried("claim");
+            sleep(pause).await;
+        }
+    }
+
+    /// One look; a second one where the server no longer has the version of the API that it had.
+    async fn once(&self, namespace: &str, name: &str, full_name: &str) -> Result<ResourceClaim, ApiFailure> {
+        let version = self.cluster.version().await?;
+        match self.get(version, namespace, name, full_name).await {
+            Err(failure) if failure.is_unknown_resource() => {
+                self.cluster.forget_version();
+                let version = self.cluster.version().await?;
+                self.get(version, namespace, name, full_name).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn get(
+        &self,
+        version: ApiVersion,
+        namespace: &str,
+        name: &str,
+        full_name: &str,
+    ) -> Result<ResourceClaim, ApiFailure> {
+        let request = Request::new(claims_path(version, namespace)).get(name, &GetParams::default());
+        self.cluster.fetch(step(full_name), request).await
+    }
+
+    async fn read_all(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        if let [claim] = claims {
+            return vec![self.allocation(claim).await.map_err(Into::into)];
+        }
+        let asked: Vec<_> = claims
+            .iter()
+            .map(|claim| {
+                let (reader, claim) = (self.clone(), claim.clone());
+                self.tasks.job(async move { reader.allocation(&claim).await })
+            })
+            .collect();
+        let mut read = Vec::with_capacity(asked.len());
+        for answer in asked {
+            read.push(answer.await.unwrap_or(Err(ClaimReadError::Stopping)).map_err(Into::into));
+        }
+        read
+    }
+}
+
+impl ReadClaims for ClaimReader {
+    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        self.runtime.block_on(self.read_all(claims))
+    }
+}
+
+fn step(full_name: &str) -> String {
+    format!("get ResourceClaim {full_name}")
+}
+
+/// What can be a name or a namespace; nothing in it has a meaning in a path.
+pub(super) fn is_name(text: &str) -> bool {
+    let ok = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    (1..=253).contains(&text.len()) && text.bytes().all(ok) && !text.starts_with('.')
+}
+
+/// What a failure means for the claim.
+fn explained(failure: ApiFailure, name: String) -> ClaimReadError {
+    match failure.code() {
+        Some(401) => ClaimReadError::Unauthorized(failure),
+        Some(403) => ClaimReadError::Forbidden(failure),
+        Some(404) if !failure.is_unknown_resource() => ClaimReadError::Missing { name },
+        _ if failure.is_transient() => ClaimReadError::Unavailable(failure),
+        _ => ClaimReadError::Api(failure),
+    }
+}

@@ -1,0 +1,201 @@
+//! Tells in each prepared claim's `status.devices` how its devices are. One task writes, long after the pod has what it
+//! needs; nothing depends on it.
+//!
+//! ```text
+//!   claim table ┐
+//!   inventory   ┴─(1 s of quiet)─► devices (pure) ─► compare with what the server has ─► server-side apply
+//! ```
+//!
+//! Nothing is taken away here: the API server drops what belongs to a device when it deallocates it.
+
+mod apply;
+mod devices;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hostler_api::{Chain, ClaimRef, ClaimUid};
+use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
+use tokio::{sync::watch, time::sleep};
+use tracing::{debug, info, warn};
+
+use self::{apply::Applied, devices::Known};
+use super::{ApiFailure, Cluster};
+use crate::{
+    claims::{ClaimTable, ClaimView},
+    inventory::Inventory,
+    metrics::Metrics,
+    tasks::{Outcome, Tasks},
+};
+
+/// Changes come in bursts, and a claim that lives shorter than this is nobody's news.
+const SETTLE: Duration = Duration::from_secs(1);
+/// After a failure that passes by itself: the first pause, which doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// Between looks whether a server that does not take the status takes it now.
+const QUIET: Duration = Duration::from_secs(3600);
+
+const DROPPED: &str = "the API server drops the field: switch its feature gate DRAResourceClaimDeviceStatus on, or cluster.claim_status off";
+const FORBIDDEN: &str = "grant patch on resourceclaims/status, and associated-node:patch and associated-node:update on \
+                         resourceclaims/driver with the driver's name, or switch cluster.claim_status off";
+
+/// Starts the task.
+pub fn start(
+    cluster: Cluster,
+    table_rx: watch::Receiver<Arc<ClaimTable>>,
+    inventory_rx: watch::Receiver<Arc<Inventory>>,
+    metrics: Metrics,
+    tasks: &Tasks,
+) {
+    let writer = Writer { cluster, metrics, known: BTreeMap::new(), pause: FIRST_PAUSE, refused: false };
+    let stop = tasks.stop_token();
+    tasks.service("claim status", async move {
+        tokio::select! {
+            // Dropped in the middle of a call: the next run reads what came of it.
+            outcome = writer.run(table_rx, inventory_rx) => outcome,
+            () = stop.cancelled() => Ok(()),
+        }
+    });
+}
+
+struct Writer {
+    cluster: Cluster,
+    metrics: Metrics,
+    /// What the server has of each claim. What is not known yet is read before it is written: an earlier run may have
+    /// written it.
+    known: BTreeMap<ClaimUid, Known>,
+    pause: Duration,
+    /// Whether the server does not take the status, and it was said.
+    refused: bool,
+}
+
+/// How one pass over the claims ended.
+enum Pass {
+    /// The server has all that it takes.
+    Done,
+    /// Something failed that passes by itself.
+    Again,
+    /// The server takes nothing, for this reason.
+    Refused(String),
+}
+
+impl Writer {
+    async fn run(
+        mut self,
+        mut table_rx: watch::Receiver<Arc<ClaimTable>>,
+        mut inventory_rx: watch::Receiver<Arc<Inventory>>,
+    ) -> Outcome {
+        loop {
+            sleep(SETTLE).await;
+            let (table, inventory) = (table_rx.borrow_and_update().clone(), inventory_rx.borrow_and_update().clone());
+            let pause = match self.pass(&table, &inventory).await {
+                Pass::Done => None,
+                Pass::Again => Some(self.next_pause()),
+                Pass::Refused(reason) => {
+                    self.tell_refused(&reason);
+                    // What changes meanwhile would be refused as well.
+                    sleep(QUIET).await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                // Cancel safe: a change that was not seen here is still marked as one.
+                changed = table_rx.changed() => changed?,
+                changed = inventory_rx.changed() => changed?,
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+            }
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+
+    fn tell_refused(&mut self, reason: &str) {
+        if !self.refused {
+            warn!(reason, "the status of claims is not written; looking again every hour");
+        }
+        self.refused = true;
+    }
+
+    async fn pass(&mut self, table: &ClaimTable, inventory: &Inventory) -> Pass {
+        self.known.retain(|uid, _| table.claims.contains_key(uid));
+        let mut retry = false;
+        for view in table.claims.values() {
+            let ClaimView::Recorded { record, problem } = view else { continue };
+            let (driver, now) = (self.cluster.driver(), Timestamp::now());
+            let wanted = devices::claim_devices(record, problem.as_deref(), inventory, driver, now);
+            if wanted.is_empty() {
+                continue;
+            }
+            match self.bring_up_to_date(&record.claim, wanted).await {
+                Ok(Applied::Kept | Applied::Gone) => {}
+                Ok(Applied::Dropped) => return Pass::Refused(DROPPED.to_owned()),
+                Err(failure) if failure.code() == Some(403) => {
+                    return Pass::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
+                }
+                Err(failure) => {
+                    retry |= self.note(&record.claim, &failure);
+                    if failure.is_outage() {
+                        return Pass::Again;
+                    }
+                }
+            }
+        }
+        if retry {
+            return Pass::Again;
+        }
+        self.pause = FIRST_PAUSE;
+        Pass::Done
+    }
+
+    /// Tells of a failure; whether trying again may help.
+    fn note(&self, claim: &ClaimRef, failure: &ApiFailure) -> bool {
+        if failure.is_unknown_resource() {
+            self.cluster.forget_version();
+        }
+        let passes = failure.is_transient() || failure.is_unknown_resource();
+        let (uid, name) = (&claim.uid, claim.full_name());
+        if passes {
+            self.metrics.api_retried("claim_status");
+            debug!(claim.uid = %uid, claim.name = name, error = %Chain(failure), "writing the claim's status later");
+        } else {
+            warn!(claim.uid = %uid, claim.name = name, error = %Chain(failure), "the claim's status is not written");
+        }
+        passes
+    }
+
+    /// Writes what is not there yet.
+    async fn bring_up_to_date(
+        &mut self,
+        claim: &ClaimRef,
+        mut wanted: Vec<AllocatedDeviceStatus>,
+    ) -> Result<Applied, ApiFailure> {
+        if !self.known.contains_key(&claim.uid) {
+            let known = apply::read(&self.cluster, claim).await?;
+            self.known.insert(claim.uid.clone(), known);
+        }
+        let Some(known) = self.known.get_mut(&claim.uid).filter(|known| !known.gone) else { return Ok(Applied::Gone) };
+        known.fit(&mut wanted);
+        if known.ours == wanted {
+            return Ok(Applied::Kept);
+        }
+        let applied = apply::apply(&self.cluster, claim, &wanted).await;
+        match &applied {
+            Ok(Applied::Kept) => {
+                debug!(claim.uid = %claim.uid, "wrote the status of the claim's devices");
+                known.ours = wanted;
+                if std::mem::take(&mut self.refused) {
+                    info!("the status of claims is written again");
+                }
+            }
+            Ok(Applied::Gone) => known.gone = true,
+            // What the server refuses for its content it would refuse again.
+            Err(failure) if matches!(failure.code(), Some(400 | 422)) => known.ours = wanted,
+            Ok(Applied::Dropped) | Err(_) => {}
+        }
+        applied
+    }
+}

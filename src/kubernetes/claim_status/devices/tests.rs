@@ -1,0 +1,151 @@
+//! What is told about devices, and what is left as it is.
+
+use hostler_api::{BackendName, ClaimRef, ClaimUid, DeviceName, Grant, Quantity, ShareId};
+use hostler_backend::{ContainerEdits, Device, Pinning, Plan};
+
+use super::*;
+use crate::inventory::Pool;
+
+const DRIVER: &str = "hostler.dev";
+
+fn held(device: &str, share: Option<&str>) -> RecordDevice {
+    let grant = Grant {
+        request: "r".to_owned(),
+        pool: "n/fake".to_owned(),
+        device: DeviceName::new(device).unwrap(),
+        share_id: share.map(|share| ShareId(share.to_owned())),
+        access: hostler_api::Access::Use,
+        consumed: [(hostler_api::QualifiedName::new("cpus").unwrap(), Quantity::whole(4))].into(),
+        config: Vec::new(),
+    };
+    let plan = Plan {
+        pinning: Pinning { cpus: [0, 1, 2, 8].into(), mems: [1].into(), ..Pinning::default() },
+        ..Plan::default()
+    };
+    RecordDevice {
+        backend: BackendName::new("fake").unwrap(),
+        grant,
+        plan,
+        counters: Vec::new(),
+        edits: ContainerEdits::default(),
+    }
+}
+
+fn record(devices: Vec<RecordDevice>) -> Record {
+    let claim = ClaimRef { namespace: "ml".to_owned(), name: "a".to_owned(), uid: ClaimUid::new("u1").unwrap() };
+    Record { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None }
+}
+
+fn inventory(health: Health) -> Inventory {
+    let mut device = Device::new(DeviceName::new("a").unwrap());
+    device.health = health;
+    let pool = Pool { name: "n/fake".to_owned(), devices: vec![device], ..Pool::default() };
+    Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn wanted(health: Health, second: i64) -> Vec<AllocatedDeviceStatus> {
+    claim_devices(&record(vec![held("a", None)]), None, &inventory(health), DRIVER, at(second))
+}
+
+fn condition(device: &AllocatedDeviceStatus) -> &Condition {
+    &device.conditions.as_ref().unwrap()[0]
+}
+
+fn hot() -> Health {
+    Health::Unhealthy { reason: "hot".to_owned() }
+}
+
+#[test]
+fn a_device_is_told_with_its_condition_and_what_it_is_bound_to() {
+    let devices = wanted(Health::Healthy, 7);
+    let expected = json!([{
+        "driver": "hostler.dev", "pool": "n/fake", "device": "a",
+        "data": {"cpus": "0-2,8", "mems": "1", "consumed": {"cpus": "4"}},
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Prepared", "message": "device a is prepared",
+            "lastTransitionTime": "1970-01-01T00:00:07Z",
+        }],
+    }]);
+    assert_eq!(serde_json::to_value(devices).unwrap(), expected);
+}
+
+#[test]
+fn a_device_that_is_not_well_says_why() {
+    let unknown = Health::Unknown { reason: "no answer".to_owned() };
+    for (health, expected) in
+        [(hot(), ("False", "Unhealthy", "hot")), (unknown, ("Unknown", "HealthUnknown", "no answer"))]
+    {
+        let devices = wanted(health, 0);
+        let Condition { status, reason, message, .. } = condition(&devices[0]);
+        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), expected);
+    }
+    let record = record(vec![held("b", None)]);
+    let gone = claim_devices(&record, None, &inventory(hot()), DRIVER, at(0));
+    assert_eq!(condition(&gone[0]).reason, "Gone");
+    let rebooted = claim_devices(&record, Some("rebooted"), &inventory(hot()), DRIVER, at(0));
+    assert_eq!(condition(&rebooted[0]).reason, "NotPrepared");
+}
+
+#[test]
+fn nothing_is_told_of_a_claim_that_was_never_ready() {
+    let preparing = Record { state: RecordState::Preparing, ..record(vec![held("a", None)]) };
+    assert!(claim_devices(&preparing, None, &inventory(hot()), DRIVER, at(0)).is_empty());
+}
+
+#[test]
+fn shares_of_a_device_are_told_apart_and_one_device_is_told_once() {
+    let record = record(vec![held("a", Some("s1")), held("a", Some("s2")), held("a", Some("s1"))]);
+    let devices = claim_devices(&record, None, &inventory(hot()), DRIVER, at(0));
+    let shares: Vec<_> = devices.iter().map(|device| device.share_id.as_deref().unwrap()).collect();
+    assert_eq!(shares, ["s1", "s2"]);
+}
+
+#[test]
+fn what_came_back_from_the_server_is_what_was_wanted_however_much_later() {
+    let known = Known::new(wanted(Health::Healthy, 1), None, DRIVER);
+    let mut later = wanted(Health::Healthy, 500);
+    known.fit(&mut later);
+    assert_eq!(known.ours, later, "a write in a steady state");
+    let mut sick = wanted(hot(), 500);
+    known.fit(&mut sick);
+    assert_eq!(condition(&sick[0]).last_transition_time, Time(at(500)));
+}
+
+#[test]
+fn conditions_and_data_of_others_are_not_ours() {
+    let mut devices = wanted(Health::Healthy, 1);
+    let other = Condition { type_: "Attached".to_owned(), ..condition(&devices[0]).clone() };
+    devices[0].conditions.as_mut().unwrap().insert(0, other);
+    devices.push(AllocatedDeviceStatus { driver: "other.dev".to_owned(), ..devices[0].clone() });
+    assert_eq!(Known::new(devices, None, DRIVER).ours, wanted(Health::Healthy, 1));
+}
+
+#[test]
+fn where_others_left_no_room_there_is_no_condition_of_ours() {
+    let mut devices = wanted(Health::Healthy, 1);
+    let other = condition(&devices[0]).clone();
+    let others = (0..8).map(|index| Condition { type_: format!("C{index}"), ..other.clone() }).collect();
+    devices[0].conditions = Some(others);
+    let mut fitted = wanted(Health::Healthy, 1);
+    Known::new(devices, Some(3), DRIVER).fit(&mut fitted);
+    assert_eq!(fitted[0].conditions.as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn the_generation_that_the_server_has_is_the_one_that_was_observed() {
+    let mut devices = wanted(Health::Healthy, 1);
+    Known::new(Vec::new(), Some(3), DRIVER).fit(&mut devices);
+    assert_eq!(condition(&devices[0]).observed_generation, Some(3));
+}
+
+#[test]
+fn data_that_the_server_would_refuse_is_left_out() {
+    let mut device = held("a", None);
+    device.plan.pinning.cpus = (0..10_000).map(|cpu| cpu * 2).collect();
+    let devices = claim_devices(&record(vec![device]), None, &inventory(hot()), DRIVER, at(0));
+    assert_eq!(devices[0].data, None);
+}

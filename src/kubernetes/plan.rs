@@ -1,0 +1,175 @@
+//! What to write so that the slices that exist become those that should: a pure function.
+//!
+//! Whoever reads a pool looks at the slices of its highest generation only, and only when all of them are there. So a
+//! change of one slice can be made in place, and any larger one makes a new generation, with every slice written once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hostler_api::resource::{ResourcePool, SliceContent};
+
+use super::slices::{DesiredPool, DesiredSlice};
+
+/// A slice on the server.
+#[derive(Clone, Debug)]
+pub struct Existing {
+    /// Which object and which version of it.
+    pub identity: Identity,
+    /// Its pool.
+    pub pool: ResourcePool,
+    /// UID of the Node that owns it.
+    pub owner: Option<String>,
+    /// What it says.
+    pub content: Arc<SliceContent>,
+    /// What it was told to say, where the server made something else of it. Saying it again would change nothing.
+    pub sent: Option<Arc<SliceContent>>,
+}
+
+/// Which object and which version of it: a write or a deletion of any other one is refused by the server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// Of the object.
+    pub uid: String,
+    /// Of its version.
+    pub resource_version: String,
+}
+
+impl Existing {
+    fn says(&self, desired: &SliceContent) -> bool {
+        *self.content == *desired || self.sent.as_deref() == Some(desired)
+    }
+}
+
+/// All that has to be done; empty if all is as it should be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// To be written first, in any order; those of a pool are next to each other.
+    pub writes: Vec<Write>,
+    /// To be deleted when all writes have succeeded.
+    pub deletes: Vec<Delete>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deletes.is_empty()
+    }
+}
+
+/// A slice to create or to replace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Name of the object.
+    pub name: String,
+    /// What is replaced; `None`: the slice is new.
+    pub replaces: Option<Identity>,
+    /// The pool with the new generation.
+    pub pool: ResourcePool,
+    /// What the slice says.
+    pub content: Arc<SliceContent>,
+}
+
+/// A slice to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// Name of the object.
+    pub name: String,
+    /// Which one.
+    pub identity: Identity,
+}
+
+/// Makes `desired` of `existing`, which are all slices of this driver and node by name. `owner` is the UID of the Node.
+pub fn plan(existing: &BTreeMap<String, Existing>, desired: &[DesiredPool], owner: &str) -> Plan {
+    let mut plan = Plan::default();
+    let mut kept = BTreeSet::new();
+    for pool in desired {
+        let members: Members<'_> = existing.iter().filter(|(_, slice)| slice.pool.name == pool.name).collect();
+        kept.extend(pool.slices.iter().filter(|slice| members.contains_key(&slice.name)).map(|slice| &slice.name));
+        // A name that a slice of another pool has is free once that one is deleted; its pool cannot be changed.
+        let free = |slice: &&DesiredSlice| members.contains_key(&slice.name) || !existing.contains_key(&slice.name);
+        let writes = pool_writes(&members, pool, owner);
+        let is_free = |write: &Write| pool.slices.iter().filter(free).any(|slice| slice.name == write.name);
+        plan.writes.extend(writes.into_iter().filter(is_free));
+    }
+    let unwanted = existing.iter().filter(|(name, _)| !kept.contains(name));
+    plan.deletes = unwanted.map(|(name, it)| Delete { name: name.clone(), identity: it.identity.clone() }).collect();
+    plan
+}
+
+type Members<'a> = BTreeMap<&'a String, &'a Existing>;
+
+fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<Write> {
+    let target = ResourcePool {
+        name: pool.name.clone(),
+        generation: generation(members, pool),
+        resource_slice_count: count(pool),
+    };
+    let times = taint_times(members);
+    let write = |slice: &DesiredSlice| {
+        let existing = members.get(&slice.name);
+        let is_right = |existing: &&&Existing| {
+            existing.pool == target && existing.says(&slice.content) && existing.owner.as_deref() == Some(owner)
+        };
+        (existing.filter(is_right).is_none()).then(|| Write {
+            name: slice.name.clone(),
+            replaces: existing.map(|existing| existing.identity.clone()),
+            pool: target.clone(),
+            content: with_times(&slice.content, &times),
+        })
+    };
+    pool.slices.iter().filter_map(write).collect()
+}
+
+fn count(pool: &DesiredPool) -> i64 {
+    i64::try_from(pool.slices.len()).unwrap_or(i64::MAX)
+}
+
+/// The generation that the pool's slices shall have. The current one stays when nobody can see a mixture: when one slice
+/// of a complete pool changes, or when slices are missing and all others are right.
+fn generation(members: &Members<'_>, pool: &DesiredPool) -> i64 {
+    let Some(latest) = members.values().map(|slice| slice.pool.generation).max() else { return 1 };
+    let current = |name: &String| members.get(name).filter(|slice| slice.pool.generation == latest);
+    let in_latest = members.values().filter(|slice| slice.pool.generation == latest);
+    let wanted = pool.slices.iter().filter_map(|slice| Some((slice, current(&slice.name)?)));
+    let (found, changed) = wanted.fold((0, 0), |(found, changed), (slice, existing)| {
+        (found + 1, changed + usize::from(!existing.says(&slice.content)))
+    });
+    let none_unwanted = in_latest.clone().count() == found;
+    let same_count = in_latest.clone().all(|slice| slice.pool.resource_slice_count == count(pool));
+    let none_missing = found == pool.slices.len();
+    let unmixed = changed == 0 || (changed == 1 && none_missing);
+    if none_unwanted && same_count && unmixed { latest } else { latest.saturating_add(1) }
+}
+
+/// When taints were added, by device, key, value and effect.
+type TaintTimes<'a> = BTreeMap<(&'a str, &'a str, Option<&'a str>, &'a str), &'a str>;
+
+fn taint_times<'a>(members: &Members<'a>) -> TaintTimes<'a> {
+    let devices = members.values().flat_map(|slice| &slice.content.devices);
+    let taints = devices.flat_map(|device| device.taints.iter().map(move |taint| (&*device.name, taint)));
+    taints
+        .filter_map(|(device, taint)| {
+            Some(((device, &*taint.key, taint.value.as_deref(), &*taint.effect), taint.time_added.as_deref()?))
+        })
+        .collect()
+}
+
+/// A taint that stays keeps its time: pods are evicted so and so long after it.
+fn with_times(content: &Arc<SliceContent>, times: &TaintTimes<'_>) -> Arc<SliceContent> {
+    let mut content = content.clone();
+    if times.is_empty() || content.devices.iter().all(|device| device.taints.is_empty()) {
+        return content;
+    }
+    for device in &mut Arc::make_mut(&mut content).devices {
+        for taint in &mut device.taints {
+            let time = times.get(&(&*device.name, &*taint.key, taint.value.as_deref(), &*taint.effect));
+            taint.time_added = time.map(|time| (*time).into());
+        }
+    }
+    content
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+//! Keeps the slices on the API server as the inventory wants them. The one writer of this driver's slices on this node.
+//!
+//! ```text
+//!   inventory (watch) ──► desired ─┐                     ┌► probe, create, replace, delete ── answers ─┐
+//!                                  ├► plan (pure) ───────┘                                              │
+//!   API server ── watch ──► mirror ┘◄─────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Nothing is written that is there already: not after a restart, not for an echo of an own write. Slices outlive the
+//! daemon; the kubelet deletes them when it misses the driver for too long.
+
+mod mirror;
+mod pace;
+mod write;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::pending,
+    pin::pin,
+    time::Duration,
+};
+
+use hostler_api::{Chain, resource::SliceContent};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_stream::StreamExt;
+use tracing::{debug, info, warn};
+
+use self::{
+    mirror::{Mirror, Seen},
+    pace::{Pace, jitter},
+    write::{Done, Refusal, Writer, resource},
+};
+use super::{
+    ApiFailure, Cluster, ResourceSlice,
+    features::{Dropped, Feature, probe},
+    plan::{Delete, Write, plan},
+    slices::{DesiredPool, SliceSettings, desired_slices},
+};
+use crate::{
+    inventory::InventoryReader,
+    metrics::Metrics,
+    tasks::{Outcome, Tasks},
+};
+
+/// Changes of the inventory come in bursts: a card that is plugged in is many devices.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Time between two full comparisons, which find what the watch has missed; up to half as much again, so that the
+/// daemons of a cluster do not all ask at once.
+const RECHECK: Duration = Duration::from_secs(600);
+/// Writes at once: a pool is incomplete for as long as its slices take, and a server has other clients.
+const PARALLEL: usize = 8;
+
+/// What the publisher is made of.
+#[derive(Debug)]
+pub struct PublisherParts {
+    /// The API server.
+    pub cluster: Cluster,
+    /// How devices are published.
+    pub settings: SliceSettings,
+    /// What is published.
+    pub inventory: InventoryReader,
+    /// Counts writes and retries.
+    pub metrics: Metrics,
+}
+
+/// How it stands with the slices.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Publication {
+    /// Whether all is as it should be.
+    pub state: PublicationState,
+    /// Slices on the server.
+    pub slices: usize,
+    /// Features that the server does not have, by fields and feature gate.
+    pub dropped: Vec<String>,
+    /// Devices that cannot be published to this server, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Whether all is as it should be.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum PublicationState {
+    /// Not yet.
+    #[default]
+    Waiting,
+    /// Yes.
+    Synced,
+    /// No, and it is tried again.
+    Failing {
+        /// Why not, for people.
+        error: String,
+    },
+}
+
+impl Publication {
+    /// What is missing, for people; `None` when everything is published.
+    pub fn missing(&self) -> Option<String> {
+        match &self.state {
+            PublicationState::Synced => None,
+            PublicationState::Waiting => Some("the devices are not published yet".to_owned()),
+            PublicationState::Failing { error } => Some(format!("the devices are not published: {error}")),
+        }
+    }
+}
+
+/// Starts the publisher. It waits for the API server as long as it takes.
+pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publication> {
+    let (publication_tx, publication_rx) = watch::channel(Publication::default());
+    let publisher = Publisher {
+        parts,
+        publication_tx,
+        mirror: Mirror::default(),
+        pace: Pace::default(),
+        known: BTreeMap::new(),
+        reported: Dropped::new(),
+        left_out: Vec::new(),
+        running: JoinSet::new(),
+        writes: VecDeque::new(),
+        deletes: VecDeque::new(),
+    };
+    let stop = tasks.stop_token();
+    tasks.service("publisher", async move {
+        tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            // Dropped in the middle of a write, it leaves a pool that the next start completes.
+            outcome = publisher.run() => outcome,
+        }
+    });
+    publication_rx
+}
+
+struct Publisher {
+    parts: PublisherParts,
+    publication_tx: watch::Sender<Publication>,
+    mirror: Mirror,
+    pace: Pace,
+    /// Features of which it is known whether the server has them.
+    known: BTreeMap<Feature, bool>,
+    /// Features that were reported as missing.
+    reported: Dropped,
+    left_out: Vec<String>,
+    running: JoinSet<Done>,
+    writes: VecDeque<Write>,
+    deletes: VecDeque<Delete>,
+}
+
+impl Publisher {
+    async fn run(mut self) -> Outcome {
+        loop {
+            let followed = match self.connect().await {
+                Ok(writer) => self.follow(&writer).await,
+                Err(failure) => Err(failure.into()),
+            };
+            self.forget_work();
+            let Err(refusal) = followed else { continue };
+            // Whatever was wrong, another server may answer next, with other features.
+            self.known.clear();
+            if refusal.failure.is_unknown_resource() {
+                self.parts.cluster.forget_version();
+            }
+            let pause = self.fail(&refusal);
+            sleep(pause).await;
+        }
+    }
+
+    /// Finds out what every write needs: the version of the API and the UID of the Node.
+    async fn connect(&self) -> Result<Writer, ApiFailure> {
+        let cluster = &self.parts.cluster;
+        let nodes: Api<Node> = Api::all(cluster.client());
+        let node = cluster.node();
+        let owner = cluster.call(format!("get Node {node}"), nodes.get_metadata(node));
+        let (version, owner) = tokio::try_join!(cluster.version(), owner)?;
+        Ok(Writer::new(cluster.clone(), version, owner.metadata.uid.as_deref().unwrap_or_default()))
+    }
+
+    /// Keeps the slices right until it is time to look at everything anew, or something is wrong with the connection.
+    async fn follow(&mut self, writer: &Writer) -> Result<(), Refusal> {
+        let cluster = &self.parts.cluster;
+        let slices: Api<ResourceSlice> = Api::all_with(cluster.client(), &resource(writer.version()));
+        let selector = format!("spec.driver={},spec.nodeName={}", cluster.driver(), cluster.node());
+        let mut events = pin!(watcher(slices, watcher::Config::default().fields(&selector)));
+        let mut inventory_rx = self.parts.inventory.subscribe();
+        let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + jitter() / 2.0)));
+        self.mirror.relist();
+        loop {
+            let due = self.due();
+            // All arms are cancel safe: streams, channels and timers lose nothing, and a JoinSet keeps what has finished.
+            tokio::select! {
+                Some(event) = events.next() => self.observe(event.map_err(watch_refusal)?),
+                Ok(()) = inventory_rx.changed() => self.pace.want(Instant::now() + DEBOUNCE),
+                Some(done) = self.running.join_next() => {
+                    self.settle(done.unwrap_or_else(|error| Done::Failed(ended(error))))?;
+                    self.go_on(writer);
+                }
+                () = wait_until(due) => {
+                    // Slices vanish when the Node that owns them does: the Node may be another one now.
+                    if self.pace.has_deletions() {
+                        self.pace.begun(Instant::now());
+                        return Ok(());
+                    }
+                    self.sync(writer);
+                }
+                () = &mut recheck, if self.is_idle() => return Ok(()),
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.writes.is_empty() && self.deletes.is_empty()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle())
+    }
+
+    fn observe(&mut self, event: Event<ResourceSlice>) {
+        let seen = self.mirror.observe(event);
+        self.heed(seen);
+    }
+
+    fn heed(&mut self, seen: Seen) {
+        match seen {
+            Seen::Known => {}
+            Seen::Changed => self.pace.want(Instant::now()),
+            Seen::Deleted => {
+                info!("a slice was deleted by somebody else; it is published again");
+                self.pace.deleted(Instant::now());
+            }
+        }
+    }
+
+    /// Compares what is with what should be, and begins to write the difference.
+    fn sync(&mut self, writer: &Writer) {
+        self.pace.begun(Instant::now());
+        let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
+        let desired = desired_slices(&self.parts.inventory.latest(), &self.parts.settings, &missing);
+        let plan = plan(self.mirror.slices(), &desired, writer.owner());
+        self.note_left_out(&desired);
+        if plan.is_empty() {
+            return self.synced();
+        }
+        let contents: Vec<&SliceContent> =
+            desired.iter().flat_map(|pool| &pool.slices).map(|slice| &*slice.content).collect();
+        let found = probe(&contents, |feature| self.known.contains_key(&feature));
+        if let Some(((content, shown), pool)) = found.zip(desired.first()) {
+            self.running.spawn(writer.clone().probe(pool.name.clone(), content, shown));
+            return;
+        }
+        debug!(writes = plan.writes.len(), deletes = plan.deletes.len(), "publishing");
+        self.writes = plan.writes.into();
+        self.deletes = plan.deletes.into();
+        self.go_on(writer);
+    }
+
+    /// Starts what can be started. Deletions wait until every write has succeeded: until then the old slices serve.
+    fn go_on(&mut self, writer: &Writer) {
+        while self.running.len() < PARALLEL {
+            if let Some(write) = self.writes.pop_front() {
+                self.running.spawn(writer.clone().write(write));
+            } else if self.running.is_empty() || self.deletes.is_empty() {
+                break;
+            } else {
+                return;
+            }
+        }
+        if self.running.is_empty() {
+            for delete in self.deletes.drain(..) {
+                self.mirror.deleting(&delete.identity);
+                self.running.spawn(writer.clone().delete(delete));
+            }
+        }
+        if self.is_idle() && self.pace.due().is_none() {
+            self.synced();
+        }
+    }
+
+    fn settle(&mut self, done: Done) -> Result<(), Refusal> {
+        match done {
+            Done::Written { name, verb, slice, dropped } => {
+                self.parts.metrics.slice_written(verb);
+                let seen = self.mirror.put(name, *slice);
+                self.heed(seen);
+                self.learn(dropped.iter().map(|feature| (*feature, false)));
+            }
+            Done::Deleted { name } => {
+                self.parts.metrics.slice_written("delete");
+                self.mirror.remove(&name);
+            }
+            Done::Probed { shown, dropped } => {
+                self.learn(shown.into_iter().map(|feature| (feature, !dropped.contains(&feature))));
+                self.pace.want(Instant::now());
+            }
+            Done::Found { name, slice } => {
+                match slice {
+                    Some(slice) => {
+                        let seen = self.mirror.put(name, *slice);
+                        self.heed(seen);
+                    }
+                    None => self.mirror.remove(&name),
+                }
+                self.retry(None);
+            }
+            Done::Failed(refusal) if refusal.failure.is_unknown_resource() => return Err(refusal),
+            Done::Failed(refusal) => {
+                self.fail(&refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers what the server does with features, and says once what it drops.
+    fn learn(&mut self, features: impl Iterator<Item = (Feature, bool)>) {
+        for (feature, kept) in features {
+            if self.known.insert(feature, kept) != Some(kept) && !kept {
+                self.pace.want(Instant::now());
+            }
+            if kept {
+                self.reported.remove(&feature);
+            } else if self.reported.insert(feature) {
+                let (fields, gate, consequence) = (feature.fields(), feature.gate(), feature.consequence());
+                warn!(fields, gate, consequence, "the API server drops fields, since a feature gate is off");
+            }
+        }
+    }
+
+    fn note_left_out(&mut self, desired: &[DesiredPool]) {
+        let left_out: Vec<String> = desired.iter().flat_map(|pool| pool.left_out.clone()).collect();
+        for reason in left_out.iter().filter(|reason| !self.left_out.contains(reason)) {
+            warn!(reason, "a device is not published");
+        }
+        self.left_out = left_out;
+    }
+
+    fn forget_work(&mut self) {
+        // What is under way is dropped; a new list shows what came of it.
+        self.running = JoinSet::new();
+        self.writes.clear();
+        self.deletes.clear();
+    }
+
+    /// Plans anew after a pause.
+    fn retry(&mut self, retry_after: Option<Duration>) -> Duration {
+        self.writes.clear();
+        self.deletes.clear();
+        self.parts.metrics.api_retried("slices");
+        self.pace.failed(Instant::now(), retry_after, jitter())
+    }
+
+    fn fail(&mut self, refusal: &Refusal) -> Duration {
+        let pause = self.retry(refusal.retry_after);
+        let error = Chain(&refusal.failure).to_string();
+        let state = PublicationState::Failing { error };
+        if self.publication_tx.borrow().state == state {
+            debug!(error = %Chain(&refusal.failure), pause_ms = pause.as_millis(), "still failed to publish devices");
+        } else {
+            warn!(error = %Chain(&refusal.failure), pause_ms = pause.as_millis(), "failed to publish devices");
+        }
+        self.say(state);
+        pause
+    }
+
+    fn synced(&mut self) {
+        self.pace.succeeded();
+        if self.publication_tx.borrow().state != PublicationState::Synced {
+            info!(slices = self.mirror.slices().len(), "devices are published");
+        }
+        self.say(PublicationState::Synced);
+    }
+
+    fn say(&self, state: PublicationState) {
+        let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
+        let slices = self.mirror.slices().len();
+        let new = Publication { state, slices, dropped, left_out: self.left_out.clone() };
+        self.publication_tx.send_if_modified(|latest| {
+            let modified = *latest != new;
+            *latest = new;
+            modified
+        });
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+/// A watch that ends with an error begins anew with a list.
+fn watch_refusal(error: watcher::Error) -> Refusal {
+    let step = "watch the ResourceSlices of this node".to_owned();
+    let source = match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => source,
+        watcher::Error::WatchError(status) => kube::Error::Api(status),
+        error @ watcher::Error::NoResourceVersion => kube::Error::Service(Box::new(error)),
+    };
+    ApiFailure::Call { step, source: source.into() }.into()
+}
+
+/// A write that came to no end by itself: only a bug does that.
+fn ended(error: tokio::task::JoinError) -> Refusal {
+    let source = kube::Error::Service(Box::new(error)).into();
+    ApiFailure::Call { step: "write a ResourceSlice".to_owned(), source }.into()
+}

@@ -1,0 +1,148 @@
+//! What slices there should be: a pure function of the inventory, the configuration, and what the server can store.
+
+mod device;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hostler_api::{
+    BackendName, DeviceName,
+    limits::{MAX_ADVANCED_DEVICES, MAX_COUNTER_SETS, MAX_DEVICES, MAX_OBJECT_NAME},
+    resource::{SliceContent, SliceCounterSet},
+};
+use hostler_backend::{CounterSet, Device};
+
+use super::features::{Dropped, Feature};
+use crate::{
+    config::NodeAllocatableNames,
+    inventory::{Inventory, Pool},
+};
+
+/// How devices are published.
+#[derive(Clone, Debug)]
+pub struct SliceSettings {
+    /// Name of the driver.
+    pub driver: String,
+    /// Whether pods that use a device are evicted when it turns unhealthy.
+    pub evict_unhealthy: bool,
+    /// Whether attributes with several values are published.
+    pub list_attributes: bool,
+    /// Whether and how devices say what they take of the node's own resources.
+    pub node_allocatable: NodeAllocatableNames,
+}
+
+/// A pool as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredPool {
+    /// Its name.
+    pub name: String,
+    /// Its slices; none where it has no devices. A node without a kind of hardware costs the cluster nothing.
+    pub slices: Vec<DesiredSlice>,
+    /// Devices that cannot be published to this server, and why.
+    pub left_out: Vec<String>,
+}
+
+/// A slice as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredSlice {
+    /// Name of the object. Sorts as the slices do.
+    pub name: String,
+    /// What it says.
+    pub content: Arc<SliceContent>,
+}
+
+/// The pools of all backends.
+pub fn desired_slices(inventory: &Inventory, settings: &SliceSettings, dropped: &Dropped) -> Vec<DesiredPool> {
+    inventory.pools.iter().map(|(backend, pool)| desired_pool(inventory, backend, pool, settings, dropped)).collect()
+}
+
+fn desired_pool(
+    inventory: &Inventory,
+    backend: &BackendName,
+    pool: &Pool,
+    settings: &SliceSettings,
+    dropped: &Dropped,
+) -> DesiredPool {
+    let counters = counters(pool, dropped);
+    let mut left_out = Vec::new();
+    let mut devices = Vec::with_capacity(pool.devices.len());
+    for device in &pool.devices {
+        let drain = inventory.drains.get(&(backend.clone(), device.name.clone()));
+        let translated = unresolved(device, pool, dropped).map_or_else(
+            || device::device(device, pool.stale.is_some(), drain, settings, dropped),
+            |reason| Err(reason.to_owned()),
+        );
+        match translated {
+            Ok(device) => devices.push(device),
+            Err(reason) => left_out.push(format!("{}/{}: {reason}", pool.name, device.name)),
+        }
+    }
+    // Counters that no device draws on say nothing.
+    let counters = if devices.is_empty() { Vec::new() } else { counters };
+    let counters = chunks(counters, MAX_COUNTER_SETS)
+        .map(|shared_counters| SliceContent { shared_counters, ..SliceContent::default() });
+    let most = most_devices(&pool.devices, settings, dropped);
+    let contents =
+        counters.chain(chunks(devices, most).map(|devices| SliceContent { devices, ..SliceContent::default() }));
+    let slice = |(index, content)| DesiredSlice {
+        name: slice_name(index, &settings.driver, &pool.name),
+        content: Arc::new(content),
+    };
+    DesiredPool { name: pool.name.clone(), slices: contents.enumerate().map(slice).collect(), left_out }
+}
+
+/// Decided by what devices can get, not by what they have: a device that turns unhealthy must not move all others.
+fn most_devices(devices: &[Device], settings: &SliceSettings, dropped: &Dropped) -> usize {
+    let is_advanced = |device: &Device| {
+        (!device.consumes.is_empty() && !dropped.contains(&Feature::Counters))
+            || (settings.list_attributes && device.attributes.values().any(device::is_list))
+    };
+    let taints = !dropped.contains(&Feature::Taints);
+    if taints || devices.iter().any(is_advanced) { MAX_ADVANCED_DEVICES } else { MAX_DEVICES }
+}
+
+/// In slices of their own, since 1.35 wants it so.
+fn counters(pool: &Pool, dropped: &Dropped) -> Vec<SliceCounterSet> {
+    if dropped.contains(&Feature::Counters) {
+        return Vec::new();
+    }
+    let mut names = BTreeSet::new();
+    // A set that is there twice would make the whole pool invalid.
+    let sets = pool.counter_sets.iter().filter(|set| names.insert(&set.name));
+    sets.map(|set| SliceCounterSet { name: set.name.as_str().into(), counters: device::counters(&set.counters) })
+        .collect()
+}
+
+/// Why the counters of a device cannot be published. One reference that leads nowhere makes the whole pool invalid.
+fn unresolved(device: &Device, pool: &Pool, dropped: &Dropped) -> Option<&'static str> {
+    if device.consumes.is_empty() {
+        return None;
+    }
+    if dropped.contains(&Feature::Counters) {
+        return Some("the API server does not store shared counters");
+    }
+    let has = |set: &DeviceName, counter: &DeviceName| {
+        let found: Option<&CounterSet> = pool.counter_sets.iter().find(|candidate| candidate.name == *set);
+        found.is_some_and(|set| set.counters.contains_key(counter))
+    };
+    let all_there = device.consumes.iter().all(|uses| uses.counters.keys().all(|counter| has(&uses.set, counter)));
+    (!all_there).then_some("it draws on a counter that its backend does not have")
+}
+
+fn chunks<T>(items: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter().peekable();
+    std::iter::from_fn(move || items.peek().is_some().then(|| items.by_ref().take(most).collect()))
+}
+
+/// The same for the same slice at every start, so that slices are found again; sorted as the slices are, since that is
+/// the order in which devices are tried. The hash tells apart what is left out of the text.
+fn slice_name(index: usize, driver: &str, pool: &str) -> String {
+    let hash = crc32fast::hash(format!("{driver}\0{pool}").as_bytes());
+    let mut name = format!("{index:05x}-{driver}-{}", pool.replace('/', "-"));
+    name.truncate(MAX_OBJECT_NAME - "-01234567".len());
+    // A part of a name ends with a letter or digit.
+    name.truncate(name.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()).len());
+    format!("{name}-{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! One device in the words of the API.
+
+use std::collections::BTreeMap;
+
+use hostler_api::{
+    DeviceName, Quantity,
+    resource::{
+        CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, DeviceAttribute, DeviceCapacity,
+        DeviceCounterConsumption, DeviceTaint, NodeAllocatableMapping136, NodeAllocatableMapping137,
+        NodeAllocatableResource137, SliceDevice, SliceQuantity, SortedMap,
+    },
+    well_known::TaintReason,
+};
+use hostler_backend::{AttributeValue, Capacity, CounterUse, Device, Health, NodeAllocatable, RequestPolicy, Sharing};
+
+use super::SliceSettings;
+use crate::{
+    config::NodeAllocatableNames,
+    inventory::Drain,
+    kubernetes::features::{Dropped, Feature},
+};
+
+/// The device, or why it is left out.
+pub(super) fn device(
+    device: &Device,
+    stale: bool,
+    drain: Option<&Drain>,
+    settings: &SliceSettings,
+    dropped: &Dropped,
+) -> Result<SliceDevice, String> {
+    let taints = taints(device, stale, drain, settings);
+    if let Some(taint) = taints.first().filter(|_| dropped.contains(&Feature::Taints)) {
+        return Err(format!("it would have the taint {}, which the API server does not store", taint.key));
+    }
+    let shared = device.sharing == Sharing::Shared && !dropped.contains(&Feature::Sharing);
+    let binding = device.binding.as_ref().filter(|_| !dropped.contains(&Feature::Binding));
+    let mut published = SliceDevice {
+        name: device.name.as_str().into(),
+        attributes: attributes(device, settings),
+        capacity: device.capacity.iter().map(|(name, it)| (name.as_str(), capacity(it, shared))).collect(),
+        consumes_counters: device.consumes.iter().map(consumption).collect(),
+        taints,
+        binds_to_node: binding.is_some_and(|binding| binding.binds_to_node),
+        binding_conditions: binding.map(|binding| binding.conditions.clone()).unwrap_or_default(),
+        binding_failure_conditions: binding.map(|binding| binding.failure_conditions.clone()).unwrap_or_default(),
+        allow_multiple_allocations: shared,
+        ..SliceDevice::default()
+    };
+    if !dropped.contains(&Feature::NodeAllocatable) {
+        add_node_allocatable(&mut published, device, settings.node_allocatable);
+    }
+    Ok(published)
+}
+
+/// Why nobody new shall get the device.
+fn taints(device: &Device, stale: bool, drain: Option<&Drain>, settings: &SliceSettings) -> Vec<DeviceTaint> {
+    let taint = |reason: TaintReason, evict: bool| DeviceTaint {
+        key: reason.key(&settings.driver).into(),
+        value: Some(reason.value().into()),
+        effect: if evict { "NoExecute" } else { "NoSchedule" }.into(),
+        time_added: None,
+    };
+    let health = match &device.health {
+        Health::Healthy => None,
+        Health::Unhealthy { .. } => Some(taint(TaintReason::Unhealthy, settings.evict_unhealthy)),
+        Health::Unknown { .. } => Some(taint(TaintReason::Unknown, false)),
+    };
+    let stale = stale.then(|| taint(TaintReason::Stale, false));
+    let drained = drain.map(|drain| taint(TaintReason::Drained, drain.evict));
+    health.into_iter().chain(stale).chain(drained).collect()
+}
+
+pub(super) fn is_list(value: &AttributeValue) -> bool {
+    matches!(value, AttributeValue::Ints(_) | AttributeValue::Strings(_))
+}
+
+fn attributes(device: &Device, settings: &SliceSettings) -> SortedMap<DeviceAttribute> {
+    let published = device.attributes.iter().filter(|(_, value)| settings.list_attributes || !is_list(value));
+    published.map(|(name, value)| (name.as_str(), attribute(value))).collect()
+}
+
+fn attribute(value: &AttributeValue) -> DeviceAttribute {
+    match value {
+        AttributeValue::Int(value) => DeviceAttribute::Int(*value),
+        AttributeValue::Bool(value) => DeviceAttribute::Bool(*value),
+        AttributeValue::String(value) => DeviceAttribute::String(value.as_str().into()),
+        AttributeValue::Version(value) => DeviceAttribute::Version(value.as_str().into()),
+        AttributeValue::Ints(values) => DeviceAttribute::Ints(values.as_slice().into()),
+        AttributeValue::Strings(values) => DeviceAttribute::Strings(values.as_slice().into()),
+    }
+}
+
+fn capacity(capacity: &Capacity, shared: bool) -> DeviceCapacity {
+    let value = capacity.value;
+    // Without a policy the scheduler takes any part of a shared device's capacity; the backend gives the whole only.
+    let policy = shared.then(|| capacity.policy.map_or_else(|| only(value), |policy| parts(value, policy)));
+    DeviceCapacity { value: value.into(), request_policy: policy.map(Box::new) }
+}
+
+fn only(value: Quantity) -> CapacityRequestPolicy {
+    CapacityRequestPolicy { default: Some(value.into()), valid_values: vec![value.into()], valid_range: None }
+}
+
+fn parts(value: Quantity, RequestPolicy { default, min, step }: RequestPolicy) -> CapacityRequestPolicy {
+    // A range must have room for one step.
+    if min.plus(step) > value {
+        return only(min);
+    }
+    let range = CapacityRequestPolicyRange { min: min.into(), max: Some(value.into()), step: Some(step.into()) };
+    CapacityRequestPolicy { default: Some(default.into()), valid_values: Vec::new(), valid_range: Some(range) }
+}
+
+fn consumption(uses: &CounterUse) -> DeviceCounterConsumption {
+    DeviceCounterConsumption { counter_set: uses.set.as_str().into(), counters: counters(&uses.counters) }
+}
+
+pub(super) fn counters(counters: &BTreeMap<DeviceName, Quantity>) -> SortedMap<Counter> {
+    counters.iter().map(|(name, value)| (name.as_str(), Counter { value: (*value).into() })).collect()
+}
+
+/// 1.37 has other names for what 1.36 has, and a server drops the names that it does not know.
+fn add_node_allocatable(published: &mut SliceDevice, device: &Device, names: NodeAllocatableNames) {
+    match names {
+        NodeAllocatableNames::Off => {}
+        NodeAllocatableNames::V1_36 => {
+            let mappings = device.node_allocatable.iter().map(|(resource, it)| (resource.as_str(), mapping_136(it)));
+            published.node_allocatable_resource_mappings = mappings.collect();
+        }
+        NodeAllocatableNames::V1_37 => {
+            let mappings = device.node_allocatable.iter().map(|(resource, it)| (resource.as_str(), mapping_137(it)));
+            published.node_allocatable_resources = mappings.collect();
+        }
+    }
+}
+
+fn mapping_136(allocatable: &NodeAllocatable) -> NodeAllocatableMapping136 {
+    let (capacity_key, multiplier) = match allocatable {
+        NodeAllocatable::PerCapacity { capacity, factor } => (Some(capacity.as_str().into()), factor),
+        NodeAllocatable::PerDevice(amount) => (None, amount),
+    };
+    NodeAllocatableMapping136 { capacity_key, allocation_multiplier: Some(SliceQuantity::from(*multiplier)) }
+}
+
+fn mapping_137(allocatable: &NodeAllocatable) -> NodeAllocatableResource137 {
+    let mapping = match allocatable {
+        NodeAllocatable::PerCapacity { capacity, factor } => NodeAllocatableMapping137 {
+            capacity_key: Some(capacity.as_str().into()),
+            capacity_multiplier: Some(SliceQuantity::from(*factor)),
+            device_multiplier: None,
+        },
+        NodeAllocatable::PerDevice(amount) => NodeAllocatableMapping137 {
+            capacity_key: None,
+            capacity_multiplier: None,
+            device_multiplier: Some(SliceQuantity::from(*amount)),
+        },
+    };
+    NodeAllocatableResource137 { mapping: Some(Box::new(mapping)) }
+}
