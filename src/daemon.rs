@@ -21,6 +21,7 @@ use std::{
 use claim_source::ClaimSource;
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cdi::SpecDir;
+use hostler_cluster::ConnectError;
 use hostler_linux::{
     SysRoot, boot,
     uevent::{Quiet, Source},
@@ -48,7 +49,6 @@ use crate::{
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
     kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
-    kubernetes::ConnectError,
     metrics::Metrics,
     registry,
     tasks::{Ended, Tasks},

@@ -11,7 +11,7 @@
 //! Slow on purpose: a claim that is taken back too late blocks a device for minutes, one that is taken back too early
 //! takes the device from under a container. Quarantined claims are an operator's.
 
-use std::{collections::BTreeMap, hash::BuildHasher, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use tokio::time::{Instant, sleep};
@@ -179,10 +179,7 @@ impl Janitor {
     /// Until the next look. Daemons that were started together shall not ask together.
     fn pause(&self) -> Duration {
         let period = (self.parts.release_after / LOOKS).min(LONGEST_PERIOD);
-        // Any hash of a new state is as good as a random number.
-        let random = std::hash::RandomState::new().hash_one(0);
-        let jitter = f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
-        period.mul_f64(0.8 + 0.4 * jitter)
+        period.mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
     /// Looks at everything once.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hostler_cluster::{ApiClient, ConnectError};
 use tokio::sync::watch;
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     config::{ClusterMode, Config},
     inventory::InventoryReader,
     kubernetes::{
-        Cluster, ClusterSettings, ConnectError,
+        ClusterNode,
         claim_reader::ClaimReader,
         claim_status, events,
         observe::ClaimObserver,
@@ -26,7 +27,7 @@ pub(super) enum ClaimSource {
     /// Manifests on disk.
     Standalone(Manifests),
     /// The API server.
-    Kubernetes(Cluster),
+    Kubernetes(ClusterNode),
 }
 
 impl ClaimSource {
@@ -37,12 +38,8 @@ impl ClaimSource {
                 Ok(Self::Standalone(Manifests::new(&config.cluster.manifests, &config.driver, tasks)))
             }
             ClusterMode::Kubernetes => {
-                let settings = ClusterSettings {
-                    kubeconfig: config.cluster.kubeconfig.clone(),
-                    driver: config.driver.clone(),
-                    node: config.node_name.clone(),
-                };
-                Ok(Self::Kubernetes(Cluster::new(settings)?))
+                let client = ApiClient::new(config.cluster.kubeconfig.as_deref())?;
+                Ok(Self::Kubernetes(ClusterNode::new(client, &config.driver, &config.node_name)))
             }
         }
     }

@@ -9,14 +9,14 @@ use hostler_api::{
     Allocation, Chain, ClaimRef, ClaimUid,
     resource::{AllocationError, ApiVersion, ResourceClaim},
 };
-use kube::{api::GetParams, core::Request};
+use hostler_cluster::{ApiFailure, Backoff};
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep, timeout_at},
 };
 use tracing::debug;
 
-use super::{ApiFailure, Cluster, claims_path};
+use super::{ClusterNode, claims_of};
 use crate::{
     claims::{ReadClaims, ReadResult},
     metrics::Metrics,
@@ -26,14 +26,15 @@ use crate::{
 /// How long a claim may take to read, with all repeats. The kubelet gives a prepare 45 s and repeats it: a server that
 /// does not answer in this time is reported, not waited for.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Before each repeat of a call to which the server said "not now"; about 2 s in all.
-const PAUSES: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(600), Duration::from_secs(1)];
+/// Repeats of a call to which the server said "not now", with about 2 s of pauses in all.
+const REPEATS: usize = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads claims for one driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ClaimReader {
-    cluster: Cluster,
+    cluster: ClusterNode,
     metrics: Metrics,
     tasks: Tasks,
     runtime: Handle,
@@ -97,7 +98,7 @@ pub enum ClaimReadError {
 
 impl ClaimReader {
     /// Reads over `cluster`. Must be made on the daemon's runtime.
-    pub fn new(cluster: Cluster, metrics: Metrics, tasks: &Tasks) -> Self {
+    pub fn new(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> Self {
         Self { cluster, metrics, tasks: tasks.clone(), runtime: Handle::current() }
     }
 
@@ -130,15 +131,24 @@ impl ClaimReader {
     /// Asks again for as long as that makes sense.
     async fn patiently(&self, namespace: &str, name: &str, full_name: &str) -> Result<ResourceClaim, ApiFailure> {
         let deadline = Instant::now() + PATIENCE;
-        let mut pauses = PAUSES.into_iter();
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut repeats = 0..REPEATS;
         loop {
-            let once = timeout_at(deadline, self.once(namespace, name, full_name)).await;
+            let once = timeout_at(deadline, self.once(namespace, name)).await;
             let failure = match once {
                 Ok(Ok(claim)) => return Ok(claim),
                 Ok(Err(failure)) => failure,
-                Err(_) => return Err(ApiFailure::TimedOut { step: step(full_name), after: PATIENCE }),
+                Err(_) => {
+                    return Err(ApiFailure::TimedOut {
+                        step: format!("get ResourceClaim {full_name}"),
+                        after: PATIENCE,
+                    });
+                }
             };
-            let Some(pause) = pauses.next().filter(|_| failure.is_transient()) else { return Err(failure) };
+            if !failure.is_transient() || repeats.next().is_none() {
+                return Err(failure);
+            }
+            let pause = backoff.next_pause();
             if Instant::now() + pause >= deadline {
                 return Err(failure);
             }
@@ -149,27 +159,16 @@ impl ClaimReader {
     }
 
     /// One look; a second one where the server no longer has the version of the API that it had.
-    async fn once(&self, namespace: &str, name: &str, full_name: &str) -> Result<ResourceClaim, ApiFailure> {
-        let version = self.cluster.version().await?;
-        match self.get(version, namespace, name, full_name).await {
+    async fn once(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ApiFailure> {
+        let client = self.cluster.client();
+        let get = async |version: ApiVersion| client.get(&claims_of(version, namespace), name).await;
+        match get(client.version().await?).await {
             Err(failure) if failure.is_unknown_resource() => {
-                self.cluster.forget_version();
-                let version = self.cluster.version().await?;
-                self.get(version, namespace, name, full_name).await
+                client.forget_version();
+                get(client.version().await?).await
             }
             answer => answer,
         }
-    }
-
-    async fn get(
-        &self,
-        version: ApiVersion,
-        namespace: &str,
-        name: &str,
-        full_name: &str,
-    ) -> Result<ResourceClaim, ApiFailure> {
-        let request = Request::new(claims_path(version, namespace)).get(name, &GetParams::default());
-        self.cluster.fetch(step(full_name), request).await
     }
 
     async fn read_all(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
@@ -195,10 +194,6 @@ impl ReadClaims for ClaimReader {
     fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
         self.runtime.block_on(self.read_all(claims))
     }
-}
-
-fn step(full_name: &str) -> String {
-    format!("get ResourceClaim {full_name}")
 }
 
 /// What can be a name or a namespace; nothing in it has a meaning in a path.

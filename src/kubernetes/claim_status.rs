@@ -14,12 +14,13 @@ mod devices;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
+use hostler_cluster::{ApiFailure, Backoff};
 use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use self::{apply::Applied, devices::Known};
-use super::{ApiFailure, Cluster};
+use self::{apply::Applied, devices::StoredDevices};
+use super::ClusterNode;
 use crate::{
     claims::{ClaimTable, ClaimView},
     inventory::Inventory,
@@ -41,13 +42,19 @@ const FORBIDDEN: &str = "grant patch on resourceclaims/status, and associated-no
 
 /// Starts the task.
 pub fn start(
-    cluster: Cluster,
+    cluster: ClusterNode,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     inventory_rx: watch::Receiver<Arc<Inventory>>,
     metrics: Metrics,
     tasks: &Tasks,
 ) {
-    let writer = Writer { cluster, metrics, known: BTreeMap::new(), pause: FIRST_PAUSE, refused: false };
+    let writer = StatusWriter {
+        cluster,
+        metrics,
+        known: BTreeMap::new(),
+        backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        refused: false,
+    };
     let stop = tasks.stop_token();
     tasks.service("claim status", async move {
         tokio::select! {
@@ -58,19 +65,19 @@ pub fn start(
     });
 }
 
-struct Writer {
-    cluster: Cluster,
+struct StatusWriter {
+    cluster: ClusterNode,
     metrics: Metrics,
     /// What the server has of each claim. What is not known yet is read before it is written: an earlier run may have
     /// written it.
-    known: BTreeMap<ClaimUid, Known>,
-    pause: Duration,
+    known: BTreeMap<ClaimUid, StoredDevices>,
+    backoff: Backoff,
     /// Whether the server does not take the status, and it was said.
     refused: bool,
 }
 
 /// How one pass over the claims ended.
-enum Pass {
+enum PassOutcome {
     /// The server has all that it takes.
     Done,
     /// Something failed that passes by itself.
@@ -79,7 +86,7 @@ enum Pass {
     Refused(String),
 }
 
-impl Writer {
+impl StatusWriter {
     async fn run(
         mut self,
         mut table_rx: watch::Receiver<Arc<ClaimTable>>,
@@ -89,9 +96,9 @@ impl Writer {
             sleep(SETTLE).await;
             let (table, inventory) = (table_rx.borrow_and_update().clone(), inventory_rx.borrow_and_update().clone());
             let pause = match self.pass(&table, &inventory).await {
-                Pass::Done => None,
-                Pass::Again => Some(self.next_pause()),
-                Pass::Refused(reason) => {
+                PassOutcome::Done => None,
+                PassOutcome::Again => Some(self.backoff.next_pause()),
+                PassOutcome::Refused(reason) => {
                     self.tell_refused(&reason);
                     // What changes meanwhile would be refused as well.
                     sleep(QUIET).await;
@@ -107,12 +114,6 @@ impl Writer {
         }
     }
 
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LONGEST_PAUSE);
-        pause
-    }
-
     fn tell_refused(&mut self, reason: &str) {
         if !self.refused {
             warn!(reason, "the status of claims is not written; looking again every hour");
@@ -120,7 +121,7 @@ impl Writer {
         self.refused = true;
     }
 
-    async fn pass(&mut self, table: &ClaimTable, inventory: &Inventory) -> Pass {
+    async fn pass(&mut self, table: &ClaimTable, inventory: &Inventory) -> PassOutcome {
         self.known.retain(|uid, _| table.claims.contains_key(uid));
         let mut retry = false;
         for view in table.claims.values() {
@@ -132,29 +133,29 @@ impl Writer {
             }
             match self.bring_up_to_date(&record.claim, wanted).await {
                 Ok(Applied::Kept | Applied::Gone) => {}
-                Ok(Applied::Dropped) => return Pass::Refused(DROPPED.to_owned()),
+                Ok(Applied::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
                 Err(failure) if failure.code() == Some(403) => {
-                    return Pass::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
+                    return PassOutcome::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
                 }
                 Err(failure) => {
                     retry |= self.note(&record.claim, &failure);
                     if failure.is_outage() {
-                        return Pass::Again;
+                        return PassOutcome::Again;
                     }
                 }
             }
         }
         if retry {
-            return Pass::Again;
+            return PassOutcome::Again;
         }
-        self.pause = FIRST_PAUSE;
-        Pass::Done
+        self.backoff.reset();
+        PassOutcome::Done
     }
 
     /// Tells of a failure; whether trying again may help.
     fn note(&self, claim: &ClaimRef, failure: &ApiFailure) -> bool {
         if failure.is_unknown_resource() {
-            self.cluster.forget_version();
+            self.cluster.client().forget_version();
         }
         let passes = failure.is_transient() || failure.is_unknown_resource();
         let (uid, name) = (&claim.uid, claim.full_name());

@@ -8,15 +8,19 @@ use std::{
     sync::Arc,
 };
 
-use hostler_api::resource::{ResourcePool, SliceContent};
+use hostler_api::resource::{ResourcePool, ResourceSliceSpec, SliceContent, SliceDevice};
+use hostler_cluster::{Mirrored, ObjectVersion};
 
-use super::slices::{DesiredPool, DesiredSlice};
+use super::{
+    ResourceSlice,
+    slices::{DesiredPool, DesiredSlice},
+};
 
 /// A slice on the server.
 #[derive(Clone, Debug)]
-pub struct Existing {
+pub struct PublishedSlice {
     /// Which object and which version of it.
-    pub identity: Identity,
+    pub version: ObjectVersion,
     /// Its pool.
     pub pool: ResourcePool,
     /// UID of the Node that owns it.
@@ -27,31 +31,46 @@ pub struct Existing {
     pub sent: Option<Arc<SliceContent>>,
 }
 
-/// Which object and which version of it: a write or a deletion of any other one is refused by the server.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Identity {
-    /// Of the object.
-    pub uid: String,
-    /// Of its version.
-    pub resource_version: String,
-}
+impl PublishedSlice {
+    /// The slice with its name; nothing of an object that no API server gives: one without a name.
+    pub fn of(slice: ResourceSlice) -> Option<(String, Self)> {
+        let (name, version) = (slice.name()?.to_owned(), slice.version());
+        let owner = slice.controller("Node").map(str::to_owned);
+        let ResourceSliceSpec { pool, devices, shared_counters, .. } = slice.spec;
+        let devices = devices.into_iter().map(SliceDevice::unwrapped).collect();
+        let content = Arc::new(SliceContent { devices, shared_counters });
+        Some((name, Self { version, pool, owner, content, sent: None }))
+    }
 
-impl Existing {
     fn says(&self, desired: &SliceContent) -> bool {
         *self.content == *desired || self.sent.as_deref() == Some(desired)
     }
 }
 
-/// All that has to be done; empty if all is as it should be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// To be written first, in any order; those of a pool are next to each other.
-    pub writes: Vec<Write>,
-    /// To be deleted when all writes have succeeded.
-    pub deletes: Vec<Delete>,
+impl Mirrored for PublishedSlice {
+    fn version(&self) -> &ObjectVersion {
+        &self.version
+    }
+
+    fn set_version(&mut self, version: ObjectVersion) {
+        self.version = version;
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        (&self.pool, &self.owner, &self.content) == (&other.pool, &other.owner, &other.content)
+    }
 }
 
-impl Plan {
+/// All that has to be done; empty if all is as it should be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SlicePlan {
+    /// To be written first, in any order; those of a pool are next to each other.
+    pub writes: Vec<SliceWrite>,
+    /// To be deleted when all writes have succeeded.
+    pub deletes: Vec<SliceDeletion>,
+}
+
+impl SlicePlan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deletes.is_empty()
@@ -60,11 +79,11 @@ impl Plan {
 
 /// A slice to create or to replace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Write {
+pub struct SliceWrite {
     /// Name of the object.
     pub name: String,
     /// What is replaced; `None`: the slice is new.
-    pub replaces: Option<Identity>,
+    pub replaces: Option<ObjectVersion>,
     /// The pool with the new generation.
     pub pool: ResourcePool,
     /// What the slice says.
@@ -73,16 +92,16 @@ pub struct Write {
 
 /// A slice to delete.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Delete {
+pub struct SliceDeletion {
     /// Name of the object.
     pub name: String,
     /// Which one.
-    pub identity: Identity,
+    pub version: ObjectVersion,
 }
 
 /// Makes `desired` of `existing`, which are all slices of this driver and node by name. `owner` is the UID of the Node.
-pub fn plan(existing: &BTreeMap<String, Existing>, desired: &[DesiredPool], owner: &str) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(existing: &BTreeMap<String, PublishedSlice>, desired: &[DesiredPool], owner: &str) -> SlicePlan {
+    let mut plan = SlicePlan::default();
     let mut kept = BTreeSet::new();
     for pool in desired {
         let members: Members<'_> = existing.iter().filter(|(_, slice)| slice.pool.name == pool.name).collect();
@@ -90,17 +109,18 @@ pub fn plan(existing: &BTreeMap<String, Existing>, desired: &[DesiredPool], owne
         // A name that a slice of another pool has is free once that one is deleted; its pool cannot be changed.
         let free = |slice: &&DesiredSlice| members.contains_key(&slice.name) || !existing.contains_key(&slice.name);
         let writes = pool_writes(&members, pool, owner);
-        let is_free = |write: &Write| pool.slices.iter().filter(free).any(|slice| slice.name == write.name);
+        let is_free = |write: &SliceWrite| pool.slices.iter().filter(free).any(|slice| slice.name == write.name);
         plan.writes.extend(writes.into_iter().filter(is_free));
     }
     let unwanted = existing.iter().filter(|(name, _)| !kept.contains(name));
-    plan.deletes = unwanted.map(|(name, it)| Delete { name: name.clone(), identity: it.identity.clone() }).collect();
+    plan.deletes =
+        unwanted.map(|(name, it)| SliceDeletion { name: name.clone(), version: it.version.clone() }).collect();
     plan
 }
 
-type Members<'a> = BTreeMap<&'a String, &'a Existing>;
+type Members<'a> = BTreeMap<&'a String, &'a PublishedSlice>;
 
-fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<Write> {
+fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<SliceWrite> {
     let target = ResourcePool {
         name: pool.name.clone(),
         generation: generation(members, pool),
@@ -109,12 +129,12 @@ fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<Wr
     let times = taint_times(members);
     let write = |slice: &DesiredSlice| {
         let existing = members.get(&slice.name);
-        let is_right = |existing: &&&Existing| {
+        let is_right = |existing: &&&PublishedSlice| {
             existing.pool == target && existing.says(&slice.content) && existing.owner.as_deref() == Some(owner)
         };
-        (existing.filter(is_right).is_none()).then(|| Write {
+        (existing.filter(is_right).is_none()).then(|| SliceWrite {
             name: slice.name.clone(),
-            replaces: existing.map(|existing| existing.identity.clone()),
+            replaces: existing.map(|existing| existing.version.clone()),
             pool: target.clone(),
             content: with_times(&slice.content, &times),
         })

@@ -9,8 +9,6 @@
 //! Nothing is written that is there already: not after a restart, not for an echo of an own write. Slices outlive the
 //! daemon; the kubelet deletes them when it misses the driver for too long.
 
-mod mirror;
-mod pace;
 mod write;
 
 use std::{
@@ -20,12 +18,11 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::{Chain, resource::SliceContent};
-use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api,
-    runtime::watcher::{self, Event, watcher},
+use hostler_api::{
+    Chain,
+    resource::{ResourceSliceSpec, SliceContent},
 };
+use hostler_cluster::{ApiFailure, ApiObject, Collection, Mirror, MirrorChange, WatchEvent, WritePace};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -34,16 +31,13 @@ use tokio::{
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
-use self::{
-    mirror::{Mirror, Seen},
-    pace::{Pace, jitter},
-    write::{Done, Refusal, Writer, resource},
-};
+use self::write::{SliceWriter, WriteOutcome};
 use super::{
-    ApiFailure, Cluster, ResourceSlice,
+    ClusterNode,
     features::{Dropped, Feature, probe},
-    plan::{Delete, Write, plan},
+    plan::{PublishedSlice, SliceDeletion, SliceWrite, plan},
     slices::{DesiredPool, SliceSettings, desired_slices},
+    slices_of,
 };
 use crate::{
     inventory::InventoryReader,
@@ -63,7 +57,7 @@ const PARALLEL: usize = 8;
 #[derive(Debug)]
 pub struct PublisherParts {
     /// The API server.
-    pub cluster: Cluster,
+    pub cluster: ClusterNode,
     /// How devices are published.
     pub settings: SliceSettings,
     /// What is published.
@@ -118,7 +112,7 @@ pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publicatio
         parts,
         publication_tx,
         mirror: Mirror::default(),
-        pace: Pace::default(),
+        pace: WritePace::default(),
         known: BTreeMap::new(),
         reported: Dropped::new(),
         left_out: Vec::new(),
@@ -140,16 +134,16 @@ pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publicatio
 struct Publisher {
     parts: PublisherParts,
     publication_tx: watch::Sender<Publication>,
-    mirror: Mirror,
-    pace: Pace,
+    mirror: Mirror<PublishedSlice>,
+    pace: WritePace,
     /// Features of which it is known whether the server has them.
     known: BTreeMap<Feature, bool>,
     /// Features that were reported as missing.
     reported: Dropped,
     left_out: Vec<String>,
-    running: JoinSet<Done>,
-    writes: VecDeque<Write>,
-    deletes: VecDeque<Delete>,
+    running: JoinSet<WriteOutcome>,
+    writes: VecDeque<SliceWrite>,
+    deletes: VecDeque<SliceDeletion>,
 }
 
 impl Publisher {
@@ -157,47 +151,46 @@ impl Publisher {
         loop {
             let followed = match self.connect().await {
                 Ok(writer) => self.follow(&writer).await,
-                Err(failure) => Err(failure.into()),
+                Err(failure) => Err(failure),
             };
             self.forget_work();
-            let Err(refusal) = followed else { continue };
+            let Err(failure) = followed else { continue };
             // Whatever was wrong, another server may answer next, with other features.
             self.known.clear();
-            if refusal.failure.is_unknown_resource() {
-                self.parts.cluster.forget_version();
+            if failure.is_unknown_resource() {
+                self.parts.cluster.client().forget_version();
             }
-            let pause = self.fail(&refusal);
+            let pause = self.fail(&failure);
             sleep(pause).await;
         }
     }
 
     /// Finds out what every write needs: the version of the API and the UID of the Node.
-    async fn connect(&self) -> Result<Writer, ApiFailure> {
-        let cluster = &self.parts.cluster;
-        let nodes: Api<Node> = Api::all(cluster.client());
-        let node = cluster.node();
-        let owner = cluster.call(format!("get Node {node}"), nodes.get_metadata(node));
-        let (version, owner) = tokio::try_join!(cluster.version(), owner)?;
-        Ok(Writer::new(cluster.clone(), version, owner.metadata.uid.as_deref().unwrap_or_default()))
+    async fn connect(&self) -> Result<SliceWriter, ApiFailure> {
+        let (cluster, nodes) = (&self.parts.cluster, Collection::core("Node", "nodes"));
+        let client = cluster.client();
+        let (version, owner) = tokio::try_join!(client.version(), client.uid(&nodes, cluster.node()))?;
+        Ok(SliceWriter::new(cluster.clone(), version, &owner))
     }
 
     /// Keeps the slices right until it is time to look at everything anew, or something is wrong with the connection.
-    async fn follow(&mut self, writer: &Writer) -> Result<(), Refusal> {
+    async fn follow(&mut self, writer: &SliceWriter) -> Result<(), ApiFailure> {
         let cluster = &self.parts.cluster;
-        let slices: Api<ResourceSlice> = Api::all_with(cluster.client(), &resource(writer.version()));
         let selector = format!("spec.driver={},spec.nodeName={}", cluster.driver(), cluster.node());
-        let mut events = pin!(watcher(slices, watcher::Config::default().fields(&selector)));
+        let slices = slices_of(writer.version());
+        let mut events =
+            cluster.client().watch::<ResourceSliceSpec>(&slices, &selector, "the ResourceSlices of this node");
         let mut inventory_rx = self.parts.inventory.subscribe();
-        let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + jitter() / 2.0)));
+        let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)));
         self.mirror.relist();
         loop {
             let due = self.due();
             // All arms are cancel safe: streams, channels and timers lose nothing, and a JoinSet keeps what has finished.
             tokio::select! {
-                Some(event) = events.next() => self.observe(event.map_err(watch_refusal)?),
+                Some(event) = events.next() => self.observe(event?),
                 Ok(()) = inventory_rx.changed() => self.pace.want(Instant::now() + DEBOUNCE),
                 Some(done) = self.running.join_next() => {
-                    self.settle(done.unwrap_or_else(|error| Done::Failed(ended(error))))?;
+                    self.settle(done.unwrap_or_else(|error| WriteOutcome::Failed(ApiFailure::ended("write a ResourceSlice", error))))?;
                     self.go_on(writer);
                 }
                 () = wait_until(due) => {
@@ -221,16 +214,18 @@ impl Publisher {
         self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle())
     }
 
-    fn observe(&mut self, event: Event<ResourceSlice>) {
-        let seen = self.mirror.observe(event);
-        self.heed(seen);
+    fn observe(&mut self, event: WatchEvent<ApiObject<ResourceSliceSpec>>) {
+        if let Some(event) = event.filter_map(PublishedSlice::of) {
+            let change = self.mirror.observe(event);
+            self.heed(change);
+        }
     }
 
-    fn heed(&mut self, seen: Seen) {
-        match seen {
-            Seen::Known => {}
-            Seen::Changed => self.pace.want(Instant::now()),
-            Seen::Deleted => {
+    fn heed(&mut self, change: MirrorChange) {
+        match change {
+            MirrorChange::None => {}
+            MirrorChange::Changed => self.pace.want(Instant::now()),
+            MirrorChange::Deleted => {
                 info!("a slice was deleted by somebody else; it is published again");
                 self.pace.deleted(Instant::now());
             }
@@ -238,11 +233,11 @@ impl Publisher {
     }
 
     /// Compares what is with what should be, and begins to write the difference.
-    fn sync(&mut self, writer: &Writer) {
+    fn sync(&mut self, writer: &SliceWriter) {
         self.pace.begun(Instant::now());
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
         let desired = desired_slices(&self.parts.inventory.latest(), &self.parts.settings, &missing);
-        let plan = plan(self.mirror.slices(), &desired, writer.owner());
+        let plan = plan(self.mirror.objects(), &desired, writer.owner());
         self.note_left_out(&desired);
         if plan.is_empty() {
             return self.synced();
@@ -261,7 +256,7 @@ impl Publisher {
     }
 
     /// Starts what can be started. Deletions wait until every write has succeeded: until then the old slices serve.
-    fn go_on(&mut self, writer: &Writer) {
+    fn go_on(&mut self, writer: &SliceWriter) {
         while self.running.len() < PARALLEL {
             if let Some(write) = self.writes.pop_front() {
                 self.running.spawn(writer.clone().write(write));
@@ -273,7 +268,7 @@ impl Publisher {
         }
         if self.running.is_empty() {
             for delete in self.deletes.drain(..) {
-                self.mirror.deleting(&delete.identity);
+                self.mirror.deleting(&delete.version);
                 self.running.spawn(writer.clone().delete(delete));
             }
         }
@@ -282,35 +277,35 @@ impl Publisher {
         }
     }
 
-    fn settle(&mut self, done: Done) -> Result<(), Refusal> {
+    fn settle(&mut self, done: WriteOutcome) -> Result<(), ApiFailure> {
         match done {
-            Done::Written { name, verb, slice, dropped } => {
+            WriteOutcome::Written { name, verb, slice, dropped } => {
                 self.parts.metrics.slice_written(verb);
-                let seen = self.mirror.put(name, *slice);
-                self.heed(seen);
+                let change = self.mirror.put(name, *slice);
+                self.heed(change);
                 self.learn(dropped.iter().map(|feature| (*feature, false)));
             }
-            Done::Deleted { name } => {
+            WriteOutcome::Deleted { name } => {
                 self.parts.metrics.slice_written("delete");
                 self.mirror.remove(&name);
             }
-            Done::Probed { shown, dropped } => {
+            WriteOutcome::Probed { shown, dropped } => {
                 self.learn(shown.into_iter().map(|feature| (feature, !dropped.contains(&feature))));
                 self.pace.want(Instant::now());
             }
-            Done::Found { name, slice } => {
+            WriteOutcome::Found { name, slice } => {
                 match slice {
                     Some(slice) => {
-                        let seen = self.mirror.put(name, *slice);
-                        self.heed(seen);
+                        let change = self.mirror.put(name, *slice);
+                        self.heed(change);
                     }
                     None => self.mirror.remove(&name),
                 }
                 self.retry(None);
             }
-            Done::Failed(refusal) if refusal.failure.is_unknown_resource() => return Err(refusal),
-            Done::Failed(refusal) => {
-                self.fail(&refusal);
+            WriteOutcome::Failed(failure) if failure.is_unknown_resource() => return Err(failure),
+            WriteOutcome::Failed(failure) => {
+                self.fail(&failure);
             }
         }
         Ok(())
@@ -351,17 +346,17 @@ impl Publisher {
         self.writes.clear();
         self.deletes.clear();
         self.parts.metrics.api_retried("slices");
-        self.pace.failed(Instant::now(), retry_after, jitter())
+        self.pace.failed(Instant::now(), retry_after)
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Duration {
-        let pause = self.retry(refusal.retry_after);
-        let error = Chain(&refusal.failure).to_string();
+    fn fail(&mut self, failure: &ApiFailure) -> Duration {
+        let pause = self.retry(failure.retry_after());
+        let error = Chain(failure).to_string();
         let state = PublicationState::Failing { error };
         if self.publication_tx.borrow().state == state {
-            debug!(error = %Chain(&refusal.failure), pause_ms = pause.as_millis(), "still failed to publish devices");
+            debug!(error = %Chain(failure), pause_ms = pause.as_millis(), "still failed to publish devices");
         } else {
-            warn!(error = %Chain(&refusal.failure), pause_ms = pause.as_millis(), "failed to publish devices");
+            warn!(error = %Chain(failure), pause_ms = pause.as_millis(), "failed to publish devices");
         }
         self.say(state);
         pause
@@ -370,14 +365,14 @@ impl Publisher {
     fn synced(&mut self) {
         self.pace.succeeded();
         if self.publication_tx.borrow().state != PublicationState::Synced {
-            info!(slices = self.mirror.slices().len(), "devices are published");
+            info!(slices = self.mirror.objects().len(), "devices are published");
         }
         self.say(PublicationState::Synced);
     }
 
     fn say(&self, state: PublicationState) {
         let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
-        let slices = self.mirror.slices().len();
+        let slices = self.mirror.objects().len();
         let new = Publication { state, slices, dropped, left_out: self.left_out.clone() };
         self.publication_tx.send_if_modified(|latest| {
             let modified = *latest != new;
@@ -392,23 +387,4 @@ async fn wait_until(due: Option<Instant>) {
         Some(due) => sleep_until(due).await,
         None => pending().await,
     }
-}
-
-/// A watch that ends with an error begins anew with a list.
-fn watch_refusal(error: watcher::Error) -> Refusal {
-    let step = "watch the ResourceSlices of this node".to_owned();
-    let source = match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => source,
-        watcher::Error::WatchError(status) => kube::Error::Api(status),
-        error @ watcher::Error::NoResourceVersion => kube::Error::Service(Box::new(error)),
-    };
-    ApiFailure::Call { step, source: source.into() }.into()
-}
-
-/// A write that came to no end by itself: only a bug does that.
-fn ended(error: tokio::task::JoinError) -> Refusal {
-    let source = kube::Error::Service(Box::new(error)).into();
-    ApiFailure::Call { step: "write a ResourceSlice".to_owned(), source }.into()
 }

@@ -58,7 +58,7 @@ pub(super) fn is_same(a: &AllocatedDeviceStatus, b: &AllocatedDeviceStatus) -> b
 
 /// What the API server has of a claim.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct StoredDevices {
     /// Whether the claim is gone, or another one of the same name.
     pub(super) gone: bool,
     /// What this driver wrote.
@@ -68,7 +68,7 @@ pub(super) struct Known {
     generation: Option<i64>,
 }
 
-impl Known {
+impl StoredDevices {
     /// The claim is gone.
     pub(super) fn gone() -> Self {
         Self { gone: true, ..Self::default() }

@@ -1,13 +1,14 @@
 //! Which failures a user can mend, and what they are called. Pure.
 
-use hostler_api::{Chain, limits::MAX_EVENT_MESSAGE_BYTES, resource::AllocationError};
+use hostler_api::{Chain, resource::AllocationError};
 use hostler_backend::BackendError;
+use hostler_cluster::events::EventNote;
 
 use crate::{claims::ClaimError, kubernetes::claim_reader::ClaimReadError};
 
 /// Why a claim failed, in one word. Rules and dashboards match on these: they do not change.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Reason {
+enum FailureReason {
     /// Another claim holds the device.
     DeviceHeld,
     /// What is left of the device is too little.
@@ -36,9 +37,9 @@ pub enum Reason {
     CleanUpFailed,
 }
 
-impl Reason {
+impl FailureReason {
     /// The word.
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::DeviceHeld => "DeviceHeld",
             Self::NoCapacity => "NoCapacity",
@@ -57,60 +58,47 @@ impl Reason {
     }
 }
 
-/// What is told of a failure.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Notice {
-    /// In one word.
-    pub reason: Reason,
-    /// In all words.
-    pub message: String,
-}
-
 /// What to tell of a failure; nothing of one that passes by itself, or that is no user's to mend.
-pub fn notice(error: &ClaimError) -> Option<Notice> {
-    let reason = reason(error)?;
-    let mut message = Chain(error).to_string();
-    if message.len() > MAX_EVENT_MESSAGE_BYTES {
-        const CUT: &str = "…";
-        let end = (0..=MAX_EVENT_MESSAGE_BYTES - CUT.len()).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or_default());
-        message.push_str(CUT);
-    }
-    Some(Notice { reason, message })
+pub fn note(error: &ClaimError) -> Option<EventNote> {
+    Some(EventNote::new(reason(error)?.as_str(), Chain(error).to_string()))
 }
 
-fn reason(error: &ClaimError) -> Option<Reason> {
+fn reason(error: &ClaimError) -> Option<FailureReason> {
     match error {
         ClaimError::Read { source, .. } => source.downcast_ref().and_then(read_reason),
-        ClaimError::NoSuchDevice { .. } => Some(Reason::DeviceGone),
-        ClaimError::Held { .. } => Some(Reason::DeviceHeld),
-        ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(Reason::NoCapacity),
-        ClaimError::Placement { .. } => Some(Reason::DeviceRefused),
-        ClaimError::UnknownCapacity { .. } => Some(Reason::InvalidAllocation),
+        ClaimError::NoSuchDevice { .. } => Some(FailureReason::DeviceGone),
+        ClaimError::Held { .. } => Some(FailureReason::DeviceHeld),
+        ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(FailureReason::NoCapacity),
+        ClaimError::Placement { .. } => Some(FailureReason::DeviceRefused),
+        ClaimError::UnknownCapacity { .. } => Some(FailureReason::InvalidAllocation),
         ClaimError::Backend { source, .. } => Some(backend_reason(source)),
-        ClaimError::NoBackend { .. } => Some(Reason::BackendDisabled),
-        ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => Some(Reason::StorageFailed),
-        ClaimError::RollBack { .. } => Some(Reason::CleanUpFailed),
-        ClaimError::Quarantined { .. } => Some(Reason::Quarantined),
+        ClaimError::NoBackend { .. } => Some(FailureReason::BackendDisabled),
+        ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => {
+            Some(FailureReason::StorageFailed)
+        }
+        ClaimError::RollBack { .. } => Some(FailureReason::CleanUpFailed),
+        ClaimError::Quarantined { .. } => Some(FailureReason::Quarantined),
         ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Stopping => None,
     }
 }
 
 /// A claim that is gone has no place for an Event, and an API server that says no would say it to the Event as well.
-fn read_reason(error: &ClaimReadError) -> Option<Reason> {
+fn read_reason(error: &ClaimReadError) -> Option<FailureReason> {
     match error {
-        ClaimReadError::Allocation { source: AllocationError::Field { .. }, .. } => Some(Reason::InvalidAllocation),
-        ClaimReadError::Allocation { .. } => Some(Reason::NotAllocated),
+        ClaimReadError::Allocation { source: AllocationError::Field { .. }, .. } => {
+            Some(FailureReason::InvalidAllocation)
+        }
+        ClaimReadError::Allocation { .. } => Some(FailureReason::NotAllocated),
         _ => None,
     }
 }
 
-fn backend_reason(error: &BackendError) -> Reason {
+fn backend_reason(error: &BackendError) -> FailureReason {
     match error {
-        BackendError::Config { .. } => Reason::InvalidConfig,
-        BackendError::Refused { .. } => Reason::DeviceRefused,
-        BackendError::NotUsable { .. } => Reason::DeviceNotUsable,
-        BackendError::Step { .. } | BackendError::Enumerate { .. } => Reason::DeviceFailed,
+        BackendError::Config { .. } => FailureReason::InvalidConfig,
+        BackendError::Refused { .. } => FailureReason::DeviceRefused,
+        BackendError::NotUsable { .. } => FailureReason::DeviceNotUsable,
+        BackendError::Step { .. } | BackendError::Enumerate { .. } => FailureReason::DeviceFailed,
     }
 }
 
@@ -152,29 +140,26 @@ mod tests {
             (allocation(AllocationError::NotAllocated), "NotAllocated", "nothing has been given"),
             (allocation(AllocationError::field("a.b", "no")), "InvalidAllocation", "field a.b: no"),
         ] {
-            let notice = notice(&error).unwrap();
-            assert_eq!(notice.reason.as_str(), reason);
-            assert!(notice.message.contains(message), "{}", notice.message);
+            let note = note(&error).unwrap();
+            assert_eq!(note.reason, reason);
+            assert!(note.message.contains(message), "{}", note.message);
         }
     }
 
     #[test]
     fn what_passes_by_itself_is_not_told() {
         let gone = ClaimReadError::Missing { name: "ml/train".to_owned() };
-        let away = ClaimReadError::Unavailable(crate::kubernetes::ApiFailure::NoResourceApi);
+        let away = ClaimReadError::Unavailable(hostler_cluster::ApiFailure::NoResourceApi);
         for error in [ClaimError::Stopping, ClaimError::Gone(claim()), read(gone), read(away)] {
-            assert_eq!(notice(&error), None, "{error:?}");
+            assert_eq!(note(&error), None, "{error:?}");
         }
     }
 
     #[test]
     fn a_long_message_is_cut_between_characters() {
         let error = ClaimError::Held { device: device(), holder: "é".repeat(2000) };
-        let message = notice(&error).unwrap().message;
-        assert!(
-            (1000..=MAX_EVENT_MESSAGE_BYTES).contains(&message.len()) && message.ends_with('…'),
-            "{}",
-            message.len()
-        );
+        let message = note(&error).unwrap().message;
+        let fits = (1000..=hostler_api::limits::MAX_EVENT_MESSAGE_BYTES).contains(&message.len());
+        assert!(fits && message.ends_with('…'), "{}", message.len());
     }
 }

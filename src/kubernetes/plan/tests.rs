@@ -10,7 +10,7 @@ const OWNER: &str = "node-uid";
 /// A server that checks what the real one checks of a write.
 #[derive(Clone, Debug, Default)]
 struct Server {
-    slices: BTreeMap<String, Existing>,
+    slices: BTreeMap<String, PublishedSlice>,
     clock: u64,
 }
 
@@ -21,32 +21,32 @@ impl Server {
     }
 
     fn put(&mut self, name: &str, pool: ResourcePool, content: Arc<SliceContent>, owner: Option<&str>) {
-        let identity = Identity { uid: format!("uid-{}", self.tick()), resource_version: self.tick() };
-        let slice = Existing { identity, pool, owner: owner.map(str::to_owned), content, sent: None };
+        let version = ObjectVersion { uid: format!("uid-{}", self.tick()), resource_version: self.tick() };
+        let slice = PublishedSlice { version, pool, owner: owner.map(str::to_owned), content, sent: None };
         self.slices.insert(name.to_owned(), slice);
     }
 
-    fn write(&mut self, write: &Write) {
-        let Some(identity) = &write.replaces else {
+    fn write(&mut self, write: &SliceWrite) {
+        let Some(version) = &write.replaces else {
             assert!(!self.slices.contains_key(&write.name), "{} exists already", write.name);
             return self.put(&write.name, write.pool.clone(), write.content.clone(), Some(OWNER));
         };
         let resource_version = self.tick();
         let existing = self.slices.get_mut(&write.name).expect("it is there");
-        assert_eq!(existing.identity, *identity, "a conflict");
+        assert_eq!(existing.version, *version, "a conflict");
         assert_eq!(existing.pool.name, write.pool.name, "the name of the pool is immutable");
         assert!(existing.pool.generation <= write.pool.generation, "generations only rise");
-        existing.identity.resource_version = resource_version;
+        existing.version.resource_version = resource_version;
         existing.pool = write.pool.clone();
         existing.owner = Some(OWNER.to_owned());
         existing.content = write.content.clone();
     }
 
-    fn apply(&mut self, plan: &Plan) {
+    fn apply(&mut self, plan: &SlicePlan) {
         plan.writes.iter().for_each(|write| self.write(write));
         for delete in &plan.deletes {
             let deleted = self.slices.remove(&delete.name).expect("it is there");
-            assert_eq!(deleted.identity, delete.identity, "a conflict");
+            assert_eq!(deleted.version, delete.version, "a conflict");
         }
     }
 
@@ -55,7 +55,7 @@ impl Server {
         let first = plan(&self.slices, desired, OWNER);
         self.apply(&first);
         let second = plan(&self.slices, desired, OWNER);
-        assert_eq!(second, Plan::default(), "the second plan after {first:?}");
+        assert_eq!(second, SlicePlan::default(), "the second plan after {first:?}");
         self.assert_complete(desired);
         (first.writes.len(), first.deletes.len())
     }
@@ -64,7 +64,7 @@ impl Server {
         let count: usize = desired.iter().map(|pool| pool.slices.len()).sum();
         assert_eq!(self.slices.len(), count, "{:?}", self.slices.keys());
         for pool in desired {
-            let slices: Vec<&Existing> = pool.slices.iter().map(|slice| &self.slices[&slice.name]).collect();
+            let slices: Vec<&PublishedSlice> = pool.slices.iter().map(|slice| &self.slices[&slice.name]).collect();
             for (existing, wanted) in slices.iter().zip(&pool.slices) {
                 assert_eq!(existing.pool.generation, slices[0].pool.generation);
                 assert_eq!(existing.pool.resource_slice_count, i64::try_from(pool.slices.len()).unwrap());
@@ -404,7 +404,7 @@ fn names(content: &SliceContent) -> Vec<String> {
 fn seen(server: &Server, pool: &str) -> Option<Vec<String>> {
     let members = || server.slices.values().filter(|slice| slice.pool.name == pool);
     let latest = members().map(|slice| slice.pool.generation).max()?;
-    let current: Vec<&Existing> = members().filter(|slice| slice.pool.generation == latest).collect();
+    let current: Vec<&PublishedSlice> = members().filter(|slice| slice.pool.generation == latest).collect();
     let complete = current.iter().all(|slice| usize::try_from(slice.pool.resource_slice_count) == Ok(current.len()));
     complete.then(|| current.iter().flat_map(|slice| names(&slice.content)).collect())
 }

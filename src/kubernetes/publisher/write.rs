@@ -1,27 +1,21 @@
 //! The calls: one slice created, replaced, deleted or tried out. What comes back is compared with what was sent.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use hostler_api::resource::{ApiVersion, ResourcePool, SliceContent, SliceCounterSet, SliceDevice};
-use hyper::Request;
-use kube::{
-    Resource,
-    api::{DeleteParams, PostParams, Preconditions},
-    client::Body,
-    core::{ApiResource, Status, request::Request as Paths},
-};
+use hostler_cluster::{ApiFailure, Collection, ObjectVersion};
 use serde::Serialize;
 
-use super::mirror::existing;
 use crate::kubernetes::{
-    ApiFailure, Cluster, ResourceSlice,
+    ClusterNode, ResourceSlice,
     features::{Dropped, Feature, dropped},
-    plan::{Delete, Existing, Identity, Write},
+    plan::{PublishedSlice, SliceDeletion, SliceWrite},
+    slices_of,
 };
 
 /// What a call came to.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum WriteOutcome {
     /// The slice stands there.
     Written {
         /// Name of the slice.
@@ -29,7 +23,7 @@ pub(super) enum Done {
         /// `create` or `update`.
         verb: &'static str,
         /// As the server has it.
-        slice: Box<Existing>,
+        slice: Box<PublishedSlice>,
         /// What the server did not keep.
         dropped: Dropped,
     },
@@ -43,7 +37,7 @@ pub(super) enum Done {
         /// Name of the slice.
         name: String,
         /// `None`: it is not there.
-        slice: Option<Box<Existing>>,
+        slice: Option<Box<PublishedSlice>>,
     },
     /// The server was shown what features look like.
     Probed {
@@ -53,38 +47,22 @@ pub(super) enum Done {
         dropped: Dropped,
     },
     /// No.
-    Failed(Refusal),
-}
-
-/// Why a call failed, and what to do about it.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    /// For people.
-    pub(super) failure: ApiFailure,
-    /// How long the server wants to be left alone.
-    pub(super) retry_after: Option<Duration>,
-}
-
-impl From<ApiFailure> for Refusal {
-    fn from(failure: ApiFailure) -> Self {
-        Self { failure, retry_after: None }
-    }
+    Failed(ApiFailure),
 }
 
 /// Makes the calls. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Writer {
-    cluster: Cluster,
+pub(super) struct SliceWriter {
+    cluster: ClusterNode,
     version: ApiVersion,
     /// UID of the Node, which owns all slices.
     owner: Arc<str>,
-    paths: Arc<Paths>,
+    slices: Arc<Collection>,
 }
 
-impl Writer {
-    pub(super) fn new(cluster: Cluster, version: ApiVersion, owner: &str) -> Self {
-        let paths = Paths::new(ResourceSlice::url_path(&resource(version), None));
-        Self { cluster, version, owner: owner.into(), paths: Arc::new(paths) }
+impl SliceWriter {
+    pub(super) fn new(cluster: ClusterNode, version: ApiVersion, owner: &str) -> Self {
+        Self { cluster, version, owner: owner.into(), slices: Arc::new(slices_of(version)) }
     }
 
     pub(super) fn owner(&self) -> &str {
@@ -96,114 +74,75 @@ impl Writer {
     }
 
     /// Creates or replaces a slice.
-    pub(super) async fn write(self, write: Write) -> Done {
-        let body = self.body(&write.name, write.replaces.as_ref(), &write.pool, &write.content);
-        let verb = if write.replaces.is_some() { "update" } else { "create" };
-        let post = PostParams::default();
-        let request = body.and_then(|body| {
-            let request = match write.replaces {
-                Some(_) => self.paths.replace(&write.name, &post, body),
-                None => self.paths.create(&post, body),
-            };
-            request.map_err(kube::Error::BuildRequest)
-        });
-        match self.send(format!("{verb} ResourceSlice {}", write.name), request).await {
-            Ok(answer) => self.written(write, verb, &answer),
-            Err(refusal) => match refusal.failure.code() {
+    pub(super) async fn write(self, write: SliceWrite) -> WriteOutcome {
+        let (client, slices, name) = (self.cluster.client(), &self.slices, &write.name);
+        let body = self.body(name, write.replaces.as_ref(), &write.pool, &write.content);
+        let (verb, answer) = match write.replaces {
+            Some(_) => ("update", client.replace(slices, name, &body).await),
+            None => ("create", client.create(slices, name, &body).await),
+        };
+        match answer.and_then(|slice| self.ours(&write.name, slice)) {
+            Ok(slice) => written(write, verb, slice),
+            Err(failure) => match failure.code() {
                 Some(409) => self.read(write.name).await,
-                Some(404) if write.replaces.is_some() => Done::Found { name: write.name, slice: None },
-                _ => Done::Failed(refusal),
+                Some(404) if write.replaces.is_some() => WriteOutcome::Found { name: write.name, slice: None },
+                _ => WriteOutcome::Failed(failure),
             },
         }
     }
 
-    fn written(&self, write: Write, verb: &'static str, answer: &[u8]) -> Done {
-        let mut slice = match self.parse(&write.name, answer) {
-            Ok(slice) => slice,
-            Err(failure) => return Done::Failed(failure.into()),
-        };
-        let dropped = dropped(&write.content, &slice.content);
-        if *slice.content != *write.content {
-            slice.sent = Some(write.content);
-        } else if write.content.devices.iter().all(|device| device.taints.is_empty()) {
-            // Only taints get something from the server: when they were added.
-            slice.content = write.content;
-        }
-        Done::Written { name: write.name, verb, slice: Box::new(slice), dropped }
-    }
-
     /// Deletes exactly the slice that was seen.
-    pub(super) async fn delete(self, delete: Delete) -> Done {
-        let Identity { uid, resource_version } = delete.identity;
-        let preconditions = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let request = self.paths.delete(&delete.name, &params).map_err(kube::Error::BuildRequest);
-        match self.send(format!("delete ResourceSlice {}", delete.name), request).await {
-            Ok(_) => Done::Deleted { name: delete.name },
-            Err(refusal) => match refusal.failure.code() {
-                Some(404) => Done::Found { name: delete.name, slice: None },
+    pub(super) async fn delete(self, delete: SliceDeletion) -> WriteOutcome {
+        match self.cluster.client().delete(&self.slices, &delete.name, &delete.version).await {
+            Ok(()) => WriteOutcome::Deleted { name: delete.name },
+            Err(failure) => match failure.code() {
+                Some(404) => WriteOutcome::Found { name: delete.name, slice: None },
                 Some(409) => self.read(delete.name).await,
-                _ => Done::Failed(refusal),
+                _ => WriteOutcome::Failed(failure),
             },
         }
     }
 
     /// How a slice is that was not as expected.
-    async fn read(self, name: String) -> Done {
-        let request = self.paths.get(&name, &kube::api::GetParams::default()).map_err(kube::Error::BuildRequest);
-        match self.send(format!("get ResourceSlice {name}"), request).await {
-            Ok(answer) => match self.parse(&name, &answer) {
-                Ok(slice) => Done::Found { name, slice: Some(Box::new(slice)) },
-                Err(failure) => Done::Failed(failure.into()),
-            },
-            Err(refusal) if refusal.failure.code() == Some(404) => Done::Found { name, slice: None },
-            Err(refusal) => Done::Failed(refusal),
+    async fn read(self, name: String) -> WriteOutcome {
+        let answer = self.cluster.client().get(&self.slices, &name).await;
+        match answer.and_then(|slice| self.ours(&name, slice)) {
+            Ok(slice) => WriteOutcome::Found { name, slice: Some(Box::new(slice)) },
+            Err(failure) if failure.code() == Some(404) => WriteOutcome::Found { name, slice: None },
+            Err(failure) => WriteOutcome::Failed(failure),
         }
     }
 
     /// Has the server check and shape a slice without storing it.
-    pub(super) async fn probe(self, pool: String, content: SliceContent, shown: BTreeSet<Feature>) -> Done {
+    pub(super) async fn probe(self, pool: String, content: SliceContent, shown: BTreeSet<Feature>) -> WriteOutcome {
         let name = format!("probe-{:08x}", crc32fast::hash(pool.as_bytes()));
         let pool = ResourcePool { name: pool, generation: 1, resource_slice_count: 1 };
-        let post = PostParams { dry_run: true, ..PostParams::default() };
-        let request = self
-            .body(&name, None, &pool, &content)
-            .and_then(|body| self.paths.create(&post, body).map_err(kube::Error::BuildRequest));
-        match self.send("try out a ResourceSlice".to_owned(), request).await {
-            Ok(answer) => match self.parse(&name, &answer) {
-                Ok(kept) => Done::Probed { shown, dropped: dropped(&content, &kept.content) },
-                Err(failure) => Done::Failed(failure.into()),
-            },
+        let answer = self.cluster.client().try_out(&self.slices, &self.body(&name, None, &pool, &content)).await;
+        match answer.and_then(|slice| self.ours(&name, slice)) {
+            Ok(kept) => WriteOutcome::Probed { shown, dropped: dropped(&content, &kept.content) },
             // Some webhook cannot be tried out. What is dropped then shows after the first write.
-            Err(refusal) if refusal.failure.code() == Some(400) => Done::Probed { shown, dropped: Dropped::new() },
-            Err(refusal) => Done::Failed(refusal),
+            Err(failure) if failure.code() == Some(400) => WriteOutcome::Probed { shown, dropped: Dropped::new() },
+            Err(failure) => WriteOutcome::Failed(failure),
         }
     }
 
-    fn parse(&self, name: &str, answer: &[u8]) -> Result<Existing, ApiFailure> {
-        let fail = |source| ApiFailure::Call {
-            step: format!("read the answer about ResourceSlice {name}"),
-            source: kube::Error::SerdeError(source).into(),
-        };
-        let mut slice: ResourceSlice = serde_json::from_slice(answer).map_err(fail)?;
-        // What was only tried out has no version.
-        slice.metadata.resource_version.get_or_insert_default();
-        slice.metadata.uid.get_or_insert_default();
+    /// What an answer says of the slice called `name`, if it is one of this driver and node.
+    fn ours(&self, name: &str, slice: ResourceSlice) -> Result<PublishedSlice, ApiFailure> {
+        let fail = |reason: String| ApiFailure::unusable(format!("read the answer about ResourceSlice {name}"), reason);
         let whose = (slice.spec.driver.as_str(), slice.spec.node_name.as_deref());
         if whose != (self.cluster.driver(), Some(self.cluster.node())) {
-            let reason = format!("there is a ResourceSlice {name} of somebody else");
-            return Err(fail(serde::de::Error::custom(reason)));
+            return Err(fail(format!("there is a ResourceSlice {name} of somebody else")));
         }
-        existing(slice).map(|(_, slice)| slice).ok_or_else(|| fail(serde::de::Error::custom("it has no name")))
+        PublishedSlice::of(slice).map(|(_, slice)| slice).ok_or_else(|| fail("it has no name".to_owned()))
     }
 
-    fn body(
-        &self,
-        name: &str,
-        replaces: Option<&Identity>,
-        pool: &ResourcePool,
-        content: &SliceContent,
-    ) -> Result<Vec<u8>, kube::Error> {
+    fn body<'a>(
+        &'a self,
+        name: &'a str,
+        replaces: Option<&'a ObjectVersion>,
+        pool: &'a ResourcePool,
+        content: &'a SliceContent,
+    ) -> SliceBody<'a> {
         let devices = match self.version {
             ApiVersion::V1 | ApiVersion::V1Beta2 => Cow::Borrowed(content.devices.as_slice()),
             ApiVersion::V1Beta1 => Cow::Owned(content.devices.iter().map(SliceDevice::wrapped).collect()),
@@ -212,43 +151,24 @@ impl Writer {
         let owner = OwnerBody { api_version: "v1", kind: "Node", name: node, uid: &self.owner, controller: true };
         let metadata = MetadataBody {
             name,
-            uid: replaces.map(|identity| identity.uid.as_str()),
-            resource_version: replaces.map(|identity| identity.resource_version.as_str()),
+            uid: replaces.map(|version| version.uid.as_str()),
+            resource_version: replaces.map(|version| version.resource_version.as_str()),
             owner_references: [owner],
         };
         let spec = SpecBody { driver, pool, node_name: node, devices, shared_counters: &content.shared_counters };
-        let body = SliceBody { api_version: self.version.group_version(), kind: "ResourceSlice", metadata, spec };
-        serde_json::to_vec(&body).map_err(kube::Error::SerdeError)
-    }
-
-    /// One exchange. `kube`'s own way loses the header that says when to come back.
-    async fn send(&self, step: String, request: Result<Request<Vec<u8>>, kube::Error>) -> Result<Vec<u8>, Refusal> {
-        let client = self.cluster.client();
-        let exchange = async {
-            let answer = client.send(request?.map(Body::from)).await?;
-            let status = answer.status().as_u16();
-            let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-            Ok((status, retry_after, answer.into_body().collect_bytes().await?))
-        };
-        let (code, retry_after, body) = self.cluster.call(step.clone(), exchange).await?;
-        if (200..300).contains(&code) {
-            return Ok(body.into());
-        }
-        let said = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&body);
-            Status { message: text.trim().to_owned(), ..Status::default() }
-        });
-        let status = Status { code, ..said };
-        let in_body = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
-        let retry_after = retry_after.or(in_body).map(Duration::from_secs);
-        let source = kube::Error::Api(status.boxed()).into();
-        Err(Refusal { failure: ApiFailure::Call { step, source }, retry_after })
+        SliceBody { api_version: self.slices.api_version(), kind: "ResourceSlice", metadata, spec }
     }
 }
 
-/// What `kube` must know of slices.
-pub(super) fn resource(version: ApiVersion) -> ApiResource {
-    crate::kubernetes::resource(version, "ResourceSlice", "resourceslices")
+fn written(write: SliceWrite, verb: &'static str, mut slice: PublishedSlice) -> WriteOutcome {
+    let dropped = dropped(&write.content, &slice.content);
+    if *slice.content != *write.content {
+        slice.sent = Some(write.content);
+    } else if write.content.devices.iter().all(|device| device.taints.is_empty()) {
+        // Only taints get something from the server: when they were added.
+        slice.content = write.content;
+    }
+    WriteOutcome::Written { name: write.name, verb, slice: Box::new(slice), dropped }
 }
 
 #[derive(Serialize)]

@@ -106,7 +106,7 @@ fn shares_of_a_device_are_told_apart_and_one_device_is_told_once() {
 
 #[test]
 fn what_came_back_from_the_server_is_what_was_wanted_however_much_later() {
-    let known = Known::new(wanted(Health::Healthy, 1), None, DRIVER);
+    let known = StoredDevices::new(wanted(Health::Healthy, 1), None, DRIVER);
     let mut later = wanted(Health::Healthy, 500);
     known.fit(&mut later);
     assert_eq!(known.ours, later, "a write in a steady state");
@@ -121,7 +121,7 @@ fn conditions_and_data_of_others_are_not_ours() {
     let other = Condition { type_: "Attached".to_owned(), ..condition(&devices[0]).clone() };
     devices[0].conditions.as_mut().unwrap().insert(0, other);
     devices.push(AllocatedDeviceStatus { driver: "other.dev".to_owned(), ..devices[0].clone() });
-    assert_eq!(Known::new(devices, None, DRIVER).ours, wanted(Health::Healthy, 1));
+    assert_eq!(StoredDevices::new(devices, None, DRIVER).ours, wanted(Health::Healthy, 1));
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn where_others_left_no_room_there_is_no_condition_of_ours() {
     let others = (0..8).map(|index| Condition { type_: format!("C{index}"), ..other.clone() }).collect();
     devices[0].conditions = Some(others);
     let mut fitted = wanted(Health::Healthy, 1);
-    Known::new(devices, Some(3), DRIVER).fit(&mut fitted);
+    StoredDevices::new(devices, Some(3), DRIVER).fit(&mut fitted);
     assert_eq!(fitted[0].conditions.as_deref(), Some(&[][..]));
 }
 
 #[test]
 fn the_generation_that_the_server_has_is_the_one_that_was_observed() {
     let mut devices = wanted(Health::Healthy, 1);
-    Known::new(Vec::new(), Some(3), DRIVER).fit(&mut devices);
+    StoredDevices::new(Vec::new(), Some(3), DRIVER).fit(&mut devices);
     assert_eq!(condition(&devices[0]).observed_generation, Some(3));
 }
 

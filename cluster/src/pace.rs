@@ -1,11 +1,10 @@
 //! When to write: soon after a change, later after a failure, and ever later while somebody deletes what was written.
 
-use std::{
-    hash::{BuildHasher, Hasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::Backoff;
 
 /// One deletion is somebody's mistake, and mended at once.
 const AFTER_DELETION: Duration = Duration::from_millis(100);
@@ -21,11 +20,11 @@ const LONGEST_RETRY: Duration = Duration::from_secs(8);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Decides when the next comparison is due.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
+#[derive(Debug)]
+pub struct WritePace {
     wanted: Option<Instant>,
     not_before: Option<Instant>,
-    failures: u32,
+    backoff: Backoff,
     /// Deletions since the last comparison.
     deletions: u32,
     /// Comparisons that followed deletions, without a calm time between them.
@@ -33,19 +32,32 @@ pub(super) struct Pace {
     last_restore: Option<Instant>,
 }
 
-impl Pace {
+impl Default for WritePace {
+    fn default() -> Self {
+        Self {
+            wanted: None,
+            not_before: None,
+            backoff: Backoff::new(FIRST_RETRY, LONGEST_RETRY),
+            deletions: 0,
+            restores: 0,
+            last_restore: None,
+        }
+    }
+}
+
+impl WritePace {
     /// Something may have to be written at `at`.
-    pub(super) fn want(&mut self, at: Instant) {
+    pub fn want(&mut self, at: Instant) {
         self.wanted = Some(self.wanted.map_or(at, |wanted| wanted.min(at)));
     }
 
     /// When to compare; `None` as long as nothing has changed.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.wanted.map(|wanted| self.not_before.map_or(wanted, |not_before| wanted.max(not_before)))
     }
 
     /// A comparison begins.
-    pub(super) fn begun(&mut self, now: Instant) {
+    pub fn begun(&mut self, now: Instant) {
         self.wanted = None;
         self.not_before = None;
         if std::mem::take(&mut self.deletions) > 0 {
@@ -55,7 +67,7 @@ impl Pace {
     }
 
     /// Somebody else deleted a slice.
-    pub(super) fn deleted(&mut self, now: Instant) {
+    pub fn deleted(&mut self, now: Instant) {
         if self.last_restore.is_some_and(|last| now.duration_since(last) > CALM) {
             self.restores = 0;
         }
@@ -66,23 +78,22 @@ impl Pace {
     }
 
     /// Whether slices were deleted since the last comparison.
-    pub(super) fn has_deletions(&self) -> bool {
+    pub fn has_deletions(&self) -> bool {
         self.deletions > 0
     }
 
-    /// A call failed. `jitter` is between 0 and 1, so that the daemons of a cluster do not all come back at once.
-    pub(super) fn failed(&mut self, now: Instant, retry_after: Option<Duration>, jitter: f64) -> Duration {
-        let pause = doubled(FIRST_RETRY, self.failures).min(LONGEST_RETRY).mul_f64(0.5 + jitter / 2.0);
-        let pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER));
-        self.failures = self.failures.saturating_add(1);
+    /// A call failed. The next comparison is due after the pause that is given back.
+    pub fn failed(&mut self, now: Instant, retry_after: Option<Duration>) -> Duration {
+        let asked_for = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        let pause = self.backoff.next_pause().max(asked_for);
         self.hold_until(now + pause);
         self.want(now);
         pause
     }
 
     /// Everything is as it should be.
-    pub(super) fn succeeded(&mut self) {
-        self.failures = 0;
+    pub fn succeeded(&mut self) {
+        self.backoff.reset();
     }
 
     fn hold_until(&mut self, until: Instant) {
@@ -94,12 +105,6 @@ fn doubled(first: Duration, times: u32) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times)).min(LONGEST_PAUSE)
 }
 
-/// A number between 0 and 1 that is another one on every node.
-pub(super) fn jitter() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +114,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_earliest_wish_counts_and_is_fulfilled_once() {
         let now = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = WritePace::default();
         assert_eq!(pace.due(), None);
         pace.want(now + 100 * MS);
         pace.want(now + 200 * MS);
@@ -121,7 +126,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_deletion_is_mended_sooner_than_a_burst_and_both_within_a_second() {
         let now = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = WritePace::default();
         pace.deleted(now);
         assert_eq!(pace.due(), Some(now + 100 * MS));
         for _ in 0..15 {
@@ -133,7 +138,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_deletes_again_and_again_waits_longer_until_a_calm_minute_has_passed() {
         let mut now = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = WritePace::default();
         let mut pauses = Vec::new();
         for _ in 0..12 {
             pace.deleted(now);
@@ -151,19 +156,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_wait_longer_each_time_and_as_long_as_the_server_asks() {
         let now = Instant::now();
-        let mut pace = Pace::default();
-        assert_eq!(pace.failed(now, None, 1.0), 200 * MS);
-        assert_eq!(pace.failed(now, None, 1.0), 400 * MS);
-        assert_eq!(pace.failed(now, None, 0.0), 400 * MS);
-        assert_eq!(pace.failed(now, Some(Duration::from_secs(7)), 0.0), Duration::from_secs(7));
+        let mut pace = WritePace::default();
+        for most in [200, 400, 800] {
+            let pause = pace.failed(now, None);
+            assert!(pause >= most * MS / 2 && pause <= most * MS, "{pause:?} after failures that allow {most} ms");
+            assert!(pace.due().unwrap() >= now + pause);
+        }
+        assert_eq!(pace.failed(now, Some(Duration::from_secs(7))), Duration::from_secs(7));
         pace.want(now);
         assert_eq!(pace.due(), Some(now + Duration::from_secs(7)));
         pace.succeeded();
-        assert_eq!(pace.failed(now, None, 1.0), 200 * MS);
-    }
-
-    #[test]
-    fn jitter_is_a_part_of_one() {
-        assert!((0..100).map(|_| jitter()).all(|jitter| (0.0..=1.0).contains(&jitter)));
+        assert!(pace.failed(now, None) <= 200 * MS);
     }
 }

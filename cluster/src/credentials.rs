@@ -5,6 +5,7 @@
 
 use std::{
     env, fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -63,21 +64,53 @@ pub enum CredentialsError {
 
 /// What a connection needs.
 #[derive(Debug)]
-pub(super) struct Credentials {
-    pub(super) server: Uri,
-    pub(super) tls: ClientConfig,
+pub(crate) struct Credentials {
+    pub(crate) server: Uri,
+    pub(crate) tls: ClientConfig,
     /// The name to check the server's certificate against, if not the one in its address.
-    pub(super) server_name: Option<String>,
-    pub(super) token: Option<Token>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) token: Option<BearerToken>,
+    /// What all of this was read from, but for the token, which is read again by itself.
+    files: Vec<(PathBuf, FileStamp)>,
+}
+
+/// Tells whether a file is another one than it was: certificates are replaced long before they expire, by whoever looks
+/// after them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct FileStamp {
+    inode: u64,
+    size_bytes: u64,
+    modified: (i64, i64),
+}
+
+impl FileStamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self { inode: file.ino(), size_bytes: file.size(), modified: (file.mtime(), file.mtime_nsec()) })
+    }
+
+    /// Taken before the file is read: what is replaced meanwhile is read once more.
+    fn of_all(paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<(PathBuf, Self)>, CredentialsError> {
+        let stamped = |path: PathBuf| match Self::of(&path) {
+            Ok(stamp) => Ok((path, stamp)),
+            Err(source) => Err(CredentialsError::Read { path, source }),
+        };
+        paths.into_iter().map(stamped).collect()
+    }
 }
 
 impl Credentials {
+    /// Whether a file is another one than it was. One that is away is about to be replaced.
+    pub(crate) fn are_outdated(&self) -> bool {
+        self.files.iter().any(|(path, before)| FileStamp::of(path).is_ok_and(|now| now != *before))
+    }
+
     /// From a kubeconfig, or of the pod.
-    pub(super) fn find(kubeconfig: Option<&Path>) -> Result<Self, CredentialsError> {
+    pub(crate) fn find(kubeconfig: Option<&Path>) -> Result<Self, CredentialsError> {
         // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         match kubeconfig {
-            Some(path) => File::read(path)?.credentials(),
+            Some(path) => KubeconfigFile::read(path)?.credentials(),
             None => of_pod(Path::new(POD)),
         }
     }
@@ -98,9 +131,10 @@ fn of_pod(folder: &Path) -> Result<Credentials, CredentialsError> {
     let authority = folder.join("ca.crt");
     let wrong =
         |reason: String| CredentialsError::Field { path: authority.clone(), field: "ca.crt".to_owned(), reason };
+    let files = FileStamp::of_all([authority.clone()])?;
     let roots = roots(&read(&authority)?).map_err(wrong)?;
     let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Ok(Credentials { server, tls, server_name: None, token: Some(Token::of_file(folder.join("token"))) })
+    Ok(Credentials { server, tls, server_name: None, token: Some(BearerToken::of_file(folder.join("token"))), files })
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
@@ -114,26 +148,26 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
 
 /// A token that goes with every request. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Token(Arc<Source>);
+pub(crate) struct BearerToken(Arc<TokenSource>);
 
 #[derive(Debug)]
-enum Source {
+enum TokenSource {
     Text(HeaderValue),
     /// With what was read from it, and when. Whoever looks after the file replaces it before the token in it expires.
     File(PathBuf, Mutex<Option<(Instant, HeaderValue)>>),
 }
 
-impl Token {
+impl BearerToken {
     fn of_file(path: PathBuf) -> Self {
-        Self(Arc::new(Source::File(path, Mutex::default())))
+        Self(Arc::new(TokenSource::File(path, Mutex::default())))
     }
 
     /// The value of the header `Authorization`. A file that cannot be read leaves the last token; without one the server
     /// says that it does not know us.
-    pub(super) fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
         let (path, last) = match &*self.0 {
-            Source::Text(header) => return Some(header.clone()),
-            Source::File(path, last) => (path, last),
+            TokenSource::Text(header) => return Some(header.clone()),
+            TokenSource::File(path, last) => (path, last),
         };
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, header)) = last.as_ref().filter(|(since, _)| since.elapsed() < TOKEN_AGE) {
@@ -171,12 +205,12 @@ struct Kubeconfig {
 #[derive(Debug, Deserialize)]
 struct NamedCluster {
     name: String,
-    cluster: Cluster,
+    cluster: KubeconfigCluster,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Cluster {
+struct KubeconfigCluster {
     server: String,
     certificate_authority: Option<PathBuf>,
     certificate_authority_data: Option<String>,
@@ -189,11 +223,11 @@ struct Cluster {
 #[derive(Debug, Deserialize)]
 struct NamedContext {
     name: String,
-    context: Context,
+    context: KubeconfigContext,
 }
 
 #[derive(Debug, Deserialize)]
-struct Context {
+struct KubeconfigContext {
     cluster: String,
     user: String,
 }
@@ -201,12 +235,12 @@ struct Context {
 #[derive(Debug, Deserialize)]
 struct NamedUser {
     name: String,
-    user: User,
+    user: KubeconfigUser,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct User {
+struct KubeconfigUser {
     token: Option<String>,
     #[serde(rename = "tokenFile")]
     token_file: Option<PathBuf>,
@@ -222,13 +256,15 @@ struct User {
 
 /// A kubeconfig with its place: it names other files relative to its own folder.
 #[derive(Debug)]
-struct File {
+struct KubeconfigFile {
     path: PathBuf,
+    stamp: Vec<(PathBuf, FileStamp)>,
     config: Kubeconfig,
 }
 
-impl File {
+impl KubeconfigFile {
     fn read(path: &Path) -> Result<Self, CredentialsError> {
+        let stamp = FileStamp::of_all([path.to_owned()])?;
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
         let syntax = |reason: String| CredentialsError::Syntax { path: path.to_owned(), reason };
         // Without pieces of the text in the message: it is full of secrets.
@@ -240,7 +276,7 @@ impl File {
             field: error.path().to_string(),
             reason: error.inner().to_string(),
         })?;
-        Ok(Self { path: path.to_owned(), config })
+        Ok(Self { path: path.to_owned(), stamp, config })
     }
 
     fn field(&self, field: impl Into<String>, reason: impl Into<String>) -> CredentialsError {
@@ -261,15 +297,23 @@ impl File {
             let reason = format!("{:?} is no address; write https://HOST:PORT", cluster.server);
             self.field("clusters[].cluster.server", reason)
         })?;
+        let named = [&cluster.certificate_authority, &user.client_certificate, &user.client_key];
+        let mut files = self.stamp.clone();
+        files.extend(FileStamp::of_all(named.into_iter().flatten().map(|file| self.beside(file)))?);
         Ok(Credentials {
             server,
             tls: self.tls(cluster, user)?,
             server_name: cluster.tls_server_name.clone(),
             token: self.token(user)?,
+            files,
         })
     }
 
-    fn refuse_what_is_not_done(&self, cluster: &Cluster, user: &User) -> Result<(), CredentialsError> {
+    fn refuse_what_is_not_done(
+        &self,
+        cluster: &KubeconfigCluster,
+        user: &KubeconfigUser,
+    ) -> Result<(), CredentialsError> {
         let instead = "use a client certificate, or tokenFile with a token that something else renews";
         let found = [
             (user.exec.is_some(), "users[].user.exec", "this daemon starts no programs"),
@@ -290,7 +334,7 @@ impl File {
         }
     }
 
-    fn tls(&self, cluster: &Cluster, user: &User) -> Result<ClientConfig, CredentialsError> {
+    fn tls(&self, cluster: &KubeconfigCluster, user: &KubeconfigUser) -> Result<ClientConfig, CredentialsError> {
         const AUTHORITY: &str = "clusters[].cluster.certificate-authority";
         let authority = self.pem(AUTHORITY, &cluster.certificate_authority, &cluster.certificate_authority_data)?;
         let authority = match authority {
@@ -344,13 +388,13 @@ impl File {
         self.path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file))
     }
 
-    fn token(&self, user: &User) -> Result<Option<Token>, CredentialsError> {
+    fn token(&self, user: &KubeconfigUser) -> Result<Option<BearerToken>, CredentialsError> {
         if let Some(file) = &user.token_file {
-            return Ok(Some(Token::of_file(self.beside(file))));
+            return Ok(Some(BearerToken::of_file(self.beside(file))));
         }
         let Some(text) = &user.token else { return Ok(None) };
         let header = bearer(text.trim()).map_err(|reason| self.field("users[].user.token", reason))?;
-        Ok(Some(Token(Arc::new(Source::Text(header)))))
+        Ok(Some(BearerToken(Arc::new(TokenSource::Text(header)))))
     }
 }
 

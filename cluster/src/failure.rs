@@ -1,6 +1,6 @@
 //! What goes wrong with a call to the API server, in words that fit into a chain of causes.
 
-use std::{error::Error, fmt, ops::Deref, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use hostler_api::resource::GROUP;
 
@@ -32,23 +32,41 @@ pub enum ApiFailure {
 }
 
 impl ApiFailure {
-    /// The HTTP status with which the server said no.
-    pub fn code(&self) -> Option<u16> {
+    /// A call that came to no end by itself: only a bug does that.
+    pub fn ended(step: impl Into<String>, error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Call { step: step.into(), source: CallError::Connection(Box::new(kube::Error::Service(Box::new(error)))) }
+    }
+
+    /// An answer that has the right shape and cannot be right.
+    pub fn unusable(step: impl Into<String>, reason: impl fmt::Display) -> Self {
+        Self::Call { step: step.into(), source: CallError::Answer(serde::de::Error::custom(reason)) }
+    }
+
+    fn status(&self) -> Option<&StatusError> {
         match self {
-            Self::Call { source, .. } => match &**source {
-                kube::Error::Api(status) => Some(status.code),
-                _ => None,
-            },
+            Self::Call { source: CallError::Status(status), .. } => Some(status),
             _ => None,
         }
+    }
+
+    /// The HTTP status with which the server said no.
+    pub fn code(&self) -> Option<u16> {
+        self.status().map(|status| status.code)
+    }
+
+    /// How long the server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.status().and_then(|status| status.retry_after)
     }
 
     /// Whether no answer came: the server is away, too slow, or the connection broke.
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::Call { source, .. } => matches!(**source, kube::Error::HyperError(_) | kube::Error::Service(_)),
+            Self::Call { source: CallError::Connection(error), .. } => {
+                matches!(**error, kube::Error::HyperError(_) | kube::Error::Service(_))
+            }
             Self::TimedOut { .. } => true,
-            Self::NoResourceApi => false,
+            Self::Call { .. } | Self::NoResourceApi => false,
         }
     }
 
@@ -59,38 +77,57 @@ impl ApiFailure {
 
     /// Whether the server does not know the kind in this version, as opposed to the object.
     pub fn is_unknown_resource(&self) -> bool {
-        let Self::Call { source, .. } = self else { return false };
-        let kube::Error::Api(status) = &**source else { return false };
-        status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
+        self.status().is_some_and(|status| status.code == 404 && !status.names_an_object)
     }
 }
 
-/// What the server or the connection said, once: the client's own words repeat their causes.
+/// What the server or the connection said.
 #[derive(Debug)]
-pub struct CallError(Box<kube::Error>);
+pub enum CallError {
+    /// The server said no.
+    Status(StatusError),
+    /// There was no answer. Told once: the client's own words repeat their causes.
+    Connection(Box<kube::Error>),
+    /// The answer, or what was to be sent, is not what it should be.
+    Answer(serde_json::Error),
+}
+
+/// A server's no.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct StatusError {
+    /// The HTTP status.
+    pub code: u16,
+    /// In the server's words; may be empty.
+    pub message: String,
+    /// Whether it is about an object, as opposed to a kind that the server does not have.
+    pub names_an_object: bool,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
 
 impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
-        Self(Box::new(error))
-    }
-}
-
-impl Deref for CallError {
-    type Target = kube::Error;
-
-    fn deref(&self) -> &kube::Error {
-        &self.0
+        match error {
+            kube::Error::Api(status) => Self::Status(StatusError {
+                code: status.code,
+                names_an_object: status.details.as_ref().is_some_and(|details| !details.name.is_empty()),
+                retry_after: None,
+                message: status.message,
+            }),
+            error => Self::Connection(Box::new(error)),
+        }
     }
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            kube::Error::Api(status) if status.message.is_empty() => write!(f, "HTTP status {}", status.code),
-            kube::Error::Api(status) => f.write_str(&status.message),
-            other => match other.source() {
+        match self {
+            Self::Status(status) if status.message.is_empty() => write!(f, "HTTP status {}", status.code),
+            Self::Status(status) => f.write_str(&status.message),
+            Self::Answer(error) => write!(f, "{error}"),
+            Self::Connection(error) => match error.source() {
                 Some(source) => write!(f, "{source}"),
-                None => write!(f, "{other}"),
+                None => write!(f, "{error}"),
             },
         }
     }
@@ -98,9 +135,10 @@ impl fmt::Display for CallError {
 
 impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &*self.0 {
-            kube::Error::Api(_) => None,
-            other => other.source().and_then(Error::source),
+        match self {
+            Self::Status(_) => None,
+            Self::Answer(error) => error.source(),
+            Self::Connection(error) => error.source().and_then(Error::source),
         }
     }
 }

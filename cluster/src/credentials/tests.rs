@@ -2,13 +2,13 @@
 
 use super::*;
 
-struct Place {
+struct KubeconfigFolder {
     temp: tempfile::TempDir,
     authority: String,
     key: String,
 }
 
-impl Place {
+impl KubeconfigFolder {
     fn new() -> Self {
         let authority = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let temp = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ const CLUSTER: &str = "{server: 'https://localhost:6443', certificate-authority:
 
 #[test]
 fn files_are_found_beside_the_kubeconfig() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     fs::write(place.temp.path().join("token"), "secret\n").unwrap();
     let found = place.find(CLUSTER, "{tokenFile: token}").unwrap();
     assert_eq!(found.server, "https://localhost:6443");
@@ -48,7 +48,7 @@ fn files_are_found_beside_the_kubeconfig() {
 fn certificates_may_stand_in_the_kubeconfig_itself() {
     use base64::{Engine, engine::general_purpose::STANDARD};
 
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     let [authority, key] = [&place.authority, &place.key].map(|pem| STANDARD.encode(pem));
     let cluster = format!(
         "{{server: 'https://localhost', certificate-authority-data: {authority}, tls-server-name: api.internal}}"
@@ -61,13 +61,13 @@ fn certificates_may_stand_in_the_kubeconfig_itself() {
 
 #[test]
 fn a_token_is_read_again_and_the_last_one_serves_while_the_file_is_away() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     let path = place.temp.path().join("token");
     fs::write(&path, "one").unwrap();
-    let token = Token::of_file(path.clone());
+    let token = BearerToken::of_file(path.clone());
     assert_eq!(token.header().unwrap(), "Bearer one");
     fs::write(&path, "two").unwrap();
-    let Source::File(_, last) = &*token.0 else { panic!("it is of a file") };
+    let TokenSource::File(_, last) = &*token.0 else { panic!("it is of a file") };
     let expire = || last.lock().unwrap().as_mut().unwrap().0 -= TOKEN_AGE;
     assert_eq!(token.header().unwrap(), "Bearer one", "not with every request");
     expire();
@@ -79,7 +79,7 @@ fn a_token_is_read_again_and_the_last_one_serves_while_the_file_is_away() {
 
 #[test]
 fn what_a_privileged_daemon_does_not_do_is_refused_by_name() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     for (user, field) in [
         ("{exec: {command: aws, apiVersion: v1}}", "users[].user.exec: this daemon starts no programs"),
         ("{auth-provider: {name: gcp}}", "users[].user.auth-provider"),
@@ -95,7 +95,7 @@ fn what_a_privileged_daemon_does_not_do_is_refused_by_name() {
 
 #[test]
 fn mistakes_name_the_file_and_the_field() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     for (cluster, user, expected) in [
         ("{server: 'https://localhost'}", "{}", "certificate-authority: it is missing"),
         ("{server: 'https://localhost', certificate-authority-data: '!'}", "{}", "-data: it is not base64"),
@@ -115,7 +115,7 @@ fn mistakes_name_the_file_and_the_field() {
 
 #[test]
 fn names_that_lead_nowhere_are_told() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     let path = place.temp.path().join("other");
     fs::write(&path, "current-context: here\ncontexts: []\n").unwrap();
     let refusal = Credentials::find(Some(&path)).unwrap_err().to_string();
@@ -127,6 +127,24 @@ fn names_that_lead_nowhere_are_told() {
 
 #[test]
 fn a_pod_without_a_service_account_is_none() {
-    let place = Place::new();
+    let place = KubeconfigFolder::new();
     assert!(matches!(of_pod(place.temp.path()), Err(CredentialsError::NoPod)));
+}
+
+#[test]
+fn a_certificate_that_is_replaced_makes_the_credentials_outdated_and_one_that_is_away_does_not() {
+    let place = KubeconfigFolder::new();
+    let user = "{client-certificate: client.pem, client-key: key.pem}";
+    let path = place.temp.path().join("client.pem");
+    fs::write(&path, &place.authority).unwrap();
+    let found = place.find(CLUSTER, user).unwrap();
+    assert!(!found.are_outdated());
+    fs::remove_file(&path).unwrap();
+    assert!(!found.are_outdated(), "it is about to be replaced");
+    fs::write(&path, format!("{}\n", place.authority)).unwrap();
+    assert!(found.are_outdated());
+    let found = place.find(CLUSTER, user).unwrap();
+    assert!(!found.are_outdated());
+    fs::write(place.temp.path().join("kubeconfig"), "").unwrap();
+    assert!(found.are_outdated(), "the kubeconfig itself counts, too");
 }

@@ -1,0 +1,254 @@
+//! Calls to the API server: each with a time limit, and a failure that says what was tried and what the server said.
+
+use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
+
+use hostler_api::resource::{ApiVersion, GROUP};
+use hyper::Request;
+use kube::{
+    Client,
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
+    client::Body,
+    core::{Status, request},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::{sync::watch, time::timeout};
+
+use crate::{ApiFailure, CallError, Collection, ConnectError, ObjectVersion, StatusError, connection::connect};
+
+/// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
+/// several.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Calls the API server. Cheap to clone; all clones share one connection.
+#[derive(Clone)]
+pub struct ApiClient {
+    client: Client,
+    /// The version of `resource.k8s.io` that the server was last found to have.
+    version_tx: Arc<watch::Sender<Option<ApiVersion>>>,
+}
+
+impl fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiClient").field("version", &*self.version_tx.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl ApiClient {
+    /// Reads the credentials of `kubeconfig`, or of the pod that this process runs in. Does not connect: the server may
+    /// come later.
+    ///
+    /// # Errors
+    /// When there are no credentials, or they cannot be used.
+    pub fn new(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
+        Ok(Self { client: connect(kubeconfig)?, version_tx: Arc::default() })
+    }
+
+    /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has none.
+    pub async fn version(&self) -> Result<ApiVersion, ApiFailure> {
+        if let Some(version) = *self.version_tx.borrow() {
+            return Ok(version);
+        }
+        let step = || "list the API groups".to_owned();
+        let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };
+        let groups = within(CALL_TIMEOUT, step, asking).await?;
+        let offered = groups.groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
+        let is_offered = |version: &ApiVersion| offered.versions.iter().any(|one| one.version == version.as_str());
+        let version = ApiVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)?;
+        self.version_tx.send_replace(Some(version));
+        Ok(version)
+    }
+
+    /// Has [`version`](Self::version) ask again: the server was upgraded, or downgraded, if it does not know ours.
+    pub fn forget_version(&self) {
+        self.version_tx.send_replace(None);
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// As every call: when no answer comes in time, the server says no, or the answer is no `T`.
+    pub async fn get<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<T, ApiFailure> {
+        let request = all.requests().get(name, &GetParams::default());
+        self.call(|| format!("get {}", all.title(name)), request).await
+    }
+
+    /// The UID of an object of which nothing else is wanted.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn uid(&self, all: &Collection, name: &str) -> Result<String, ApiFailure> {
+        let request = all.requests().get_metadata(name, &GetParams::default());
+        let found: Identified = self.call(|| format!("get {}", all.title(name)), request).await?;
+        Ok(found.metadata.uid)
+    }
+
+    /// Creates an object; gives it as the server has it then.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and when the object cannot be put into JSON.
+    pub async fn create<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        object: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("create {}", all.title(name));
+        let request = all.requests().create(&PostParams::default(), json(step, object)?);
+        self.call(step, request).await
+    }
+
+    /// Has the server check and shape an object without storing it.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn try_out<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        object: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("try out a {}", all.kind());
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let request = all.requests().create(&params, json(step, object)?);
+        self.call(step, request).await
+    }
+
+    /// Replaces an object, which names the version that is replaced.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn replace<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        object: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("update {}", all.title(name));
+        let request = all.requests().replace(name, &PostParams::default(), json(step, object)?);
+        self.call(step, request).await
+    }
+
+    /// Deletes exactly the version of an object that was seen.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn delete(&self, all: &Collection, name: &str, version: &ObjectVersion) -> Result<(), ApiFailure> {
+        let ObjectVersion { uid, resource_version } = version.clone();
+        let preconditions = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = all.requests().delete(name, &params);
+        self.send(|| format!("delete {}", all.title(name)), request).await.map(drop)
+    }
+
+    /// Changes fields of an object by a merge patch; `verb` says for people what that is for.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn merge(
+        &self,
+        verb: &str,
+        all: &Collection,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<(), ApiFailure> {
+        let request = all.requests().patch(name, &PatchParams::default(), &Patch::Merge(patch));
+        self.send(|| format!("{verb} {}", all.title(name)), request).await.map(drop)
+    }
+
+    /// Has the server keep exactly the fields of `status` in an object's status, of those that `manager` ever set.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn apply_status<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        status: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let params = PatchParams::apply(manager).force();
+        let request = all.requests().patch_subresource("status", name, &params, &Patch::Apply(status));
+        self.call(|| format!("write the status of {}", all.title(name)), request).await
+    }
+
+    /// For what only `kube` can do.
+    pub(crate) fn kube(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A request whose answer is read as `T`.
+    async fn call<T: DeserializeOwned>(
+        &self,
+        step: impl Fn() -> String,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<T, ApiFailure> {
+        let answer = self.send(&step, request).await?;
+        serde_json::from_slice(&answer)
+            .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })
+    }
+
+    /// One exchange. The client's own way loses the header that says when to come back, and logs whatever it cannot
+    /// read, with parameters that are nobody's business.
+    async fn send(
+        &self,
+        step: impl Fn() -> String,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Vec<u8>, ApiFailure> {
+        let exchange = async {
+            let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
+            let answer = self.client.send(request.map(Body::from)).await?;
+            let code = answer.status();
+            let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+            let body = answer.into_body().collect_bytes().await?;
+            if code.is_success() {
+                return Ok(body.into());
+            }
+            Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
+        };
+        within(CALL_TIMEOUT, step, exchange).await
+    }
+}
+
+#[derive(Deserialize)]
+struct Identified {
+    metadata: IdentifiedMetadata,
+}
+
+#[derive(Deserialize)]
+struct IdentifiedMetadata {
+    #[serde(default)]
+    uid: String,
+}
+
+fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, ApiFailure> {
+    serde_json::to_vec(object).map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })
+}
+
+/// What a server said that said no. Some proxies say it in their own words.
+fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
+    let said: Status = serde_json::from_slice(body).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(body);
+        Status { message: text.trim().to_owned(), ..Status::default() }
+    });
+    let details = said.details.as_ref();
+    let in_body = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0).map(u64::from);
+    StatusError {
+        code,
+        names_an_object: details.is_some_and(|details| !details.name.is_empty()),
+        retry_after: retry_after.or(in_body).map(Duration::from_secs),
+        message: said.message,
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    step: impl Fn() -> String,
+    exchange: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, ApiFailure> {
+    match timeout(limit, exchange).await {
+        Ok(result) => result.map_err(|source| ApiFailure::Call { step: step(), source }),
+        Err(_) => Err(ApiFailure::TimedOut { step: step(), after: limit }),
+    }
+}

@@ -1,0 +1,151 @@
+//! Events about objects, written so that a storm of failures does not fill the cluster's storage: the same Event within ten
+//! minutes is counted on the one that stands there, and only so many are written at once.
+//!
+//! Core `v1` Events, since these need one rule of access, and every version of `kubectl describe` shows their count.
+
+mod log;
+
+use std::time::SystemTime;
+
+use hostler_api::limits::MAX_EVENT_MESSAGE_BYTES;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use self::log::{EventDecision, EventLog};
+use crate::{ApiClient, ApiFailure, Collection};
+
+/// The object that an Event is about. Its namespace and name become part of a path: they must be such as Kubernetes takes.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct EventSubject {
+    /// `resource.k8s.io/v1`.
+    pub api_version: String,
+    /// `ResourceClaim`.
+    pub kind: &'static str,
+    /// Namespace; Events are written into it.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+}
+
+/// What an Event tells.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct EventNote {
+    /// In one word. Rules and dashboards match on these: they do not change.
+    pub reason: &'static str,
+    /// In all words.
+    pub message: String,
+}
+
+impl EventNote {
+    /// A note whose message is cut to what the API server takes.
+    pub fn new(reason: &'static str, mut message: String) -> Self {
+        if message.len() > MAX_EVENT_MESSAGE_BYTES {
+            const CUT: &str = "…";
+            let end = (0..=MAX_EVENT_MESSAGE_BYTES - CUT.len()).rev().find(|end| message.is_char_boundary(*end));
+            message.truncate(end.unwrap_or_default());
+            message.push_str(CUT);
+        }
+        Self { reason, message }
+    }
+}
+
+/// Whether an Event was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EventOutcome {
+    /// A new one, or one more on the last one.
+    Written,
+    /// There were too many.
+    LeftOut,
+}
+
+/// Writes warnings in the name of one component on one host.
+#[derive(Debug)]
+pub struct EventRecorder {
+    client: ApiClient,
+    component: String,
+    host: String,
+    log: EventLog,
+}
+
+impl EventRecorder {
+    /// Writes over `client`.
+    pub fn new(client: ApiClient, component: &str, host: &str) -> Self {
+        Self { client, component: component.to_owned(), host: host.to_owned(), log: EventLog::default() }
+    }
+
+    /// Writes a warning about something that happened `at` this time, or counts it on the Event that says the same.
+    ///
+    /// # Errors
+    /// When the call fails; the Event is then lost, and the next one of its kind is written anew.
+    pub async fn warn(
+        &mut self,
+        subject: &EventSubject,
+        note: &EventNote,
+        at: SystemTime,
+    ) -> Result<EventOutcome, ApiFailure> {
+        let written = match self.log.decide(subject, note, at) {
+            EventDecision::LeaveOut => return Ok(EventOutcome::LeftOut),
+            EventDecision::Create(name) => self.create(&name, subject, note, at).await,
+            EventDecision::Count { name, count } => match self.count(&name, count, subject, at).await {
+                // Events do not live long.
+                Err(failure) if failure.code() == Some(404) => self.create(&name, subject, note, at).await,
+                counted => counted,
+            },
+        };
+        written.inspect_err(|_| self.log.forget(subject, note))?;
+        Ok(EventOutcome::Written)
+    }
+
+    async fn create(
+        &self,
+        name: &str,
+        subject: &EventSubject,
+        note: &EventNote,
+        at: SystemTime,
+    ) -> Result<(), ApiFailure> {
+        let event = self.event(name, subject, note, at);
+        self.client.create::<IgnoredAny>(&events(subject), name, &event).await.map(drop)
+    }
+
+    async fn count(&self, name: &str, count: u32, subject: &EventSubject, at: SystemTime) -> Result<(), ApiFailure> {
+        let patch = json!({"count": count, "lastTimestamp": timestamp(at)});
+        self.client.merge("count", &events(subject), name, &patch).await
+    }
+
+    /// The whole Event.
+    fn event(&self, name: &str, subject: &EventSubject, note: &EventNote, at: SystemTime) -> Value {
+        let at = timestamp(at);
+        json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": subject.namespace},
+            "involvedObject": {
+                "apiVersion": subject.api_version, "kind": subject.kind, "namespace": subject.namespace,
+                "name": subject.name, "uid": subject.uid,
+            },
+            "type": "Warning",
+            "reason": note.reason,
+            "message": note.message,
+            "source": {"component": self.component, "host": self.host},
+            "reportingComponent": self.component,
+            "reportingInstance": self.host,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        })
+    }
+}
+
+fn events(subject: &EventSubject) -> Collection {
+    Collection::core("Event", "events").of(&subject.namespace)
+}
+
+fn timestamp(at: SystemTime) -> Value {
+    json!(Time(Timestamp::try_from(at).unwrap_or_else(|_| Timestamp::now())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! The Kubernetes API server, plain: what a node daemon and a controller both need of it, and the only crate that knows
+//! `kube`.
+//!
+//! ```text
+//!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
+//!                                      └───────► watch ──► Mirror      what stands on the server
+//!                                                WritePace, Backoff    when to write
+//!                                                EventRecorder         Events, without a flood of them
+//! ```
+//!
+//! Nothing here knows what the objects mean, and nothing here is retried behind the caller's back.
+
+mod backoff;
+mod client;
+mod collection;
+mod connection;
+mod credentials;
+pub mod events;
+mod failure;
+mod mirror;
+mod object;
+mod pace;
+mod watch;
+
+pub use backoff::Backoff;
+pub use client::{ApiClient, CALL_TIMEOUT};
+pub use collection::Collection;
+pub use connection::ConnectError;
+pub use credentials::CredentialsError;
+pub use failure::{ApiFailure, CallError, StatusError};
+pub use mirror::{Mirror, MirrorChange, Mirrored};
+pub use object::{ApiObject, ObjectVersion};
+pub use pace::WritePace;
+pub use watch::{WatchEvent, Watching};

@@ -1,0 +1,86 @@
+//! An object as an API server sends it, with the part that somebody here knows.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource,
+    core::{ApiResource, ClusterResourceScope},
+};
+use serde::Deserialize;
+
+/// Which object and which version of it: a write or a deletion of any other one is refused by the server.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObjectVersion {
+    /// Of the object.
+    pub uid: String,
+    /// Of its version.
+    pub resource_version: String,
+}
+
+impl ObjectVersion {
+    /// Versions are numbers that rise, wherever they are numbers. Where not, the later word counts.
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+        let number = |version: &Self| version.resource_version.parse::<u64>().ok();
+        number(self).zip(number(other)).is_some_and(|(one, other)| one < other)
+    }
+}
+
+/// An object with its `spec` as `S`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ApiObject<S> {
+    metadata: ObjectMeta,
+    /// What it says.
+    pub spec: S,
+}
+
+impl<S> ApiObject<S> {
+    /// Its name.
+    pub fn name(&self) -> Option<&str> {
+        self.metadata.name.as_deref()
+    }
+
+    /// Which object and which version of it. What was only tried out has neither.
+    pub fn version(&self) -> ObjectVersion {
+        ObjectVersion {
+            uid: self.metadata.uid.clone().unwrap_or_default(),
+            resource_version: self.metadata.resource_version.clone().unwrap_or_default(),
+        }
+    }
+
+    /// UID of the object of this kind that controls it.
+    pub fn controller(&self, kind: &str) -> Option<&str> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
+        Some(&owner.uid)
+    }
+}
+
+impl<S> Resource for ApiObject<S> {
+    type DynamicType = ApiResource;
+    type Scope = ClusterResourceScope;
+
+    fn kind(api: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&api.kind)
+    }
+
+    fn group(api: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&api.group)
+    }
+
+    fn version(api: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&api.version)
+    }
+
+    fn plural(api: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&api.plural)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

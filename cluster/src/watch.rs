@@ -1,0 +1,82 @@
+//! All objects of a kind: first a list, then every change. When the connection breaks, a list comes again.
+
+use std::{fmt::Debug, pin::Pin};
+
+use futures_core::Stream;
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio_stream::StreamExt;
+
+use crate::{ApiClient, ApiFailure, ApiObject, CallError, Collection};
+
+/// What is seen of objects.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum WatchEvent<T> {
+    /// A list begins: what is not in it is not there any more.
+    ListStarted,
+    /// An object of the list.
+    Listed(T),
+    /// The list is complete.
+    ListEnded,
+    /// An object is new, or another one than before.
+    Applied(T),
+    /// An object is gone; this is how it last was.
+    Deleted(T),
+}
+
+impl<T> WatchEvent<T> {
+    /// The event about something that is made of its object; `None` if nothing can be made of it.
+    pub fn filter_map<U>(self, make: impl FnOnce(T) -> Option<U>) -> Option<WatchEvent<U>> {
+        Some(match self {
+            Self::ListStarted => WatchEvent::ListStarted,
+            Self::Listed(object) => WatchEvent::Listed(make(object)?),
+            Self::ListEnded => WatchEvent::ListEnded,
+            Self::Applied(object) => WatchEvent::Applied(make(object)?),
+            Self::Deleted(object) => WatchEvent::Deleted(make(object)?),
+        })
+    }
+}
+
+/// A stream of events that ends only when it is dropped. After an error it begins anew with a list; how long to wait
+/// before it is asked for the next event is for whoever reads it.
+pub type Watching<S> = Pin<Box<dyn Stream<Item = Result<WatchEvent<ApiObject<S>>, ApiFailure>> + Send>>;
+
+impl ApiClient {
+    /// Watches the objects that `fields`, a field selector, selects. `what` says for people which these are.
+    pub fn watch<S>(&self, all: &Collection, fields: &str, what: &str) -> Watching<S>
+    where
+        S: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let api: Api<ApiObject<S>> = Api::all_with(self.kube(), &all.api_resource());
+        let step = format!("watch {what}");
+        let events = watcher(api, watcher::Config::default().fields(fields));
+        Box::pin(events.map(move |event| match event {
+            Ok(event) => Ok(translated(event)),
+            Err(error) => Err(ApiFailure::Call { step: step.clone(), source: cause(error) }),
+        }))
+    }
+}
+
+fn translated<T>(event: Event<T>) -> WatchEvent<T> {
+    match event {
+        Event::Init => WatchEvent::ListStarted,
+        Event::InitApply(object) => WatchEvent::Listed(object),
+        Event::InitDone => WatchEvent::ListEnded,
+        Event::Apply(object) => WatchEvent::Applied(object),
+        Event::Delete(object) => WatchEvent::Deleted(object),
+    }
+}
+
+fn cause(error: watcher::Error) -> CallError {
+    match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => source,
+        watcher::Error::WatchError(status) => kube::Error::Api(status),
+        error @ watcher::Error::NoResourceVersion => kube::Error::Service(Box::new(error)),
+    }
+    .into()
+}

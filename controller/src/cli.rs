@@ -1,0 +1,80 @@
+//! The command line: arguments in, exit codes out.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use hostler_api::Chain;
+
+use crate::{
+    config::{ConfigError, ControllerConfig, DEFAULT_FILE},
+    start::{StartError, start},
+};
+
+/// The cluster side of hostler: counts the hardware of all nodes and keeps it for whom it was promised
+#[derive(Debug, Parser)]
+#[command(name = "hostler-controller", version, arg_required_else_help = true)]
+struct ControllerArgs {
+    #[command(subcommand)]
+    command: ControllerCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ControllerCommand {
+    /// Run the controller until it is told to stop
+    Run(ConfigArgs),
+    /// Check a configuration file, and print what it comes to
+    CheckConfig(ConfigArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct ConfigArgs {
+    /// Configuration file [default: /etc/hostler/controller.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("failed to write the answer")]
+    Output(#[from] io::Error),
+}
+
+/// Runs the command; 1 when it could not do its work, 2 (clap's own) when it was called in a wrong way.
+pub(crate) fn main() -> ExitCode {
+    let done = match ControllerArgs::parse().command {
+        ControllerCommand::Run(args) => run(&args),
+        ControllerCommand::CheckConfig(args) => check_config(&args),
+    };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(io::stderr(), "hostler-controller: {}", Chain(&error));
+    ExitCode::FAILURE
+}
+
+fn run(args: &ConfigArgs) -> Result<(), CommandError> {
+    Ok(start(&args.read()?)?)
+}
+
+fn check_config(args: &ConfigArgs) -> Result<(), CommandError> {
+    Ok(write!(io::stdout(), "{}", args.read()?)?)
+}
+
+impl ConfigArgs {
+    /// The file that is named must be there; the default one need not be.
+    fn read(&self) -> Result<ControllerConfig, ConfigError> {
+        match &self.config {
+            Some(path) => ControllerConfig::read(path),
+            None if Path::new(DEFAULT_FILE).exists() => ControllerConfig::read(Path::new(DEFAULT_FILE)),
+            None => Ok(ControllerConfig::default()),
+        }
+    }
+}
