@@ -16,9 +16,10 @@ use std::{
 use manifests::{Lock, Manifest};
 use sources::Source;
 
-/// What a crate may depend on.
+/// What a crate may depend on. All arrows point down this list: a crate imports only crates below it.
 struct CrateRule {
     name: &'static str,
+    folder: &'static str,
     /// The crates of this workspace that it may import.
     ours: &'static [&'static str],
     /// External crates that must not be reachable from it, over any number of steps.
@@ -30,33 +31,23 @@ struct CrateRule {
 const BACKEND_IMPORTS: &[&str] = &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-linux"];
 const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
 
+/// The table of docs/architecture.md; a test keeps the two equal.
 const CRATES: &[CrateRule] = &[
-    CrateRule { name: "hostler-cdi", ours: &[], never: &["tokio", "kube", "tonic", "nix"], only: &[] },
     CrateRule {
-        name: "hostler-proto",
-        ours: &[],
-        never: &["kube"],
-        only: &["prost", "prost-types", "tonic", "tonic-prost"],
-    },
-    CrateRule { name: "hostler-linux", ours: &[], never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-api", ours: &[], never: &["tokio", "kube", "tonic", "nix", "udev"], only: &[] },
-    CrateRule {
-        name: "hostler-backend",
-        ours: &["hostler-api", "hostler-cdi"],
-        never: &["tokio", "kube", "tonic", "udev", "nix"],
+        name: "hostler-controller",
+        folder: "controller/",
+        ours: &["hostler-api", "hostler-cluster"],
+        never: &["udev", "tonic"],
         only: &[],
     },
-    CrateRule { name: "hostler-cpu", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-memory", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-fpga", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-cxl", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-fake", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule {
         name: "hostler",
+        folder: "src/",
         ours: &[
             "hostler-api",
             "hostler-backend",
             "hostler-cdi",
+            "hostler-cluster",
             "hostler-cpu",
             "hostler-cxl",
             "hostler-fake",
@@ -66,6 +57,47 @@ const CRATES: &[CrateRule] = &[
             "hostler-proto",
         ],
         never: &[],
+        only: &[],
+    },
+    CrateRule {
+        name: "hostler-cluster",
+        folder: "cluster/",
+        ours: &["hostler-api"],
+        never: &["udev", "tonic", "prost", "axum", "clap"],
+        only: &[],
+    },
+    CrateRule { name: "hostler-cpu", folder: "backends/cpu/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-memory",
+        folder: "backends/memory/",
+        ours: BACKEND_IMPORTS,
+        never: NO_SERVERS,
+        only: &[],
+    },
+    CrateRule { name: "hostler-fpga", folder: "backends/fpga/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-cxl", folder: "backends/cxl/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule { name: "hostler-fake", folder: "backends/fake/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-backend",
+        folder: "backends/api/",
+        ours: &["hostler-api", "hostler-cdi"],
+        never: &["tokio", "kube", "tonic", "udev", "nix"],
+        only: &[],
+    },
+    CrateRule { name: "hostler-linux", folder: "backends/linux/", ours: &[], never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-proto",
+        folder: "proto/",
+        ours: &[],
+        never: &["kube"],
+        only: &["prost", "prost-types", "tonic", "tonic-prost"],
+    },
+    CrateRule { name: "hostler-cdi", folder: "cdi/", ours: &[], never: &["tokio", "kube", "tonic", "nix"], only: &[] },
+    CrateRule {
+        name: "hostler-api",
+        folder: "api/",
+        ours: &[],
+        never: &["tokio", "kube", "tonic", "nix", "udev", "k8s-openapi"],
         only: &[],
     },
 ];
@@ -78,8 +110,8 @@ struct Edge {
 
 const EDGES: &[Edge] = &[
     Edge { crates: &["tonic", "tonic_prost", "prost", "hostler_proto"], modules: &["kubelet"] },
-    Edge { crates: &["kube", "k8s_openapi", "hyper_rustls", "rustls", "tower"], modules: &["kubernetes"] },
-    Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli", "kubernetes"] },
+    Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
+    Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
     Edge { crates: &["ring"], modules: &["cli"] },
     Edge { crates: &["sd_notify"], modules: &["daemon"] },
@@ -105,7 +137,18 @@ const MODULES: &[ModuleRule] = &[
     },
     ModuleRule {
         module: "explain",
-        never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+        ],
         why: "an explanation is concluded from facts; whoever asks gathers them",
     },
     ModuleRule {
@@ -125,7 +168,18 @@ const MODULES: &[ModuleRule] = &[
     },
     ModuleRule {
         module: "config",
-        never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks"],
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+        ],
         why: "the configuration is read before there is any state, and by tools that have none",
     },
     ModuleRule {
@@ -182,6 +236,31 @@ fn crates_depend_only_on_what_their_rule_allows() {
         }
     }
     assert!(manifests.len() >= CRATES.len(), "found only {} manifests", manifests.len());
+    assert_none(&broken);
+}
+
+/// `| `crate` | `folder` | what it owns | what it may import |`
+#[test]
+fn the_document_has_the_same_arrows() {
+    let document = read(&root().join("docs/architecture.md"));
+    let rows: Vec<Vec<&str>> = document
+        .lines()
+        .filter(|line| line.starts_with("| `hostler"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let mut broken = Vec::new();
+    for rule in CRATES {
+        let own = format!("`{}`", rule.name);
+        let Some(row) = rows.iter().find(|row| row[0] == own) else {
+            broken.push(format!("{own} is not in the table of crates"));
+            continue;
+        };
+        let named: BTreeSet<&str> = row[3].split('`').skip(1).step_by(2).collect();
+        if named != rule.ours.iter().copied().collect() || row[1] != format!("`{}`", rule.folder) {
+            broken.push(format!("{own}: the document says {row:?}, the rule {:?} in {}", rule.ours, rule.folder));
+        }
+    }
+    assert_eq!(rows.len(), CRATES.len(), "rows of crates that are not there");
     assert_none(&broken);
 }
 
@@ -307,9 +386,47 @@ mod self_test {
         Manifest::parse(text).unwrap()
     }
 
+    /// A manifest as the table allows it: every arrow of the crate is there.
+    fn allowed(rule: &CrateRule) -> Manifest {
+        let dependencies = rule.ours.iter().map(|&name| name.to_owned()).collect();
+        Manifest { name: rule.name.to_owned(), dependencies }
+    }
+
+    fn all_broken(manifests: &[Manifest]) -> Vec<String> {
+        let lock = Lock::parse("");
+        let rule = |manifest: &Manifest| CRATES.iter().find(|rule| rule.name == manifest.name).unwrap();
+        manifests.iter().flat_map(|it| broken_dependencies(rule(it), it, manifests, &lock)).collect()
+    }
+
+    #[test]
+    fn every_arrow_that_is_turned_round_is_found() {
+        let all: Vec<Manifest> = CRATES.iter().map(allowed).collect();
+        assert_eq!(all_broken(&all), Vec::<String>::new());
+        let mut turned = 0;
+        for rule in CRATES {
+            for &below in rule.ours {
+                let mut all: Vec<Manifest> = CRATES.iter().map(allowed).collect();
+                let lower = all.iter_mut().find(|manifest| manifest.name == below).unwrap();
+                lower.dependencies.insert(rule.name.to_owned());
+                let expected = format!("{below} must not import {}", rule.name);
+                assert!(all_broken(&all).contains(&expected), "{expected}: {:?}", all_broken(&all));
+                turned += 1;
+            }
+        }
+        assert!(turned > 30, "only {turned} arrows");
+    }
+
+    #[test]
+    fn all_arrows_point_down_the_list() {
+        let place = |name: &str| CRATES.iter().position(|rule| rule.name == name).unwrap();
+        for rule in CRATES {
+            assert!(rule.ours.iter().all(|below| place(below) > place(rule.name)), "{}", rule.name);
+        }
+    }
+
     #[test]
     fn a_forbidden_crate_is_found_at_the_end_of_a_chain() {
-        let rule = CrateRule { name: "hostler-cdi", ours: &[], never: &["tokio"], only: &[] };
+        let rule = CrateRule { name: "hostler-cdi", folder: "", ours: &[], never: &["tokio"], only: &[] };
         let cdi =
             manifest("[package]\nname = 'hostler-cdi'\n[dependencies]\nharmless = '1'\nhostler-linux.workspace = true");
         let linux = manifest("[package]\nname = 'hostler-linux'");
@@ -330,7 +447,7 @@ mod self_test {
 
     #[test]
     fn a_crate_with_a_closed_list_may_name_nothing_else() {
-        let rule = CrateRule { name: "hostler-proto", ours: &[], never: &[], only: &["prost", "tonic"] };
+        let rule = CrateRule { name: "hostler-proto", folder: "", ours: &[], never: &[], only: &["prost", "tonic"] };
         let all = [manifest("[package]\nname = 'hostler-proto'\n[dependencies]\nprost = '1'\nserde = '1'")];
         let broken = broken_dependencies(&rule, &all[0], &all, &Lock::parse(""));
         assert_eq!(broken, [r#"hostler-proto may name ["prost", "tonic"] only, not serde"#]);
