@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_linux::uevent::Quiet;
+use hostler_linux::uevent::QuietPeriod;
 use serde::{Deserialize, Serialize};
 
 pub use hostler_backend::duration;
@@ -349,7 +349,7 @@ impl Default for Kubelet {
 
 impl Default for Inventory {
     fn default() -> Self {
-        let Quiet { quiet, limit } = Quiet::default();
+        let QuietPeriod { quiet, limit } = QuietPeriod::default();
         Self { uevents: Uevents::default(), rescan: Duration::from_secs(60), quiet, quiet_limit: limit }
     }
 }

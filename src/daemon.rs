@@ -24,7 +24,7 @@ use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
 use hostler_linux::{
     SysRoot, boot,
-    uevent::{Quiet, Source},
+    uevent::{QuietPeriod, UeventSource},
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -274,7 +274,7 @@ async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> Inve
     if let Some(source) = uevents(config, root) {
         let parts = HotplugParts {
             source,
-            quiet: Quiet { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit },
+            quiet: QuietPeriod { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit },
             interests: Interests::of(&inventory.backends()),
             requests_tx: inventory.requests(),
         };
@@ -287,12 +287,12 @@ async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> Inve
 }
 
 /// Whose events to listen to, if anybody's.
-fn uevents(config: &Config, root: &SysRoot) -> Option<Source> {
+fn uevents(config: &Config, root: &SysRoot) -> Option<UeventSource> {
     match config.inventory.uevents {
-        Uevents::Auto if config.paths.root == Path::new("/") => Some(Source::detect(root)),
+        Uevents::Auto if config.paths.root == Path::new("/") => Some(UeventSource::detect(root)),
         Uevents::Auto | Uevents::Off => None,
-        Uevents::Udev => Some(Source::Udev),
-        Uevents::Kernel => Some(Source::Kernel),
+        Uevents::Udev => Some(UeventSource::Udev),
+        Uevents::Kernel => Some(UeventSource::Kernel),
     }
 }
 

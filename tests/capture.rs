@@ -20,8 +20,10 @@ use std::{
 
 use daemon::{Host, SCRIPT};
 use hostler_linux::{
-    archive::Capture,
-    testkit::{ConfigSpace, CxlCard, CxlHost, DflCard, Function, RegionUse, Tree, XrtCard, cxl_function},
+    archive::UnpackedCapture,
+    testkit::{
+        ConfigSpace, CxlCard, CxlHost, FakeDflCard, FakePciFunction, FakeXrtCard, MachineTree, RegionUse, cxl_function,
+    },
 };
 use nix::{sys::signal, unistd::Pid};
 use serde_json::Value;
@@ -102,11 +104,11 @@ fn emulated_machines_captured_again_are_told_to_the_byte() {
 }
 
 /// A machine with a card of every kind.
-fn every_kind() -> Tree {
-    let tree = Tree::new();
+fn every_kind() -> MachineTree {
+    let tree = MachineTree::new();
     tree.file("sys/devices/system/cpu/online", "0-1").file("sys/devices/system/node/online", "0-2");
-    DflCard::new("0000:b1:00.0").plug(&tree);
-    XrtCard::new("0000:b2:00").plug(&tree);
+    FakeDflCard::new("0000:b1:00.0").plug(&tree);
+    FakeXrtCard::new("0000:b2:00").plug(&tree);
     cxl_function("0000:b3:00.0", 2, true, 1 << 30).plug(&tree);
     let mut host = CxlHost::new(&tree);
     let cards = [0x5a5a_1001, 0x5a5a_1002].map(|serial| host.plug(&CxlCard::new(serial)));
@@ -144,12 +146,12 @@ fn a_capture_through_a_pipe_is_the_same_file_whoever_makes_it() {
 }
 
 /// A CXL card with a serial number in every place that has one, and an address in another.
-fn tree_with_secrets() -> Tree {
-    let tree = Tree::new();
+fn tree_with_secrets() -> MachineTree {
+    let tree = MachineTree::new();
     let mut config = ConfigSpace::new(0x8086, 0x0d93);
     config.capability(3, 1, &0x0123_4567_89ab_cdef_u64.to_le_bytes());
     config.dvsec(0x1e98, 0, 1, &[0x1e, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let mut card = Function::new("0000:b1:00.0", 0x8086, 0x0d93);
+    let mut card = FakePciFunction::new("0000:b1:00.0", 0x8086, 0x0d93);
     card.class = 0x0005_0210;
     card.config = config.bytes();
     card.attributes = vec![("serial_number".to_owned(), "01-23-45-67-89-ab-cd-ef".to_owned())];
@@ -174,7 +176,7 @@ fn contents(file: &str) -> Vec<u8> {
         }
     }
     let mut all = Vec::new();
-    gather(&Capture::open(file).unwrap().root().path(""), &mut all);
+    gather(&UnpackedCapture::open(file).unwrap().root().path(""), &mut all);
     all
 }
 
@@ -222,7 +224,7 @@ fn a_file_that_is_there_stays_unless_told_otherwise_and_a_device_always() {
     assert!(text(&output.stderr).contains("is there already") && text(&output.stderr).contains("--force"));
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     done(&["capture", "-o", &file, "--force"]);
-    assert!(Capture::open(&file).is_ok());
+    assert!(UnpackedCapture::open(&file).is_ok());
     let output = hostler(&["capture", "-o", "/dev/null", "--force"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/dev/null is no file"), "{}", text(&output.stderr));
@@ -271,7 +273,7 @@ fn a_disk_that_takes_no_more_leaves_no_half_file() {
     // A limit of the size of files is the disk that is full after eight blocks; it needs no root.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" capture --root \"$1\" -o \"$2\"";
     // A folder, since unpacking an archive would fail first.
-    let tree = Capture::open(emulated("boot")).unwrap();
+    let tree = UnpackedCapture::open(emulated("boot")).unwrap();
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_hostler")])
         .arg(tree.root().path(""))
@@ -356,7 +358,7 @@ fn this_machine_is_compared_where_nothing_else_is_named_and_nonsense_is_no_diffe
 }
 
 /// A host of its own on `tree`, with a claim that holds the card and says more than it should.
-fn host_with_claim(tree: &Tree) -> (tempfile::TempDir, String) {
+fn host_with_claim(tree: &MachineTree) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path);
     let config = format!(
@@ -393,7 +395,7 @@ fn a_bundle_has_what_helps_and_nothing_that_identifies() {
     let output = hostler(&["doctor", "--bundle", &file, "--config", &config]);
     assert!(text(&output.stdout).contains(&format!("{file}: its README.txt")), "{}", text(&output.stderr));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let bundle = Capture::open(&file).unwrap();
+    let bundle = UnpackedCapture::open(&file).unwrap();
     let read = |name: &str| bundle.root().text(name).unwrap_or_else(|| panic!("{name} is missing"));
     for name in ["README.txt", "versions.json", "doctor.json", "config.toml", "daemon/unreachable.json"] {
         assert!(!read(name).is_empty(), "{name}");
@@ -429,7 +431,7 @@ fn a_bundle_has_the_answers_of_a_daemon_that_runs() {
     host.run_ok(&["claim", "create", "train", "-d", "fake/card-0"]);
     let file = host.path("b.tar.zst");
     host.run(&["doctor", "--bundle", file.to_str().unwrap()]);
-    let bundle = Capture::open(&file).unwrap();
+    let bundle = UnpackedCapture::open(&file).unwrap();
     let json = |name: &str| -> Value { serde_json::from_str(&bundle.root().text(name).unwrap()).unwrap() };
     assert_eq!(json("daemon/status.json")["claims"]["prepared"], 1);
     assert_eq!(json("daemon/devices.json").as_array().unwrap().len(), 9);

@@ -8,7 +8,7 @@ mod daemon;
 use std::fs;
 
 use daemon::Host;
-use hostler_linux::testkit::{DflCard, Tree};
+use hostler_linux::testkit::{FakeDflCard, MachineTree};
 use serde_json::{Value, json};
 
 const AFU: &str = "f7df405cbd7acf7222f144b0b93acd18";
@@ -16,13 +16,13 @@ const REGION: &str = "region-0000-b1-00-0-0";
 
 struct Rig {
     host: Host,
-    _tree: Tree,
+    _tree: MachineTree,
 }
 
 impl Rig {
     fn new() -> Self {
-        let tree = Tree::new();
-        DflCard::new("0000:b1:00.0").plug(&tree);
+        let tree = MachineTree::new();
+        FakeDflCard::new("0000:b1:00.0").plug(&tree);
         tree.file("proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000001");
         let mut host = Host::bare(daemon::SCRIPT);
         let file = host.path("hostler.toml");
@@ -89,7 +89,7 @@ fn claims_that_cannot_be_met_say_why_and_leave_nothing() {
 #[test]
 fn a_region_whose_card_does_not_answer_is_not_handed_over_and_stays_taken() {
     let rig = Rig::new();
-    rig.add("fft", DflCard::INTERFACE_ID);
+    rig.add("fft", FakeDflCard::INTERFACE_ID);
     rig.claim("fft", "5f0c0000-0000-4000-8000-000000000002", REGION, Some(json!({ "bitstream": "fft" })));
     let said = rig.host.run_refused(&["claim", "prepare", "fft"]);
     assert!(said.contains("failed to reset /dev/dfl-port.0: Inappropriate ioctl for device"), "{said}");
@@ -103,7 +103,7 @@ fn a_region_whose_card_does_not_answer_is_not_handed_over_and_stays_taken() {
 fn a_function_is_handed_over_by_its_node() {
     let rig = Rig::new();
     let afu = "afu-0000-b1-00-0-0";
-    rig.claim("nlb", "5f0c0000-0000-4000-8000-000000000004", afu, Some(json!({ "afuID": DflCard::AFU_ID })));
+    rig.claim("nlb", "5f0c0000-0000-4000-8000-000000000004", afu, Some(json!({ "afuID": FakeDflCard::AFU_ID })));
     rig.host.run_ok(&["claim", "prepare", "nlb"]);
     let [file] = &rig.host.files("cdi")[..] else { panic!("not one CDI file") };
     let spec: Value =

@@ -21,7 +21,7 @@ use std::{
 };
 
 use daemon::{Host, binary, wait_for};
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 use hostler_proto::health_v1::HealthStatus;
 use kubelet::{Kubelet, Release, claim};
 use nix::sys::signal::Signal;
@@ -104,8 +104,8 @@ fn captures() -> PathBuf {
 }
 
 /// A captured machine, made fit for a daemon.
-fn tree(moment: &str) -> Capture {
-    let tree = Capture::open(captures().join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap();
+fn tree(moment: &str) -> UnpackedCapture {
+    let tree = UnpackedCapture::open(captures().join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap();
     let boot_id = tree.root().path("proc/sys/kernel/random/boot_id");
     fs::create_dir_all(boot_id.parent().unwrap()).unwrap();
     fs::write(boot_id, "7d3f1a52-9f1e-4c55-8a51-3c1c4f6f0a11\n").unwrap();
@@ -113,7 +113,7 @@ fn tree(moment: &str) -> Capture {
 }
 
 /// The machine after boot, before the modules that the recorded run begins with were loaded.
-fn tree_before() -> Capture {
+fn tree_before() -> UnpackedCapture {
     let tree = tree("boot");
     for bus in ["cxl", "dax"] {
         fs::remove_dir_all(tree.root().path(format!("sys/bus/{bus}"))).unwrap();
@@ -129,7 +129,7 @@ struct Exchange {
 
 impl Exchange {
     /// The daemon looks unasked after an hour, unless `more` says otherwise.
-    fn new(first: &Capture, more: &str) -> Self {
+    fn new(first: &UnpackedCapture, more: &str) -> Self {
         let host = Host::new("");
         let root = host.path("");
         let root = root.display();
@@ -148,7 +148,7 @@ impl Exchange {
     }
 
     /// Makes the daemon's machine another one, in one step.
-    fn show(&self, tree: &Capture) {
+    fn show(&self, tree: &UnpackedCapture) {
         symlink(tree.root().path(""), self.host.path("next")).unwrap();
         fs::rename(self.host.path("next"), self.host.path("now")).unwrap();
     }
@@ -162,7 +162,7 @@ impl Exchange {
     }
 
     /// What the command line finds in a tree.
-    fn found_in(&self, tree: &Capture) -> Value {
+    fn found_in(&self, tree: &UnpackedCapture) -> Value {
         let root = tree.root().path("");
         let text = self.host.run_ok(&["inventory", "-o", "json", "--root", root.to_str().unwrap()]);
         serde_json::from_str::<Value>(&text).unwrap()["devices"].take()

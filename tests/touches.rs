@@ -11,26 +11,32 @@ use std::{
 
 use hostler::{config::Config, registry};
 use hostler_api::BackendName;
-use hostler_linux::testkit::{Counts, CxlCard, CxlHost, DflCard, Function, Processors, Tree, XrtCard, cxl_function};
+use hostler_linux::testkit::{
+    AccessCounts, CpuLayout, CxlCard, CxlHost, FakeDflCard, FakePciFunction, FakeXrtCard, MachineTree, cxl_function,
+};
 
 /// As many of everything as asked for.
-fn machine(size: u32) -> Tree {
-    let tree = Tree::new();
+fn machine(size: u32) -> MachineTree {
+    let tree = MachineTree::new();
     let mut cxl = CxlHost::new(&tree);
-    Processors { nodes: size, cores: 8, threads: 2, blocks: 16 }.plug(&tree);
+    CpuLayout { nodes: size, cores: 8, threads: 2, blocks: 16 }.plug(&tree);
     for number in 0..size {
-        DflCard::nth(number).plug(&tree);
-        XrtCard { render: 128 + number, ..XrtCard::new(&format!("0002:{number:02x}:00")) }.plug(&tree);
+        FakeDflCard::nth(number).plug(&tree);
+        FakeXrtCard { render: 128 + number, ..FakeXrtCard::new(&format!("0002:{number:02x}:00")) }.plug(&tree);
         cxl.plug(&CxlCard::new(u64::from(number) + 1));
         cxl_function(&format!("0004:{number:02x}:00.0"), 2, true, 16 << 30).plug(&tree);
-        Function { class: 0x02_0000, ..Function::new(&format!("0003:{number:02x}:00.0"), 0x8086, 0x1572) }.plug(&tree);
+        FakePciFunction {
+            class: 0x02_0000,
+            ..FakePciFunction::new(&format!("0003:{number:02x}:00.0"), 0x8086, 0x1572)
+        }
+        .plug(&tree);
     }
     tree
 }
 
 /// What each backend reads in one scan, and how often.
-fn touched(tree: &Tree) -> BTreeMap<String, BTreeMap<PathBuf, usize>> {
-    let counts = Arc::new(Counts::default());
+fn touched(tree: &MachineTree) -> BTreeMap<String, BTreeMap<PathBuf, usize>> {
+    let counts = Arc::new(AccessCounts::default());
     let backends = registry::from_config(&Config::default(), &tree.root().tapped(counts.clone()));
     let touched = |name: &BackendName| {
         backends.get(name).unwrap().enumerate().unwrap();

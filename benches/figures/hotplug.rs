@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_linux::testkit::Tree;
+use hostler_linux::testkit::MachineTree;
 use nix::sched::{CloneFlags, unshare};
 
 use super::{
@@ -67,7 +67,7 @@ struct Storms {
 
 /// Storms of additions and storms of removals, in turn.
 fn storms() -> (Storms, Storms) {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     synthetic::plug(&tree, Quarters(4));
     let mut rig = Rig::on(&tree.path(""), "[inventory]\nuevents = \"kernel\"\nrescan = \"1h\"\n");
     rig.host.start();
@@ -82,7 +82,7 @@ fn storms() -> (Storms, Storms) {
 
 struct Bench {
     rig: Rig,
-    tree: Tree,
+    tree: MachineTree,
     injector: Injector,
 }
 

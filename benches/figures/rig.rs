@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 use hostler_proto::{dra_v1::Claim, registration::registration_client::RegistrationClient};
 use serde_json::json;
 use tempfile::TempDir;
@@ -24,11 +24,11 @@ use crate::{
 const LARGE: &str = "hwloc-128arm-2pa2n8cluster4co";
 
 /// Unpacks a captured machine in memory; `None` where the captures are absent.
-pub(crate) fn capture(name: &str) -> Option<Capture> {
+pub(crate) fn capture(name: &str) -> Option<UnpackedCapture> {
     let folder = std::env::var_os("HOSTLER_FIXTURES").map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures"));
     let file = folder.join(format!("{name}.tar.zst"));
-    file.exists().then(|| Capture::open(file).unwrap())
+    file.exists().then(|| UnpackedCapture::open(file).unwrap())
 }
 
 /// A daemon that is configured and not started.
@@ -39,7 +39,7 @@ pub(crate) struct Rig {
     /// The folder of the machine that the daemon sees.
     root: PathBuf,
     /// That folder, where it was unpacked for this.
-    _machine: Option<Capture>,
+    _machine: Option<UnpackedCapture>,
     runtime: Runtime,
 }
 
@@ -75,7 +75,7 @@ impl Rig {
         rig
     }
 
-    fn new(state: &Path, machine: Option<Capture>, more: &str) -> Self {
+    fn new(state: &Path, machine: Option<UnpackedCapture>, more: &str) -> Self {
         let folder = |above: &Path| tempfile::Builder::new().prefix("figures").tempdir_in(above).unwrap();
         let host = Host::new("");
         // CDI files are in /run by default, which is in memory.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hostler::{config::Config, registry};
-use hostler_linux::testkit::{Counts, Tree};
+use hostler_linux::testkit::{AccessCounts, MachineTree};
 
 use super::{
     report::Report,
@@ -25,7 +25,7 @@ pub(crate) fn measure(report: &mut Report) {
         (2, "half of it"),
         (1, "a quarter of it"),
     ] {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         synthetic::plug(&tree, Quarters(quarters));
         let (samples, devices) = scans(&tree);
         let opened: Vec<String> = opened(&tree).into_iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -42,7 +42,7 @@ pub(crate) fn measure(report: &mut Report) {
     }
 }
 
-fn scans(tree: &Tree) -> (Samples, usize) {
+fn scans(tree: &MachineTree) -> (Samples, usize) {
     let mut rig = Rig::on(&tree.path(""), "[inventory]\nrescan = \"1h\"\n");
     rig.host.start();
     let scan = |_| {
@@ -57,8 +57,8 @@ fn scans(tree: &Tree) -> (Samples, usize) {
 }
 
 /// How often each backend opens something, whatever it is.
-fn opened(tree: &Tree) -> BTreeMap<String, usize> {
-    let counts = Arc::new(Counts::default());
+fn opened(tree: &MachineTree) -> BTreeMap<String, usize> {
+    let counts = Arc::new(AccessCounts::default());
     let root = tree.root().tapped(counts.clone());
     let backends = registry::from_config(&Config::default(), &root);
     let opened = |backend: &dyn hostler_backend::Backend| {

@@ -1,6 +1,8 @@
 //! A made-up host with as much of everything as the targets speak of, or a part of that.
 
-use hostler_linux::testkit::{CxlCard, CxlHost, DflCard, Processors, RegionUse, Tree, XrtCard, cxl_function};
+use hostler_linux::testkit::{
+    CpuLayout, CxlCard, CxlHost, FakeDflCard, FakeXrtCard, MachineTree, RegionUse, cxl_function,
+};
 
 /// How much of a whole host, in quarters.
 #[derive(Clone, Copy)]
@@ -16,7 +18,7 @@ const CXL_CARDS: u32 = 32;
 const ACCELERATORS: u32 = 32;
 
 /// 256 CPUs in 8 nodes with 128 GiB each, 64 FPGA functions and 64 CXL devices; that of it.
-pub(crate) fn plug(tree: &Tree, Quarters(quarters): Quarters) {
+pub(crate) fn plug(tree: &MachineTree, Quarters(quarters): Quarters) {
     let mut cxl = CxlHost::new(tree);
     for number in 0..CXL_CARDS * quarters / 4 {
         let card = cxl.plug(&CxlCard::new(u64::from(number) + 1));
@@ -27,12 +29,12 @@ pub(crate) fn plug(tree: &Tree, Quarters(quarters): Quarters) {
     for number in 0..ACCELERATORS * quarters / 4 {
         cxl_function(&format!("0003:{number:02x}:00.0"), 2, true, 16 << 30).plug(tree);
     }
-    Processors { nodes: 2 * quarters, cores: 16, threads: 2, blocks: 64 }.plug(tree);
-    (0..DFL_CARDS * quarters / 4).for_each(|number| drop(DflCard::nth(number).plug(tree)));
+    CpuLayout { nodes: 2 * quarters, cores: 16, threads: 2, blocks: 64 }.plug(tree);
+    (0..DFL_CARDS * quarters / 4).for_each(|number| drop(FakeDflCard::nth(number).plug(tree)));
     (0..XRT_CARDS * quarters / 4).for_each(|number| xrt_card(number).plug(tree));
 }
 
 /// One of the cards whose devices come and go.
-pub(crate) fn xrt_card(number: u32) -> XrtCard {
-    XrtCard { render: 128 + number, ..XrtCard::new(&format!("0002:{number:02x}:00")) }
+pub(crate) fn xrt_card(number: u32) -> FakeXrtCard {
+    FakeXrtCard { render: 128 + number, ..FakeXrtCard::new(&format!("0002:{number:02x}:00")) }
 }

@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a tem
 fuzz_target!(|tar: &[u8]| {
     let archive = FOLDER.path().join("capture.tar.zst");
     fs::write(&archive, stored(tar)).expect("files can be written");
-    let Ok(capture) = Capture::open(&archive) else { return };
+    let Ok(capture) = UnpackedCapture::open(&archive) else { return };
     inside(&capture.root().path("."), &capture.root().path(".").canonicalize().expect("the folder is there"));
 });
 

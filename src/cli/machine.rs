@@ -6,7 +6,7 @@ use std::{
 };
 
 use hostler_backend::Warning;
-use hostler_linux::{SysRoot, archive::Capture};
+use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
 use super::{ConfigArgs, Failure, capture::manifest::Manifest};
 use crate::config::Config;
@@ -43,7 +43,7 @@ pub(super) struct Opened {
     /// What is left out of the capture.
     pub(super) warnings: Vec<Warning>,
     /// The unpacked capture goes when this value does.
-    _capture: Option<Capture>,
+    _capture: Option<UnpackedCapture>,
 }
 
 impl Opened {
@@ -62,9 +62,11 @@ impl Opened {
         };
         let capture = path.is_file().then(|| open(path)).transpose()?;
         let root = capture.as_ref().map_or_else(|| folder(path), |capture| Ok(capture.root()))?;
-        let left_out = capture.iter().flat_map(Capture::warnings);
-        let warning =
-            |warning: &hostler_linux::Warning| Warning { path: warning.path.clone(), reason: warning.reason.clone() };
+        let left_out = capture.iter().flat_map(UnpackedCapture::warnings);
+        let warning = |warning: &hostler_linux::TreeWarning| Warning {
+            path: warning.path.clone(),
+            reason: warning.reason.clone(),
+        };
         Ok(Self {
             config,
             manifest: Manifest::read(&root)?,
@@ -75,8 +77,8 @@ impl Opened {
     }
 }
 
-fn open(path: &Path) -> Result<Capture, Failure> {
-    Capture::open(path).map_err(|source| Failure::step(format!("unpack {}", path.display()), source))
+fn open(path: &Path) -> Result<UnpackedCapture, Failure> {
+    UnpackedCapture::open(path).map_err(|source| Failure::step(format!("unpack {}", path.display()), source))
 }
 
 fn folder(path: &Path) -> Result<SysRoot, Failure> {

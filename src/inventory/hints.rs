@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::BackendName;
-use hostler_linux::uevent::{Event, Hint};
+use hostler_linux::uevent::{MonitorEvent, UeventHint};
 
 use crate::registry::Backends;
 
@@ -23,14 +23,14 @@ impl Interests {
     }
 
     /// The event in the words of the backends: once for each word that means it.
-    pub fn words(&self, event: Event) -> Vec<Event> {
-        let Event::Hint(hint) = event else { return vec![event] };
+    pub fn words(&self, event: MonitorEvent) -> Vec<MonitorEvent> {
+        let MonitorEvent::Hint(hint) = event else { return vec![event] };
         let meant = self.0.iter().filter(|word| means(word, &hint));
-        meant.map(|word| Event::Hint(Hint { subsystem: (*word).to_owned(), ..hint.clone() })).collect()
+        meant.map(|word| MonitorEvent::Hint(UeventHint { subsystem: (*word).to_owned(), ..hint.clone() })).collect()
     }
 }
 
-fn means(word: &str, hint: &Hint) -> bool {
+fn means(word: &str, hint: &UeventHint) -> bool {
     match word.split_once('/') {
         None => word == hint.subsystem,
         Some((subsystem, prefix)) => {
@@ -49,18 +49,21 @@ pub fn concerned(backends: &Backends, words: &BTreeSet<String>) -> Vec<BackendNa
 
 #[cfg(test)]
 mod tests {
-    use hostler_linux::{SysRoot, uevent::Action};
+    use hostler_linux::{SysRoot, uevent::UeventAction};
 
     use super::*;
     use crate::{config::Config, registry};
 
     /// Who is scanned, `+`-separated, after an event as the kernel sends it.
     fn scanned(backends: &Backends, devpath: &str, subsystem: &str) -> String {
-        let event =
-            Event::Hint(Hint { subsystem: subsystem.to_owned(), action: Action::Change, devpath: devpath.to_owned() });
+        let event = MonitorEvent::Hint(UeventHint {
+            subsystem: subsystem.to_owned(),
+            action: UeventAction::Change,
+            devpath: devpath.to_owned(),
+        });
         let words = Interests::of(backends).words(event).into_iter().filter_map(|event| match event {
-            Event::Hint(hint) => Some(hint.subsystem),
-            Event::Overflow => None,
+            MonitorEvent::Hint(hint) => Some(hint.subsystem),
+            MonitorEvent::Overflow => None,
         });
         let names: Vec<String> = concerned(backends, &words.collect()).iter().map(ToString::to_string).collect();
         names.join("+")
@@ -112,6 +115,6 @@ mod tests {
 
     #[test]
     fn lost_events_concern_everybody_even_who_names_nothing() {
-        assert_eq!(Interests::default().words(Event::Overflow), [Event::Overflow]);
+        assert_eq!(Interests::default().words(MonitorEvent::Overflow), [MonitorEvent::Overflow]);
     }
 }

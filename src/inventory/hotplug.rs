@@ -2,7 +2,7 @@
 
 use std::{io, sync::mpsc as std_mpsc, thread, time::Instant};
 
-use hostler_linux::uevent::{self, Coalescer, Monitor, Source, StopHandle, StopSignal};
+use hostler_linux::uevent::{self, StopHandle, StopSignal, UeventCoalescer, UeventMonitor, UeventSource};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -13,9 +13,9 @@ use crate::tasks::Tasks;
 #[derive(Debug)]
 pub struct HotplugParts {
     /// Who sends the events.
-    pub source: Source,
+    pub source: UeventSource,
     /// How long to collect.
-    pub quiet: uevent::Quiet,
+    pub quiet: uevent::QuietPeriod,
     /// Which events are not dropped.
     pub interests: Interests,
     /// Where rescans are asked for.
@@ -57,13 +57,13 @@ fn watch(thread: thread::JoinHandle<()>, stop_handle: StopHandle, tasks: &Tasks)
 }
 
 fn run(parts: &HotplugParts, stop: StopSignal, opened_tx: &std_mpsc::Sender<io::Result<()>>) {
-    let (monitor, answer) = match Monitor::open(parts.source, stop) {
+    let (monitor, answer) = match UeventMonitor::open(parts.source, stop) {
         Ok(monitor) => (Some(monitor), Ok(())),
         Err(error) => (None, Err(error)),
     };
     // The other end waits for exactly this.
     let _ = opened_tx.send(answer);
-    let mut coalescer = Coalescer::new(parts.quiet);
+    let mut coalescer = UeventCoalescer::new(parts.quiet);
     while let Some(monitor) = monitor.as_ref().filter(|monitor| !monitor.is_stopped()) {
         match monitor.wait(coalescer.due_in(Instant::now())) {
             Ok(events) => {
@@ -79,8 +79,8 @@ fn run(parts: &HotplugParts, stop: StopSignal, opened_tx: &std_mpsc::Sender<io::
         let Some(due) = coalescer.take(Instant::now()) else { continue };
         debug!(rescan = ?due, "uevents ask for a rescan");
         let request = match due {
-            uevent::Rescan::All => Rescan::All(None),
-            uevent::Rescan::Subsystems(words) => Rescan::Subsystems(words),
+            uevent::RescanScope::All => Rescan::All(None),
+            uevent::RescanScope::Subsystems(words) => Rescan::Subsystems(words),
         };
         // Fails only when the inventory task is gone, and the daemon with it.
         if parts.requests_tx.blocking_send(request).is_err() {

@@ -9,7 +9,7 @@ use hostler_backend::{
 };
 use hostler_linux::{
     IdSet,
-    topology::{CoreType, Cpu, Topology},
+    topology::{CoreType, LogicalCpu, Topology},
 };
 
 use crate::{
@@ -55,7 +55,7 @@ pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, 
 struct Group<'a> {
     key: GroupKey,
     /// The online CPUs by number, with what is known of each.
-    cpus: BTreeMap<u32, &'a Cpu>,
+    cpus: BTreeMap<u32, &'a LogicalCpu>,
 }
 
 /// What the CPUs of a group have in common.
@@ -69,7 +69,7 @@ pub(crate) struct GroupKey {
 }
 
 impl GroupKey {
-    fn of(cpu: &Cpu, mode: Mode) -> Self {
+    fn of(cpu: &LogicalCpu, mode: Mode) -> Self {
         let place = match mode {
             Mode::Numa => cpu.node as usize,
             Mode::L3 => cpu.l3.unwrap_or(usize::MAX),
@@ -83,7 +83,7 @@ impl GroupKey {
 }
 
 fn groups(topology: &Topology, mode: Mode) -> Vec<Group<'_>> {
-    let mut groups: BTreeMap<GroupKey, BTreeMap<u32, &Cpu>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, BTreeMap<u32, &LogicalCpu>> = BTreeMap::new();
     for (number, cpu) in &topology.cpus {
         groups.entry(GroupKey::of(cpu, mode)).or_default().insert(*number, cpu);
     }
@@ -126,7 +126,7 @@ impl Group<'_> {
     }
 
     /// What all CPUs of the group agree on.
-    fn common<T: PartialEq>(&self, of: impl Fn(&Cpu) -> Option<T>) -> Option<T> {
+    fn common<T: PartialEq>(&self, of: impl Fn(&LogicalCpu) -> Option<T>) -> Option<T> {
         let mut values = self.cpus.values().map(|cpu| of(cpu));
         let first = values.next()??;
         values.all(|value| value.as_ref() == Some(&first)).then_some(first)
@@ -154,7 +154,7 @@ impl Group<'_> {
     }
 }
 
-fn place_of(cpu: &Cpu) -> Place {
+fn place_of(cpu: &LogicalCpu) -> Place {
     // No machine has so many caches or packages; what is too large is one place together.
     let index = |index: Option<usize>| index.and_then(|index| u32::try_from(index).ok()).unwrap_or(NO_CACHE);
     [index(Some(cpu.package)), cpu.node, index(cpu.l3)]

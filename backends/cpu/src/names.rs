@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use hostler_api::{DeviceName, NameError};
 use hostler_backend::Warning;
-use hostler_linux::topology::{Core, CoreType, Topology};
+use hostler_linux::topology::{CoreType, CpuCore, Topology};
 
 use crate::{
     config::Mode,
@@ -94,7 +94,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn core_stem(&self, core: &Core, scheme: Scheme) -> Option<String> {
+    fn core_stem(&self, core: &CpuCore, scheme: Scheme) -> Option<String> {
         let cpu = self.topology.cpus.get(&core.cpus.first()?)?;
         let package = self.topology.packages.get(cpu.package)?.id?;
         let core_id = cpu.core_id?;

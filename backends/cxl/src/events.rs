@@ -82,7 +82,7 @@ fn event(line: &str) -> Option<(u64, Option<Harmed>)> {
 
 #[cfg(test)]
 mod tests {
-    use hostler_linux::testkit::Tree;
+    use hostler_linux::testkit::MachineTree;
     use proptest::prelude::*;
 
     use super::*;
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn only_what_is_new_counts_and_reading_takes_nothing_away() {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         let events = Events::default();
         let show = |lines: &[String]| {
             tree.file(TRACE, lines.join("\n"));

@@ -11,7 +11,7 @@ use std::{
 
 use hostler_linux::{
     SysRoot,
-    memory_blocks::{self, Block, BlockError, BlockState, PhysicalRange},
+    memory_blocks::{self, BlockState, MemoryBlock, MemoryBlockError, PhysicalRange},
     pci::PciAddress,
 };
 
@@ -93,7 +93,7 @@ pub(crate) enum GateError {
         range: PhysicalRange,
         /// What could not be read.
         #[source]
-        source: BlockError,
+        source: MemoryBlockError,
     },
     /// Where the memory is cannot be told.
     #[error("the addresses of {region} are not known: its memory may be in use")]
@@ -220,9 +220,10 @@ impl<'a> Gate<'a> {
     fn is_unused(&self, range: PhysicalRange, danger: &Danger) -> Result<(), GateError> {
         let blocks = memory_blocks::in_range(self.root, range);
         let blocks = blocks.map_err(|source| GateError::Unknown { range, source })?;
-        let (offline, in_use): (Vec<Block>, Vec<Block>) =
+        let (offline, in_use): (Vec<MemoryBlock>, Vec<MemoryBlock>) =
             blocks.into_iter().partition(|block| block.state == BlockState::Offline);
-        let shut = |blocks: &[Block], state| GateError::InUse { range, blocks: memory_blocks::listed(blocks), state };
+        let shut =
+            |blocks: &[MemoryBlock], state| GateError::InUse { range, blocks: memory_blocks::listed(blocks), state };
         if !in_use.is_empty() {
             return Err(shut(&in_use, "are online"));
         }

@@ -11,7 +11,7 @@
 
 use hostler_linux::{
     SysRoot,
-    memory_blocks::{self, Block, BlockError, BlockState, PhysicalRange},
+    memory_blocks::{self, BlockState, MemoryBlock, MemoryBlockError, PhysicalRange},
 };
 
 use crate::{
@@ -97,7 +97,7 @@ pub(crate) enum MemoryError {
     Write(#[from] WriteError),
     /// A block.
     #[error(transparent)]
-    Block(#[from] BlockError),
+    Block(#[from] MemoryBlockError),
     /// The gate.
     #[error(transparent)]
     Gate(#[from] GateError),
@@ -124,7 +124,7 @@ fn offline(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
     }
     let mut done = Vec::new();
     for block in inside(root, range)?.into_iter().filter(|block| block.state != BlockState::Offline) {
-        if let Err(source) = pace.retry(BlockError::is_busy, || memory_blocks::offline(root, block.number)) {
+        if let Err(source) = pace.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number)) {
             let error = held(root, range, source);
             // Half of the memory helps nobody. What does not come back is told by the next look at the blocks.
             for number in done {
@@ -166,7 +166,7 @@ pub(crate) fn bring_online(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(),
 fn online_blocks(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
     for block in inside(root, range_of(dax)?)? {
         if block.state == BlockState::Online && !memory_blocks::is_movable(root, block.number)? {
-            let taken = pace.retry(BlockError::is_busy, || memory_blocks::offline(root, block.number));
+            let taken = pace.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number));
             taken.map_err(|_| not_movable(root, dax))?;
         }
         memory_blocks::online_movable(root, block.number)?;
@@ -281,7 +281,7 @@ fn numbers(root: &SysRoot, range: PhysicalRange) -> Result<std::ops::Range<u64>,
 }
 
 /// The blocks that are there and lie in a range as a whole. One at the edge may be a neighbour's.
-fn inside(root: &SysRoot, range: PhysicalRange) -> Result<Vec<Block>, MemoryError> {
+fn inside(root: &SysRoot, range: PhysicalRange) -> Result<Vec<MemoryBlock>, MemoryError> {
     let numbers = numbers(root, range)?;
     let mut blocks = memory_blocks::in_range(root, range)?;
     blocks.retain(|block| numbers.contains(&block.number));

@@ -8,7 +8,7 @@ use hostler_backend::{
     opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
     refuse_opaque_config,
 };
-use hostler_linux::{pci::PciAddress, vfio::Former};
+use hostler_linux::{pci::PciAddress, vfio::DriverBinding};
 use serde::{Deserialize, Serialize};
 
 use crate::target::{CardId, DaxId, Target};
@@ -26,7 +26,7 @@ pub(crate) enum Chosen {
         vfio: bool,
         /// What it is given back to.
         #[serde(default)]
-        former: Former,
+        former: DriverBinding,
     },
     /// All volatile memory of a card.
     Memory {
@@ -111,7 +111,8 @@ fn on_wanted_node(work: &PlanWork<'_>) -> Result<(), BackendError> {
 }
 
 fn accelerator(device: &Device, address: PciAddress, vfio: bool) -> Chosen {
-    let former = device.data.get("former").and_then(|former| Former::deserialize(former).ok()).unwrap_or_default();
+    let former =
+        device.data.get("former").and_then(|former| DriverBinding::deserialize(former).ok()).unwrap_or_default();
     Chosen::Accelerator { address, vfio, former }
 }
 

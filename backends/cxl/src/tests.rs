@@ -15,14 +15,14 @@ use std::path::Path;
 
 use hostler_backend::Device;
 
-use hostler_linux::{SysRoot, archive::Capture};
+use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
 use crate::{Config, CxlBackend};
 
 /// A moment of an emulated machine with four CXL cards: `boot`, `regions`, `hotadd`, `removed`.
-fn captured(moment: &str) -> Capture {
+fn captured(moment: &str) -> UnpackedCapture {
     let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("../linux/tests/trees");
-    Capture::open(trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap()
+    UnpackedCapture::open(trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap()
 }
 
 /// A backend with the default configuration.

@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use hostler_backend::BackendError;
 use hostler_linux::{
-    SysRoot, User,
+    DeviceUser, SysRoot,
     ioctl::dfl::{Dfl, TakenPort},
     pci::PciAddress,
     users,
@@ -63,7 +63,7 @@ impl Hands<'_> {
         let found = users(self.root, std::slice::from_ref(node));
         let by = match &found[..] {
             [] => "a process that cannot be seen from here".to_owned(),
-            found => found.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
+            found => found.iter().map(DeviceUser::to_string).collect::<Vec<_>>().join(", "),
         };
         not_usable(format!("{node} is in use by {by}"))
     }

@@ -54,7 +54,7 @@ pub(crate) enum Work {
         /// The function.
         function: PciAddress,
         /// What it is given back to.
-        former: vfio::Former,
+        former: vfio::DriverBinding,
     },
 }
 

@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use hostler_backend::{Backend, CounterUse, Device, Enumeration, Health};
 use hostler_linux::{
     SysRoot,
-    testkit::{DflCard, Tree},
+    testkit::{FakeDflCard, MachineTree},
 };
 
 use crate::{Config, FpgaBackend};
 
 /// A card after `change`, as a daemon sees it that has just started.
-fn after(change: impl Fn(&Tree, &DflCard)) -> Enumeration {
-    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
+fn after(change: impl Fn(&MachineTree, &FakeDflCard)) -> Enumeration {
+    let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
     card.plug(&tree);
     change(&tree, &card);
     enumerated(tree.root(), Config::default())

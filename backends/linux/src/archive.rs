@@ -1,7 +1,8 @@
 //! Captured machines: a `.tar.zst` file with the parts of `sys`, `proc` and `dev` that somebody looked at.
 //!
-//! Written in steps: a [`Recorder`] sees what is read, a [`Snapshot`] copies it, takes out what identifies the machine, and
-//! becomes an archive. Read by [`Capture`], which unpacks it into a private folder that goes when the value is dropped.
+//! Written in steps: an [`AccessRecorder`] sees what is read, a [`TreeSnapshot`] copies it, takes out what identifies the
+//! machine, and becomes an archive. Read by [`UnpackedCapture`], which unpacks it into a private folder that goes when the
+//! value is dropped.
 //!
 //! A file to be read is untrusted. Nothing in it can make us write outside the folder, and no link in the unpacked tree leads out
 //! of it: a link's folder is always a real one that we made, so the `..` that a target begins with mean what they say,
@@ -19,7 +20,7 @@ use nix::sys::statvfs::statvfs;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use tempfile::TempDir;
 
-use crate::{SysRoot, Warning};
+use crate::{SysRoot, TreeWarning};
 
 mod pack;
 mod policy;
@@ -30,10 +31,10 @@ mod snapshot;
 mod unpack;
 
 pub use pack::{SaveError, save};
-pub use record::Recorder;
-pub use redact::{Pseudonym, Redacted};
-use replay::Replay;
-pub use snapshot::Snapshot;
+pub use record::AccessRecorder;
+pub use redact::{Pseudonym, RedactedValues};
+use replay::ReplayTap;
+pub use snapshot::TreeSnapshot;
 
 /// Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can cost.
 const MOST_BYTES: u64 = 1 << 30;
@@ -47,10 +48,10 @@ const MEMORY: &str = "/dev/shm";
 
 /// An unpacked archive.
 #[derive(Debug)]
-pub struct Capture {
+pub struct UnpackedCapture {
     folder: TempDir,
-    warnings: Vec<Warning>,
-    replay: Option<Arc<Replay>>,
+    warnings: Vec<TreeWarning>,
+    replay: Option<Arc<ReplayTap>>,
 }
 
 /// Why an archive was not unpacked.
@@ -129,7 +130,7 @@ pub enum ArchiveError {
     },
 }
 
-impl Capture {
+impl UnpackedCapture {
     /// Unpacks a zstd-compressed tar archive of `sys`, `proc` and `dev`. Modes, owners and times are not kept: the
     /// unpacked files are readable by us, whatever they were.
     ///
@@ -150,7 +151,7 @@ impl Capture {
     }
 
     /// Links that were left out because they may lead out of the tree.
-    pub fn warnings(&self) -> &[Warning] {
+    pub fn warnings(&self) -> &[TreeWarning] {
         &self.warnings
     }
 
@@ -161,7 +162,7 @@ impl Capture {
         let decoder = decoder
             .map_err(|error| ArchiveError::NotZstd { path: path.to_owned(), source: io::Error::other(error) })?;
         let folder = private_folder().map_err(ArchiveError::Folder)?;
-        let mut archive = tar::Archive::new(Bounded { decoder, left: most_bytes, exceeded: false });
+        let mut archive = tar::Archive::new(BoundedDecoder { decoder, left: most_bytes, exceeded: false });
         let unpacked = unpack::unpack(&mut archive, folder.path(), most_entries);
         let mut rest = archive.into_inner();
         let drained = unpacked.and_then(|unpacked| {
@@ -172,10 +173,10 @@ impl Capture {
         if rest.exceeded {
             return Err(ArchiveError::TooManyBytes { limit: most_bytes });
         }
-        let unpack::Unpacked { warnings, unknown, .. } = drained?;
+        let unpack::UnpackedEntries { warnings, unknown, .. } = drained?;
         match compressed.read(&mut [0]) {
             Ok(0) => {
-                let replay = Replay::of(folder.path(), unknown).map(Arc::new);
+                let replay = ReplayTap::of(folder.path(), unknown).map(Arc::new);
                 Ok(Self { folder, warnings, replay })
             }
             Ok(_) => Err(ArchiveError::TrailingData { path: path.to_owned() }),
@@ -204,13 +205,13 @@ fn has_room(folder: &str) -> bool {
 
 /// A decoder that fails beyond a number of bytes, headers and padding included: whatever the archive's own sizes say,
 /// neither disk nor memory takes more.
-struct Bounded<R: Read> {
+struct BoundedDecoder<R: Read> {
     decoder: StreamingDecoder<R, FrameDecoder>,
     left: u64,
     exceeded: bool,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedDecoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.decoder.read(buffer)?;
         match self.left.checked_sub(read as u64) {

@@ -20,7 +20,7 @@ pub use fixed::with_kernel_memory;
 
 /// What is pinned: the names by which the kernel knows CPUs and memory nodes.
 #[derive(Clone, Copy, Debug)]
-struct Resource {
+struct CpusetResource {
     noun: &'static str,
     file: &'static str,
     effective_v1: &'static str,
@@ -29,7 +29,7 @@ struct Resource {
     usable: &'static str,
 }
 
-const CPUS: Resource = Resource {
+const CPUS: CpusetResource = CpusetResource {
     noun: "CPUs",
     file: "cpuset.cpus",
     effective_v1: "cpuset.effective_cpus",
@@ -38,7 +38,7 @@ const CPUS: Resource = Resource {
     usable: "sys/devices/system/cpu/online",
 };
 
-const MEMS: Resource = Resource {
+const MEMS: CpusetResource = CpusetResource {
     noun: "memory nodes",
     file: "cpuset.mems",
     effective_v1: "cpuset.effective_mems",
@@ -222,7 +222,7 @@ impl CpusetCgroup {
         OpenOptions::new().write(true).truncate(true).open(self.real(path))?.write_all(text.as_bytes())
     }
 
-    fn write(&self, resource: &Resource, set: &IdSet) -> Result<(), CgroupError> {
+    fn write(&self, resource: &CpusetResource, set: &IdSet) -> Result<(), CgroupError> {
         let (file, wanted) = (self.file(resource.file), set.to_string());
         self.put(&file, &wanted).map_err(|source| CgroupError::Write {
             seen: self.read(&file).unwrap_or_default(),
@@ -234,7 +234,7 @@ impl CpusetCgroup {
     }
 
     /// The requested value, the effective one and what the process itself is told must all be the set.
-    fn verify(&self, resource: &Resource, set: &IdSet) -> Result<(), CgroupError> {
+    fn verify(&self, resource: &CpusetResource, set: &IdSet) -> Result<(), CgroupError> {
         let same = |seen: &str| seen.parse::<IdSet>().is_ok_and(|seen| seen == *set);
         let mismatch = |file, seen: String, cause| {
             let error = CgroupError::Mismatch { file, wanted: set.to_string(), seen, cause };

@@ -103,13 +103,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testkit::Tree;
+    use crate::testkit::MachineTree;
 
     const MIB: u64 = 1 << 20;
 
     /// Node 0 has block 0, node 5 the blocks of a region of 256 MiB at 1 GiB, in blocks of 128 MiB.
-    fn machine() -> Tree {
-        let tree = Tree::new();
+    fn machine() -> MachineTree {
+        let tree = MachineTree::new();
         tree.file("sys/devices/system/memory/block_size_bytes", "8000000");
         for (node, block) in [(0, 0), (5, 8), (5, 9)] {
             tree.folder(format!("sys/devices/system/node/node{node}/memory{block}"));
@@ -119,7 +119,7 @@ mod tests {
         tree
     }
 
-    fn region(tree: &Tree, mode: &str, resource: &str) {
+    fn region(tree: &MachineTree, mode: &str, resource: &str) {
         tree.files(format!("{CXL}/region0"), &[("mode", mode), ("resource", resource), ("size", "0x10000000")]);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
 //! made-up one. An attribute that cannot be read is an absent value; a tree that contradicts itself gives what can be
-//! known and a [`Warning`].
+//! known and a [`TreeWarning`].
 
 pub mod archive;
 pub mod boot;
@@ -23,14 +23,14 @@ pub mod vfio;
 
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
-pub use root::{Access, SysRoot, Tap};
-pub use users::{User, users};
+pub use root::{PathAccess, SysRoot, SysRootTap};
+pub use users::{DeviceUser, users};
 
 use serde::Serialize;
 
 /// Something about the tree that makes no sense, and what was done about it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct Warning {
+pub struct TreeWarning {
     /// The file or folder at fault, as a path of the machine described (`/sys/…`).
     pub path: String,
     /// What is wrong and what follows from it.

@@ -11,7 +11,7 @@ use std::{fmt, io};
 
 use crate::SysRoot;
 
-pub use users::{HugePagePool, NodeUsers, User, users};
+pub use users::{HugePagePool, MemoryUser, NodeUsers, users};
 
 const MEMORY: &str = "sys/devices/system/memory";
 
@@ -77,14 +77,14 @@ impl fmt::Display for BlockState {
 
 /// A block that exists.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Block {
+pub struct MemoryBlock {
     /// Its number: its first address, divided by the size of a block.
     pub number: u64,
     /// What the kernel does with it.
     pub state: BlockState,
 }
 
-impl Block {
+impl MemoryBlock {
     /// What the kernel calls it.
     pub fn name(&self) -> String {
         format!("memory{}", self.number)
@@ -93,7 +93,7 @@ impl Block {
 
 /// Why blocks are not known, or not as wanted.
 #[derive(Debug, thiserror::Error)]
-pub enum BlockError {
+pub enum MemoryBlockError {
     /// Whether memory is online cannot be told.
     #[error("failed to read /{path}")]
     Read {
@@ -138,7 +138,7 @@ pub enum BlockError {
     },
 }
 
-impl BlockError {
+impl MemoryBlockError {
     /// Whether another try may help.
     pub fn is_busy(&self) -> bool {
         let transient =
@@ -151,32 +151,32 @@ impl BlockError {
 ///
 /// # Errors
 /// When the kernel does not say. It knows no hot-pluggable memory then, and cannot say what is online either.
-pub fn block_bytes(root: &SysRoot) -> Result<u64, BlockError> {
+pub fn block_bytes(root: &SysRoot) -> Result<u64, MemoryBlockError> {
     let path = format!("{MEMORY}/block_size_bytes");
-    let text = root.read_attribute(&path).map_err(|source| BlockError::Read { path, source })?;
+    let text = root.read_attribute(&path).map_err(|source| MemoryBlockError::Read { path, source })?;
     // Hexadecimal, although nothing in the file says so.
     let bytes = u64::from_str_radix(&text, 16).ok().filter(|bytes| bytes.is_power_of_two());
-    bytes.ok_or(BlockError::Size { text })
+    bytes.ok_or(MemoryBlockError::Size { text })
 }
 
 /// The blocks that exist and hold an address of `range`, by number. A block at the edge may reach beyond it.
 ///
 /// # Errors
 /// When the state of one cannot be read.
-pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<Block>, BlockError> {
+pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<MemoryBlock>, MemoryBlockError> {
     let size = block_bytes(root)?;
     let numbers = range.start / size..range.end().div_ceil(size);
     if numbers.end.saturating_sub(numbers.start) > MOST_BLOCKS {
-        return Err(BlockError::Range { range });
+        return Err(MemoryBlockError::Range { range });
     }
     let mut blocks = Vec::new();
     for number in numbers {
         let path = format!("{MEMORY}/memory{number}/state");
         match root.read_attribute(&path) {
-            Ok(word) => blocks.push(Block { number, state: BlockState::read(word) }),
+            Ok(word) => blocks.push(MemoryBlock { number, state: BlockState::read(word) }),
             // A block that is not there holds no memory.
             Err(source) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(BlockError::Read { path, source }),
+            Err(source) => return Err(MemoryBlockError::Read { path, source }),
         }
     }
     Ok(blocks)
@@ -186,11 +186,11 @@ pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<Block>, Bloc
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, BlockError> {
+pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, MemoryBlockError> {
     let path = format!("{MEMORY}/memory{number}/valid_zones");
     match root.read_attribute(&path) {
         Ok(zones) => Ok(zones == "Movable"),
-        Err(source) => Err(BlockError::Read { path, source }),
+        Err(source) => Err(MemoryBlockError::Read { path, source }),
     }
 }
 
@@ -198,7 +198,7 @@ pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, BlockError> {
 ///
 /// # Errors
 /// When the kernel refuses, or says yes and does not do it.
-pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), BlockError> {
+pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
     set(root, number, "online_movable", &BlockState::Online)
 }
 
@@ -206,27 +206,27 @@ pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), BlockError> {
 ///
 /// # Errors
 /// When the kernel refuses, or says yes and does not do it.
-pub fn offline(root: &SysRoot, number: u64) -> Result<(), BlockError> {
+pub fn offline(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
     set(root, number, "offline", &BlockState::Offline)
 }
 
-fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> Result<(), BlockError> {
+fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> Result<(), MemoryBlockError> {
     let path = format!("{MEMORY}/memory{number}/state");
     let read = |path: &String| {
-        let word = root.read_attribute(path).map_err(|source| BlockError::Read { path: path.clone(), source });
+        let word = root.read_attribute(path).map_err(|source| MemoryBlockError::Read { path: path.clone(), source });
         word.map(BlockState::read)
     };
     // A block that is in the wanted state already answers EINVAL.
     if read(&path)? == *wanted {
         return Ok(());
     }
-    root.write(&path, text).map_err(|source| BlockError::Write { path: path.clone(), text, source })?;
+    root.write(&path, text).map_err(|source| MemoryBlockError::Write { path: path.clone(), text, source })?;
     let now = read(&path)?;
-    if now == *wanted { Ok(()) } else { Err(BlockError::NotDone { path, text, state: now.to_string() }) }
+    if now == *wanted { Ok(()) } else { Err(MemoryBlockError::NotDone { path, text, state: now.to_string() }) }
 }
 
 /// Numbers as people write them: `memory110-113, memory144`.
-pub fn listed(blocks: &[Block]) -> String {
+pub fn listed(blocks: &[MemoryBlock]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for block in blocks {
         match runs.last_mut() {

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{IdSet, SysRoot, Warning};
+use crate::{IdSet, SysRoot, TreeWarning};
 
 mod address;
 mod capabilities;
@@ -109,7 +109,7 @@ impl PciIdentity {
 }
 
 /// What every PCI function under `root` is, by address. A function without readable ids is left out with a warning.
-pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<Warning>) {
+pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<TreeWarning>) {
     let (mut identities, mut warnings) = (Vec::new(), Vec::new());
     for name in root.names(DEVICES) {
         match identity(root, &name) {
@@ -122,13 +122,16 @@ pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<Warning>) {
 }
 
 /// Every PCI function under `root`, by address. A function without readable ids is left out with a warning.
-pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<Warning>) {
+pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<TreeWarning>) {
     functions_where(root, |_| true)
 }
 
 /// The PCI functions under `root` that `pick` wants, by address: of the others only three files are read. A function
 /// without readable ids is left out with a warning.
-pub fn functions_where(root: &SysRoot, mut pick: impl FnMut(&PciIdentity) -> bool) -> (Vec<PciFunction>, Vec<Warning>) {
+pub fn functions_where(
+    root: &SysRoot,
+    mut pick: impl FnMut(&PciIdentity) -> bool,
+) -> (Vec<PciFunction>, Vec<TreeWarning>) {
     let (identities, warnings) = identities(root);
     let picked = identities.into_iter().filter(|identity| pick(identity));
     (picked.map(|identity| details(root, identity)).collect(), warnings)
@@ -138,7 +141,7 @@ pub fn functions_where(root: &SysRoot, mut pick: impl FnMut(&PciIdentity) -> boo
 ///
 /// # Errors
 /// When its ids cannot be read.
-pub fn function(root: &SysRoot, address: PciAddress) -> Result<PciFunction, Warning> {
+pub fn function(root: &SysRoot, address: PciAddress) -> Result<PciFunction, TreeWarning> {
     let name = address.to_string();
     identity(root, &name).map(|identity| details(root, identity)).map_err(|reason| warning(&name, reason))
 }
@@ -158,8 +161,8 @@ pub fn read_config(root: &SysRoot, address: PciAddress) -> io::Result<Vec<u8>> {
     root.first_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
 }
 
-fn warning(name: &str, reason: String) -> Warning {
-    Warning { path: format!("/{DEVICES}/{name}"), reason }
+fn warning(name: &str, reason: String) -> TreeWarning {
+    TreeWarning { path: format!("/{DEVICES}/{name}"), reason }
 }
 
 fn identity(root: &SysRoot, name: &str) -> Result<PciIdentity, String> {

@@ -13,7 +13,7 @@ const PAGE: usize = 4096;
 
 /// What is done to a path.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Access {
+pub enum PathAccess {
     /// A file is opened and read.
     Read,
     /// A folder is listed.
@@ -28,12 +28,12 @@ pub enum Access {
 
 /// Stands between a [`SysRoot`] and its tree. A capture notes with it what is read, a benchmark counts, and a test plays
 /// a kernel whose attributes fail or whose writes have effects. Paths are relative to the root (`sys/bus/…`).
-pub trait Tap: Send + Sync + fmt::Debug {
+pub trait SysRootTap: Send + Sync + fmt::Debug {
     /// Something is about to be done.
     ///
     /// # Errors
     /// What the one who asks is told instead.
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         let _ = (access, path);
         Ok(())
     }
@@ -50,7 +50,7 @@ pub trait Tap: Send + Sync + fmt::Debug {
 pub struct SysRoot {
     folder: PathBuf,
     /// In the order in which they were put in between.
-    taps: Vec<Arc<dyn Tap>>,
+    taps: Vec<Arc<dyn SysRootTap>>,
 }
 
 impl SysRoot {
@@ -66,12 +66,12 @@ impl SysRoot {
 
     /// The same tree, with something in between; what was there before stays, and is asked first.
     #[must_use]
-    pub fn tapped(mut self, tap: Arc<dyn Tap>) -> Self {
+    pub fn tapped(mut self, tap: Arc<dyn SysRootTap>) -> Self {
         self.taps.push(tap);
         self
     }
 
-    /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`Tap`].
+    /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`SysRootTap`].
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.folder.join(relative)
     }
@@ -129,7 +129,7 @@ impl SysRoot {
     /// Whatever the kernel says.
     pub fn write(&self, relative: impl AsRef<Path>, text: &str) -> io::Result<()> {
         let relative = relative.as_ref();
-        self.access(Access::Write, relative)?;
+        self.access(PathAccess::Write, relative)?;
         if let Some(written) = self.taps.iter().find_map(|tap| tap.write(relative, text.as_bytes())) {
             return written;
         }
@@ -140,12 +140,12 @@ impl SysRoot {
 
     /// Whether something is there.
     pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
-        self.access(Access::Look, relative.as_ref()).is_ok() && self.path(relative).exists()
+        self.access(PathAccess::Look, relative.as_ref()).is_ok() && self.path(relative).exists()
     }
 
     /// The names in a folder, sorted; empty if it is absent or cannot be read.
     pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
-        if self.access(Access::List, relative.as_ref()).is_err() {
+        if self.access(PathAccess::List, relative.as_ref()).is_err() {
             return Vec::new();
         }
         let Ok(entries) = fs::read_dir(self.path(relative)) else { return Vec::new() };
@@ -157,7 +157,7 @@ impl SysRoot {
 
     /// Where a symbolic link points to, unresolved.
     pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
-        self.access(Access::Link, relative.as_ref()).ok()?;
+        self.access(PathAccess::Link, relative.as_ref()).ok()?;
         fs::read_link(self.path(relative)).ok()
     }
 
@@ -178,11 +178,11 @@ impl SysRoot {
     }
 
     pub(crate) fn open(&self, relative: &Path) -> io::Result<File> {
-        self.access(Access::Read, relative)?;
+        self.access(PathAccess::Read, relative)?;
         File::open(self.path(relative))
     }
 
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         self.taps.iter().try_for_each(|tap| tap.access(access, path))
     }
 }
@@ -213,10 +213,10 @@ mod tests {
 
     /// Notes everything, and fails where it is told to.
     #[derive(Debug, Default)]
-    struct Notes(Mutex<Vec<(Access, PathBuf)>>);
+    struct AccessNotes(Mutex<Vec<(PathAccess, PathBuf)>>);
 
-    impl Tap for Notes {
-        fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+    impl SysRootTap for AccessNotes {
+        fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
             self.0.lock().unwrap().push((access, path.to_owned()));
             if path.ends_with("busy") { Err(io::ErrorKind::ResourceBusy.into()) } else { Ok(()) }
         }
@@ -226,9 +226,9 @@ mod tests {
         }
     }
 
-    fn tree() -> (tempfile::TempDir, SysRoot, Arc<Notes>) {
+    fn tree() -> (tempfile::TempDir, SysRoot, Arc<AccessNotes>) {
         let folder = tempfile::tempdir().unwrap();
-        let notes = Arc::new(Notes::default());
+        let notes = Arc::new(AccessNotes::default());
         let root = SysRoot::new(folder.path()).tapped(notes.clone());
         fs::create_dir_all(root.path("sys/class")).unwrap();
         fs::create_dir_all(root.path("sys/devices/a/b")).unwrap();
@@ -250,15 +250,15 @@ mod tests {
         assert_eq!(root.names("sys/class").len(), 5);
         assert!(root.exists("sys/class"));
         assert!(root.write("sys/class/busy", "0").is_err());
-        let seen: Vec<Access> = notes.0.lock().unwrap().iter().map(|(access, _)| *access).collect();
-        use Access::{List, Look, Read, Write};
+        let seen: Vec<PathAccess> = notes.0.lock().unwrap().iter().map(|(access, _)| *access).collect();
+        use PathAccess::{List, Look, Read, Write};
         assert_eq!(seen, [Read, Read, Read, List, Look, Write]);
     }
 
     #[test]
     fn taps_are_asked_in_their_order_until_one_refuses() {
         let (_folder, root, first) = tree();
-        let second = Arc::new(Notes::default());
+        let second = Arc::new(AccessNotes::default());
         let root = root.tapped(second.clone());
         assert_eq!(root.attribute("sys/class/state").as_deref(), Some("offline"));
         assert_eq!(root.attribute("sys/class/busy"), None);

@@ -1,7 +1,7 @@
-//! Made-up machines: a [`Tree`] in a temporary folder, with parts that cannot be plugged in here, and broken ones.
+//! Made-up machines: a [`MachineTree`] in a temporary folder, with parts that cannot be plugged in here, and broken ones.
 //!
 //! A tree is plain files. What plain files cannot do (fail with EBUSY, count who reads, have effects when written) a
-//! [`Tap`](crate::Tap) does: [`Faults`] and [`Counts`] are two.
+//! [`SysRootTap`](crate::SysRootTap) does: [`AttributeFaults`] and [`AccessCounts`] are two.
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
@@ -26,32 +26,32 @@ use tempfile::TempDir;
 
 use crate::SysRoot;
 
-pub use cpus::Processors;
+pub use cpus::CpuLayout;
 pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use nix::errno::Errno;
 
 pub use cxl_kernel::{CxlKernel, CxlMachine, NewBlocks};
-pub use dfl::{DflCard, DflPort};
+pub use dfl::{FakeDflCard, FakeDflPort};
 pub use dfl_kernel::DflKernel;
 pub use mailbox::FakeMailbox;
-pub use pci::{ConfigSpace, Function};
+pub use pci::{ConfigSpace, FakePciFunction};
 pub use pci_kernel::PciKernel;
-pub use taps::{Counts, Faults};
-pub use xrt::XrtCard;
+pub use taps::{AccessCounts, AttributeFaults};
+pub use xrt::FakeXrtCard;
 
 /// A folder that holds `sys`, `proc` and `dev` of a machine that does not exist. All paths are relative to it.
 #[derive(Debug)]
-pub struct Tree {
+pub struct MachineTree {
     folder: TempDir,
 }
 
-impl Default for Tree {
+impl Default for MachineTree {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Tree {
+impl MachineTree {
     /// An empty tree.
     pub fn new() -> Self {
         Self { folder: crate::archive::private_folder().unwrap() }
@@ -80,7 +80,7 @@ impl Tree {
         self
     }
 
-    /// As [`Tree::file`], to the byte.
+    /// As [`MachineTree::file`], to the byte.
     pub fn bytes(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> &Self {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use read::Part;
+use read::TopologyPart;
 
-use crate::{IdSet, SysRoot, Warning};
+use crate::{IdSet, SysRoot, TreeWarning};
 
 mod allowed;
 mod caches;
@@ -39,40 +39,40 @@ pub struct Topology {
     /// Whether simultaneous multithreading is on; `None` if the kernel does not say.
     pub smt_active: Option<bool>,
     /// Every online CPU, by number.
-    pub cpus: BTreeMap<u32, Cpu>,
+    pub cpus: BTreeMap<u32, LogicalCpu>,
     /// Physical cores, by lowest online CPU.
-    pub cores: Vec<Core>,
+    pub cores: Vec<CpuCore>,
     /// Packages (sockets), by lowest online CPU.
-    pub packages: Vec<Group>,
+    pub packages: Vec<CpuGroup>,
     /// Dies, where the kernel tells them apart.
-    pub dies: Vec<Group>,
+    pub dies: Vec<CpuGroup>,
     /// Clusters of cores, where the kernel tells them apart and one has more than one core.
-    pub clusters: Vec<Group>,
+    pub clusters: Vec<CpuGroup>,
     /// Books of packages (s390), where the kernel tells them apart.
-    pub books: Vec<Group>,
+    pub books: Vec<CpuGroup>,
     /// Drawers of books (s390), where the kernel tells them apart.
-    pub drawers: Vec<Group>,
+    pub drawers: Vec<CpuGroup>,
     /// Caches, by level, type and lowest online CPU.
-    pub caches: Vec<Cache>,
+    pub caches: Vec<CpuCache>,
     /// Every online NUMA node, by number.
-    pub nodes: BTreeMap<u32, Node>,
+    pub nodes: BTreeMap<u32, NumaNode>,
     /// NUMA nodes that could ever be there.
     pub possible_nodes: IdSet,
     /// Sizes of huge pages, bytes, ascending.
     pub huge_page_sizes: Vec<u64>,
     /// Memory blocks, where the kernel shows them.
-    pub memory_blocks: Option<MemoryBlocks>,
+    pub memory_blocks: Option<MemoryBlockCounts>,
     /// CPUs that the host's cpuset lets us hand out; equals `online` where nothing narrows it.
     pub allowed_cpus: IdSet,
     /// NUMA nodes whose memory the host's cpuset lets us hand out; on cgroup v2 it never names a node without memory.
     pub allowed_nodes: IdSet,
     /// What could not be understood.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<TreeWarning>,
 }
 
 /// A logical CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cpu {
+pub struct LogicalCpu {
     /// Index into [`Topology::cores`].
     pub core: usize,
     /// Index into [`Topology::packages`].
@@ -113,14 +113,14 @@ pub enum CoreType {
 
 /// A physical core: logical CPUs that share execution units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Core {
+pub struct CpuCore {
     /// Its online CPUs.
     pub cpus: IdSet,
 }
 
 /// A package, die or cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Group {
+pub struct CpuGroup {
     /// The kernel's id: opaque, sparse; `None` where it is −1 or absent.
     pub id: Option<u32>,
     /// Its online CPUs.
@@ -129,7 +129,7 @@ pub struct Group {
 
 /// A cache. Keyed by level, type and the CPUs that share it: ids are missing on arm64 and old kernels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cache {
+pub struct CpuCache {
     /// 1, 2, 3, …
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
@@ -144,7 +144,7 @@ pub struct Cache {
 
 /// A NUMA node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Node {
+pub struct NumaNode {
     /// Its online CPUs; empty for a CPU-less node.
     pub cpus: IdSet,
     /// Bytes of memory (`MemTotal`; the machine's where there can be one node only); 0 for a memory-less node, `None` if
@@ -209,7 +209,7 @@ pub struct MemorySideCache {
 
 /// The blocks in which memory goes online and offline.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct MemoryBlocks {
+pub struct MemoryBlockCounts {
     /// Bytes of one block.
     pub block_bytes: u64,
     /// Number of blocks that are online.
@@ -223,18 +223,18 @@ pub struct MemoryBlocks {
 impl Topology {
     /// Reads the machine under `root`. Never fails: what cannot be known is absent, and a warning says why.
     pub fn read(root: &SysRoot) -> Self {
-        read::stable(root, Part::Whole)
+        read::stable(root, TopologyPart::Whole)
     }
 
     /// As [`read`](Self::read), without memory blocks, of which a large machine has thousands, and without what is told to
     /// people only: `arch` and `cpu_model`.
     pub fn read_processors(root: &SysRoot) -> Self {
-        read::stable(root, Part::Processors)
+        read::stable(root, TopologyPart::Processors)
     }
 
     /// As [`read_processors`](Self::read_processors), without what the folders of single CPUs say: no `cpus`, `caches` or
     /// any group of CPUs but nodes.
     pub fn read_nodes(root: &SysRoot) -> Self {
-        read::stable(root, Part::Nodes)
+        read::stable(root, TopologyPart::Nodes)
     }
 }

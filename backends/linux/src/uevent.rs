@@ -1,7 +1,7 @@
 //! Hints that hardware came, changed or went, from the kernel or from udevd.
 //!
-//! A hint carries no facts: it names a subsystem that is worth a rescan. Lost hints are noticed ([`Event::Overflow`]),
-//! doubled or reordered ones do no harm.
+//! A hint carries no facts: it names a subsystem that is worth a rescan. Lost hints are noticed
+//! ([`MonitorEvent::Overflow`]), doubled or reordered ones do no harm.
 
 use std::{
     fmt, io,
@@ -20,7 +20,7 @@ use crate::SysRoot;
 
 mod coalesce;
 
-pub use coalesce::{Coalescer, Quiet, Rescan};
+pub use coalesce::{QuietPeriod, RescanScope, UeventCoalescer};
 
 /// Adding 1 TiB of memory in blocks of 128 MiB is 16 thousand events; the kernel's default holds a few hundred.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -31,27 +31,27 @@ const MOST_MESSAGES: usize = 256;
 
 /// What the socket said.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Event {
+pub enum MonitorEvent {
     /// Something happened to a device.
-    Hint(Hint),
+    Hint(UeventHint),
     /// Messages were lost: everything needs a rescan.
     Overflow,
 }
 
 /// Something happened to a device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Hint {
+pub struct UeventHint {
     /// The kernel's name of the kind of device (`cpu`, `memory`, `pci`, `cxl`).
     pub subsystem: String,
     /// What happened.
-    pub action: Action,
+    pub action: UeventAction,
     /// The device's path below `/sys`.
     pub devpath: String,
 }
 
 /// What happened to a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Action {
+pub enum UeventAction {
     /// It appeared.
     Add,
     /// It disappears.
@@ -72,7 +72,7 @@ pub enum Action {
     Other,
 }
 
-impl Action {
+impl UeventAction {
     /// Whether something is gone: nobody should be given it from now on, so it is not waited for.
     pub fn takes_away(self) -> bool {
         matches!(self, Self::Remove | Self::Offline)
@@ -95,14 +95,14 @@ impl Action {
 
 /// Who sends the hints.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Source {
+pub enum UeventSource {
     /// udevd, when its rules have run and device nodes have their permissions. Reaches the host's network namespace only.
     Udev,
     /// The kernel itself. Reaches ordinary containers too.
     Kernel,
 }
 
-impl Source {
+impl UeventSource {
     /// udevd where one runs under `root`, else the kernel: libudev accepts a subscription to a udevd that is not there,
     /// and then nothing ever comes.
     pub fn detect(root: &SysRoot) -> Self {
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-/// Ends a [`Monitor::wait`] from another thread when dropped.
+/// Ends a [`UeventMonitor::wait`] from another thread when dropped.
 #[derive(Debug)]
 pub struct StopHandle {
     _writer: PipeWriter,
@@ -130,28 +130,28 @@ pub fn stop_pair() -> io::Result<(StopHandle, StopSignal)> {
 }
 
 /// A subscription. libudev's objects belong to one thread: open it on the thread that waits.
-pub struct Monitor {
+pub struct UeventMonitor {
     socket: udev::MonitorSocket,
-    source: Source,
+    source: UeventSource,
     stop: StopSignal,
 }
 
-impl Monitor {
+impl UeventMonitor {
     /// Subscribes to every subsystem. What happens from now on is delivered, so enumerate after this.
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub fn open(source: Source, stop: StopSignal) -> io::Result<Self> {
+    pub fn open(source: UeventSource, stop: StopSignal) -> io::Result<Self> {
         let builder = match source {
-            Source::Udev => udev::MonitorBuilder::new()?,
-            Source::Kernel => udev::MonitorBuilder::new_kernel()?,
+            UeventSource::Udev => udev::MonitorBuilder::new()?,
+            UeventSource::Kernel => udev::MonitorBuilder::new_kernel()?,
         };
         enlarge_buffer(builder.as_fd())?;
         Ok(Self { socket: builder.listen()?, source, stop })
     }
 
     /// Who sends the hints.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> UeventSource {
         self.source
     }
 
@@ -159,8 +159,8 @@ impl Monitor {
     /// signal, or at once when the stop handle was dropped.
     ///
     /// # Errors
-    /// When the socket is broken; a lost message is no error but an [`Event::Overflow`].
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Event>> {
+    /// When the socket is broken; a lost message is no error but a [`MonitorEvent::Overflow`].
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<MonitorEvent>> {
         let mut descriptors =
             [PollFd::new(self.as_fd(), PollFlags::POLLIN), PollFd::new(self.stop.0.as_fd(), PollFlags::POLLIN)];
         match poll(&mut descriptors, poll_timeout(timeout)) {
@@ -177,18 +177,18 @@ impl Monitor {
         poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    fn drain(&self) -> io::Result<Vec<Event>> {
+    fn drain(&self) -> io::Result<Vec<MonitorEvent>> {
         let mut events = Vec::new();
         for _ in 0..MOST_MESSAGES {
             if let Some(message) = self.socket.iter().next() {
-                events.extend(hint(&message).map(Event::Hint));
+                events.extend(hint(&message).map(MonitorEvent::Hint));
                 continue;
             }
             // The crate gives no reason for a missing message; libudev leaves it in errno.
             let error = io::Error::last_os_error();
             match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::EAGAIN) => break,
-                Some(Errno::ENOBUFS) => events.push(Event::Overflow),
+                Some(Errno::ENOBUFS) => events.push(MonitorEvent::Overflow),
                 // A message that libudev cannot read is gone; whatever it said, the timed rescan finds.
                 Some(Errno::EINTR | Errno::EINVAL | Errno::EBADMSG) => {}
                 _ => return Err(error),
@@ -198,13 +198,13 @@ impl Monitor {
     }
 }
 
-impl AsFd for Monitor {
+impl AsFd for UeventMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl fmt::Debug for Monitor {
+impl fmt::Debug for UeventMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Monitor").field("socket", &self.as_fd()).field("source", &self.source).finish_non_exhaustive()
     }
@@ -224,11 +224,11 @@ fn poll_timeout(timeout: Option<Duration>) -> PollTimeout {
     PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
 }
 
-fn hint(message: &udev::Event) -> Option<Hint> {
+fn hint(message: &udev::Event) -> Option<UeventHint> {
     let text = |text: &std::ffi::OsStr| text.to_str().map(str::to_owned);
-    Some(Hint {
+    Some(UeventHint {
         subsystem: message.subsystem().and_then(text)?,
-        action: Action::from_name(message.property_value("ACTION").and_then(|action| action.to_str())?),
+        action: UeventAction::from_name(message.property_value("ACTION").and_then(|action| action.to_str())?),
         devpath: text(message.devpath())?,
     })
 }
@@ -250,17 +250,17 @@ mod tests {
     fn the_source_is_udev_only_where_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let root = SysRoot::new(folder.path());
-        assert_eq!(Source::detect(&root), Source::Kernel);
+        assert_eq!(UeventSource::detect(&root), UeventSource::Kernel);
         std::fs::create_dir_all(root.path("run/udev")).unwrap();
         std::fs::write(root.path("run/udev/control"), "").unwrap();
-        assert_eq!(Source::detect(&root), Source::Udev);
+        assert_eq!(UeventSource::detect(&root), UeventSource::Udev);
     }
 
     #[test]
     fn a_dropped_handle_ends_a_wait_without_timeout() {
         let (stop, signal) = stop_pair().unwrap();
         let waiting = std::thread::spawn(move || {
-            let monitor = Monitor::open(Source::Kernel, signal).unwrap();
+            let monitor = UeventMonitor::open(UeventSource::Kernel, signal).unwrap();
             while !monitor.is_stopped() {
                 monitor.wait(None).unwrap();
             }

@@ -19,9 +19,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SysRoot, User, pci::PciAddress, users};
+use crate::{DeviceUser, SysRoot, pci::PciAddress, users};
 
-pub use nodes::{Nodes, nodes};
+pub use nodes::{VfioNodes, nodes};
 
 /// The driver that hands functions over.
 pub const DRIVER: &str = "vfio-pci";
@@ -36,7 +36,7 @@ const CLEAR: &str = "\n";
 
 /// How a function was bound before it was handed over: what to give it back to.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Former {
+pub struct DriverBinding {
     /// Its driver, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
@@ -134,9 +134,9 @@ pub enum VfioError {
 ///
 /// # Errors
 /// When it is gone.
-pub fn binding(root: &SysRoot, address: PciAddress) -> Result<Former, VfioError> {
+pub fn binding(root: &SysRoot, address: PciAddress) -> Result<DriverBinding, VfioError> {
     let folder = folder(root, address)?;
-    Ok(Former { driver: root.link_name(folder.join("driver")), driver_override: driver_override(root, &folder) })
+    Ok(DriverBinding { driver: root.link_name(folder.join("driver")), driver_override: driver_override(root, &folder) })
 }
 
 /// Whether a function is bound to `vfio-pci`.
@@ -177,7 +177,7 @@ pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
 ///
 /// # Errors
 /// When a step fails or has no effect. What was done until then is undone by [`give_back`].
-pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError> {
+pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioError> {
     check(root, address)?;
     let folder = folder(root, address)?;
     if root.link_name(folder.join("driver")).as_deref() != Some(DRIVER) {
@@ -194,7 +194,7 @@ pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError
 ///
 /// # Errors
 /// When somebody still has it open, or a step fails or has no effect.
-pub fn give_back(root: &SysRoot, address: PciAddress, former: &Former) -> Result<(), VfioError> {
+pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) -> Result<(), VfioError> {
     let now = match binding(root, address) {
         Ok(now) => now,
         Err(VfioError::Gone { .. }) => return Ok(()),
@@ -229,7 +229,7 @@ fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
     if !found.is_empty() {
         return Err(VfioError::InUse {
             address,
-            users: found.iter().map(User::to_string).collect::<Vec<_>>().join(", "),
+            users: found.iter().map(DeviceUser::to_string).collect::<Vec<_>>().join(", "),
         });
     }
     // Processes that cannot be seen from here, of another process namespace, show all the same: a group is opened once.

@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use hostler_linux::{SysRoot, archive::Capture};
+use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
@@ -41,7 +41,7 @@ fn every_fixture_unpacks_and_no_link_leads_out() {
         if !file.to_string_lossy().ends_with(".tar.zst") {
             continue;
         }
-        let capture = Capture::open(&file).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
+        let capture = UnpackedCapture::open(&file).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
         let (entries, outside) = entries_of(&capture.root());
         assert!(entries >= 3, "{}", file.display());
         assert_eq!((outside, capture.warnings()), (vec![], &[][..]), "{}", file.display());
@@ -53,10 +53,10 @@ fn every_fixture_unpacks_and_no_link_leads_out() {
 #[test]
 fn a_fixture_is_unpacked_whole() {
     let Some(folder) = fixtures::folder() else { return };
-    let capture = Capture::open(folder.join("hwloc-128arm-2pa2n8cluster4co.tar.zst")).unwrap();
+    let capture = UnpackedCapture::open(folder.join("hwloc-128arm-2pa2n8cluster4co.tar.zst")).unwrap();
     // 8261 files, 952 folders and 518 links, the top itself not counted.
     assert_eq!(entries_of(&capture.root()).0, 8261 + 951 + 518);
     assert_eq!(capture.root().text("sys/devices/system/cpu/online").as_deref(), Some("0-127"));
-    let capture = Capture::open(folder.join("opae-dfl_n3000_nlb0.tar.zst")).unwrap();
+    let capture = UnpackedCapture::open(folder.join("opae-dfl_n3000_nlb0.tar.zst")).unwrap();
     assert_eq!(capture.root().bytes("dev/dfl-fme.0").unwrap().len(), 262_144);
 }

@@ -16,13 +16,13 @@ use hostler_linux::{
 };
 
 /// A process in a cgroup of its own, below one that may be narrowed.
-struct Pinned {
+struct PinnedProcess {
     parent: PathBuf,
     cgroup: PathBuf,
     process: Child,
 }
 
-impl Pinned {
+impl PinnedProcess {
     /// `None`, with a word, where this machine has no v1 cpusets or lets us not make any.
     fn start(name: &str) -> Option<Self> {
         let own = CpusetCgroup::of_process(&SysRoot::host(), std::process::id());
@@ -72,7 +72,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedProcess {
     fn drop(&mut self) {
         let killed = self.process.kill().and_then(|()| self.process.wait());
         let removed = fs::remove_dir(&self.cgroup).and_then(|()| fs::remove_dir(&self.parent));
@@ -94,7 +94,7 @@ fn one(id: u32) -> IdSet {
 
 #[test]
 fn a_process_is_pinned_to_each_cpu_in_turn() {
-    let Some(pinned) = Pinned::start("pin") else { return };
+    let Some(pinned) = PinnedProcess::start("pin") else { return };
     let (cgroup, cpus, mems) = (pinned.find(), pinned.cpus(), pinned.mems());
     for cpu in cpus.iter() {
         cgroup.pin(&one(cpu), &one(mems.first().unwrap())).unwrap();
@@ -107,7 +107,7 @@ fn a_process_is_pinned_to_each_cpu_in_turn() {
 
 #[test]
 fn cpus_that_the_parent_has_not_are_refused_by_name() {
-    let Some(pinned) = Pinned::start("parent") else { return };
+    let Some(pinned) = PinnedProcess::start("parent") else { return };
     let (cgroup, cpus) = (pinned.find(), pinned.cpus());
     let (Some(first), Some(last)) = (cpus.first(), cpus.iter().next_back().filter(|last| Some(*last) != cpus.first()))
     else {
@@ -127,7 +127,7 @@ fn cpus_that_the_parent_has_not_are_refused_by_name() {
 
 #[test]
 fn cpus_and_nodes_that_are_not_there_are_refused_by_name() {
-    let Some(pinned) = Pinned::start("offline") else { return };
+    let Some(pinned) = PinnedProcess::start("offline") else { return };
     let cgroup = pinned.find();
     let absent: IdSet = "4000-4001".parse().unwrap();
     let error = cgroup.pin(&absent, &IdSet::new()).unwrap_err().to_string();
@@ -138,7 +138,7 @@ fn cpus_and_nodes_that_are_not_there_are_refused_by_name() {
 
 #[test]
 fn a_process_that_was_narrowed_before_gets_the_whole_set() {
-    let Some(pinned) = Pinned::start("affinity") else { return };
+    let Some(pinned) = PinnedProcess::start("affinity") else { return };
     let (cgroup, cpus) = (pinned.find(), pinned.cpus());
     if cpus.len() < 2 {
         skipped("this machine has one CPU");
@@ -155,7 +155,7 @@ fn a_process_that_was_narrowed_before_gets_the_whole_set() {
 
 #[test]
 fn a_process_that_has_ended_is_not_found() {
-    let Some(mut pinned) = Pinned::start("ended") else { return };
+    let Some(mut pinned) = PinnedProcess::start("ended") else { return };
     pinned.process.kill().unwrap();
     pinned.process.wait().unwrap();
     assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read { .. })));

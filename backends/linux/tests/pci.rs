@@ -5,17 +5,17 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use hostler_linux::{
-    SysRoot, Warning,
-    archive::Capture,
+    SysRoot, TreeWarning,
+    archive::UnpackedCapture,
     pci::{self, Dvsec, PciAddress, PciFunction, PcieRootError, Sriov},
-    testkit::{self, Function},
+    testkit::{self, FakePciFunction},
 };
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
 
-fn capture(name: &str) -> Option<Capture> {
-    Some(Capture::open(fixtures::folder()?.join(format!("{name}.tar.zst"))).unwrap())
+fn capture(name: &str) -> Option<UnpackedCapture> {
+    Some(UnpackedCapture::open(fixtures::folder()?.join(format!("{name}.tar.zst"))).unwrap())
 }
 
 fn address(text: &str) -> PciAddress {
@@ -34,9 +34,9 @@ fn all(root: &SysRoot) -> Vec<PciFunction> {
 }
 
 /// A made-up machine.
-struct Tree(tempfile::TempDir);
+struct PciTree(tempfile::TempDir);
 
-impl Tree {
+impl PciTree {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -155,7 +155,7 @@ fn capabilities_of_real_cxl_cards_are_found() {
 
 #[test]
 fn the_node_comes_from_the_nearest_ancestor_that_knows() {
-    let tree = Tree::new();
+    let tree = PciTree::new();
     tree.function("pci0000:00/0000:00:02.0", &[("numa_node", "1\n")]);
     tree.function("pci0000:00/0000:00:02.0/0000:01:00.0", &[("numa_node", "-1\n")]);
     tree.function("pci0000:00/0000:00:02.0/0000:01:00.0/0000:02:00.0", &[("local_cpus", "000000ff,00000000\n")]);
@@ -175,7 +175,7 @@ fn the_node_comes_from_the_nearest_ancestor_that_knows() {
 
 #[test]
 fn standard_attributes_fail_where_kubernetes_fails() {
-    let tree = Tree::new();
+    let tree = PciTree::new();
     tree.function("pci0000:00/0000:00:05.5/pci10000:00/10000:00:02.0/10000:e1:00.0", &[]);
     tree.function("platform/soc/40000000.pcie/pci0001:00/0001:00:00.0", &[]);
     tree.function("pci0002:00/0002:00:00.0", &[]);
@@ -194,7 +194,7 @@ fn standard_attributes_fail_where_kubernetes_fails() {
 
 #[test]
 fn what_makes_no_sense_is_left_out_with_a_warning() {
-    let tree = Tree::new();
+    let tree = PciTree::new();
     tree.function("pci0000:00/0000:00:01.0", &[("class", "rubbish\n"), ("revision", "0x01\n")]);
     tree.link("sys/devices/pci0000:00/0000:00:01.0/driver", "../../../bus/pci/drivers/vfio-pci");
     tree.link("sys/devices/pci0000:00/0000:00:01.0/iommu_group", "../../../kernel/iommu_groups/17");
@@ -205,7 +205,7 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
     assert_eq!(functions.len(), 1);
     assert_eq!((functions[0].class, functions[0].revision, functions[0].iommu_group), (None, Some(1), Some(17)));
     assert_eq!(functions[0].driver.as_deref(), Some("vfio-pci"));
-    let paths: Vec<&str> = warnings.iter().map(|Warning { path, .. }| path.as_str()).collect();
+    let paths: Vec<&str> = warnings.iter().map(|TreeWarning { path, .. }| path.as_str()).collect();
     let bus = "/sys/bus/pci/devices";
     assert_eq!(paths, [format!("{bus}/0000:00:02.0"), format!("{bus}/0000:00:03.0"), format!("{bus}/README")]);
     assert!(warnings[0].reason.contains("`vendor`"), "{}", warnings[0].reason);
@@ -214,12 +214,12 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
 
 #[test]
 fn functions_that_nobody_wants_cost_three_files_each() {
-    let tree = testkit::Tree::new();
+    let tree = testkit::MachineTree::new();
     let (network, fpga) =
-        (Function::new("0000:01:00.0", 0x8086, 0x1521), Function::new("0000:02:00.0", 0x8086, 0xbcce));
+        (FakePciFunction::new("0000:01:00.0", 0x8086, 0x1521), FakePciFunction::new("0000:02:00.0", 0x8086, 0xbcce));
     network.plug(&tree);
     fpga.plug(&tree);
-    let counts = Arc::new(testkit::Counts::default());
+    let counts = Arc::new(testkit::AccessCounts::default());
     let (found, _) = pci::functions_where(&tree.root().tapped(counts.clone()), |function| function.device == 0xbcce);
     assert_eq!(found, [pci::function(&tree.root(), address("0000:02:00.0")).unwrap()]);
     let touched = counts.take();
@@ -231,7 +231,7 @@ fn functions_that_nobody_wants_cost_three_files_each() {
 
 #[test]
 fn a_machine_without_pci_has_no_functions() {
-    assert_eq!(all(&Tree::new().root()), []);
+    assert_eq!(all(&PciTree::new().root()), []);
 }
 
 #[test]

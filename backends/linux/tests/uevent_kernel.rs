@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_linux::uevent::{Action, Coalescer, Event, Hint, Monitor, Rescan, Source, stop_pair};
+use hostler_linux::uevent::{
+    MonitorEvent, RescanScope, UeventAction, UeventCoalescer, UeventHint, UeventMonitor, UeventSource, stop_pair,
+};
 use nix::{
     errno::Errno,
     sched::{CloneFlags, unshare},
@@ -60,12 +62,12 @@ fn inject(socket: &OwnedFd, action: &str, devpath: &str, subsystem: &str) {
     assert_eq!(sent, message.len());
 }
 
-fn hint(subsystem: &str, action: Action, devpath: &str) -> Event {
-    Event::Hint(Hint { subsystem: subsystem.to_owned(), action, devpath: devpath.to_owned() })
+fn hint(subsystem: &str, action: UeventAction, devpath: &str) -> MonitorEvent {
+    MonitorEvent::Hint(UeventHint { subsystem: subsystem.to_owned(), action, devpath: devpath.to_owned() })
 }
 
 /// Waits until `count` events are there.
-fn receive(monitor: &Monitor, count: usize) -> Vec<Event> {
+fn receive(monitor: &UeventMonitor, count: usize) -> Vec<MonitorEvent> {
     let start = Instant::now();
     let mut events = Vec::new();
     while events.len() < count {
@@ -77,7 +79,7 @@ fn receive(monitor: &Monitor, count: usize) -> Vec<Event> {
 
 fn events_are_received_in_order() {
     let (_stop, signal) = stop_pair().unwrap();
-    let (monitor, injector) = (Monitor::open(Source::Kernel, signal).unwrap(), injector());
+    let (monitor, injector) = (UeventMonitor::open(UeventSource::Kernel, signal).unwrap(), injector());
     assert_eq!(monitor.wait(Some(Duration::ZERO)).unwrap(), []);
     let node = "/devices/system/node/node5";
     let memory = "/devices/pci0000:40/0000:40:00.0/0000:41:00.0/mem1";
@@ -88,12 +90,12 @@ fn events_are_received_in_order() {
     inject(&injector, "change", "/devices/x", "pci");
     inject(&injector, "remove", memory, "cxl");
     let expected = [
-        hint("node", Action::Add, node),
-        hint("cxl", Action::Bind, memory),
-        hint("memory", Action::Offline, "/devices/system/memory/memory40"),
-        hint("cpu", Action::Online, "/devices/system/cpu/cpu1"),
-        hint("pci", Action::Change, "/devices/x"),
-        hint("cxl", Action::Remove, memory),
+        hint("node", UeventAction::Add, node),
+        hint("cxl", UeventAction::Bind, memory),
+        hint("memory", UeventAction::Offline, "/devices/system/memory/memory40"),
+        hint("cpu", UeventAction::Online, "/devices/system/cpu/cpu1"),
+        hint("pci", UeventAction::Change, "/devices/x"),
+        hint("cxl", UeventAction::Remove, memory),
     ];
     assert_eq!(receive(&monitor, expected.len()), expected);
     assert!(!monitor.is_stopped());
@@ -101,19 +103,19 @@ fn events_are_received_in_order() {
 
 fn a_removal_is_rescanned_at_once() {
     let (_stop, signal) = stop_pair().unwrap();
-    let (monitor, injector) = (Monitor::open(Source::Kernel, signal).unwrap(), injector());
+    let (monitor, injector) = (UeventMonitor::open(UeventSource::Kernel, signal).unwrap(), injector());
     inject(&injector, "remove", "/devices/pci0000:00/0000:00:02.0", "pci");
-    let (mut coalescer, now) = (Coalescer::default(), Instant::now());
+    let (mut coalescer, now) = (UeventCoalescer::default(), Instant::now());
     for event in receive(&monitor, 1) {
         coalescer.push(&event, now);
     }
     let rescan = coalescer.take(now);
-    assert!(matches!(&rescan, Some(Rescan::Subsystems(names)) if names.contains("pci")), "{rescan:?}");
+    assert!(matches!(&rescan, Some(RescanScope::Subsystems(names)) if names.contains("pci")), "{rescan:?}");
 }
 
 fn lost_events_are_an_overflow() {
     let (_stop, signal) = stop_pair().unwrap();
-    let (monitor, injector) = (Monitor::open(Source::Kernel, signal).unwrap(), injector());
+    let (monitor, injector) = (UeventMonitor::open(UeventSource::Kernel, signal).unwrap(), injector());
     // More than the largest buffer that the monitor asks for can hold.
     for number in 0..60_000 {
         inject(&injector, "add", &format!("/devices/system/memory/memory{number}"), "memory");
@@ -122,8 +124,8 @@ fn lost_events_are_an_overflow() {
     let mut hints = 0;
     loop {
         let events = monitor.wait(Some(SOON)).unwrap();
-        hints += events.iter().filter(|event| **event != Event::Overflow).count();
-        if events.contains(&Event::Overflow) {
+        hints += events.iter().filter(|event| **event != MonitorEvent::Overflow).count();
+        if events.contains(&MonitorEvent::Overflow) {
             break;
         }
         assert!(start.elapsed() < 4 * SOON, "{hints} hints and no overflow");
@@ -132,5 +134,5 @@ fn lost_events_are_an_overflow() {
     // And it hears again.
     while !monitor.wait(Some(Duration::ZERO)).unwrap().is_empty() {}
     inject(&injector, "add", "/devices/after", "pci");
-    assert_eq!(receive(&monitor, 1), [hint("pci", Action::Add, "/devices/after")]);
+    assert_eq!(receive(&monitor, 1), [hint("pci", UeventAction::Add, "/devices/after")]);
 }

@@ -5,7 +5,7 @@ use hostler_backend::{
     AttributeValue, Attributes, BackendError, Capacity, ConfigProblem, Device, Enumeration, NodeAllocatable,
     RequestPolicy, Sharing, Warning,
 };
-use hostler_linux::topology::{Node, Topology};
+use hostler_linux::topology::{NumaNode, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -68,7 +68,7 @@ fn warnings(topology: &Topology, reserved: &Reserved) -> Vec<Warning> {
 }
 
 /// The devices of one node: its base memory, then its huge pages.
-fn node_devices(number: u32, node: &Node, zones: &Zones, reserved: u64) -> Result<Enumeration, NameError> {
+fn node_devices(number: u32, node: &NumaNode, zones: &Zones, reserved: u64) -> Result<Enumeration, NameError> {
     let mut found = Enumeration::default();
     let Some(total) = node.memory_bytes else {
         found.warnings.push(warning(number, "the size of its memory is not known; it is not offered".to_owned()));
@@ -106,7 +106,7 @@ fn node_devices(number: u32, node: &Node, zones: &Zones, reserved: u64) -> Resul
 }
 
 /// The bytes of a pool. Surplus pages come and go with their users and are nobody's to hand out.
-fn pool_bytes(node: &Node, size: u64) -> u64 {
+fn pool_bytes(node: &NumaNode, size: u64) -> u64 {
     node.huge_pages.get(&size).map_or(0, |pool| pool.total.saturating_sub(pool.surplus).saturating_mul(size))
 }
 
@@ -114,7 +114,7 @@ fn warning(node: u32, reason: String) -> Warning {
     Warning { path: format!("/sys/devices/system/node/node{node}"), reason }
 }
 
-fn device(node: &Node, source: Source, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {
+fn device(node: &NumaNode, source: Source, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {
     let suffix = source.huge_page_bytes.map_or_else(String::new, |size| format!("-hugepages-{}", page_size(size)));
     let mut device = Device::new(DeviceName::new(format!("node{}{}", source.node, suffix.to_lowercase()))?);
     // The resource that the node accounts for: `memory`, or `hugepages-2Mi`, both in bytes.
@@ -135,7 +135,7 @@ fn page_size(bytes: u64) -> String {
     Quantity::whole(bytes).human()
 }
 
-fn attributes(node: &Node, source: Source, page_bytes: Option<u64>) -> Result<Attributes, NameError> {
+fn attributes(node: &NumaNode, source: Source, page_bytes: Option<u64>) -> Result<Attributes, NameError> {
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok()).map(AttributeValue::Int);
     let access = node.access.clone().unwrap_or_default();
     let cache = node.memory_side_caches.iter().max_by_key(|cache| cache.level).map(|cache| cache.size_bytes);

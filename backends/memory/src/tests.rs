@@ -10,7 +10,7 @@ mod zones;
 use std::collections::BTreeMap;
 
 use hostler_backend::Device;
-use hostler_linux::topology::{HugePages, MemorySideCache, Node, NodeAccess, Topology};
+use hostler_linux::topology::{HugePages, MemorySideCache, NodeAccess, NumaNode, Topology};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -22,7 +22,7 @@ fn machine() -> Topology {
     let nodes = BTreeMap::from([
         (
             0,
-            Node {
+            NumaNode {
                 cpus: "0-3".parse().unwrap(),
                 memory_bytes: Some(8 * GIB),
                 huge_pages: BTreeMap::from([(2 * MIB, pool(512)), (GIB, pool(1)), (64 << 10, pool(0))]),
@@ -31,13 +31,13 @@ fn machine() -> Topology {
                     MemorySideCache { level: 1, size_bytes: GIB, line_bytes: None },
                     MemorySideCache { level: 2, size_bytes: 2 * GIB, line_bytes: None },
                 ],
-                ..Node::default()
+                ..NumaNode::default()
             },
         ),
-        (1, Node { cpus: "4-7".parse().unwrap(), memory_bytes: Some(0), ..Node::default() }),
+        (1, NumaNode { cpus: "4-7".parse().unwrap(), memory_bytes: Some(0), ..NumaNode::default() }),
         (
             2,
-            Node {
+            NumaNode {
                 memory_bytes: Some(4 * GIB + 1),
                 tier: Some(22),
                 access: Some(NodeAccess {
@@ -46,10 +46,10 @@ fn machine() -> Topology {
                     read_latency: Some(202),
                     ..NodeAccess::default()
                 }),
-                ..Node::default()
+                ..NumaNode::default()
             },
         ),
-        (8, Node { memory_bytes: Some(16 * GIB), gpu: Some("0004:04:00.0".to_owned()), ..Node::default() }),
+        (8, NumaNode { memory_bytes: Some(16 * GIB), gpu: Some("0004:04:00.0".to_owned()), ..NumaNode::default() }),
     ]);
     let all: hostler_linux::IdSet = nodes.keys().copied().collect();
     Topology { nodes, possible_nodes: all.clone(), allowed_nodes: all, ..Topology::default() }

@@ -9,7 +9,7 @@ use std::{
 
 use hostler_linux::{
     SysRoot,
-    archive::{Recorder, Redacted, Snapshot},
+    archive::{AccessRecorder, RedactedValues, TreeSnapshot},
     boot,
 };
 
@@ -45,10 +45,10 @@ pub(in crate::cli) struct Taken {
 
 /// Captures a machine. A capture of a capture is of the machine that was captured first.
 pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failure> {
-    let recorder = Arc::new(Recorder::default());
+    let recorder = Arc::new(AccessRecorder::default());
     let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept);
-    let mut snapshot = Snapshot::take(&machine.root, &recorder, kept.host_name);
-    let (serials, Redacted { addresses, replaced, .. }) = redact(&mut snapshot, machine, kept)?;
+    let mut snapshot = TreeSnapshot::take(&machine.root, &recorder, kept.host_name);
+    let (serials, RedactedValues { addresses, replaced, .. }) = redact(&mut snapshot, machine, kept)?;
     let manifest = Manifest {
         kernel: boot::kernel_release(&machine.root),
         backends,
@@ -75,7 +75,7 @@ fn look(machine: &Opened, root: &SysRoot, kept: Kept) -> Vec<String> {
 }
 
 /// Pseudonyms stay as they are: another one in their place would be as good, but not be the same.
-fn redact(snapshot: &mut Snapshot, machine: &Opened, kept: Kept) -> Result<(Serials, Redacted), Failure> {
+fn redact(snapshot: &mut TreeSnapshot, machine: &Opened, kept: Kept) -> Result<(Serials, RedactedValues), Failure> {
     if let Some(replaced @ Serials::Replaced { .. }) = machine.manifest.as_ref().map(|manifest| &manifest.serials) {
         return Ok((replaced.clone(), snapshot.redact(None)));
     }

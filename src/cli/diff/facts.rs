@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_backend::{CounterUse, Device, Warning};
-use hostler_linux::{IdSet, topology::Node};
+use hostler_linux::{IdSet, topology::NumaNode};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -142,7 +142,7 @@ fn of_cpus(machine: &Machine) -> Named {
     facts
 }
 
-fn of_node(node: &Node, is_in_both: impl Fn(&u32) -> bool) -> Named {
+fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> Named {
     let mut facts = Named::new();
     insert(&mut facts, "CPUs", Fact::of_set(&node.cpus).told());
     if let Some(memory) = node.memory_bytes {

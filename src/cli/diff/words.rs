@@ -76,7 +76,7 @@ mod tests {
 
     use hostler_api::DeviceName;
     use hostler_backend::{Device, Health, Warning};
-    use hostler_linux::topology::{Node, Topology};
+    use hostler_linux::topology::{NumaNode, Topology};
 
     use super::*;
     use crate::cli::{
@@ -85,7 +85,8 @@ mod tests {
     };
 
     fn machine(kernel: &str, online: &str, devices: Vec<Device>, warnings: &[&str]) -> facts::Machine {
-        let nodes = BTreeMap::from([(0, Node { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..Node::default() })]);
+        let nodes =
+            BTreeMap::from([(0, NumaNode { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..NumaNode::default() })]);
         let topology = Topology { online: online.parse().unwrap(), nodes, ..Topology::default() };
         let warning = |reason: &&str| Warning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
         let pools = vec![gather::Pool { backend: "fake", name: "n/fake".to_owned(), devices }];

@@ -5,7 +5,7 @@ mod documents;
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::archive::Snapshot;
+use hostler_linux::archive::TreeSnapshot;
 use serde_json::json;
 
 use super::Finding;
@@ -49,7 +49,7 @@ fn bundle(config: &Config, findings: &[Finding], full: bool) -> Result<Vec<u8>, 
     let machine = Opened::here(config.clone());
     let taken = take::take(&machine, Kept::default())?;
     let conceal = Conceal::new(taken.replaced, &config.node_name);
-    let mut bundle = Snapshot::default();
+    let mut bundle = TreeSnapshot::default();
     bundle.add("README.txt", README);
     bundle.add("machine.tar.zst", taken.archive);
     bundle.add("versions.json", pretty(&json!({ "hostler": taken.manifest.hostler, "kernel": taken.manifest.kernel })));

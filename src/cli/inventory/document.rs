@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_backend::Warning;
 use hostler_linux::{
     IdSet,
-    topology::{Cache, HugePages, MemorySideCache, Node, NodeAccess, Topology},
+    topology::{CpuCache, HugePages, MemorySideCache, NodeAccess, NumaNode, Topology},
 };
 use serde::Serialize;
 
@@ -107,13 +107,13 @@ impl<'a> TopologyView<'a> {
 }
 
 impl<'a> CacheView<'a> {
-    fn of(cache: &'a Cache) -> Self {
+    fn of(cache: &'a CpuCache) -> Self {
         Self { level: cache.level, cache_type: &cache.cache_type, size_bytes: cache.size_bytes, cpus: &cache.cpus }
     }
 }
 
 impl<'a> NodeView<'a> {
-    fn of(id: u32, node: &'a Node) -> Self {
+    fn of(id: u32, node: &'a NumaNode) -> Self {
         Self {
             id,
             cpus: &node.cpus,

@@ -113,7 +113,7 @@ fn failed(backend: &str, error: &BackendError) -> Enumeration {
 }
 
 /// A reader's warning as one of the inventory.
-pub(in crate::cli) fn own_warning(warning: &hostler_linux::Warning) -> Warning {
+pub(in crate::cli) fn own_warning(warning: &hostler_linux::TreeWarning) -> Warning {
     Warning { path: warning.path.clone(), reason: warning.reason.clone() }
 }
 

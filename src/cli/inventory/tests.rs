@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 
 use super::*;
 use crate::cli::ConfigArgs;
@@ -143,7 +143,7 @@ fn the_node_is_named_by_the_captured_tree() {
 fn every_captured_machine_gives_every_answer() {
     let Some(archives) = captures() else { return };
     for path in &archives {
-        let capture = Capture::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let capture = UnpackedCapture::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let root = capture.root().path("");
         let json = answer(&root, Output::Json, None).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["topology"].is_object());
@@ -157,7 +157,7 @@ fn every_captured_machine_gives_every_answer() {
 fn a_packed_machine_is_read_like_an_unpacked_one() {
     let Some(archives) = captures() else { return };
     let packed = archives.iter().find(|path| path.ends_with("qemu-cxl-7.3.4-boot.tar.zst")).expect("the capture");
-    let unpacked = Capture::open(packed).unwrap();
+    let unpacked = UnpackedCapture::open(packed).unwrap();
     let folder = answer(&unpacked.root().path(""), Output::Table, None).unwrap();
     assert_eq!(answer(packed, Output::Table, None).unwrap(), folder);
 }

@@ -7,7 +7,7 @@ mod cores;
 
 use hostler_linux::{
     IdSet,
-    topology::{Node, Topology},
+    topology::{NumaNode, Topology},
 };
 
 use super::{
@@ -173,7 +173,7 @@ fn node_devices(machine: &Machine, id: u32) -> Vec<Outline> {
     devices(machine, |node| node == Some(i64::from(id)))
 }
 
-fn memory(node: &Node) -> String {
+fn memory(node: &NumaNode) -> String {
     let mut facts = vec![match (node.memory_bytes, node.free_bytes) {
         (None, _) => "memory of unknown size".to_owned(),
         (Some(0), _) => "no memory".to_owned(),

@@ -172,7 +172,8 @@ fn cores_that_share_an_id_are_told_apart_by_die_or_cpu() {
     for cpu in machine.cpus.values_mut() {
         cpu.die = cpu.l3;
     }
-    machine.dies = (0..8).map(|id| hostler_linux::topology::Group { id: Some(id % 4), ..Default::default() }).collect();
+    machine.dies =
+        (0..8).map(|id| hostler_linux::topology::CpuGroup { id: Some(id % 4), ..Default::default() }).collect();
     let found = enumeration(&machine, &mode(Mode::Core)).unwrap();
     assert_eq!(names(&found.devices)[7..10], ["core-0-3-1", "core-1-0-0", "core-1-0-1"]);
 }

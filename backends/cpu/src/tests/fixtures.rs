@@ -7,7 +7,7 @@ use hostler_backend::{
     Backend, Device, Held, Plan, PlanWork, Sharing,
     testkit::{Samples, conformance},
 };
-use hostler_linux::{IdSet, archive::Capture, topology::Topology};
+use hostler_linux::{IdSet, archive::UnpackedCapture, topology::Topology};
 
 use super::wishes::{Ask, Host, wishes};
 use crate::{Config, CpuBackend, Mode, enumeration};
@@ -62,7 +62,7 @@ fn all_cpus(backend: &CpuBackend, devices: &[Device]) -> IdSet {
 }
 
 /// What is offered in a mode must be what the host lets us hand out, in whole cores where that is wanted.
-fn check_sum(capture: &Capture, topology: &Topology, config: &Config, label: &str) {
+fn check_sum(capture: &UnpackedCapture, topology: &Topology, config: &Config, label: &str) {
     let found = enumeration(topology, config).unwrap();
     for device in &found.devices {
         assert_eq!(device.problems(), [], "{label}");
@@ -101,7 +101,7 @@ fn wish(topology: &Topology) {
 fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend() {
     for path in captures() {
         // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
-        let capture = Capture::open(&path).unwrap();
+        let capture = UnpackedCapture::open(&path).unwrap();
         let topology = Topology::read(&capture.root());
         if topology.cpus.is_empty() {
             // A capture of PCI devices alone.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hostler_linux::{
     IdSet,
-    topology::{Cache, Core, CoreType, Cpu, Group, Node, Topology},
+    topology::{CoreType, CpuCache, CpuCore, CpuGroup, LogicalCpu, NumaNode, Topology},
 };
 
 /// A regular machine; each number is how many of one thing there are in the next larger.
@@ -38,20 +38,20 @@ impl Shape {
             present: all.clone(),
             online: all.clone(),
             allowed_cpus: all,
-            cores: (0..self.all_cores()).map(|core| Core { cpus: self.core(core) }).collect(),
+            cores: (0..self.all_cores()).map(|core| CpuCore { cpus: self.core(core) }).collect(),
             ..Topology::default()
         };
         let per_node = self.caches * self.cores;
         for core in 0..self.all_cores() {
             let (package, node, cache) = (core / (per_node * self.nodes), core / per_node, core / self.cores);
             for number in self.core(core).iter() {
-                let cpu = Cpu {
+                let cpu = LogicalCpu {
                     core: core as usize,
                     package: package as usize,
                     l3: Some(cache as usize),
                     node,
                     core_id: Some(core % (per_node * self.nodes)),
-                    ..Cpu::default()
+                    ..LogicalCpu::default()
                 };
                 topology.cpus.insert(number, cpu);
             }
@@ -63,7 +63,7 @@ impl Shape {
 
 /// Makes packages, caches and nodes from what the CPUs say.
 pub(super) fn rebuild(topology: &mut Topology) {
-    let by = |of: &dyn Fn(&Cpu) -> Option<usize>| {
+    let by = |of: &dyn Fn(&LogicalCpu) -> Option<usize>| {
         let mut groups: BTreeMap<usize, IdSet> = BTreeMap::new();
         for (number, cpu) in &topology.cpus {
             if let Some(group) = of(cpu) {
@@ -72,9 +72,9 @@ pub(super) fn rebuild(topology: &mut Topology) {
         }
         groups
     };
-    let group = |(id, cpus): (usize, IdSet)| Group { id: u32::try_from(id).ok(), cpus };
+    let group = |(id, cpus): (usize, IdSet)| CpuGroup { id: u32::try_from(id).ok(), cpus };
     let packages = by(&|cpu| Some(cpu.package)).into_iter().map(group).collect();
-    let caches = by(&|cpu| cpu.l3).into_iter().map(|(id, cpus)| Cache {
+    let caches = by(&|cpu| cpu.l3).into_iter().map(|(id, cpus)| CpuCache {
         level: 3,
         cache_type: "Unified".to_owned(),
         size_bytes: None,
@@ -83,7 +83,8 @@ pub(super) fn rebuild(topology: &mut Topology) {
     });
     let caches = caches.collect();
     let nodes = by(&|cpu| Some(cpu.node as usize)).into_iter();
-    let nodes = nodes.map(|(id, cpus)| (u32::try_from(id).unwrap(), Node { cpus, ..Node::default() })).collect();
+    let nodes =
+        nodes.map(|(id, cpus)| (u32::try_from(id).unwrap(), NumaNode { cpus, ..NumaNode::default() })).collect();
     (topology.packages, topology.caches, topology.nodes) = (packages, caches, nodes);
 }
 
@@ -123,10 +124,10 @@ pub(super) fn hybrid() -> Topology {
         for number in cpus.iter() {
             let core = topology.cores.len();
             let core_id = Some(number * 4);
-            let cpu = Cpu { core, core_id, core_type, l3: Some(0), ..Cpu::default() };
+            let cpu = LogicalCpu { core, core_id, core_type, l3: Some(0), ..LogicalCpu::default() };
             topology.cpus.insert(number, cpu);
         }
-        topology.cores.push(Core { cpus });
+        topology.cores.push(CpuCore { cpus });
     }
     rebuild(&mut topology);
     topology

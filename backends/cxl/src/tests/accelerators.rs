@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use hostler_backend::{Backend, Device, Enumeration, Health};
-use hostler_linux::testkit::{ConfigSpace, Counts, CxlCard, CxlHost, Function, Tree, cxl_function, plug_node};
+use hostler_linux::testkit::{
+    AccessCounts, ConfigSpace, CxlCard, CxlHost, FakePciFunction, MachineTree, cxl_function, plug_node,
+};
 
 use super::{attribute, backend, device};
 use crate::{Config, CxlBackend, target::Target};
 
 const GIB: u64 = 1 << 30;
 
-fn scan(tree: &Tree) -> Enumeration {
+fn scan(tree: &MachineTree) -> Enumeration {
     backend(&tree.root()).enumerate().unwrap()
 }
 
@@ -23,9 +25,10 @@ fn reason(device: &Device) -> &str {
 }
 
 /// A type-2 accelerator with a driver that has made nodes, of which one is a mailbox.
-fn working() -> (Tree, Function) {
-    let tree = Tree::new();
-    let function = Function { driver: Some("shiny".to_owned()), ..cxl_function("0000:21:00.0", 2, true, 16 * GIB) };
+fn working() -> (MachineTree, FakePciFunction) {
+    let tree = MachineTree::new();
+    let function =
+        FakePciFunction { driver: Some("shiny".to_owned()), ..cxl_function("0000:21:00.0", 2, true, 16 * GIB) };
     function.plug(&tree);
     plug_node(&tree, &function, "drm/renderD128", "dri/renderD128", "226:128");
     plug_node(&tree, &function, "accel/accel0", "accel/accel0", "261:0");
@@ -66,13 +69,13 @@ fn an_accelerator_says_what_it_is_and_is_handed_over_by_the_nodes_of_its_driver(
 
 #[test]
 fn types_are_told_by_capability_whatever_the_class() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     cxl_function("0000:21:00.0", 1, true, 0).plug(&tree);
     cxl_function("0000:22:00.0", 2, true, GIB).plug(&tree);
     cxl_function("0000:23:00.0", 3, true, GIB).plug(&tree);
-    Function::new("0000:24:00.0", 0x8086, 0x1234).plug(&tree);
+    FakePciFunction::new("0000:24:00.0", 0x8086, 0x1234).plug(&tree);
     // A bridge has the capabilities of a port, and is never asked.
-    Function { class: 0x06_0400, ..cxl_function("0000:25:00.0", 1, true, 0) }.plug(&tree);
+    FakePciFunction { class: 0x06_0400, ..cxl_function("0000:25:00.0", 1, true, 0) }.plug(&tree);
     let found = scan(&tree);
     let types: Vec<String> =
         found.devices.iter().map(|device| format!("{} {}", device.name, attribute(device, "cxlType"))).collect();
@@ -85,7 +88,7 @@ fn types_are_told_by_capability_whatever_the_class() {
 #[test]
 fn one_that_works_as_plain_pcie_is_unhealthy() {
     for kind in [1, 2, 3] {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         cxl_function("0000:21:00.0", kind, false, GIB).plug(&tree);
         let found = scan(&tree);
         assert!(reason(&found.devices[0]).contains("works as plain PCIe"), "{}", reason(&found.devices[0]));
@@ -110,7 +113,7 @@ fn what_is_bound_to_vfio_or_to_a_driver_of_fpgas_without_a_word_here_is_for_othe
     let bound = |driver: &str| {
         tree.remove(function.folder());
         tree.remove("sys/bus/pci/devices/0000:21:00.0");
-        Function { driver: Some(driver.to_owned()), ..function.clone() }.plug(&tree);
+        FakePciFunction { driver: Some(driver.to_owned()), ..function.clone() }.plug(&tree);
         plug_node(&tree, &function, "vfio-dev/vfio0", "vfio/devices/vfio0", &format!("510:{}", driver.len()));
         scan(&tree).devices
     };
@@ -123,12 +126,12 @@ fn what_is_bound_to_vfio_or_to_a_driver_of_fpgas_without_a_word_here_is_for_othe
 #[test]
 fn sleeping_functions_are_neither_woken_nor_forgotten() {
     let (tree, function) = working();
-    let card = Function { class: 0x05_0210, ..cxl_function("0000:31:00.0", 3, true, GIB) };
+    let card = FakePciFunction { class: 0x05_0210, ..cxl_function("0000:31:00.0", 3, true, GIB) };
     card.plug(&tree);
     for function in [&function, &card] {
         tree.file(function.folder().join("power_state"), "D3cold");
     }
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(AccessCounts::default());
     let backend = backend(&tree.root().tapped(counts.clone()));
     let found = backend.enumerate().unwrap();
     let touched = counts.take();
@@ -152,7 +155,7 @@ fn sleeping_functions_are_neither_woken_nor_forgotten() {
 
 #[test]
 fn without_privileges_there_is_one_warning_and_only_where_there_may_be_cxl() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     for slot in 1..9 {
         let mut function = cxl_function(&format!("0000:0{slot}:00.0"), 2, true, GIB);
         function.config.truncate(64);
@@ -168,10 +171,10 @@ fn without_privileges_there_is_one_warning_and_only_where_there_may_be_cxl() {
 
 #[test]
 fn functions_that_are_none_of_cxl_are_asked_once() {
-    let tree = Tree::new();
-    let plain = Function::new("0000:21:00.0", 0x8086, 0x1234);
+    let tree = MachineTree::new();
+    let plain = FakePciFunction::new("0000:21:00.0", 0x8086, 0x1234);
     plain.plug(&tree);
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(AccessCounts::default());
     let backend = backend(&tree.root().tapped(counts.clone()));
     let asked = || {
         backend.enumerate().unwrap();
@@ -195,8 +198,8 @@ fn broken_configuration_spaces_make_no_devices() {
         endless.bytes(),
         cxl_function("0000:21:00.0", 1, true, 0).config[..0x108].to_vec(),
     ] {
-        let tree = Tree::new();
-        Function { config, ..Function::new("0000:21:00.0", 0x1234, 1) }.plug(&tree);
+        let tree = MachineTree::new();
+        FakePciFunction { config, ..FakePciFunction::new("0000:21:00.0", 0x1234, 1) }.plug(&tree);
         assert_eq!(scan(&tree), Enumeration::default());
     }
 }

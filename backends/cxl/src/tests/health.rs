@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hostler_backend::{Backend, Enumeration, Health};
-use hostler_linux::testkit::{CxlCard, CxlHost, FakeMailbox, PluggedCard, RegionUse, Tree};
+use hostler_linux::testkit::{CxlCard, CxlHost, FakeMailbox, MachineTree, PluggedCard, RegionUse};
 use nix::errno::Errno;
 
 use super::{attribute, backend, device};
@@ -12,8 +12,8 @@ const WELL: [u8; 18] = [0; 18];
 const REPLACE: [u8; 18] = [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Cards 1, 2 and 3: 1 and 2 interleaved on node 5, 3 as a dax device.
-fn machine() -> (Tree, [PluggedCard; 3]) {
-    let tree = Tree::new();
+fn machine() -> (MachineTree, [PluggedCard; 3]) {
+    let tree = MachineTree::new();
     let mut host = CxlHost::new(&tree);
     let cards = [1, 2, 3].map(|serial| host.plug(&CxlCard::new(serial)));
     host.region(&[&cards[0], &cards[1]], RegionUse::SystemRam(5));

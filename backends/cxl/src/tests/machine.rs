@@ -8,7 +8,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use hostler_linux::testkit::{CxlKernel, CxlMachine, Function, NewBlocks, Tree};
+use hostler_linux::testkit::{CxlKernel, CxlMachine, FakePciFunction, MachineTree, NewBlocks};
 
 use crate::{target::CardId, write::Pace};
 
@@ -41,8 +41,8 @@ pub(super) fn machine(kind: CxlMachine) -> Arc<CxlKernel> {
     CxlKernel::new(Arc::new(tree()), kind)
 }
 
-fn tree() -> Tree {
-    let tree = Tree::new();
+fn tree() -> MachineTree {
+    let tree = MachineTree::new();
     tree.folder("proc").file("sys/devices/system/memory/block_size_bytes", "8000000");
     tree.file("sys/devices/system/memory/auto_online_blocks", "online_movable");
     tree.files("sys/devices/system/node", &[("online", "0"), ("has_memory", "0"), ("possible", "0,5-6")]);
@@ -57,7 +57,7 @@ fn tree() -> Tree {
     tree
 }
 
-fn window(tree: &Tree, number: u64, bridge: u64, start: u64) {
+fn window(tree: &MachineTree, number: u64, bridge: u64, start: u64) {
     let folder = format!("{ROOT}/decoder0.{number}");
     let files = [
         ("devtype", "cxl_decoder_root"),
@@ -75,7 +75,7 @@ fn window(tree: &Tree, number: u64, bridge: u64, start: u64) {
     tree.files(&folder, &files).link(format!("{CXL}/decoder0.{number}"), &folder);
 }
 
-fn port(tree: &Tree, number: u64, id: u64, bridge: &str) {
+fn port(tree: &MachineTree, number: u64, id: u64, bridge: &str) {
     let folder = format!("{ROOT}/port{number}");
     let bridge = format!("sys/devices/{bridge}");
     tree.folder(&bridge).link(format!("{ROOT}/dport{id}"), &bridge);
@@ -84,8 +84,8 @@ fn port(tree: &Tree, number: u64, id: u64, bridge: &str) {
     tree.link(format!("{CXL}/port{number}"), folder);
 }
 
-fn card_at(tree: &Tree, index: u64, endpoint: u64, address: &str, bridge: &str, serial: u64, mib: u64) {
-    let mut function = Function::new(address, 0x8086, 0x0d93);
+fn card_at(tree: &MachineTree, index: u64, endpoint: u64, address: &str, bridge: &str, serial: u64, mib: u64) {
+    let mut function = FakePciFunction::new(address, 0x8086, 0x0d93);
     function.above = vec![bridge.to_owned()];
     function.driver = Some("cxl_pci".to_owned());
     function.attributes = vec![("remove".to_owned(), String::new())];
@@ -109,7 +109,7 @@ fn card_at(tree: &Tree, index: u64, endpoint: u64, address: &str, bridge: &str, 
     endpoint_of(tree, &PathBuf::from(format!("{ROOT}/{port}/endpoint{endpoint}")), endpoint, &memdev);
 }
 
-fn endpoint_of(tree: &Tree, folder: &std::path::Path, number: u64, memdev: &std::path::Path) {
+fn endpoint_of(tree: &MachineTree, folder: &std::path::Path, number: u64, memdev: &std::path::Path) {
     tree.files(folder, &[("devtype", "cxl_port"), ("decoders_committed", "0")]).link(folder.join("uport"), memdev);
     tree.link(format!("{CXL}/endpoint{number}"), folder);
     for decoder in 0..4 {

@@ -6,7 +6,9 @@ use hostler_backend::{
     Backend, Device, Enumeration,
     testkit::{Samples, conformance},
 };
-use hostler_linux::testkit::{Counts, CxlCard, CxlHost, Faults, PluggedCard, RegionUse, Tree, plug_hmem};
+use hostler_linux::testkit::{
+    AccessCounts, AttributeFaults, CxlCard, CxlHost, MachineTree, PluggedCard, RegionUse, plug_hmem,
+};
 use nix::errno::Errno;
 
 use super::{attribute, backend, device};
@@ -14,7 +16,7 @@ use crate::{cdat, target::Target};
 
 const GIB: u64 = 1 << 30;
 
-fn scan(tree: &Tree) -> Enumeration {
+fn scan(tree: &MachineTree) -> Enumeration {
     backend(&tree.root()).enumerate().unwrap()
 }
 
@@ -31,7 +33,7 @@ fn takes(device: &Device) -> Vec<&str> {
     device.consumes.iter().flat_map(|uses| uses.counters.keys()).map(|counter| counter.as_str()).collect()
 }
 
-fn host(tree: &Tree, serials: impl IntoIterator<Item = u64>) -> (CxlHost<'_>, Vec<PluggedCard>) {
+fn host(tree: &MachineTree, serials: impl IntoIterator<Item = u64>) -> (CxlHost<'_>, Vec<PluggedCard>) {
     let mut host = CxlHost::new(tree);
     let cards = serials.into_iter().map(|serial| host.plug(&CxlCard::new(serial))).collect();
     (host, cards)
@@ -39,7 +41,7 @@ fn host(tree: &Tree, serials: impl IntoIterator<Item = u64>) -> (CxlHost<'_>, Ve
 
 #[test]
 fn an_interleaved_region_is_one_dax_device_of_all_its_cards() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [0xa, 0xb, 0xc]);
     host.region(&[&cards[1], &cards[0]], RegionUse::DevDax(5));
     let found = scan(&tree);
@@ -55,7 +57,7 @@ fn an_interleaved_region_is_one_dax_device_of_all_its_cards() {
 
 #[test]
 fn a_region_that_firmware_gave_to_the_system_is_a_node() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1]);
     host.region(&[&cards[0]], RegionUse::Firmware(3));
     let found = scan(&tree);
@@ -67,7 +69,7 @@ fn a_region_that_firmware_gave_to_the_system_is_a_node() {
 
 #[test]
 fn a_node_of_other_memory_too_is_left_to_the_memory_backend() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1]);
     host.region(&[&cards[0]], RegionUse::SystemRam(0));
     tree.folder("sys/devices/system/node/node0/memory0");
@@ -77,7 +79,7 @@ fn a_node_of_other_memory_too_is_left_to_the_memory_backend() {
 
 #[test]
 fn memory_set_aside_by_firmware_is_offered_once_and_in_a_window_only() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1]);
     let window = 1024 * GIB;
     // Outside of any window: it may be anything.
@@ -98,7 +100,7 @@ fn memory_set_aside_by_firmware_is_offered_once_and_in_a_window_only() {
 
 #[test]
 fn cards_that_share_a_serial_number_or_have_none_are_told_by_their_place() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     host(&tree, [7, 0, 7, 8]);
     let found = scan(&tree);
     assert_eq!(names(&found), ["memory-0000-11-00-0", "memory-0000-12-00-0", "memory-0000-13-00-0", "memory-8"]);
@@ -107,7 +109,7 @@ fn cards_that_share_a_serial_number_or_have_none_are_told_by_their_place() {
 
 #[test]
 fn a_card_of_dynamic_capacity_is_recognised() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let mut host = CxlHost::new(&tree);
     let mut broken = cdat::tests::table(true);
     broken[20] ^= 1;
@@ -125,7 +127,7 @@ fn a_card_of_dynamic_capacity_is_recognised() {
 
 #[test]
 fn half_of_everything_is_still_what_can_be_known() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1, 2, 3, 4]);
     host.region(&[&cards[0]], RegionUse::SystemRam(5));
     let second = host.region(&[&cards[1]], RegionUse::DevDax(6));
@@ -148,11 +150,11 @@ fn half_of_everything_is_still_what_can_be_known() {
 
 #[test]
 fn attributes_that_fail_are_absent_and_cost_nothing_else() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1, 2]);
     let region = host.region(&[&cards[0]], RegionUse::SystemRam(5));
     let whole = scan(&tree);
-    let faults = Arc::new(Faults::default());
+    let faults = Arc::new(AttributeFaults::default());
     for (path, errno) in [
         (cards[0].memdev.join("firmware_version"), Errno::EIO),
         (cards[0].memdev.join("security/state"), Errno::EBUSY),
@@ -177,7 +179,7 @@ fn attributes_that_fail_are_absent_and_cost_nothing_else() {
 
 #[test]
 fn a_node_of_more_cards_than_counters_takes_none_and_the_cards_stay() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, 1..=70);
     for card in &cards {
         host.region(&[card], RegionUse::SystemRam(5));
@@ -192,12 +194,12 @@ fn a_node_of_more_cards_than_counters_takes_none_and_the_cards_stay() {
 #[test]
 fn what_is_read_grows_with_what_is_there_and_no_faster() {
     let opens = |cards: u64| {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         let (mut host, plugged) = host(&tree, 1..=cards);
         for (index, card) in plugged.iter().enumerate() {
             host.region(&[card], if index % 2 == 0 { RegionUse::SystemRam(5) } else { RegionUse::DevDax(6) });
         }
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(AccessCounts::default());
         let backend = backend(&tree.root().tapped(counts.clone()));
         assert_eq!(backend.enumerate().unwrap().devices.len() as u64, cards + cards / 2 + 1);
         counts.take().values().sum::<usize>()
@@ -210,7 +212,7 @@ fn what_is_read_grows_with_what_is_there_and_no_faster() {
 
 #[test]
 fn devices_carry_their_identity_and_no_kernel_names() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1, 2]);
     host.region(&[&cards[0]], RegionUse::SystemRam(5));
     host.region(&[&cards[1]], RegionUse::DevDax(6));
@@ -225,10 +227,10 @@ fn devices_carry_their_identity_and_no_kernel_names() {
 
 #[test]
 fn the_promises_of_a_backend_are_kept_for_accelerators() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     for (slot, kind) in [(1, 1), (2, 2)] {
         let function = hostler_linux::testkit::cxl_function(&format!("0000:2{slot}:00.0"), kind, true, GIB);
-        let function = hostler_linux::testkit::Function { driver: Some("shiny".to_owned()), ..function };
+        let function = hostler_linux::testkit::FakePciFunction { driver: Some("shiny".to_owned()), ..function };
         function.plug(&tree);
         hostler_linux::testkit::plug_node(
             &tree,

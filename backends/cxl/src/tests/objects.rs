@@ -120,7 +120,7 @@ fn a_card_is_found_by_its_serial_number_wherever_it_is_and_by_place_where_that_i
 
 #[test]
 fn a_machine_without_cxl_has_no_objects() {
-    let tree = hostler_linux::testkit::Tree::new();
+    let tree = hostler_linux::testkit::MachineTree::new();
     let objects = Objects::read(&tree.root());
     assert!(objects.memdevs.is_empty() && objects.daxes.is_empty() && objects.warnings.is_empty());
 }

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 
 use crate::dvsec::CxlFunction;
 
@@ -20,7 +20,7 @@ fn spaces() -> Option<[Vec<u8>; 2]> {
         let _ = writeln!(io::stderr(), "skipped: {} is absent; set HOSTLER_FIXTURES", archive.display());
         return None;
     }
-    let capture = Capture::open(&archive).unwrap();
+    let capture = UnpackedCapture::open(&archive).unwrap();
     Some(["6b_00.0.config", "7f_00.0.config"].map(|name| capture.root().bytes(name).unwrap()))
 }
 

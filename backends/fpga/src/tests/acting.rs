@@ -13,7 +13,7 @@ use hostler_backend::{
 };
 use hostler_linux::{
     SysRoot,
-    testkit::{DflCard, DflKernel, DflPort, Function, Tree},
+    testkit::{DflKernel, FakeDflCard, FakeDflPort, FakePciFunction, MachineTree},
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ const AFU: &str = "afu-0000-b1-00-0-0";
 
 /// A card with two regions, both blank, and a store.
 struct Machine {
-    tree: Tree,
+    tree: MachineTree,
     kernel: DflKernel,
     folder: tempfile::TempDir,
     config: Config,
@@ -43,7 +43,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         card().plug(&tree);
         let folder = tempfile::tempdir().unwrap();
         let config = Config { bitstreams: folder.path().join("store"), ..Config::default() };
@@ -173,9 +173,9 @@ fn paths(prepared: &Prepared) -> Vec<&str> {
 }
 
 /// The card, as long as it is not plugged in anew.
-fn card() -> DflCard {
-    let port = |id| DflPort { afu_id: Some(BLANK.to_owned()), ..DflPort::new(id) };
-    DflCard { interface_id: INTERFACE.to_owned(), ports: vec![port(0), port(1)], ..DflCard::new(CARD) }
+fn card() -> FakeDflCard {
+    let port = |id| FakeDflPort { afu_id: Some(BLANK.to_owned()), ..FakeDflPort::new(id) };
+    FakeDflCard { interface_id: INTERFACE.to_owned(), ports: vec![port(0), port(1)], ..FakeDflCard::new(CARD) }
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_port_is_found_again_when_the_kernel_counts_differently() {
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
     card().pull(&machine.tree);
-    let mut moved = DflCard { number: 1, ..card() };
+    let mut moved = FakeDflCard { number: 1, ..card() };
     moved.ports[0].afu_id = Some(NLB.to_owned());
     moved.plug(&machine.tree);
     claim.verify().unwrap();
@@ -241,8 +241,10 @@ fn a_port_of_a_virtual_function_is_programmed_through_its_card() {
     let mut machine = Machine::new();
     card().pull(&machine.tree);
     let mut given = card();
-    given.ports[1].function =
-        Some(Function { driver: Some("dfl-pci".to_owned()), ..Function::new("0000:b1:00.4", 0x8086, 0xbccf) });
+    given.ports[1].function = Some(FakePciFunction {
+        driver: Some("dfl-pci".to_owned()),
+        ..FakePciFunction::new("0000:b1:00.4", 0x8086, 0xbccf)
+    });
     given.plug(&machine.tree);
     machine.add("nlb", NLB);
     machine.kernel = DflKernel::new(&machine.tree);

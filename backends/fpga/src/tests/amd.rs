@@ -1,13 +1,13 @@
 //! Made-up AMD cards.
 
 use hostler_backend::testkit::{Samples, conformance};
-use hostler_linux::testkit::{Function, Tree, XrtCard};
+use hostler_linux::testkit::{FakePciFunction, FakeXrtCard, MachineTree};
 
 use super::*;
 use crate::{Target, xrt};
 
-fn look(card: &XrtCard, change: impl Fn(&Tree)) -> Enumeration {
-    let tree = Tree::new();
+fn look(card: &FakeXrtCard, change: impl Fn(&MachineTree)) -> Enumeration {
+    let tree = MachineTree::new();
     card.plug(&tree);
     change(&tree);
     enumerated(tree.root(), Config::default())
@@ -15,7 +15,10 @@ fn look(card: &XrtCard, change: impl Fn(&Tree)) -> Enumeration {
 
 #[test]
 fn two_functions_of_a_slot_are_one_card_that_is_opened_by_its_render_node() {
-    let card = XrtCard { xclbin_id: Some("b5d1a3d4-9d3c-4a49-8a5e-1f27b9ea2b10".into()), ..XrtCard::new("0000:b1:00") };
+    let card = FakeXrtCard {
+        xclbin_id: Some("b5d1a3d4-9d3c-4a49-8a5e-1f27b9ea2b10".into()),
+        ..FakeXrtCard::new("0000:b1:00")
+    };
     let found = look(&card, |tree| _ = tree.file(card.user.folder().join("mig_calibration"), "0xf"));
     assert_eq!(names(&found.devices), ["xrt-0000-b1-00-1"]);
     let expected = [
@@ -43,8 +46,8 @@ fn two_functions_of_a_slot_are_one_card_that_is_opened_by_its_render_node() {
 
 #[test]
 fn a_target_finds_the_nodes_of_both_functions() {
-    let tree = Tree::new();
-    XrtCard { render: 140, ..XrtCard::new("0000:b1:00") }.plug(&tree);
+    let tree = MachineTree::new();
+    FakeXrtCard { render: 140, ..FakeXrtCard::new("0000:b1:00") }.plug(&tree);
     let found = enumerated(tree.root(), Config::default());
     let Target::Xrt { user, management } = Target::of(&found.devices[0]).unwrap() else { panic!("{found:?}") };
     let card = xrt::find(&tree.root(), user, management).unwrap();
@@ -57,9 +60,11 @@ fn a_target_finds_the_nodes_of_both_functions() {
 
 #[test]
 fn a_card_is_as_sound_as_its_files_say() {
-    let loaded =
-        XrtCard { xclbin_id: Some("b5d1a3d4-9d3c-4a49-8a5e-1f27b9ea2b10".into()), ..XrtCard::new("0000:b1:00") };
-    let empty = XrtCard::new("0000:b1:00");
+    let loaded = FakeXrtCard {
+        xclbin_id: Some("b5d1a3d4-9d3c-4a49-8a5e-1f27b9ea2b10".into()),
+        ..FakeXrtCard::new("0000:b1:00")
+    };
+    let empty = FakeXrtCard::new("0000:b1:00");
     assert_eq!(look(&empty, |_| {}).devices[0].health, Health::Healthy, "no design uses the memory");
     assert_eq!(reason(&look(&loaded, |_| {}).devices[0]), "mig_calibration is 0x0");
     for (file, value) in [("ready", "0"), ("dev_offline", "1")] {
@@ -76,8 +81,8 @@ fn a_card_is_as_sound_as_its_files_say() {
 
 #[test]
 fn a_user_function_alone_is_a_card_and_a_management_function_alone_is_none() {
-    let tree = Tree::new();
-    let card = XrtCard { management: None, ..XrtCard::new("0000:00:05") };
+    let tree = MachineTree::new();
+    let card = FakeXrtCard { management: None, ..FakeXrtCard::new("0000:00:05") };
     card.plug(&tree);
     let found = enumerated(tree.root(), Config::default());
     assert_eq!(names(&found.devices), ["xrt-0000-00-05-1"]);
@@ -87,15 +92,16 @@ fn a_user_function_alone_is_a_card_and_a_management_function_alone_is_none() {
     assert!(reason(device(&found, "vfio-0000-00-05-1")).starts_with("xocl is bound: name 10ee:5005"));
 }
 
-fn ami(state: &str) -> Tree {
-    let tree = Tree::new();
+fn ami(state: &str) -> MachineTree {
+    let tree = MachineTree::new();
     plug_ami(&tree, state);
     tree
 }
 
 /// A V80 with the AMI driver, whose list of cards says which node is whose.
-pub(super) fn plug_ami(tree: &Tree, state: &str) {
-    let function = Function { driver: Some("ami".into()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
+pub(super) fn plug_ami(tree: &MachineTree, state: &str) {
+    let function =
+        FakePciFunction { driver: Some("ami".into()), ..FakePciFunction::new("0000:21:00.0", 0x10ee, 0x50b4) };
     let folder = function.plug(tree);
     let uuid = ("logic_uuid", "27c54c71-9f1d-4a1c-9a3c-5b8c9c0f4a7e");
     tree.files(folder, &[("dev_state", state), ("dev_name", "Alveo V80"), ("amc_version", "2.3.0 +0 *0"), uuid]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostler_linux::testkit::{Counts, DflCard, DflPort, Faults, Tree, XrtCard};
+use hostler_linux::testkit::{AccessCounts, AttributeFaults, FakeDflCard, FakeDflPort, FakeXrtCard, MachineTree};
 use nix::errno::Errno;
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use super::*;
 
 #[test]
 fn a_machine_without_any_of_this_has_no_devices_and_no_warnings() {
-    assert_eq!(enumerated(Tree::new().root(), Config::default()), Enumeration::default());
+    assert_eq!(enumerated(MachineTree::new().root(), Config::default()), Enumeration::default());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_engine_without_regions_is_a_card_that_cannot_be_programmed() {
 fn of_two_ports_with_one_number_the_first_is_offered() {
     let found = after(|tree, card| {
         let second = card.port(0).parent().unwrap().join("dfl-port.9");
-        tree.files(&second, &[("id", "0"), ("afu_id", DflCard::AFU_ID)]);
+        tree.files(&second, &[("id", "0"), ("afu_id", FakeDflCard::AFU_ID)]);
     });
     assert_eq!(nodes(device(&found, "afu-0000-b1-00-0-0")), ["/dev/dfl-port.0"]);
     assert!(found.warnings[0].reason.contains("has port 0 too"), "{:?}", found.warnings);
@@ -75,9 +75,9 @@ fn of_two_ports_with_one_number_the_first_is_offered() {
 
 #[test]
 fn more_ports_than_there_can_be_counters_are_not_offered() {
-    let tree = Tree::new();
-    let ports: Vec<DflPort> = (0..31).map(DflPort::new).collect();
-    let card = DflCard { ports, ..DflCard::new("0000:b1:00.0") };
+    let tree = MachineTree::new();
+    let ports: Vec<FakeDflPort> = (0..31).map(FakeDflPort::new).collect();
+    let card = FakeDflCard { ports, ..FakeDflCard::new("0000:b1:00.0") };
     card.plug(&tree);
     for id in 31..40 {
         tree.files(card.port(0).parent().unwrap().join(format!("dfl-port.9{id}")), &[("id", &id.to_string())]);
@@ -88,14 +88,15 @@ fn more_ports_than_there_can_be_counters_are_not_offered() {
 
 #[test]
 fn any_one_thing_that_cannot_be_read_leaves_the_rest() {
-    let tree = Tree::new();
-    DflCard { ports: vec![DflPort::new(0), DflPort::new(1)], ..DflCard::new("0000:b1:00.0") }.plug(&tree);
-    XrtCard::new("0000:c1:00").plug(&tree);
-    let counts = Arc::new(Counts::default());
+    let tree = MachineTree::new();
+    FakeDflCard { ports: vec![FakeDflPort::new(0), FakeDflPort::new(1)], ..FakeDflCard::new("0000:b1:00.0") }
+        .plug(&tree);
+    FakeXrtCard::new("0000:c1:00").plug(&tree);
+    let counts = Arc::new(AccessCounts::default());
     enumerated(tree.root().tapped(counts.clone()), Config::default());
     for (_, path) in counts.take().into_keys() {
         for errno in [Errno::EIO, Errno::EBUSY] {
-            let faults = Arc::new(Faults::default());
+            let faults = Arc::new(AttributeFaults::default());
             faults.set(&path, errno);
             let found = enumerated(tree.root().tapped(faults), Config::default());
             // Trouble of one card is none of the other's.
@@ -130,9 +131,9 @@ proptest! {
     fn garbage_in_any_file_upsets_nothing(
         garbage in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..80)), 1..20),
     ) {
-        let tree = Tree::new();
-        DflCard { ports: vec![DflPort::new(0), DflPort::new(1)], ..DflCard::new("0000:b1:00.0") }.plug(&tree);
-        XrtCard { xclbin_id: Some(DflCard::AFU_ID.to_owned()), ..XrtCard::new("0000:c1:00") }.plug(&tree);
+        let tree = MachineTree::new();
+        FakeDflCard { ports: vec![FakeDflPort::new(0), FakeDflPort::new(1)], ..FakeDflCard::new("0000:b1:00.0") }.plug(&tree);
+        FakeXrtCard { xclbin_id: Some(FakeDflCard::AFU_ID.to_owned()), ..FakeXrtCard::new("0000:c1:00") }.plug(&tree);
         amd::plug_ami(&tree, "READY");
         managers::plug(&tree, 9);
         let mut all = Vec::new();

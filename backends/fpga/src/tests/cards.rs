@@ -2,7 +2,7 @@
 
 use hostler_linux::{
     pci::PciAddress,
-    testkit::{Counts, DflCard, DflPort, Function, Tree},
+    testkit::{AccessCounts, FakeDflCard, FakeDflPort, FakePciFunction, MachineTree},
 };
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ fn address(text: &str) -> PciAddress {
 }
 
 /// A virtual function of a card at `0000:b1:00.0`.
-fn virtual_function(number: u32) -> Function {
-    Function { class: 0x12_0000, ..Function::new(&format!("0000:b1:00.{number}"), 0x8086, 0xbccf) }
+fn virtual_function(number: u32) -> FakePciFunction {
+    FakePciFunction { class: 0x12_0000, ..FakePciFunction::new(&format!("0000:b1:00.{number}"), 0x8086, 0xbccf) }
 }
 
 /// A card with three ports, of which a virtual function with the same driver has the second, and a guest the third.
-fn card() -> DflCard {
-    let second = DflPort {
-        function: Some(Function { driver: Some("dfl-pci".into()), ..virtual_function(5) }),
-        ..DflPort::new(1)
+fn card() -> FakeDflCard {
+    let second = FakeDflPort {
+        function: Some(FakePciFunction { driver: Some("dfl-pci".into()), ..virtual_function(5) }),
+        ..FakeDflPort::new(1)
     };
-    let bound = Function { driver: Some("vfio-pci".into()), iommu_group: Some(9), ..virtual_function(6) };
-    let third = DflPort { present: false, function: Some(bound), ..DflPort::new(2) };
-    DflCard { ports: vec![DflPort::new(0), second, third], ..DflCard::new("0000:b1:00.0") }
+    let bound = FakePciFunction { driver: Some("vfio-pci".into()), iommu_group: Some(9), ..virtual_function(6) };
+    let third = FakeDflPort { present: false, function: Some(bound), ..FakeDflPort::new(2) };
+    FakeDflCard { ports: vec![FakeDflPort::new(0), second, third], ..FakeDflCard::new("0000:b1:00.0") }
 }
 
-fn plugged(card: &DflCard) -> Tree {
-    let tree = Tree::new();
+fn plugged(card: &FakeDflCard) -> MachineTree {
+    let tree = MachineTree::new();
     tree.folder("sys/bus/pci/drivers/vfio-pci");
     card.plug(&tree);
     tree
@@ -81,7 +81,7 @@ fn what_lies_behind_one_port_excludes_each_other_and_the_card_excludes_everythin
 #[test]
 fn devices_are_the_same_when_the_kernel_counts_anew() {
     let before = enumerated(plugged(&card()).root(), Config::default());
-    let after = enumerated(plugged(&DflCard { number: 7, ..card() }).root(), Config::default());
+    let after = enumerated(plugged(&FakeDflCard { number: 7, ..card() }).root(), Config::default());
     let without_nodes = |found: &Enumeration| {
         let mut devices = found.devices.clone();
         devices.iter_mut().for_each(|device| device.edits = hostler_backend::ContainerEdits::default());
@@ -93,12 +93,12 @@ fn devices_are_the_same_when_the_kernel_counts_anew() {
 
 #[test]
 fn a_target_finds_its_card_where_it_is_today() {
-    let card = DflCard { number: 3, ..card() };
+    let card = FakeDflCard { number: 3, ..card() };
     let tree = plugged(&card);
-    DflCard::nth(1).plug(&tree);
+    FakeDflCard::nth(1).plug(&tree);
     let found = enumerated(tree.root(), Config::default());
     let target = Target::of(device(&found, "region-0000-b1-00-0-1")).unwrap();
-    let interface_id = Some(DflCard::INTERFACE_ID.to_owned());
+    let interface_id = Some(FakeDflCard::INTERFACE_ID.to_owned());
     assert_eq!(target, Target::Region { card: address("0000:b1:00.0"), port: 1, interface_id });
     let today = dfl::find(&tree.root(), address("0000:b1:00.0")).unwrap();
     let engine = today.engine.as_ref().unwrap();
@@ -113,8 +113,8 @@ fn a_target_finds_its_card_where_it_is_today() {
 
 #[test]
 fn a_guest_that_has_a_port_without_its_card_can_use_it() {
-    let tree = Tree::new();
-    let card = DflCard::new("0000:00:05.0");
+    let tree = MachineTree::new();
+    let card = FakeDflCard::new("0000:00:05.0");
     card.plug(&tree);
     tree.remove(card.engine());
     let found = enumerated(tree.root(), Config::default());
@@ -126,9 +126,9 @@ fn a_guest_that_has_a_port_without_its_card_can_use_it() {
 
 #[test]
 fn two_engines_in_one_slot_are_two_cards() {
-    let tree = Tree::new();
-    DflCard::new("0000:b1:00.0").plug(&tree);
-    DflCard { number: 1, ..DflCard::new("0000:b1:00.1") }.plug(&tree);
+    let tree = MachineTree::new();
+    FakeDflCard::new("0000:b1:00.0").plug(&tree);
+    FakeDflCard { number: 1, ..FakeDflCard::new("0000:b1:00.1") }.plug(&tree);
     let found = enumerated(tree.root(), Config::default());
     let cards = names(&found.devices).into_iter().filter(|name| name.starts_with("card-"));
     assert_eq!(cards.collect::<Vec<_>>(), ["card-0000-b1-00-0", "card-0000-b1-00-1"]);
@@ -137,8 +137,9 @@ fn two_engines_in_one_slot_are_two_cards() {
 
 #[test]
 fn regions_of_a_card_with_holes_among_its_ports_have_the_numbers_of_the_ports() {
-    let tree = Tree::new();
-    let card = DflCard { ports: vec![DflPort::new(0), DflPort::new(3)], ..DflCard::new("0000:b1:00.0") };
+    let tree = MachineTree::new();
+    let card =
+        FakeDflCard { ports: vec![FakeDflPort::new(0), FakeDflPort::new(3)], ..FakeDflCard::new("0000:b1:00.0") };
     card.plug(&tree);
     tree.file(card.engine().join("ports_num"), "4");
     let found = dfl::find(&tree.root(), address("0000:b1:00.0")).unwrap();
@@ -168,25 +169,25 @@ fn a_card_that_is_pulled_leaves_nothing() {
 }
 
 /// What a look costs, by the number of files that it touches.
-fn cost(tree: &Tree) -> usize {
-    let counts = Arc::new(Counts::default());
+fn cost(tree: &MachineTree) -> usize {
+    let counts = Arc::new(AccessCounts::default());
     FpgaBackend::new(tree.root().tapped(counts.clone()), Config::default()).enumerate().unwrap();
     counts.take().values().sum()
 }
 
 #[test]
 fn the_cost_of_a_look_grows_with_the_cards_and_other_functions_cost_three_files() {
-    let tree = Tree::new();
-    DflCard::nth(0).plug(&tree);
+    let tree = MachineTree::new();
+    FakeDflCard::nth(0).plug(&tree);
     let one = cost(&tree);
-    (1..10).for_each(|n| _ = DflCard::nth(n).plug(&tree));
+    (1..10).for_each(|n| _ = FakeDflCard::nth(n).plug(&tree));
     let ten = cost(&tree);
-    (10..100).for_each(|n| _ = DflCard::nth(n).plug(&tree));
+    (10..100).for_each(|n| _ = FakeDflCard::nth(n).plug(&tree));
     let (each, hundred) = ((ten - one) / 9, cost(&tree));
     assert_eq!(hundred - ten, each * 90);
     assert!(each <= 60, "{each} files for each card");
     for bus in 0..100 {
-        Function::new(&format!("0000:{bus:02x}:00.0"), 0x8086, 0x1521).plug(&tree);
+        FakePciFunction::new(&format!("0000:{bus:02x}:00.0"), 0x8086, 0x1521).plug(&tree);
     }
     assert_eq!(cost(&tree) - hundred, 300);
 }

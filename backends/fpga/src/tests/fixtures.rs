@@ -5,12 +5,12 @@ use std::{
     path::PathBuf,
 };
 
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 
 use super::*;
 
 /// A captured machine; `None`, with a word, where the captures are not there.
-fn capture(name: &str) -> Option<Capture> {
+fn capture(name: &str) -> Option<UnpackedCapture> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
     let file = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from).join(format!("{name}.tar.zst"));
     if !file.is_file() {
@@ -18,7 +18,7 @@ fn capture(name: &str) -> Option<Capture> {
         let _ = writeln!(io::stderr(), "skipped: {} is absent; set HOSTLER_FIXTURES", file.display());
         return None;
     }
-    Some(Capture::open(&file).unwrap())
+    Some(UnpackedCapture::open(&file).unwrap())
 }
 
 #[test]

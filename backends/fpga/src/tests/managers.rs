@@ -1,20 +1,20 @@
 //! Made-up systems on a chip.
 
 use hostler_backend::testkit::{Samples, conformance};
-use hostler_linux::testkit::{DflCard, Function, Tree};
+use hostler_linux::testkit::{FakeDflCard, FakePciFunction, MachineTree};
 
 use super::*;
 use crate::{Target, manager};
 
 const DEVICE: &str = "devices/platform/firmware:zynqmp-firmware/firmware:zynqmp-firmware:pcap";
 
-fn soc(number: u32) -> Tree {
-    let tree = Tree::new();
+fn soc(number: u32) -> MachineTree {
+    let tree = MachineTree::new();
     plug(&tree, number);
     tree
 }
 
-pub(super) fn plug(tree: &Tree, number: u32) {
+pub(super) fn plug(tree: &MachineTree, number: u32) {
     let folder = format!("sys/{DEVICE}/fpga_manager/fpga{number}");
     tree.files(&folder, &[("name", "Xilinx ZynqMP FPGA Manager"), ("state", "operating"), ("status", "")]);
     tree.link(format!("sys/class/fpga_manager/fpga{number}"), folder);
@@ -23,7 +23,7 @@ pub(super) fn plug(tree: &Tree, number: u32) {
 #[test]
 fn a_manager_of_a_system_on_a_chip_is_named_by_its_device() {
     let tree = soc(4);
-    DflCard::new("0000:b1:00.0").plug(&tree);
+    FakeDflCard::new("0000:b1:00.0").plug(&tree);
     let found = enumerated(tree.root(), Config::default());
     let manager = device(&found, "manager-firmware-zynqmp-firmware-pcap");
     let expected = ["kind=manager", "model=Xilinx ZynqMP FPGA Manager", "platformDevice=firmware:zynqmp-firmware:pcap"];
@@ -36,7 +36,7 @@ fn a_manager_of_a_system_on_a_chip_is_named_by_its_device() {
 }
 
 /// A manager in a folder below `sys/devices`.
-fn plug_at(tree: &Tree, device: &str, number: u32) {
+fn plug_at(tree: &MachineTree, device: &str, number: u32) {
     let folder = format!("sys/devices/{device}/fpga_manager/fpga{number}");
     tree.files(&folder, &[("name", "a manager"), ("state", "operating")]);
     tree.link(format!("sys/class/fpga_manager/fpga{number}"), folder);
@@ -44,11 +44,11 @@ fn plug_at(tree: &Tree, device: &str, number: u32) {
 
 #[test]
 fn a_function_that_is_programmed_as_a_whole_is_a_manager_and_nothing_else() {
-    let tree = Tree::new();
-    let function = Function {
+    let tree = MachineTree::new();
+    let function = FakePciFunction {
         class: 0x12_0000,
         driver: Some("altera-cvp".into()),
-        ..Function::new("0000:01:00.0", 0x1172, 0xe003)
+        ..FakePciFunction::new("0000:01:00.0", 0x1172, 0xe003)
     };
     function.plug(&tree);
     plug_at(&tree, "pci0000:01/0000:01:00.0", 2);
@@ -64,8 +64,8 @@ fn a_function_that_is_programmed_as_a_whole_is_a_manager_and_nothing_else() {
 
 #[test]
 fn an_fpga_on_a_serial_bus_is_named_without_the_number_of_the_bus() {
-    let tree = Tree::new();
-    Function::new("0000:00:1e.2", 0x8086, 0xa324).plug(&tree);
+    let tree = MachineTree::new();
+    FakePciFunction::new("0000:00:1e.2", 0x8086, 0xa324).plug(&tree);
     plug_at(&tree, "pci0000:00/0000:00:1e.2/pxa2xx-spi.7/spi_master/spi3/spi3.0", 0);
     let name = "manager-0000-00-1e-2-spi-0";
     assert_eq!(names(&enumerated(tree.root(), Config::default()).devices), [name]);
@@ -73,7 +73,7 @@ fn an_fpga_on_a_serial_bus_is_named_without_the_number_of_the_bus() {
 
 #[test]
 fn managers_of_cards_are_left_to_their_cards() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     plug_at(&tree, "pci0000:00/0000:05:00.0/fpga_region/region0/dfl-fme.0", 0);
     plug_at(&tree, "pci0000:b1/0000:b1:00.0/fmgr.m.45312", 1);
     assert_eq!(enumerated(tree.root(), Config::default()).devices, []);

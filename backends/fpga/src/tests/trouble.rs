@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostler_linux::testkit::{DflCard, DflPort, Faults, Tree};
+use hostler_linux::testkit::{AttributeFaults, FakeDflCard, FakeDflPort, MachineTree};
 use nix::errno::Errno;
 
 use super::*;
@@ -33,8 +33,8 @@ fn an_error_of_the_engine_concerns_everything_on_the_card() {
 
 #[test]
 fn an_error_of_a_port_concerns_what_lies_behind_it() {
-    let (tree, ports) = (Tree::new(), vec![DflPort::new(0), DflPort::new(1)]);
-    let card = DflCard { ports, ..DflCard::new("0000:b1:00.0") };
+    let (tree, ports) = (MachineTree::new(), vec![FakeDflPort::new(0), FakeDflPort::new(1)]);
+    let card = FakeDflCard { ports, ..FakeDflCard::new("0000:b1:00.0") };
     card.plug(&tree);
     tree.file(card.port(1).join("errors/errors"), "0x1");
     let found = enumerated(tree.root(), Config::default());
@@ -84,9 +84,9 @@ fn a_failed_programming_speaks_against_all_but_the_region_which_can_be_programme
 
 #[test]
 fn a_port_that_is_disabled_is_offered_as_not_usable() {
-    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
+    let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
     card.plug(&tree);
-    let faults = Arc::new(Faults::default());
+    let faults = Arc::new(AttributeFaults::default());
     let root = tree.root().tapped(faults.clone());
     faults.set(card.port(0).join("afu_id"), Errno::EBUSY);
     let found = enumerated(root.clone(), Config::default());
@@ -100,7 +100,7 @@ fn a_port_that_is_disabled_is_offered_as_not_usable() {
 
 #[test]
 fn one_backend_remembers_what_it_has_seen() {
-    let (tree, card) = (Tree::new(), DflCard::new("0000:b1:00.0"));
+    let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
     card.plug(&tree);
     let backend = FpgaBackend::new(tree.root(), Config::default());
     let health = |backend: &FpgaBackend| device(&backend.enumerate().unwrap(), CARD).health.clone();

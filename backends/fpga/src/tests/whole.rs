@@ -1,18 +1,23 @@
 //! Functions that are passed on whole.
 
-use hostler_linux::testkit::{Function, Tree};
+use hostler_linux::testkit::{FakePciFunction, MachineTree};
 
 use super::*;
 
 const NAME: &str = "vfio-0000-b1-00-0";
 
-fn function(driver: Option<&str>) -> Function {
+fn function(driver: Option<&str>) -> FakePciFunction {
     let driver = driver.map(str::to_owned);
-    Function { class: 0x12_0000, driver, iommu_group: Some(12), ..Function::new("0000:b1:00.0", 0x8086, 0xbcce) }
+    FakePciFunction {
+        class: 0x12_0000,
+        driver,
+        iommu_group: Some(12),
+        ..FakePciFunction::new("0000:b1:00.0", 0x8086, 0xbcce)
+    }
 }
 
-fn look(function: &Function, vfio: &[&str], change: impl Fn(&Tree)) -> Enumeration {
-    let tree = Tree::new();
+fn look(function: &FakePciFunction, vfio: &[&str], change: impl Fn(&MachineTree)) -> Enumeration {
+    let tree = MachineTree::new();
     tree.folder("sys/bus/pci/drivers/vfio-pci");
     function.plug(&tree);
     change(&tree);
@@ -30,7 +35,8 @@ fn an_fpga_that_is_bound_for_it_is_passed_on_with_its_group() {
 
 #[test]
 fn any_function_can_be_named_to_be_passed_on() {
-    let network = Function { id: (0x8086, 0x1521), class: 0x02_0000, driver: Some("igb".into()), ..function(None) };
+    let network =
+        FakePciFunction { id: (0x8086, 0x1521), class: 0x02_0000, driver: Some("igb".into()), ..function(None) };
     assert!(look(&network, &[], |_| {}).devices.is_empty());
     for name in ["8086:1521", "0000:b1:00.0"] {
         assert_eq!(look(&network, &[name], |_| {}).devices[0].health, Health::Healthy, "{name}");
@@ -39,7 +45,7 @@ fn any_function_can_be_named_to_be_passed_on() {
 
 #[test]
 fn accelerators_of_makers_without_fpgas_are_left_alone() {
-    let other = Function { id: (0x1da3, 0x1020), ..function(Some("vfio-pci")) };
+    let other = FakePciFunction { id: (0x1da3, 0x1020), ..function(Some("vfio-pci")) };
     assert!(look(&other, &[], |_| {}).devices.is_empty());
 }
 
@@ -54,13 +60,14 @@ fn an_fpga_without_a_driver_says_what_would_make_it_usable() {
 
 #[test]
 fn a_neighbour_in_the_group_that_a_driver_uses_is_named() {
-    let neighbour = |driver: &str, class| Function {
+    let neighbour = |driver: &str, class| FakePciFunction {
         class,
         driver: Some(driver.into()),
         iommu_group: Some(12),
-        ..Function::new("0000:b1:00.1", 0x8086, 0x1521)
+        ..FakePciFunction::new("0000:b1:00.1", 0x8086, 0x1521)
     };
-    let beside = |function: Function| look(&self::function(Some("vfio-pci")), &[], move |tree| _ = function.plug(tree));
+    let beside =
+        |function: FakePciFunction| look(&self::function(Some("vfio-pci")), &[], move |tree| _ = function.plug(tree));
     let found = beside(neighbour("igb", 0x02_0000));
     let why = reason(device(&found, NAME));
     assert!(why.contains("0000:b1:00.1") && why.contains("igb") && why.contains("12"), "{why}");
@@ -71,7 +78,7 @@ fn a_neighbour_in_the_group_that_a_driver_uses_is_named() {
 
 #[test]
 fn a_function_without_a_group_or_a_machine_without_the_driver_says_so() {
-    let alone = Function { iommu_group: None, ..function(Some("dfl-pci")) };
+    let alone = FakePciFunction { iommu_group: None, ..function(Some("dfl-pci")) };
     let found = look(&alone, &["8086:bcce"], |_| {});
     assert!(nodes(device(&found, NAME)).is_empty());
     assert!(reason(device(&found, NAME)).contains("0000:b1:00.0"), "{}", reason(device(&found, NAME)));

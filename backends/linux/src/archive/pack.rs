@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{
     replay::READ_ERRORS,
-    snapshot::{Entry, Snapshot},
+    snapshot::{SnapshotEntry, TreeSnapshot},
     unpack::harmless,
 };
 
@@ -36,7 +36,7 @@ pub enum SaveError {
     },
 }
 
-impl Snapshot {
+impl TreeSnapshot {
     /// The archive: entries sorted by path, without times and owners. Files that are not copied are empty and of mode 0.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Snapshot {
             append(&mut tar, path, entry)?;
         }
         if !self.errors.is_empty() {
-            append(&mut tar, Path::new(READ_ERRORS), &Entry::File(self.read_errors().into_bytes()))?;
+            append(&mut tar, Path::new(READ_ERRORS), &SnapshotEntry::File(self.read_errors().into_bytes()))?;
         }
         Ok(compress_to_vec(tar.into_inner()?.as_slice(), CompressionLevel::Fastest))
     }
@@ -64,12 +64,12 @@ impl Snapshot {
     }
 }
 
-fn append(tar: &mut Builder<Vec<u8>>, path: &Path, entry: &Entry) -> io::Result<()> {
+fn append(tar: &mut Builder<Vec<u8>>, path: &Path, entry: &SnapshotEntry) -> io::Result<()> {
     let (kind, mode, content): (_, _, &[u8]) = match entry {
-        Entry::Folder => (EntryType::Directory, 0o755, &[]),
-        Entry::File(content) => (EntryType::Regular, 0o644, content),
-        Entry::Present => (EntryType::Regular, 0, &[]),
-        Entry::Link(_) => (EntryType::Symlink, 0o777, &[]),
+        SnapshotEntry::Folder => (EntryType::Directory, 0o755, &[]),
+        SnapshotEntry::File(content) => (EntryType::Regular, 0o644, content),
+        SnapshotEntry::Present => (EntryType::Regular, 0, &[]),
+        SnapshotEntry::Link(_) => (EntryType::Symlink, 0o777, &[]),
     };
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -78,7 +78,7 @@ fn append(tar: &mut Builder<Vec<u8>>, path: &Path, entry: &Entry) -> io::Result<
     header.set_uid(0);
     header.set_gid(0);
     header.set_size(content.len() as u64);
-    let Entry::Link(target) = entry else { return tar.append_data(&mut header, path, content) };
+    let SnapshotEntry::Link(target) = entry else { return tar.append_data(&mut header, path, content) };
     // What may lead out would be left out when it is unpacked; nothing that was read lies behind it then either.
     match harmless(target, path.components().count().saturating_sub(1)) {
         Some(target) => tar.append_link(&mut header, path, target),

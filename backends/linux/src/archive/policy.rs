@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// How much of a file may be captured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Keep {
+pub(super) enum CapturePolicy {
     /// What it says.
     Content,
     /// That it is there.
@@ -43,37 +43,37 @@ const SYS_HIDDEN: [&str; 5] =
 const HIDDEN_FILES: [&str; 3] = ["eeprom", "rom", "vpd"];
 
 /// How much of the file at `path` (relative to the root, without links) may be captured.
-pub(super) fn keep(path: &Path, host_name: bool) -> Keep {
-    let Some(path) = path.to_str() else { return Keep::Nothing };
+pub(super) fn keep(path: &Path, host_name: bool) -> CapturePolicy {
+    let Some(path) = path.to_str() else { return CapturePolicy::Nothing };
     let (top, rest) = path.split_once('/').unwrap_or((path, ""));
     match top {
         "sys" => keep_of_sys(path),
-        "proc" if path == HOST_NAME && host_name => Keep::Content,
+        "proc" if path == HOST_NAME && host_name => CapturePolicy::Content,
         "proc" => keep_of_proc(rest),
         // Device nodes are opened, not read; the links below name disks by serial number.
-        "dev" if rest.starts_with("disk") || rest.starts_with("mapper") => Keep::Nothing,
-        "dev" => Keep::Presence,
+        "dev" if rest.starts_with("disk") || rest.starts_with("mapper") => CapturePolicy::Nothing,
+        "dev" => CapturePolicy::Presence,
         // It shows that there is a udev daemon.
-        "run" if "udev/control".starts_with(rest) => Keep::Presence,
-        _ => Keep::Nothing,
+        "run" if "udev/control".starts_with(rest) => CapturePolicy::Presence,
+        _ => CapturePolicy::Nothing,
     }
 }
 
-fn keep_of_sys(path: &str) -> Keep {
+fn keep_of_sys(path: &str) -> CapturePolicy {
     let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     let name = path.rsplit('/').next().unwrap_or_default();
     // The layout of trace records is a fact about the kernel; the records are not.
     let is_format = path.starts_with("sys/kernel/tracing/events/") && name == "format";
     let hidden = SYS_HIDDEN.iter().copied().any(below) || HIDDEN_FILES.contains(&name);
-    if hidden && !is_format { Keep::Presence } else { Keep::Content }
+    if hidden && !is_format { CapturePolicy::Presence } else { CapturePolicy::Content }
 }
 
-fn keep_of_proc(rest: &str) -> Keep {
+fn keep_of_proc(rest: &str) -> CapturePolicy {
     let first = rest.split('/').next().unwrap_or_default();
     if first.bytes().next().is_some_and(|byte| byte.is_ascii_digit()) {
-        return Keep::Nothing;
+        return CapturePolicy::Nothing;
     }
-    if PROC.iter().any(|known| fits(known, rest)) { Keep::Content } else { Keep::Presence }
+    if PROC.iter().any(|known| fits(known, rest)) { CapturePolicy::Content } else { CapturePolicy::Presence }
 }
 
 /// Whether a path is the one that is meant; `*` stands for one component.
@@ -105,7 +105,7 @@ mod tests {
             "proc/sys/kernel/osrelease",
             "proc/driver/nvidia/gpus/0004:04:00.0/numa_status",
         ] {
-            assert_eq!(keep(Path::new(path), false), Keep::Content, "{path}");
+            assert_eq!(keep(Path::new(path), false), CapturePolicy::Content, "{path}");
         }
     }
 
@@ -124,11 +124,11 @@ mod tests {
             "dev/cxl/mem0",
             "run/udev/control",
         ] {
-            assert_eq!(keep(Path::new(path), false), Keep::Presence, "{path}");
+            assert_eq!(keep(Path::new(path), false), CapturePolicy::Presence, "{path}");
         }
         for path in ["proc/1/environ", "proc/4711", "etc/shadow", "dev/disk/by-id/x", "run/secrets", "root", ""] {
-            assert_eq!(keep(Path::new(path), true), Keep::Nothing, "{path}");
+            assert_eq!(keep(Path::new(path), true), CapturePolicy::Nothing, "{path}");
         }
-        assert_eq!(keep(Path::new(HOST_NAME), true), Keep::Content);
+        assert_eq!(keep(Path::new(HOST_NAME), true), CapturePolicy::Content);
     }
 }

@@ -7,23 +7,23 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{Access, Tap};
+use crate::{PathAccess, SysRootTap};
 
 /// Put it between a tree and those who read it ([`SysRoot::tapped`](crate::SysRoot::tapped)); a
-/// [`Snapshot`](super::Snapshot) then takes what they looked at.
+/// [`TreeSnapshot`](super::TreeSnapshot) then takes what they looked at.
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<BTreeSet<(PathBuf, Access)>>);
+pub struct AccessRecorder(Mutex<BTreeSet<(PathBuf, PathAccess)>>);
 
-impl Recorder {
+impl AccessRecorder {
     /// What was looked at so far, by path.
-    pub(super) fn seen(&self) -> BTreeSet<(PathBuf, Access)> {
+    pub(super) fn seen(&self) -> BTreeSet<(PathBuf, PathAccess)> {
         // A set is whole after every insertion, whoever panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Tap for Recorder {
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+impl SysRootTap for AccessRecorder {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((path.to_owned(), access));
         Ok(())
     }
@@ -38,13 +38,13 @@ mod tests {
 
     #[test]
     fn every_kind_of_access_is_noted_once_whatever_came_of_it() {
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(AccessRecorder::default());
         let root = SysRoot::new("/nonexistent").tapped(recorder.clone());
         for _ in 0..2 {
             assert_eq!((root.attribute("sys/a"), root.names("sys")), (None, Vec::new()));
             assert_eq!((root.link("sys/a"), root.exists("sys/b")), (None, false));
         }
-        use Access::{Link, List, Look, Read};
+        use PathAccess::{Link, List, Look, Read};
         let expected = [("sys", List), ("sys/a", Read), ("sys/a", Link), ("sys/b", Look)];
         let expected: BTreeSet<_> = expected.map(|(path, access)| (PathBuf::from(path), access)).into();
         assert_eq!(recorder.seen(), expected);

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path, str};
 
-use super::snapshot::{Entry, Snapshot};
+use super::snapshot::{SnapshotEntry, TreeSnapshot};
 use crate::pci::extended_capabilities;
 
 /// The extended capability with the serial number of a PCI device.
@@ -19,7 +19,7 @@ const NO_SERIAL: [&str; 5] = ["", "n/a", "none", "not specified", "unknown"];
 
 /// What was taken out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Redacted {
+pub struct RedactedValues {
     /// Serial numbers, each as often as it stands somewhere.
     pub serials: usize,
     /// Network addresses.
@@ -31,14 +31,15 @@ pub struct Redacted {
 /// Makes a number that stands for a serial number; the same for the same bytes.
 pub type Pseudonym<'a> = dyn Fn(&[u8]) -> u64 + 'a;
 
-impl Snapshot {
+impl TreeSnapshot {
     /// Takes network addresses out, foreign mounts, and serial numbers unless `pseudonym` is absent.
-    pub fn redact(&mut self, pseudonym: Option<&Pseudonym<'_>>) -> Redacted {
-        let mut redacted = Redacted::default();
+    pub fn redact(&mut self, pseudonym: Option<&Pseudonym<'_>>) -> RedactedValues {
+        let mut redacted = RedactedValues::default();
         for (path, entry) in &mut self.entries {
-            let Entry::File(content) = entry else { continue };
+            let SnapshotEntry::File(content) = entry else { continue };
             if let Some(pseudonym) = pseudonym {
-                redacted.serials += serials(path, content, &mut Names { pseudonym, given: &mut redacted.replaced });
+                redacted.serials +=
+                    serials(path, content, &mut PseudonymTable { pseudonym, given: &mut redacted.replaced });
             }
             if is_mount_table(path) {
                 *content = own_mounts(content);
@@ -53,12 +54,12 @@ impl Snapshot {
 }
 
 /// Gives pseudonyms, and keeps what it gave for what.
-struct Names<'a> {
+struct PseudonymTable<'a> {
     pseudonym: &'a Pseudonym<'a>,
     given: &'a mut BTreeMap<String, String>,
 }
 
-impl Names<'_> {
+impl PseudonymTable<'_> {
     /// Of a number. 0 and all ones mean that there is none.
     fn number(&mut self, number: u64) -> Option<u64> {
         if number == 0 || number == u64::MAX {
@@ -78,7 +79,7 @@ impl Names<'_> {
     }
 }
 
-fn serials(path: &Path, content: &mut Vec<u8>, names: &mut Names<'_>) -> usize {
+fn serials(path: &Path, content: &mut Vec<u8>, names: &mut PseudonymTable<'_>) -> usize {
     let name = name_of(path);
     if name == "config" {
         return in_config(content, names);
@@ -104,13 +105,13 @@ fn names_serial(name: &str) -> bool {
 }
 
 /// A file that is nothing but a serial number.
-fn whole(text: &str, names: &mut Names<'_>) -> Option<String> {
+fn whole(text: &str, names: &mut PseudonymTable<'_>) -> Option<String> {
     let value = text.trim();
     Some(text.replacen(value, &replaced(value, names)?, 1))
 }
 
 /// `Serial : 0123…` of arm's cpuinfo, `…SERIAL…=` of a uevent.
-fn in_lines(text: &str, names: &mut Names<'_>) -> Option<String> {
+fn in_lines(text: &str, names: &mut PseudonymTable<'_>) -> Option<String> {
     let mut line = |line: &str| {
         let (key, value) = line.split_once([':', '='])?;
         let key = key.trim().to_ascii_lowercase();
@@ -125,7 +126,7 @@ fn in_lines(text: &str, names: &mut Names<'_>) -> Option<String> {
 }
 
 /// The pseudonym in the form of the value. `None` for what is no serial number: nothing, zeros, `N/A`.
-fn replaced(value: &str, names: &mut Names<'_>) -> Option<String> {
+fn replaced(value: &str, names: &mut PseudonymTable<'_>) -> Option<String> {
     if let Some(number) = value.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
         return names.number(number).map(|number| format!("{number:#x}"));
     }
@@ -147,7 +148,7 @@ fn dashes(number: u64) -> String {
 }
 
 /// The serial number in a configuration space: the lower half first, each little-endian.
-fn in_config(config: &mut [u8], names: &mut Names<'_>) -> usize {
+fn in_config(config: &mut [u8], names: &mut PseudonymTable<'_>) -> usize {
     let mut found = 0;
     for capability in extended_capabilities(config) {
         let at = usize::from(capability.offset) + 4;

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{Access, Tap};
+use crate::{PathAccess, SysRootTap};
 
 /// The file beside `sys` and `proc` that lists what could not be read on the captured machine.
 pub(super) const READ_ERRORS: &str = "READ_ERRORS.tsv";
@@ -22,7 +22,7 @@ const NOT_CAPTURED: i32 = 61;
 
 /// Fails where the machine failed, and where nobody knows what it would have said.
 #[derive(Debug)]
-pub(super) struct Replay {
+pub(super) struct ReplayTap {
     /// The tree without links.
     folder: PathBuf,
     /// The last names of all `errors`: most reads are of none of them, and need no second look.
@@ -30,7 +30,7 @@ pub(super) struct Replay {
     errors: Mutex<BTreeMap<PathBuf, i32>>,
 }
 
-impl Replay {
+impl ReplayTap {
     /// Of the tree in `folder`; `None` if everything in it can be read.
     pub(super) fn of(folder: &Path, unknown: Vec<PathBuf>) -> Option<Self> {
         let mut errors: BTreeMap<PathBuf, i32> = unknown.into_iter().map(|path| (path, NOT_CAPTURED)).collect();
@@ -53,9 +53,9 @@ impl Replay {
     }
 }
 
-impl Tap for Replay {
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
-        if access != Access::Read {
+impl SysRootTap for ReplayTap {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
+        if access != PathAccess::Read {
             return Ok(());
         }
         let errors = |place: PathBuf| self.errors.lock().unwrap_or_else(PoisonError::into_inner).get(&place).copied();
@@ -99,8 +99,8 @@ mod tests {
         fs::create_dir(folder.path().join("sys")).unwrap();
         fs::write(folder.path().join("sys/passwd"), "x").unwrap();
         fs::write(folder.path().join(READ_ERRORS), "/../../etc/passwd\tread\t5\nsys/gone\tread\t5\n").unwrap();
-        let replay = Replay::of(folder.path(), Vec::new()).unwrap();
-        assert!(replay.access(Access::Read, Path::new("sys/passwd")).is_ok());
-        assert!(replay.access(Access::Read, Path::new("sys/gone")).is_ok(), "reading it says that it is not there");
+        let replay = ReplayTap::of(folder.path(), Vec::new()).unwrap();
+        assert!(replay.access(PathAccess::Read, Path::new("sys/passwd")).is_ok());
+        assert!(replay.access(PathAccess::Read, Path::new("sys/gone")).is_ok(), "reading it says that it is not there");
     }
 }

@@ -11,10 +11,10 @@ use std::{
 };
 
 use super::{
-    policy::{self, HOST_NAME, Keep},
-    record::Recorder,
+    policy::{self, CapturePolicy, HOST_NAME},
+    record::AccessRecorder,
 };
-use crate::{Access, SysRoot};
+use crate::{PathAccess, SysRoot};
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -27,7 +27,7 @@ const EIO: i32 = 5;
 
 /// One entry of a snapshot.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Entry {
+pub(super) enum SnapshotEntry {
     /// A folder, of which only the names that are entries themselves are known.
     Folder,
     /// A file with its content.
@@ -40,25 +40,25 @@ pub(super) enum Entry {
 
 /// A part of a machine, in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot {
+pub struct TreeSnapshot {
     /// By path, relative to the root.
-    pub(super) entries: BTreeMap<PathBuf, Entry>,
+    pub(super) entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Files that could not be read, with the number of the error.
     pub(super) errors: BTreeMap<PathBuf, i32>,
     left_out: BTreeSet<PathBuf>,
 }
 
-impl Snapshot {
+impl TreeSnapshot {
     /// Copies what `recorder` saw from `root`, which is the tree that it was put in front of.
-    pub fn take(root: &SysRoot, recorder: &Recorder, host_name: bool) -> Self {
+    pub fn take(root: &SysRoot, recorder: &AccessRecorder, host_name: bool) -> Self {
         let mut snapshot = Self::default();
         for (path, access) in recorder.seen() {
             match access {
-                Access::Read => snapshot.read(root, &path, host_name),
-                Access::List => snapshot.list(root, &path, host_name),
-                Access::Link => drop(snapshot.place(root, &path, host_name, Last::Kept)),
-                Access::Look => drop(snapshot.place(root, &path, host_name, Last::Followed)),
-                Access::Write => {}
+                PathAccess::Read => snapshot.read(root, &path, host_name),
+                PathAccess::List => snapshot.list(root, &path, host_name),
+                PathAccess::Link => drop(snapshot.place(root, &path, host_name, FinalLink::Kept)),
+                PathAccess::Look => drop(snapshot.place(root, &path, host_name, FinalLink::Followed)),
+                PathAccess::Write => {}
             }
         }
         snapshot
@@ -66,7 +66,7 @@ impl Snapshot {
 
     /// Adds a file that is not of the machine.
     pub fn add(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
-        self.entries.insert(path.into(), Entry::File(content.into()));
+        self.entries.insert(path.into(), SnapshotEntry::File(content.into()));
     }
 
     /// Files that were read, and whose content is not copied because it may be about people.
@@ -90,18 +90,18 @@ impl Snapshot {
     }
 
     fn read(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
-        let Some(place) = self.place(root, path, host_name, Last::Followed) else { return };
-        if self.entries.get(&place) != Some(&Entry::Present) {
+        let Some(place) = self.place(root, path, host_name, FinalLink::Followed) else { return };
+        if self.entries.get(&place) != Some(&SnapshotEntry::Present) {
             return;
         }
-        if policy::keep(&place, host_name) != Keep::Content {
+        if policy::keep(&place, host_name) != CapturePolicy::Content {
             if !place.starts_with("dev") && place != Path::new(HOST_NAME) {
                 self.left_out.insert(place);
             }
             return;
         }
         match root.first_bytes(&place, MOST_BYTES) {
-            Ok(content) => drop(self.entries.insert(place, Entry::File(content))),
+            Ok(content) => drop(self.entries.insert(place, SnapshotEntry::File(content))),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !root.exists(&place) => {
                 self.entries.remove(&place);
             }
@@ -110,18 +110,18 @@ impl Snapshot {
     }
 
     fn list(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
-        let Some(place) = self.place(root, path, host_name, Last::Followed) else { return };
-        if self.entries.get(&place) != Some(&Entry::Folder) {
+        let Some(place) = self.place(root, path, host_name, FinalLink::Followed) else { return };
+        if self.entries.get(&place) != Some(&SnapshotEntry::Folder) {
             return;
         }
         for name in root.names(&place) {
-            self.place(root, &place.join(name), host_name, Last::Kept);
+            self.place(root, &place.join(name), host_name, FinalLink::Kept);
         }
     }
 
     /// Enters everything on the way to `path`, and gives the place that it leads to; `None` where nothing is, or nothing
     /// that may be captured.
-    fn place(&mut self, root: &SysRoot, path: &Path, host_name: bool, last: Last) -> Option<PathBuf> {
+    fn place(&mut self, root: &SysRoot, path: &Path, host_name: bool, last: FinalLink) -> Option<PathBuf> {
         let mut way: VecDeque<OsString> = names(path);
         let mut place = PathBuf::new();
         let mut links = 0;
@@ -135,8 +135,8 @@ impl Snapshot {
                 return None;
             }
             match self.entries.get(&next)? {
-                Entry::Link(_) if way.is_empty() && last == Last::Kept => return Some(next),
-                Entry::Link(target) => {
+                SnapshotEntry::Link(_) if way.is_empty() && last == FinalLink::Kept => return Some(next),
+                SnapshotEntry::Link(target) => {
                     links += 1;
                     if links > MOST_LINKS {
                         return None;
@@ -147,7 +147,7 @@ impl Snapshot {
                     let rest = std::mem::replace(&mut way, names(target));
                     way.extend(rest);
                 }
-                Entry::Folder => place = next,
+                SnapshotEntry::Folder => place = next,
                 _ if way.is_empty() => place = next,
                 _ => return None,
             }
@@ -160,7 +160,7 @@ impl Snapshot {
         if self.entries.contains_key(place) {
             return true;
         }
-        if policy::keep(place, host_name) == Keep::Nothing {
+        if policy::keep(place, host_name) == CapturePolicy::Nothing {
             return false;
         }
         // The links name a process; what is below them is the reader's own in every process.
@@ -168,12 +168,12 @@ impl Snapshot {
         let real = root.path(place);
         let found = if own { fs::metadata(&real) } else { fs::symlink_metadata(&real) };
         let entry = match found.map(|found| found.file_type()) {
-            Ok(kind) if kind.is_dir() => Entry::Folder,
+            Ok(kind) if kind.is_dir() => SnapshotEntry::Folder,
             Ok(kind) if kind.is_symlink() => match fs::read_link(&real) {
-                Ok(target) => Entry::Link(target),
+                Ok(target) => SnapshotEntry::Link(target),
                 Err(_) => return false,
             },
-            Ok(_) => Entry::Present,
+            Ok(_) => SnapshotEntry::Present,
             Err(_) => return false,
         };
         self.entries.insert(place.to_owned(), entry);
@@ -183,7 +183,7 @@ impl Snapshot {
 
 /// What becomes of a link at the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Last {
+enum FinalLink {
     /// It is what was meant.
     Kept,
     /// What it leads to was meant.

@@ -12,9 +12,9 @@ use tar::{Builder, EntryType, Header};
 use super::*;
 
 /// Entries as raw as a forger can write them: names are put into the header unchecked.
-struct Forger(Builder<Vec<u8>>);
+struct ForgedArchive(Builder<Vec<u8>>);
 
-impl Forger {
+impl ForgedArchive {
     fn new() -> Self {
         Self(Builder::new(Vec::new()))
     }
@@ -43,20 +43,20 @@ impl Forger {
         compress_to_vec(self.0.into_inner().unwrap().as_slice(), CompressionLevel::Fastest)
     }
 
-    fn open(self) -> Result<Capture, ArchiveError> {
+    fn open(self) -> Result<UnpackedCapture, ArchiveError> {
         open(&self.compressed(), MOST_BYTES, MOST_ENTRIES)
     }
 }
 
-fn open(bytes: &[u8], most_bytes: u64, most_entries: usize) -> Result<Capture, ArchiveError> {
+fn open(bytes: &[u8], most_bytes: u64, most_entries: usize) -> Result<UnpackedCapture, ArchiveError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    Capture::open_within(file.path(), most_bytes, most_entries)
+    UnpackedCapture::open_within(file.path(), most_bytes, most_entries)
 }
 
 #[test]
 fn a_tree_is_unpacked_and_removed_when_dropped() {
-    let forger = Forger::new().entry(EntryType::Directory, "./", "", b"").file("./sys/a/b", "text\n");
+    let forger = ForgedArchive::new().entry(EntryType::Directory, "./", "", b"").file("./sys/a/b", "text\n");
     let capture = forger.link("./sys/l", "a/b").link("sys/gone", "../nowhere").link("sys/self", "self").open().unwrap();
     let root = capture.root();
     assert_eq!(root.text("sys/a/b").as_deref(), Some("text"));
@@ -70,14 +70,14 @@ fn a_tree_is_unpacked_and_removed_when_dropped() {
 
 #[test]
 fn files_are_readable_whatever_their_mode_was() {
-    let capture = Forger::new().file("proc/x", "1").open().unwrap();
+    let capture = ForgedArchive::new().file("proc/x", "1").open().unwrap();
     assert_eq!(fs::metadata(capture.root().path("proc/x")).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn names_that_lead_out_are_refused() {
     for name in ["../x", "a/../../x", "/etc/x", "a/.."] {
-        let error = Forger::new().file(name, "x").open().unwrap_err();
+        let error = ForgedArchive::new().file(name, "x").open().unwrap_err();
         assert!(matches!(&error, ArchiveError::Escapes(entry) if entry == Path::new(name)), "{name}: {error}");
     }
 }
@@ -85,7 +85,7 @@ fn names_that_lead_out_are_refused() {
 #[test]
 fn what_is_no_file_folder_or_link_is_refused() {
     for kind in [EntryType::Link, EntryType::Char, EntryType::Block, EntryType::Fifo, EntryType::new(b'Z')] {
-        let error = Forger::new().file("a", "x").entry(kind, "dev/x", "a", b"").open().unwrap_err();
+        let error = ForgedArchive::new().file("a", "x").entry(kind, "dev/x", "a", b"").open().unwrap_err();
         assert!(matches!(error, ArchiveError::Kind { .. }), "{kind:?}: {error}");
     }
 }
@@ -95,16 +95,16 @@ fn nothing_is_written_through_a_link() {
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().to_str().unwrap();
     // The absolute link becomes one inside the tree; even so it is not a folder that entries can lie in.
-    let error = Forger::new().link("sys", target).file("sys/x", "x").open().unwrap_err();
+    let error = ForgedArchive::new().link("sys", target).file("sys/x", "x").open().unwrap_err();
     assert!(matches!(&error, ArchiveError::Conflict(entry) if entry == Path::new("sys")), "{error}");
-    let error = Forger::new().file("a", "x").link("b", "a").file("b", "y").open().unwrap_err();
+    let error = ForgedArchive::new().file("a", "x").link("b", "a").file("b", "y").open().unwrap_err();
     assert!(matches!(&error, ArchiveError::Conflict(entry) if entry == Path::new("b")), "{error}");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn absolute_links_stay_in_the_tree() {
-    let forger = Forger::new().file("etc/hostname", "captured").link("sys/a/h", "/etc/hostname");
+    let forger = ForgedArchive::new().file("etc/hostname", "captured").link("sys/a/h", "/etc/hostname");
     let capture = forger.link("sys/a/top", "/").open().unwrap();
     assert_eq!(capture.root().text("sys/a/h").as_deref(), Some("captured"));
     assert_eq!(capture.root().link("sys/a/h").unwrap(), Path::new("../../etc/hostname"));
@@ -114,7 +114,8 @@ fn absolute_links_stay_in_the_tree() {
 
 #[test]
 fn links_do_not_lead_above_the_top() {
-    let forger = Forger::new().link("a/b/out", "../../../../etc/passwd").link("top", "..").link("slash", "/../../etc");
+    let forger =
+        ForgedArchive::new().link("a/b/out", "../../../../etc/passwd").link("top", "..").link("slash", "/../../etc");
     let capture = forger.link("here", "./").open().unwrap();
     let target = |link: &str| capture.root().link(link).unwrap().display().to_string();
     assert_eq!(target("a/b/out"), "../../etc/passwd");
@@ -126,7 +127,7 @@ fn links_do_not_lead_above_the_top() {
 #[test]
 fn links_that_may_lead_out_are_left_out_with_a_warning() {
     // `up` is harmless by itself, but `up/..` is outside although its text is not.
-    let capture = Forger::new().link("a/b/c/up", "../../..").link("q", "a/b/c/up/../../etc").open().unwrap();
+    let capture = ForgedArchive::new().link("a/b/c/up", "../../..").link("q", "a/b/c/up/../../etc").open().unwrap();
     assert_eq!(capture.root().names(""), ["a"]);
     assert_eq!(capture.root().names("a/b/c"), ["up"]);
     let [warning] = capture.warnings() else { panic!("{:?}", capture.warnings()) };
@@ -136,10 +137,10 @@ fn links_that_may_lead_out_are_left_out_with_a_warning() {
 
 #[test]
 fn limits_are_named_when_exceeded() {
-    let many = (0..20).fold(Forger::new(), |forger, i| forger.file(&format!("f{i}"), ""));
+    let many = (0..20).fold(ForgedArchive::new(), |forger, i| forger.file(&format!("f{i}"), ""));
     let error = open(&many.compressed(), MOST_BYTES, 19).unwrap_err();
     assert_eq!(error.to_string(), "the archive has more than 19 entries");
-    let large = Forger::new().entry(EntryType::Regular, "zeros", "", &vec![0; 1 << 20]).compressed();
+    let large = ForgedArchive::new().entry(EntryType::Regular, "zeros", "", &vec![0; 1 << 20]).compressed();
     assert!(large.len() < 1 << 16, "zeros compress well: {}", large.len());
     let error = open(&large, 1 << 19, MOST_ENTRIES).unwrap_err();
     assert_eq!(error.to_string(), "the archive unpacks to more than 524288 bytes");
@@ -147,7 +148,7 @@ fn limits_are_named_when_exceeded() {
 
 #[test]
 fn bytes_after_the_last_entry_count_too() {
-    let mut tar = Forger::new().file("a", "x").0.into_inner().unwrap();
+    let mut tar = ForgedArchive::new().file("a", "x").0.into_inner().unwrap();
     tar.extend(vec![0; 1 << 20]);
     let compressed = compress_to_vec(tar.as_slice(), CompressionLevel::Fastest);
     assert!(matches!(open(&compressed, 1 << 16, 9), Err(ArchiveError::TooManyBytes { limit: 65536 })));
@@ -156,7 +157,7 @@ fn bytes_after_the_last_entry_count_too() {
 
 #[test]
 fn damaged_archives_are_refused() {
-    let good = Forger::new().file("a", &"0123456789".repeat(1000)).compressed();
+    let good = ForgedArchive::new().file("a", &"0123456789".repeat(1000)).compressed();
     assert!(matches!(open(b"", 1 << 20, 9), Err(ArchiveError::NotZstd { .. })));
     assert!(matches!(open(b"PK\x03\x04 and so on", 1 << 20, 9), Err(ArchiveError::NotZstd { .. })));
     assert!(matches!(open(&good[..good.len() / 2], 1 << 20, 9), Err(ArchiveError::Read { .. })));
@@ -164,13 +165,13 @@ fn damaged_archives_are_refused() {
     assert!(matches!(open(&not_tar, 1 << 20, 9), Err(ArchiveError::Read { .. })));
     let twice = [good.clone(), good.clone()].concat();
     assert!(matches!(open(&twice, 1 << 20, 9), Err(ArchiveError::TrailingData { .. })));
-    assert!(matches!(Capture::open("/nonexistent"), Err(ArchiveError::Open { .. })));
+    assert!(matches!(UnpackedCapture::open("/nonexistent"), Err(ArchiveError::Open { .. })));
 }
 
 #[test]
 fn an_archive_may_come_through_a_link() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("real"), Forger::new().file("a", "x").compressed()).unwrap();
+    fs::write(folder.path().join("real"), ForgedArchive::new().file("a", "x").compressed()).unwrap();
     symlink("real", folder.path().join("link")).unwrap();
-    assert!(Capture::open(folder.path().join("link")).unwrap().root().exists("a"));
+    assert!(UnpackedCapture::open(folder.path().join("link")).unwrap().root().exists("a"));
 }

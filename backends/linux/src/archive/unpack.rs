@@ -11,21 +11,25 @@ use std::{
 use tar::{Archive, Entry, EntryType};
 
 use super::ArchiveError;
-use crate::Warning;
+use crate::TreeWarning;
 
 /// What was unpacked.
-pub(super) struct Unpacked {
+pub(super) struct UnpackedEntries {
     pub(super) entries: usize,
     /// Links that were left out.
-    pub(super) warnings: Vec<Warning>,
+    pub(super) warnings: Vec<TreeWarning>,
     /// Files whose content the archive does not have: empty and of mode 0.
     pub(super) unknown: Vec<PathBuf>,
 }
 
 /// Unpacks everything into the empty folder `into`.
-pub(super) fn unpack<R: Read>(archive: &mut Archive<R>, into: &Path, most: usize) -> Result<Unpacked, ArchiveError> {
+pub(super) fn unpack<R: Read>(
+    archive: &mut Archive<R>,
+    into: &Path,
+    most: usize,
+) -> Result<UnpackedEntries, ArchiveError> {
     let folders = HashSet::from([PathBuf::new()]);
-    let mut tree = Tree { into, folders, warnings: Vec::new(), unknown: Vec::new() };
+    let mut tree = UnpackTree { into, folders, warnings: Vec::new(), unknown: Vec::new() };
     let mut entries = 0;
     let failed = |entries| move |source| ArchiveError::Read { entries, source };
     for entry in archive.entries().map_err(failed(0))? {
@@ -35,44 +39,44 @@ pub(super) fn unpack<R: Read>(archive: &mut Archive<R>, into: &Path, most: usize
             return Err(ArchiveError::TooManyEntries { limit: most });
         }
         tree.add(&mut entry).map_err(|error| match error {
-            Failure::Read(source) => ArchiveError::Read { entries, source },
-            Failure::Archive(error) => error,
+            UnpackFailure::Read(source) => ArchiveError::Read { entries, source },
+            UnpackFailure::Archive(error) => error,
         })?;
     }
-    Ok(Unpacked { entries, warnings: tree.warnings, unknown: tree.unknown })
+    Ok(UnpackedEntries { entries, warnings: tree.warnings, unknown: tree.unknown })
 }
 
 /// What was made so far. Only folders in `folders` are ever written to: each is a real folder, never a link to one.
-struct Tree<'a> {
+struct UnpackTree<'a> {
     into: &'a Path,
     folders: HashSet<PathBuf>,
-    warnings: Vec<Warning>,
+    warnings: Vec<TreeWarning>,
     unknown: Vec<PathBuf>,
 }
 
-enum Failure {
+enum UnpackFailure {
     Read(io::Error),
     Archive(ArchiveError),
 }
 
-impl From<ArchiveError> for Failure {
+impl From<ArchiveError> for UnpackFailure {
     fn from(error: ArchiveError) -> Self {
         Self::Archive(error)
     }
 }
 
-impl Tree<'_> {
-    fn add<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<(), Failure> {
+impl UnpackTree<'_> {
+    fn add<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<(), UnpackFailure> {
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
         }
-        let name = inside(&entry.path().map_err(Failure::Read)?)?;
+        let name = inside(&entry.path().map_err(UnpackFailure::Read)?)?;
         match kind {
             EntryType::Directory => Ok(self.folder(&name)?),
             EntryType::Regular | EntryType::Continuous => self.file(&name, entry),
             EntryType::Symlink => {
-                let target = entry.link_name().map_err(Failure::Read)?.unwrap_or_default();
+                let target = entry.link_name().map_err(UnpackFailure::Read)?.unwrap_or_default();
                 Ok(self.link(&name, &target)?)
             }
             _ => Err(ArchiveError::Kind { entry: name, kind: kind_name(kind) }.into()),
@@ -95,7 +99,7 @@ impl Tree<'_> {
         name.parent().map_or(Ok(()), |parent| self.folder(parent))
     }
 
-    fn file<R: Read>(&mut self, name: &Path, content: &mut Entry<'_, R>) -> Result<(), Failure> {
+    fn file<R: Read>(&mut self, name: &Path, content: &mut Entry<'_, R>) -> Result<(), UnpackFailure> {
         self.parent(name)?;
         // A new file only: an existing name may be a link.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.into.join(name));
@@ -106,7 +110,7 @@ impl Tree<'_> {
         }
         let mut buffer = [0; 16 * 1024];
         loop {
-            let read = content.read(&mut buffer).map_err(Failure::Read)?;
+            let read = content.read(&mut buffer).map_err(UnpackFailure::Read)?;
             let Some(chunk) = buffer.get(..read).filter(|chunk| !chunk.is_empty()) else { return Ok(()) };
             io::Write::write_all(&mut file, chunk).map_err(|source| failed(name, source))?;
         }
@@ -118,7 +122,7 @@ impl Tree<'_> {
         let Some(target) = harmless(target, depth) else {
             let path = Path::new("/").join(name).display().to_string();
             let reason = format!("the link to {} may lead out of the captured tree; it is left out", target.display());
-            self.warnings.push(Warning { path, reason });
+            self.warnings.push(TreeWarning { path, reason });
             return Ok(());
         };
         symlink(target, self.into.join(name)).map_err(|source| failed(name, source))

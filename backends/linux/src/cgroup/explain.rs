@@ -4,12 +4,12 @@ use std::{io, path::Path, str::FromStr};
 
 use nix::errno::Errno;
 
-use super::{CgroupVersion, CpusetCgroup, Resource};
+use super::{CgroupVersion, CpusetCgroup, CpusetResource};
 use crate::IdSet;
 
 impl CpusetCgroup {
     /// Why the kernel refused a set.
-    pub(super) fn refusal(&self, resource: &Resource, set: &IdSet, error: &io::Error) -> String {
+    pub(super) fn refusal(&self, resource: &CpusetResource, set: &IdSet, error: &io::Error) -> String {
         let errno = error.raw_os_error().map(Errno::from_raw);
         // What these say holds for any set, so the set is not looked at.
         match errno {
@@ -37,7 +37,7 @@ impl CpusetCgroup {
     }
 
     /// Why the kernel uses another set than it accepted.
-    pub(super) fn replacement(&self, resource: &Resource, set: &IdSet) -> String {
+    pub(super) fn replacement(&self, resource: &CpusetResource, set: &IdSet) -> String {
         self.unavailable(resource, set).unwrap_or_else(|| {
             format!(
                 "another cgroup has some of these {} for itself, or another program writes this cgroup too; \
@@ -48,7 +48,7 @@ impl CpusetCgroup {
     }
 
     /// The part of the set that the machine or the parent cgroup does not have.
-    fn unavailable(&self, resource: &Resource, set: &IdSet) -> Option<String> {
+    fn unavailable(&self, resource: &CpusetResource, set: &IdSet) -> Option<String> {
         let noun = resource.noun;
         let usable = self.root.text(resource.usable).and_then(|text| IdSet::from_str(&text).ok());
         let offline = usable.map(|usable| set.difference(&usable)).filter(|offline| !offline.is_empty());
@@ -84,7 +84,7 @@ fn denied(version: CgroupVersion) -> &'static str {
 }
 
 /// Why a process has less than its cgroup.
-pub(super) fn narrowed(resource: &Resource) -> String {
+pub(super) fn narrowed(resource: &CpusetResource) -> String {
     format!(
         "the cgroup has all of these {}, but the process is narrowed by itself or has left the cgroup; \
          look for CPUAffinity= in the units of the container runtime",

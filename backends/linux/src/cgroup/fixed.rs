@@ -34,10 +34,10 @@ fn distances(root: &SysRoot, node: u32, online: &IdSet) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::Tree;
+    use crate::testkit::MachineTree;
 
-    fn machine() -> Tree {
-        let tree = Tree::new();
+    fn machine() -> MachineTree {
+        let tree = MachineTree::new();
         tree.files(
             NODES,
             &[
@@ -50,7 +50,7 @@ mod tests {
         tree
     }
 
-    fn with(tree: &Tree, mems: &str) -> String {
+    fn with(tree: &MachineTree, mems: &str) -> String {
         with_kernel_memory(&tree.root(), &mems.parse().unwrap()).to_string()
     }
 

@@ -10,14 +10,14 @@ use super::{CgroupError, CgroupVersion};
 use crate::SysRoot;
 
 /// What `/proc/<pid>/cgroup` says about cpusets.
-pub(super) struct Membership {
+pub(super) struct CgroupMembership {
     pub(super) version: CgroupVersion,
     /// Seen from our cgroup namespace; begins with `/..` for what is outside of it.
     pub(super) path: String,
 }
 
 /// Cpusets are a v1 controller where a v1 hierarchy has them, even if v2 is mounted too.
-pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<Membership, CgroupError> {
+pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<CgroupMembership, CgroupError> {
     let file = format!("proc/{pid}/cgroup");
     let path = PathBuf::from(format!("/{file}"));
     let bytes = root.bytes(file).map_err(|source| CgroupError::Read { path, source })?;
@@ -27,10 +27,10 @@ pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<Membership, CgroupE
         let mut fields = line.splitn(3, ':');
         let (Some(id), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         if controllers.split(',').any(|controller| controller == "cpuset") {
-            return Ok(Membership { version: CgroupVersion::V1, path: path.to_owned() });
+            return Ok(CgroupMembership { version: CgroupVersion::V1, path: path.to_owned() });
         }
         if id == "0" && controllers.is_empty() {
-            unified = Some(Membership { version: CgroupVersion::V2, path: path.to_owned() });
+            unified = Some(CgroupMembership { version: CgroupVersion::V2, path: path.to_owned() });
         }
     }
     unified.ok_or(CgroupError::NoCpuset { pid })
@@ -38,13 +38,13 @@ pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<Membership, CgroupE
 
 /// The mount point and the path below it at which the cgroup is visible. Stops at the first fitting mount: a host full
 /// of containers has thousands of others, and the cgroup ones are among the first.
-pub(super) fn mounted(root: &SysRoot, pid: u32, member: &Membership) -> Result<(PathBuf, PathBuf), CgroupError> {
+pub(super) fn mounted(root: &SysRoot, pid: u32, member: &CgroupMembership) -> Result<(PathBuf, PathBuf), CgroupError> {
     const MOUNTS: &str = "proc/self/mountinfo";
     let failed = |source| CgroupError::Read { path: Path::new("/").join(MOUNTS), source };
     let mut some = false;
     for line in BufReader::new(File::open(root.path(MOUNTS)).map_err(failed)?).split(b'\n') {
         let line = line.map_err(failed)?;
-        let Some(mount) = Mount::parse(&String::from_utf8_lossy(&line), member.version) else { continue };
+        let Some(mount) = CgroupMount::parse(&String::from_utf8_lossy(&line), member.version) else { continue };
         some = true;
         if let Some(below) = mount.below(&member.path) {
             return Ok((mount.point, below));
@@ -59,13 +59,13 @@ pub(super) fn mounted(root: &SysRoot, pid: u32, member: &Membership) -> Result<(
 }
 
 /// A mount of the hierarchy.
-struct Mount {
+struct CgroupMount {
     /// The cgroup that is seen at the mount point.
     root: String,
     point: PathBuf,
 }
 
-impl Mount {
+impl CgroupMount {
     /// Reads a line of mountinfo; `None` if it is about something else.
     fn parse(line: &str, version: CgroupVersion) -> Option<Self> {
         let (mount, filesystem) = line.split_once(" - ")?;
@@ -119,17 +119,20 @@ mod tests {
     fn a_mount_line_is_understood_whatever_surrounds_it() {
         let line =
             r"35 31 0:32 /docker/a\040b /mnt/cg\134x rw shared:9 master:1 - cgroup cgroup rw,cpuset,clone_children";
-        let mount = Mount::parse(line, CgroupVersion::V1).unwrap();
+        let mount = CgroupMount::parse(line, CgroupVersion::V1).unwrap();
         assert_eq!((mount.root.as_str(), mount.point.as_path()), ("/docker/a b", Path::new(r"/mnt/cg\x")));
-        assert!(Mount::parse(line, CgroupVersion::V2).is_none());
-        assert!(Mount::parse("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu", CgroupVersion::V1).is_none());
-        assert!(Mount::parse("41 31 0:38 / /x rw - cgroup2 cgroup2 rw", CgroupVersion::V2).is_some());
-        assert!(Mount::parse("41 31 0:38 / /x/../y rw - cgroup2 cgroup2 rw", CgroupVersion::V2).is_none());
+        assert!(CgroupMount::parse(line, CgroupVersion::V2).is_none());
+        assert!(
+            CgroupMount::parse("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu", CgroupVersion::V1)
+                .is_none()
+        );
+        assert!(CgroupMount::parse("41 31 0:38 / /x rw - cgroup2 cgroup2 rw", CgroupVersion::V2).is_some());
+        assert!(CgroupMount::parse("41 31 0:38 / /x/../y rw - cgroup2 cgroup2 rw", CgroupVersion::V2).is_none());
     }
 
     #[test]
     fn the_mounted_part_is_taken_off_the_cgroup() {
-        let mount = |root: &str| Mount { root: root.to_owned(), point: PathBuf::from("/m") };
+        let mount = |root: &str| CgroupMount { root: root.to_owned(), point: PathBuf::from("/m") };
         assert_eq!(mount("/").below("/"), Some(PathBuf::new()));
         assert_eq!(mount("/").below("/a/b"), Some(PathBuf::from("a/b")));
         assert_eq!(mount("/a").below("/a/b"), Some(PathBuf::from("b")));
@@ -144,7 +147,7 @@ mod tests {
         fn no_line_upsets_the_reader(line in r"[ -~\\]{0,80}") {
             let line = format!("1 2 0:3 {line}");
             for version in [CgroupVersion::V1, CgroupVersion::V2] {
-                if let Some(mount) = Mount::parse(&line, version) {
+                if let Some(mount) = CgroupMount::parse(&line, version) {
                     prop_assert!(mount.point.is_absolute());
                 }
             }

@@ -10,9 +10,9 @@ use super::*;
 const POD: &str = "sys/fs/cgroup/kubepods/pod1/ctr";
 
 /// A machine with CPUs 0-7 on nodes 0-1, and process 42 in a container's cgroup.
-struct Machine(TempDir);
+struct CgroupMachine(TempDir);
 
-impl Machine {
+impl CgroupMachine {
     fn v2() -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
         machine.put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n");
@@ -68,7 +68,7 @@ impl Machine {
 
 #[test]
 fn both_sets_are_written_and_verified() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.now("2-3", "1");
     machine.pin("2-3", "1").unwrap();
     assert_eq!(fs::read_to_string(machine.root().path(POD).join("cpuset.cpus")).unwrap(), "2-3");
@@ -79,7 +79,7 @@ fn both_sets_are_written_and_verified() {
 
 #[test]
 fn an_empty_set_leaves_its_file_alone() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.now("2", "0-1");
     machine.pin("2", "").unwrap();
     assert_eq!(machine.root().bytes(format!("{POD}/cpuset.mems")).unwrap(), b"\n");
@@ -90,7 +90,7 @@ fn an_empty_set_leaves_its_file_alone() {
 
 #[test]
 fn a_parent_that_allows_less_is_named() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.effective("sys/fs/cgroup/kubepods/pod1", "0-3", "0");
     machine.now("0-3", "0");
     let error = machine.pin("2-5", "").unwrap_err();
@@ -106,7 +106,7 @@ fn a_parent_that_allows_less_is_named() {
 
 #[test]
 fn offline_cpus_are_named() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.put("sys/devices/system/cpu/online", "0-5\n");
     machine.now("4-5", "0-1");
     let error = machine.pin("4-7", "").unwrap_err().to_string();
@@ -115,7 +115,7 @@ fn offline_cpus_are_named() {
 
 #[test]
 fn a_process_with_less_than_its_cgroup_is_refused() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.now("2-3", "1");
     machine.status("2", "1");
     let error = machine.pin("2-3", "1").unwrap_err();
@@ -126,7 +126,7 @@ fn a_process_with_less_than_its_cgroup_is_refused() {
 
 #[test]
 fn a_set_that_others_hold_is_explained() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.now("0-1", "0-1");
     let error = machine.pin("2-3", "").unwrap_err().to_string();
     assert!(error.contains("cpuset.cpus.partition"), "{error}");
@@ -134,7 +134,7 @@ fn a_set_that_others_hold_is_explained() {
 
 #[test]
 fn a_controller_that_nobody_delegated_is_refused() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.put(&format!("{POD}/cgroup.controllers"), "cpu memory\n");
     machine.put("sys/fs/cgroup/kubepods/pod1/cgroup.controllers", "cpu memory\n");
     let error = machine.pin("2", "").unwrap_err().to_string();
@@ -145,7 +145,7 @@ fn a_controller_that_nobody_delegated_is_refused() {
 
 #[test]
 fn passing_the_controller_on_is_not_believed() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.put(&format!("{POD}/cgroup.controllers"), "cpu memory\n");
     let error = machine.pin("2", "").unwrap_err();
     assert!(matches!(&error, CgroupError::NotDelegated { .. }), "{error}");
@@ -159,7 +159,7 @@ fn passing_the_controller_on_is_not_believed() {
 
 #[test]
 fn a_parent_with_the_controller_passes_it_on() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.now("2", "0-1");
     let control = machine.root().path("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
     let controllers = machine.root().path(POD).join("cgroup.controllers");
@@ -181,7 +181,7 @@ fn a_parent_with_the_controller_passes_it_on() {
 
 #[test]
 fn the_top_of_the_hierarchy_is_not_pinned() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     machine.put("proc/42/cgroup", "0::/\n");
     machine.put("sys/fs/cgroup/cgroup.controllers", "cpu\n");
     let error = machine.pin("2", "").unwrap_err().to_string();
@@ -190,7 +190,7 @@ fn the_top_of_the_hierarchy_is_not_pinned() {
 
 #[test]
 fn a_v1_hierarchy_beside_v2_has_the_cpusets() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     let mounts = "30 1 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
                   31 1 0:27 /other /mnt/other rw - cgroup cgroup rw,cpuset\n\
                   32 1 0:27 /docker /mnt/cpu\\040sets rw shared:1 - cgroup cgroup rw,cpuset,cpu\n";
@@ -209,7 +209,7 @@ fn a_v1_hierarchy_beside_v2_has_the_cpusets() {
 
 #[test]
 fn what_cannot_be_found_is_told_apart() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     assert!(matches!(CpusetCgroup::of_process(&machine.root(), 43), Err(CgroupError::Read { .. })));
     machine.put("proc/42/cgroup", "0::/../elsewhere\n");
     assert!(matches!(machine.locate(), Err(CgroupError::Outside { cgroup, .. }) if cgroup == "/../elsewhere"));
@@ -223,7 +223,7 @@ fn what_cannot_be_found_is_told_apart() {
 
 #[test]
 fn a_cgroup_that_has_gone_is_an_error_and_not_made_again() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     fs::remove_file(machine.root().path(POD).join("cpuset.cpus")).unwrap();
     let error = machine.pin("2", "").unwrap_err();
     assert!(matches!(&error, CgroupError::Write { .. }), "{error}");
@@ -233,7 +233,7 @@ fn a_cgroup_that_has_gone_is_an_error_and_not_made_again() {
 
 #[test]
 fn a_user_without_privileges_is_told_what_to_do() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     let cgroup = machine.locate().unwrap();
     for errno in [nix::libc::EACCES, nix::libc::EPERM] {
         let cause = cgroup.refusal(&CPUS, &"2".parse().unwrap(), &io::Error::from_raw_os_error(errno));
@@ -245,7 +245,7 @@ fn a_user_without_privileges_is_told_what_to_do() {
 
 #[test]
 fn a_cgroup_holds_those_in_it_and_below_it() {
-    let machine = Machine::v2();
+    let machine = CgroupMachine::v2();
     let cgroup = machine.locate().unwrap();
     for (path, held) in [
         ("/kubepods/pod1/ctr", true),

@@ -121,14 +121,14 @@ struct SendCommand {
     flags: u32,
     raw: u32,
     retval: u32,
-    input: Payload,
-    output: Payload,
+    input: CommandPayload,
+    output: CommandPayload,
 }
 
 /// What goes in or comes out of a command.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Payload {
+struct CommandPayload {
     size: u32,
     rsvd: u32,
     payload: u64,
@@ -137,13 +137,13 @@ struct Payload {
 impl SendCommand {
     /// A command without input that is answered into `answer`.
     fn new(id: u32, answer: &mut [u8; HEALTH_BYTES]) -> Self {
-        let output = Payload {
+        let output = CommandPayload {
             // 18.
             size: HEALTH_BYTES as u32,
             rsvd: 0,
             payload: answer.as_mut_ptr() as u64,
         };
-        Self { id, flags: 0, raw: 0, retval: 0, input: Payload::default(), output }
+        Self { id, flags: 0, raw: 0, retval: 0, input: CommandPayload::default(), output }
     }
 
     /// The kernel is content when it could ask; what the card said is another matter.
@@ -164,12 +164,12 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
-    use crate::testkit::Tree;
+    use crate::testkit::MachineTree;
 
     #[test]
     fn numbers_and_layouts_are_those_of_the_kernel() {
         assert_eq!([QUERY_COMMANDS, SEND_COMMAND], [0x8008_CE01, 0xC030_CE02]);
-        assert_eq!([size_of::<QueryHeader>(), size_of::<SendCommand>(), size_of::<Payload>()], [8, 48, 16]);
+        assert_eq!([size_of::<QueryHeader>(), size_of::<SendCommand>(), size_of::<CommandPayload>()], [8, 48, 16]);
         let offsets = [
             offset_of!(SendCommand, id),
             offset_of!(SendCommand, flags),
@@ -179,7 +179,7 @@ mod tests {
             offset_of!(SendCommand, output),
         ];
         assert_eq!(offsets, [0, 4, 8, 12, 16, 32]);
-        assert_eq!([offset_of!(Payload, size), offset_of!(Payload, payload)], [0, 8]);
+        assert_eq!([offset_of!(CommandPayload, size), offset_of!(CommandPayload, payload)], [0, 8]);
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn nodes_are_looked_for_below_the_root_and_what_is_no_device_refuses() {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         let mailbox = KernelMailbox::new(tree.root());
         assert_eq!(mailbox.health("mem0").unwrap_err().kind(), io::ErrorKind::NotFound);
         tree.file("dev/cxl/mem0", "");

@@ -73,7 +73,7 @@ impl KernelDfl {
 
 impl Dfl for KernelDfl {
     fn take(&self, port: u32) -> io::Result<Box<dyn TakenPort>> {
-        Ok(Box::new(Port(self.open(format!("dev/dfl-port.{port}"), libc::O_EXCL)?)))
+        Ok(Box::new(OpenDflPort(self.open(format!("dev/dfl-port.{port}"), libc::O_EXCL)?)))
     }
 
     fn expect_unused(&self, fme: u32) -> io::Result<()> {
@@ -97,9 +97,9 @@ impl Dfl for KernelDfl {
 }
 
 #[derive(Debug)]
-struct Port(File);
+struct OpenDflPort(File);
 
-impl TakenPort for Port {
+impl TakenPort for OpenDflPort {
     fn reset(&self) -> io::Result<()> {
         without_argument(&self.0, PORT_RESET).map(drop)
     }
@@ -145,7 +145,7 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
-    use crate::testkit::Tree;
+    use crate::testkit::MachineTree;
 
     #[test]
     fn numbers_and_layouts_are_those_of_the_kernel() {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn nodes_are_looked_for_below_the_root_and_what_is_no_device_refuses() {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         let dfl = KernelDfl::new(tree.root());
         assert_eq!(dfl.take(0).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(dfl.expect_unused(0).unwrap_err().kind(), io::ErrorKind::NotFound);

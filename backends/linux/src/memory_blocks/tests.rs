@@ -5,13 +5,13 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::*;
-use crate::testkit::{Faults, Tree};
+use crate::testkit::{AttributeFaults, MachineTree};
 
 const GIB: u64 = 1 << 30;
 
 /// Blocks of 128 MiB with these states, from number 110 on.
-fn tree(states: &[&str]) -> Tree {
-    let tree = Tree::new();
+fn tree(states: &[&str]) -> MachineTree {
+    let tree = MachineTree::new();
     tree.file("sys/devices/system/memory/block_size_bytes", "8000000");
     for (number, state) in (110..).zip(states) {
         let folder = format!("sys/devices/system/memory/memory{number}");
@@ -20,7 +20,7 @@ fn tree(states: &[&str]) -> Tree {
     tree
 }
 
-fn blocks(tree: &Tree, start: u64, bytes: u64) -> Vec<u64> {
+fn blocks(tree: &MachineTree, start: u64, bytes: u64) -> Vec<u64> {
     let blocks = in_range(&tree.root(), PhysicalRange { start, bytes }).unwrap();
     blocks.into_iter().map(|block| block.number).collect()
 }
@@ -34,7 +34,7 @@ fn blocks_are_found_by_address_and_those_at_the_edge_belong_to_both_sides() {
     assert_eq!(blocks(&tree, 111 * 0x800_0000, 0), [0; 0]);
     assert_eq!(blocks(&tree, u64::MAX - 1, 100), [0; 0]);
     let range = PhysicalRange { start: 0, bytes: u64::MAX };
-    assert!(matches!(in_range(&tree.root(), range), Err(BlockError::Range { .. })));
+    assert!(matches!(in_range(&tree.root(), range), Err(MemoryBlockError::Range { .. })));
 }
 
 #[test]
@@ -53,14 +53,17 @@ fn a_state_that_cannot_be_read_is_not_taken_for_an_absent_block() {
     let tree = tree(&["offline", "offline"]);
     let range = PhysicalRange { start: 110 * 0x800_0000, bytes: GIB };
     for path in ["memory111/state", "block_size_bytes"] {
-        let faults = Arc::new(Faults::default());
+        let faults = Arc::new(AttributeFaults::default());
         faults.set(format!("sys/devices/system/memory/{path}"), Errno::EIO);
         let error = in_range(&tree.root().tapped(faults), range).unwrap_err();
         assert_eq!(error.to_string(), format!("failed to read /sys/devices/system/memory/{path}"));
     }
     tree.file("sys/devices/system/memory/block_size_bytes", "-1");
-    assert!(matches!(in_range(&tree.root(), range), Err(BlockError::Size { .. })));
-    assert!(in_range(&Tree::new().root(), range).is_err(), "a kernel without blocks knows nothing of what is online");
+    assert!(matches!(in_range(&tree.root(), range), Err(MemoryBlockError::Size { .. })));
+    assert!(
+        in_range(&MachineTree::new().root(), range).is_err(),
+        "a kernel without blocks knows nothing of what is online"
+    );
 }
 
 #[test]
@@ -72,14 +75,14 @@ fn a_block_that_does_not_follow_is_not_believed() {
     let error = online_movable(&tree.root(), 111).unwrap_err();
     assert!(error.is_busy(), "{error}");
     assert!(is_movable(&tree.root(), 111).unwrap());
-    let faults = Arc::new(Faults::default());
+    let faults = Arc::new(AttributeFaults::default());
     faults.set("sys/devices/system/memory/memory111/state", Errno::EBUSY);
-    assert!(matches!(offline(&tree.root().tapped(faults), 111), Err(BlockError::Read { .. })));
+    assert!(matches!(offline(&tree.root().tapped(faults), 111), Err(MemoryBlockError::Read { .. })));
 }
 
 #[test]
 fn users_of_a_node_are_named_the_largest_first() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     tree.file("proc/12/comm", "small")
         .file("proc/12/numa_maps", "7f00 default file=/lib anon=3 N5=2 kernelpagesize_kB=4\n7f01 default N0=9 N5=1")
         .file("proc/13/comm", "large")

@@ -16,7 +16,7 @@ const LONGEST_MAPS_BYTES: u64 = 8 << 20;
 
 /// A process with pages on a node.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct User {
+pub struct MemoryUser {
     /// Process id.
     pub pid: u32,
     /// What it calls itself.
@@ -40,7 +40,7 @@ pub struct HugePagePool {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NodeUsers {
     /// Processes, the largest first.
-    pub processes: Vec<User>,
+    pub processes: Vec<MemoryUser>,
     /// Pools of huge pages that are not empty.
     pub huge_pages: Vec<HugePagePool>,
     /// Whether not all processes were looked at.
@@ -58,7 +58,7 @@ impl fmt::Display for NodeUsers {
     /// The largest processes and all pools, in a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
-        let user = |user: &User| format!("process {} ({}) with {} kB", user.pid, user.command, user.bytes / 1024);
+        let user = |user: &MemoryUser| format!("process {} ({}) with {} kB", user.pid, user.command, user.bytes / 1024);
         let pool = |pool: &HugePagePool| {
             format!("{} huge pages of {} kB, {} of them free", pool.pages, pool.page_kb, pool.free)
         };
@@ -87,7 +87,7 @@ pub fn users(root: &SysRoot, node: u32) -> NodeUsers {
         let bytes = bytes_on(&String::from_utf8_lossy(&maps), node);
         if bytes > 0 {
             let command = root.text(format!("proc/{pid}/comm")).unwrap_or_default();
-            found.processes.push(User { pid, command, bytes });
+            found.processes.push(MemoryUser { pid, command, bytes });
         }
     }
     found.processes.sort_by_key(|user| (std::cmp::Reverse(user.bytes), user.pid));

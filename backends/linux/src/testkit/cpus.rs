@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::Tree;
+use super::MachineTree;
 
 const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
@@ -15,7 +15,7 @@ const CORES_PER_L3: u32 = 8;
 /// A machine with all files that a recent x86 kernel has for its CPUs, caches, NUMA nodes and memory blocks. Every node
 /// is a package of its own. Threads are numbered as x86 numbers them: first one of each core, then the others.
 #[derive(Clone, Copy, Debug)]
-pub struct Processors {
+pub struct CpuLayout {
     /// NUMA nodes.
     pub nodes: u32,
     /// Cores in each node.
@@ -26,9 +26,9 @@ pub struct Processors {
     pub blocks: u32,
 }
 
-impl Processors {
+impl CpuLayout {
     /// Puts them into a tree.
-    pub fn plug(&self, tree: &Tree) {
+    pub fn plug(&self, tree: &MachineTree) {
         let (all, nodes) = (format!("0-{}", self.cpus() - 1), format!("0-{}", self.nodes - 1));
         for (name, text) in
             [("possible", &*all), ("present", &all), ("online", &all), ("isolated", ""), ("offline", "")]
@@ -70,7 +70,7 @@ impl Processors {
         (0..self.threads).map(range).collect::<Vec<_>>().join(",")
     }
 
-    fn cpu(&self, tree: &Tree, cpu: u32) {
+    fn cpu(&self, tree: &MachineTree, cpu: u32) {
         let core = cpu % self.all_cores();
         let (node, folder) = (core / self.cores, Path::new(CPU).join(format!("cpu{cpu}")));
         let (siblings, package) = (self.list(core, core + 1), self.list(node * self.cores, (node + 1) * self.cores));
@@ -100,7 +100,7 @@ impl Processors {
         tree.link(folder.join(format!("node{node}")), Path::new(NODE).join(format!("node{node}")));
     }
 
-    fn node(&self, tree: &Tree, node: u32) {
+    fn node(&self, tree: &MachineTree, node: u32) {
         let folder = Path::new(NODE).join(format!("node{node}"));
         let distance = |other: u32| if other == node { "10" } else { "21" };
         let distances: Vec<&str> = (0..self.nodes).map(distance).collect();
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn a_machine_is_read_as_it_was_made_and_without_complaints() {
-        let tree = Tree::new();
-        Processors { nodes: 2, cores: 12, threads: 2, blocks: 3 }.plug(&tree);
+        let tree = MachineTree::new();
+        CpuLayout { nodes: 2, cores: 12, threads: 2, blocks: 3 }.plug(&tree);
         let machine = Topology::read(&tree.root());
         assert_eq!(machine.warnings, []);
         assert_eq!(machine.online.to_string(), "0-47");

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ConfigSpace, Function, Tree};
+use super::{ConfigSpace, FakePciFunction, MachineTree};
 
 /// Vendor of CXL's designated vendor-specific capabilities.
 const CXL: u16 = 0x1e98;
@@ -46,7 +46,7 @@ pub struct PluggedCard {
     /// Number of its memory device, its place and its endpoint: `mem0`.
     pub index: usize,
     /// Its PCI function.
-    pub function: Function,
+    pub function: FakePciFunction,
     /// Folder of its memory device.
     pub memdev: PathBuf,
     /// Folder of its endpoint.
@@ -68,7 +68,7 @@ pub enum RegionUse {
 /// Builds the CXL of a machine into a tree.
 #[derive(Debug)]
 pub struct CxlHost<'a> {
-    tree: &'a Tree,
+    tree: &'a MachineTree,
     cards: Vec<PluggedCard>,
     regions: usize,
     /// What regions have taken of each window, bytes.
@@ -77,7 +77,7 @@ pub struct CxlHost<'a> {
 
 impl<'a> CxlHost<'a> {
     /// A machine with the root of CXL and nothing below it. Its memory blocks have 4 GiB.
-    pub fn new(tree: &'a Tree) -> Self {
+    pub fn new(tree: &'a MachineTree) -> Self {
         tree.folder(BUS).folder("sys/bus/dax/devices");
         tree.file("sys/devices/system/memory/block_size_bytes", format!("{BLOCK:x}"));
         object(tree, "root0", Path::new(ROOT));
@@ -231,7 +231,7 @@ impl<'a> CxlHost<'a> {
 }
 
 /// Puts a dax device of memory that firmware has set aside into a tree, as number `number`; no CXL object knows of it.
-pub fn plug_hmem(tree: &Tree, number: usize, start: u64, size: u64, node: u32, driver: &str) -> PathBuf {
+pub fn plug_hmem(tree: &MachineTree, number: usize, start: u64, size: u64, node: u32, driver: &str) -> PathBuf {
     let folder = Path::new("sys/devices/platform").join(format!("hmem.{number}/dax{number}.0"));
     dax(tree, &folder, start, size, node, driver);
     if driver == "kmem" {
@@ -240,7 +240,7 @@ pub fn plug_hmem(tree: &Tree, number: usize, start: u64, size: u64, node: u32, d
     folder
 }
 
-fn dax(tree: &Tree, folder: &Path, start: u64, size: u64, node: u32, bound: &str) {
+fn dax(tree: &MachineTree, folder: &Path, start: u64, size: u64, node: u32, bound: &str) {
     let name = folder.file_name().unwrap();
     tree.link(Path::new("sys/bus/dax/devices").join(name), folder);
     driver(tree, "dax", folder, bound);
@@ -256,7 +256,7 @@ fn dax(tree: &Tree, folder: &Path, start: u64, size: u64, node: u32, bound: &str
 }
 
 /// Memory blocks of a range, online on a node, and what the node has to say.
-fn online(tree: &Tree, node: u32, start: u64, size: u64) {
+fn online(tree: &MachineTree, node: u32, start: u64, size: u64) {
     let folder = format!("sys/devices/system/node/node{node}");
     for number in start / BLOCK..(start + size) / BLOCK {
         let block = format!("sys/devices/system/memory/memory{number}");
@@ -269,11 +269,11 @@ fn online(tree: &Tree, node: u32, start: u64, size: u64) {
     tree.file(format!("{folder}/meminfo"), format!("Node {node} MemTotal:       {kilobytes} kB"));
 }
 
-fn object(tree: &Tree, name: &str, folder: &Path) {
+fn object(tree: &MachineTree, name: &str, folder: &Path) {
     tree.folder(folder).link(Path::new(BUS).join(name), folder);
 }
 
-fn driver(tree: &Tree, bus: &str, folder: &Path, name: &str) {
+fn driver(tree: &MachineTree, bus: &str, folder: &Path, name: &str) {
     let driver = Path::new("sys/bus").join(bus).join("drivers").join(name);
     tree.folder(&driver).link(folder.join("driver"), driver);
 }
@@ -290,24 +290,24 @@ fn window_start(bridge: usize) -> u64 {
     1024 * GIB * (bridge as u64 + 1)
 }
 
-fn card_function(index: usize, serial: u64) -> Function {
+fn card_function(index: usize, serial: u64) -> FakePciFunction {
     let (bridge, port) = (index / PORTS_OF_A_BRIDGE, index % PORTS_OF_A_BRIDGE);
     let bus = bridge_bus(bridge);
     let mut config = ConfigSpace::new(CXL, 0x000d);
     config.capability(3, 1, &serial.to_le_bytes());
     put_cxl(&mut config, 3, true, 16 * GIB);
-    Function {
+    FakePciFunction {
         above: vec![bridge_name(bridge), format!("0000:{bus:02x}:{port:02x}.0")],
         class: 0x05_0210,
         numa_node: 0,
         driver: Some("cxl_pci".to_owned()),
         config: config.bytes(),
-        ..Function::new(&format!("0000:{:02x}:00.0", bus + 1 + port), CXL, 0x000d)
+        ..FakePciFunction::new(&format!("0000:{:02x}:00.0", bus + 1 + port), CXL, 0x000d)
     }
 }
 
 /// A function of an accelerator: type 1 or 2; type 3 gives a card that no driver knows.
-pub fn cxl_function(address: &str, kind: u8, negotiated: bool, memory_bytes: u64) -> Function {
+pub fn cxl_function(address: &str, kind: u8, negotiated: bool, memory_bytes: u64) -> FakePciFunction {
     let mut config = ConfigSpace::new(0x1234, 0x0c00 + u16::from(kind));
     config.capability(3, 1, &[0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0]);
     put_cxl(&mut config, kind, negotiated, memory_bytes);
@@ -318,11 +318,11 @@ pub fn cxl_function(address: &str, kind: u8, negotiated: bool, memory_bytes: u64
         ("max_link_width", "16"),
         ("power_state", "D0"),
     ];
-    Function {
+    FakePciFunction {
         class: 0x12_0000,
         config: config.bytes(),
         attributes: link.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        ..Function::new(address, 0x1234, 0x0c00 + u16::from(kind))
+        ..FakePciFunction::new(address, 0x1234, 0x0c00 + u16::from(kind))
     }
 }
 
@@ -344,7 +344,7 @@ pub fn put_cxl(config: &mut ConfigSpace, kind: u8, negotiated: bool, memory_byte
 }
 
 /// Makes a character device of a function, as its driver does: `class` is a folder below the function's.
-pub fn plug_node(tree: &Tree, function: &Function, class: &str, name: &str, number: &str) {
+pub fn plug_node(tree: &MachineTree, function: &FakePciFunction, class: &str, name: &str, number: &str) {
     let device = function.folder().join(class);
     tree.file(device.join("dev"), number).file(device.join("uevent"), format!("MAJOR=1\nMINOR=1\nDEVNAME={name}"));
     tree.link(format!("sys/dev/char/{number}"), &device);

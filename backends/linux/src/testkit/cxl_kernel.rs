@@ -1,4 +1,5 @@
-//! A kernel that plays what happens to CXL regions, dax devices and memory blocks of a [`Tree`] when they are written.
+//! A kernel that plays what happens to CXL regions, dax devices and memory blocks of a [`MachineTree`] when they are
+//! written.
 //!
 //! It enforces the rules of the real one, and it can be destroyed like the real one: taking a region, a memory device or
 //! a PCI function away under online memory succeeds, and the machine is [`dead`](CxlKernel::dead) from then on.
@@ -15,8 +16,8 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::Tree;
-use crate::{Access, SysRoot, Tap, memory_blocks::PhysicalRange};
+use super::MachineTree;
+use crate::{PathAccess, SysRoot, SysRootTap, memory_blocks::PhysicalRange};
 
 /// What becomes of memory blocks that appear: `memhp_default_state` of the kernel command line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,7 +60,7 @@ impl Default for CxlMachine {
 
 /// Something that happens in the middle of what is tested.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+enum InjectedTrouble {
     /// Somebody brings a block of a region online just before the write or look at memory of this number.
     Online(usize),
     /// The write of this number fails.
@@ -69,7 +70,7 @@ enum Trouble {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CxlKernelState {
     dead: Option<String>,
     /// Ranges whose memory the kernel cannot let go of before it is booted again.
     stuck: Vec<PhysicalRange>,
@@ -85,21 +86,21 @@ struct State {
     regions_made: u32,
     accesses: usize,
     writes: usize,
-    trouble: Option<Trouble>,
+    trouble: Option<InjectedTrouble>,
     log: Vec<(PathBuf, String)>,
 }
 
 /// A fake kernel over a tree; see the module. Reads come from the tree's files.
 #[derive(Debug)]
 pub struct CxlKernel {
-    tree: Arc<Tree>,
+    tree: Arc<MachineTree>,
     machine: CxlMachine,
-    state: Mutex<State>,
+    state: Mutex<CxlKernelState>,
 }
 
 impl CxlKernel {
     /// A kernel of that kind over `tree`, which holds the buses and devices as after boot.
-    pub fn new(tree: Arc<Tree>, machine: CxlMachine) -> Arc<Self> {
+    pub fn new(tree: Arc<MachineTree>, machine: CxlMachine) -> Arc<Self> {
         for driver in ["cxl/drivers/cxl_region", "cxl/drivers/cxl_mem", "dax/drivers/kmem", "dax/drivers/device_dax"] {
             for file in ["bind", "unbind", "new_id", "remove_id"] {
                 let is_dax = driver.starts_with("dax");
@@ -118,7 +119,7 @@ impl CxlKernel {
     }
 
     /// The tree below.
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &MachineTree {
         &self.tree
     }
 
@@ -144,17 +145,17 @@ impl CxlKernel {
 
     /// Just before the `access`-th write, or look at memory, from now on, somebody brings a block of a region online, if there is one.
     pub fn online_before(&self, access: usize) {
-        self.expect(Trouble::Online(access));
+        self.expect(InjectedTrouble::Online(access));
     }
 
     /// The `write`-th write from now on fails.
     pub fn fail_write(&self, write: usize, errno: Errno) {
-        self.expect(Trouble::Fail(write, errno));
+        self.expect(InjectedTrouble::Fail(write, errno));
     }
 
     /// The `write`-th write from now on says yes and does nothing.
     pub fn lie_at_write(&self, write: usize) {
-        self.expect(Trouble::Lie(write));
+        self.expect(InjectedTrouble::Lie(write));
     }
 
     /// No more trouble from now on; gives the writes and looks at memory, and the writes alone, since the last call of this kind.
@@ -175,12 +176,12 @@ impl CxlKernel {
         self.lock().sanitized.clone()
     }
 
-    fn expect(&self, trouble: Trouble) {
+    fn expect(&self, trouble: InjectedTrouble) {
         let mut state = self.lock();
         (state.trouble, state.accesses, state.writes) = (Some(trouble), 0, 0);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CxlKernelState> {
         self.state.lock().unwrap()
     }
 
@@ -215,7 +216,7 @@ impl CxlKernel {
     }
 
     /// Who does it is destroyed where memory of `ranges` is online. The kernel has nothing against it.
-    fn destroys(&self, state: &mut State, ranges: &[PhysicalRange], what: &str) {
+    fn destroys(&self, state: &mut CxlKernelState, ranges: &[PhysicalRange], what: &str) {
         for range in ranges {
             let online = self.blocks(*range).into_iter().find(|block| self.block_state(*block) == "online");
             if let (Some(block), None) = (online, &state.dead) {
@@ -225,28 +226,30 @@ impl CxlKernel {
     }
 
     /// Counts what can have to do with memory: every write, and every look at blocks and at what dax devices say of them.
-    fn happen(&self, state: &mut State, access: Access, path: &Path) -> io::Result<Option<()>> {
-        if access != Access::Write && !path.starts_with("sys/devices/system/memory") && !path.ends_with("state") {
+    fn happen(&self, state: &mut CxlKernelState, access: PathAccess, path: &Path) -> io::Result<Option<()>> {
+        if access != PathAccess::Write && !path.starts_with("sys/devices/system/memory") && !path.ends_with("state") {
             return Ok(None);
         }
         state.accesses += 1;
-        state.writes += usize::from(access == Access::Write);
+        state.writes += usize::from(access == PathAccess::Write);
         match state.trouble {
-            Some(Trouble::Online(at)) if at == state.accesses => self.somebody_onlines(state),
-            Some(Trouble::Fail(at, errno)) if access == Access::Write && at == state.writes => return Err(errno.into()),
-            Some(Trouble::Lie(at)) if access == Access::Write && at == state.writes => return Ok(Some(())),
+            Some(InjectedTrouble::Online(at)) if at == state.accesses => self.somebody_onlines(state),
+            Some(InjectedTrouble::Fail(at, errno)) if access == PathAccess::Write && at == state.writes => {
+                return Err(errno.into());
+            }
+            Some(InjectedTrouble::Lie(at)) if access == PathAccess::Write && at == state.writes => return Ok(Some(())),
             _ => {}
         }
         Ok(None)
     }
 }
 
-impl Tap for CxlKernel {
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+impl SysRootTap for CxlKernel {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         let mut state = self.lock();
-        if access != Access::Write {
+        if access != PathAccess::Write {
             self.happen(&mut state, access, path)?;
-            if access == Access::Read && path.ends_with("security/state") {
+            if access == PathAccess::Read && path.ends_with("security/state") {
                 self.erase_on(&mut state, path);
             }
         }
@@ -257,7 +260,7 @@ impl Tap for CxlKernel {
         let mut state = self.lock();
         let text = String::from_utf8_lossy(bytes).trim().to_owned();
         state.log.push((path.to_owned(), text.clone()));
-        match self.happen(&mut state, Access::Write, path) {
+        match self.happen(&mut state, PathAccess::Write, path) {
             Err(error) => return Some(Err(error)),
             Ok(Some(())) => return Some(Ok(())),
             Ok(None) => {}
@@ -270,7 +273,7 @@ impl Tap for CxlKernel {
 
 impl CxlKernel {
     /// What a write does; `None` where it is a plain file.
-    fn written(&self, state: &mut State, path: &Path, text: &str) -> Option<Result<(), Errno>> {
+    fn written(&self, state: &mut CxlKernelState, path: &Path, text: &str) -> Option<Result<(), Errno>> {
         let file = path.file_name()?.to_str()?;
         let folder = path.parent()?;
         let owner = folder.file_name()?.to_str()?;

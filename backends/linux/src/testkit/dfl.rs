@@ -2,43 +2,43 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Function, Tree};
+use super::{FakePciFunction, MachineTree};
 
-/// A card as the kernel's drivers show it. [`DflCard::new`] gives one with a programmed port; change what matters, then
-/// [`plug`](DflCard::plug) it in. Its device nodes are empty files.
+/// A card as the kernel's drivers show it. [`FakeDflCard::new`] gives one with a programmed port; change what matters, then
+/// [`plug`](FakeDflCard::plug) it in. Its device nodes are empty files.
 #[derive(Clone, Debug)]
-pub struct DflCard {
+pub struct FakeDflCard {
     /// The function with the management engine.
-    pub function: Function,
+    pub function: FakePciFunction,
     /// What the kernel's numbers of the card's parts are made from; they shift between boots. Another one for each card.
     pub number: u32,
     /// What a bitstream must fit to.
     pub interface_id: String,
     /// The ports. The engine knows of all, also of those that were given away.
-    pub ports: Vec<DflPort>,
+    pub ports: Vec<FakeDflPort>,
 }
 
-/// A port of a [`DflCard`].
+/// A port of a [`FakeDflCard`].
 #[derive(Clone, Debug)]
-pub struct DflPort {
+pub struct FakeDflPort {
     /// The card's number for it.
     pub id: u32,
     /// What is programmed; `None`: the port does not tell.
     pub afu_id: Option<String>,
     /// The virtual function that has it, if the card's own does not.
-    pub function: Option<Function>,
+    pub function: Option<FakePciFunction>,
     /// Whether this host has it.
     pub present: bool,
 }
 
-impl DflPort {
+impl FakeDflPort {
     /// A port of the card's own function, with something programmed.
     pub fn new(id: u32) -> Self {
-        Self { id, afu_id: Some(DflCard::AFU_ID.to_owned()), function: None, present: true }
+        Self { id, afu_id: Some(FakeDflCard::AFU_ID.to_owned()), function: None, present: true }
     }
 }
 
-impl DflCard {
+impl FakeDflCard {
     /// What is programmed in a new card.
     pub const AFU_ID: &str = "d8424dc4a4a3c413f89e433683f9040b";
     /// The interface of a new card.
@@ -46,14 +46,14 @@ impl DflCard {
 
     /// An N6001 at `address`, with port 0.
     pub fn new(address: &str) -> Self {
-        let function = Function {
+        let function = FakePciFunction {
             subsystem: (0x8086, 0x1771),
             class: 0x12_0000,
             driver: Some("dfl-pci".to_owned()),
             numa_node: 0,
-            ..Function::new(address, 0x8086, 0xbcce)
+            ..FakePciFunction::new(address, 0x8086, 0xbcce)
         };
-        let ports = vec![DflPort::new(0)];
+        let ports = vec![FakeDflPort::new(0)];
         Self { function, number: 0, interface_id: Self::INTERFACE_ID.to_owned(), ports }
     }
 
@@ -102,7 +102,7 @@ impl DflCard {
     }
 
     /// Puts it into a tree; gives the folder of its function.
-    pub fn plug(&self, tree: &Tree) -> PathBuf {
+    pub fn plug(&self, tree: &MachineTree) -> PathBuf {
         let folder = self.function.plug(tree);
         tree.link(class_link(&self.base()), self.base()).link(self.base().join("device"), &folder);
         self.plug_engine(tree);
@@ -119,7 +119,7 @@ impl DflCard {
     }
 
     /// Takes it out of a tree.
-    pub fn pull(&self, tree: &Tree) {
+    pub fn pull(&self, tree: &MachineTree) {
         let bases =
             self.ports.iter().filter(|port| port.present).filter_map(|port| Some(self.port(port.id).parent()?.into()));
         for base in bases.chain([self.base()]).collect::<Vec<PathBuf>>() {
@@ -138,7 +138,7 @@ impl DflCard {
         }
     }
 
-    fn plug_engine(&self, tree: &Tree) {
+    fn plug_engine(&self, tree: &MachineTree) {
         let engine = self.engine();
         let ports = self.ports.len().to_string();
         tree.files(&engine, &[("bitstream_id", "0x5010202aecbd6e5"), ("ports_num", &ports), ("socket_id", "0")]);
@@ -158,7 +158,7 @@ impl DflCard {
         tree.bytes(self.engine_node(), "");
     }
 
-    fn plug_port(&self, tree: &Tree, port: &DflPort) {
+    fn plug_port(&self, tree: &MachineTree, port: &FakeDflPort) {
         let folder = self.port(port.id);
         let base = folder.parent().unwrap();
         if port.function.is_some() {
@@ -186,7 +186,7 @@ const STEP: u32 = 64;
 /// Between the numbers of the regions of ports and of virtual functions.
 const VIRTUAL: u32 = 32;
 
-fn base_of(function: &Function, number: u32) -> PathBuf {
+fn base_of(function: &FakePciFunction, number: u32) -> PathBuf {
     function.folder().join(format!("fpga_region/region{number}"))
 }
 

@@ -10,18 +10,18 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::Tree;
+use super::MachineTree;
 use crate::ioctl::dfl::{Dfl, TakenPort};
 
 /// [`Dfl`] of a tree. An image for it is made with [`DflKernel::image`]; anything else has a wrong checksum.
 #[derive(Clone, Debug)]
 pub struct DflKernel {
     tree: PathBuf,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DflKernelState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DflKernelState {
     /// Ports that are open, by us alone or by others.
     open: BTreeSet<u32>,
     /// Management engines that somebody has open.
@@ -44,7 +44,7 @@ const INCOMPATIBLE: &str = "reconfig incompatible image";
 
 impl DflKernel {
     /// The cards of a tree.
-    pub fn new(tree: &Tree) -> Self {
+    pub fn new(tree: &MachineTree) -> Self {
         Self { tree: tree.path(""), state: Arc::default() }
     }
 
@@ -153,7 +153,7 @@ impl Dfl for DflKernel {
         if !self.state.lock().unwrap().open.insert(port) {
             return Err(Errno::EBUSY.into());
         }
-        Ok(Box::new(Taken { kernel: self.clone(), port }))
+        Ok(Box::new(FakeTakenPort { kernel: self.clone(), port }))
     }
 
     /// As `open` with `O_EXCL`.
@@ -207,18 +207,18 @@ impl Dfl for DflKernel {
 }
 
 #[derive(Debug)]
-struct Taken {
+struct FakeTakenPort {
     kernel: DflKernel,
     port: u32,
 }
 
-impl TakenPort for Taken {
+impl TakenPort for FakeTakenPort {
     fn reset(&self) -> io::Result<()> {
         self.kernel.reset(self.port)
     }
 }
 
-impl Drop for Taken {
+impl Drop for FakeTakenPort {
     fn drop(&mut self) {
         let mut state = self.kernel.state.lock().unwrap();
         state.open.remove(&self.port);

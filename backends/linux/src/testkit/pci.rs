@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Tree;
+use super::MachineTree;
 
-/// A PCI function. [`Function::new`] gives an endpoint on bus 0 with 4096 bytes of configuration space; change what
-/// matters, then [`plug`](Function::plug) it in.
+/// A PCI function. [`FakePciFunction::new`] gives an endpoint on bus 0 with 4096 bytes of configuration space; change what
+/// matters, then [`plug`](FakePciFunction::plug) it in.
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct FakePciFunction {
     /// `0000:b1:00.0`.
     pub address: String,
     /// Folders between `sys/devices` and the function's own, the host bridge first: `pci0000:b0`, `0000:b0:01.0`.
@@ -30,7 +30,7 @@ pub struct Function {
     pub attributes: Vec<(String, String)>,
 }
 
-impl Function {
+impl FakePciFunction {
     /// A function at `address`, in the root bus of its domain.
     pub fn new(address: &str, vendor: u16, device: u16) -> Self {
         let domain_and_bus = address.rsplit_once(':').unwrap().0;
@@ -55,7 +55,7 @@ impl Function {
     }
 
     /// Puts it into a tree.
-    pub fn plug(&self, tree: &Tree) -> PathBuf {
+    pub fn plug(&self, tree: &MachineTree) -> PathBuf {
         let folder = self.folder();
         let (vendor, device) = self.id;
         let (subsystem_vendor, subsystem_device) = self.subsystem;
@@ -86,7 +86,7 @@ impl Function {
     }
 
     /// Takes it out of a tree.
-    pub fn pull(&self, tree: &Tree) {
+    pub fn pull(&self, tree: &MachineTree) {
         tree.remove(Path::new("sys/bus/pci/devices").join(&self.address)).remove(self.folder());
         if let Some(driver) = &self.driver {
             tree.remove(Path::new("sys/bus/pci/drivers").join(driver).join(&self.address));
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn a_plugged_function_is_read_as_it_was_made_and_gone_when_pulled() {
-        let tree = Tree::new();
+        let tree = MachineTree::new();
         let mut config = ConfigSpace::new(0x1e98, 0x0002);
         config.capability(1, 2, &[0; 8]);
         config.dvsec(0x1e98, 7, 2, &[0x26, 0]);
-        let card = Function {
+        let card = FakePciFunction {
             above: vec!["pci0000:40".to_owned(), "0000:40:00.0".to_owned()],
             numa_node: 1,
             driver: Some("vfio-pci".to_owned()),
             iommu_group: Some(7),
             config: config.bytes(),
-            ..Function::new("0000:41:00.0", 0x1e98, 0x0002)
+            ..FakePciFunction::new("0000:41:00.0", 0x1e98, 0x0002)
         };
         card.plug(&tree);
         let (found, warnings) = functions(&tree.root());

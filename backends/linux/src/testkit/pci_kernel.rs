@@ -11,20 +11,20 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::Tree;
-use crate::{Access, Tap};
+use super::MachineTree;
+use crate::{PathAccess, SysRootTap};
 
 const VFIO: &str = "vfio-pci";
 
-/// A [`Tap`] that takes the writes with which drivers are bound, and does to the tree what the kernel does to sysfs.
+/// A [`SysRootTap`] that takes the writes with which drivers are bound, and does to the tree what the kernel does to sysfs.
 #[derive(Debug)]
 pub struct PciKernel {
     tree: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<PciKernelState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PciKernelState {
     /// Which driver takes a function by its ids.
     natural: BTreeMap<String, String>,
     /// Drivers whose probe fails: the kernel logs it and tells the writer nothing.
@@ -36,7 +36,7 @@ struct State {
 impl PciKernel {
     /// The kernel of a tree, with `vfio-pci` loaded. The functions that are in it keep the drivers that they have, and
     /// would get them again.
-    pub fn new(tree: &Tree) -> Self {
+    pub fn new(tree: &MachineTree) -> Self {
         let kernel = Self { tree: tree.path(""), state: Mutex::default() };
         tree.folder("sys/bus/pci/drivers/vfio-pci").file("dev/vfio/vfio", "").file("sys/bus/pci/drivers_probe", "");
         for address in tree.root().names("sys/bus/pci/devices") {
@@ -174,8 +174,8 @@ impl PciKernel {
     }
 }
 
-impl Tap for PciKernel {
-    fn access(&self, _: Access, _: &Path) -> io::Result<()> {
+impl SysRootTap for PciKernel {
+    fn access(&self, _: PathAccess, _: &Path) -> io::Result<()> {
         Ok(())
     }
 

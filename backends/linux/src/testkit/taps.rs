@@ -9,13 +9,13 @@ use std::{
 
 use nix::errno::Errno;
 
-use crate::{Access, Tap};
+use crate::{PathAccess, SysRootTap};
 
 /// Attributes that exist and cannot be used, as sysfs has them.
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<BTreeMap<PathBuf, Errno>>);
+pub struct AttributeFaults(Mutex<BTreeMap<PathBuf, Errno>>);
 
-impl Faults {
+impl AttributeFaults {
     /// Makes every access to `path` fail, but for questions whether it is there.
     pub fn set(&self, path: impl Into<PathBuf>, errno: Errno) {
         self.0.lock().unwrap().insert(path.into(), errno);
@@ -27,9 +27,9 @@ impl Faults {
     }
 }
 
-impl Tap for Faults {
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
-        if access == Access::Look {
+impl SysRootTap for AttributeFaults {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
+        if access == PathAccess::Look {
             return Ok(());
         }
         self.0.lock().unwrap().get(path).map_or(Ok(()), |errno| Err((*errno).into()))
@@ -38,17 +38,17 @@ impl Tap for Faults {
 
 /// What was touched, and how often.
 #[derive(Debug, Default)]
-pub struct Counts(Mutex<BTreeMap<(Access, PathBuf), usize>>);
+pub struct AccessCounts(Mutex<BTreeMap<(PathAccess, PathBuf), usize>>);
 
-impl Counts {
+impl AccessCounts {
     /// What was touched since the last call.
-    pub fn take(&self) -> BTreeMap<(Access, PathBuf), usize> {
+    pub fn take(&self) -> BTreeMap<(PathAccess, PathBuf), usize> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Tap for Counts {
-    fn access(&self, access: Access, path: &Path) -> io::Result<()> {
+impl SysRootTap for AccessCounts {
+    fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         *self.0.lock().unwrap().entry((access, path.to_owned())).or_default() += 1;
         Ok(())
     }

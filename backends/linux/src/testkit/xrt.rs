@@ -2,30 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Function, Tree};
+use super::{FakePciFunction, MachineTree};
 
 /// A card as the XRT drivers show it: the function for users, and the one for management. Change what matters, then
-/// [`plug`](XrtCard::plug) it in. Its device nodes are empty files.
+/// [`plug`](FakeXrtCard::plug) it in. Its device nodes are empty files.
 #[derive(Clone, Debug)]
-pub struct XrtCard {
+pub struct FakeXrtCard {
     /// What programs use: function 1 of the slot.
-    pub user: Function,
+    pub user: FakePciFunction,
     /// What looks after the card: function 0; absent where another host has it.
-    pub management: Option<Function>,
+    pub management: Option<FakePciFunction>,
     /// The number of the render node.
     pub render: u32,
     /// The design that is loaded.
     pub xclbin_id: Option<String>,
 }
 
-impl XrtCard {
+impl FakeXrtCard {
     /// A U250 in a slot (`0000:b1:00`), with no design loaded.
     pub fn new(slot: &str) -> Self {
-        let function = |number: u32, device, driver: &str| Function {
+        let function = |number: u32, device, driver: &str| FakePciFunction {
             class: 0x12_0000,
             driver: Some(driver.to_owned()),
             numa_node: 0,
-            ..Function::new(&format!("{slot}.{number}"), 0x10ee, device)
+            ..FakePciFunction::new(&format!("{slot}.{number}"), 0x10ee, device)
         };
         let (user, management) = (function(1, 0x5005, "xocl"), function(0, 0x5004, "xclmgmt"));
         Self { user, management: Some(management), render: 128, xclbin_id: None }
@@ -42,7 +42,7 @@ impl XrtCard {
     }
 
     /// Puts it into a tree.
-    pub fn plug(&self, tree: &Tree) {
+    pub fn plug(&self, tree: &MachineTree) {
         let user = self.user.plug(tree);
         let none = "00000000-0000-0000-0000-000000000000";
         let attributes = [

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Cache,
+    CpuCache,
     cpus::ends,
-    reader::{CPU, Reader, parse_size},
+    reader::{CPU, TreeReader, parse_size},
 };
 use crate::IdSet;
 
@@ -13,7 +13,7 @@ use crate::IdSet;
 const MOST_LEAVES: u32 = 32;
 
 /// Every cache once, by level, type and lowest online CPU.
-pub(super) fn read(reader: &mut Reader<'_>, online: &IdSet) -> Vec<Cache> {
+pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet) -> Vec<CpuCache> {
     let mut scan = CacheScan::new(reader, online);
     let mut known = IdSet::new();
     for cpu in online.iter() {
@@ -27,17 +27,17 @@ pub(super) fn read(reader: &mut Reader<'_>, online: &IdSet) -> Vec<Cache> {
 }
 
 struct CacheScan<'r, 'root> {
-    reader: &'r mut Reader<'root>,
+    reader: &'r mut TreeReader<'root>,
     online: &'r IdSet,
     /// Whether this machine's caches have ids: arm64 and old kernels have none.
     has_ids: bool,
-    caches: Vec<Cache>,
+    caches: Vec<CpuCache>,
     /// The CPUs whose cache of a level and type is among `caches`.
     placed: BTreeMap<(u32, String), IdSet>,
 }
 
 impl<'r, 'root> CacheScan<'r, 'root> {
-    fn new(reader: &'r mut Reader<'root>, online: &'r IdSet) -> Self {
+    fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
         let has_ids = ends(online).any(|cpu| reader.root().exists(format!("{CPU}/cpu{cpu}/cache/index0/id")));
         Self { reader, online, has_ids, caches: Vec::new(), placed: BTreeMap::new() }
     }
@@ -64,7 +64,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
     fn cache(&mut self, cpu: u32, folder: &str, level: u32, cache_type: String) -> IdSet {
         let placed = self.placed.entry((level, cache_type.clone())).or_default();
         if placed.contains(cpu) {
-            let same_kind = |cache: &&Cache| cache.level == level && cache.cache_type == cache_type;
+            let same_kind = |cache: &&CpuCache| cache.level == level && cache.cache_type == cache_type;
             let mut seen = self.caches.iter().rev().filter(same_kind);
             return seen.find(|cache| cache.cpus.contains(cpu)).map(|cache| cache.cpus.clone()).unwrap_or_default();
         }
@@ -83,7 +83,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         placed.extend(cpus.iter());
         let size_bytes = self.reader.text(&format!("{folder}/size")).as_deref().and_then(parse_size);
         let id = if self.has_ids { self.reader.number(&format!("{folder}/id")) } else { None };
-        self.caches.push(Cache { level, cache_type, size_bytes, id, cpus: cpus.clone() });
+        self.caches.push(CpuCache { level, cache_type, size_bytes, id, cpus: cpus.clone() });
         cpus
     }
 }

@@ -6,35 +6,35 @@ use std::{
 };
 
 use super::{
-    Core, CoreType, Cpu,
+    CoreType, CpuCore, LogicalCpu,
     cpus::per_core,
-    reader::{CPU, Reader},
+    reader::{CPU, TreeReader},
 };
 use crate::IdSet;
 
 /// Capacities that differ by less are one kind with good and bad samples: the scheduler's own margin (`capacity_greater`).
-const CAPACITY_MARGIN: Ratio = Ratio { more: 1078, less: 1024 };
+const CAPACITY_MARGIN: SeparationRatio = SeparationRatio { more: 1078, less: 1024 };
 /// Favoured cores of one kind differ by a few per cent in CPPC performance, kinds by a quarter and more.
-const PERFORMANCE_MARGIN: Ratio = Ratio { more: 6, less: 5 };
+const PERFORMANCE_MARGIN: SeparationRatio = SeparationRatio { more: 6, less: 5 };
 /// A smaller difference counts where the stronger cores all have more threads than the weaker ones.
-const THREADS_MARGIN: Ratio = Ratio { more: 21, less: 20 };
+const THREADS_MARGIN: SeparationRatio = SeparationRatio { more: 21, less: 20 };
 
 /// The kinds of cores, strongest first, as indices of cores.
 type Classes = Vec<BTreeSet<usize>>;
 
-struct Ratio {
+struct SeparationRatio {
     more: u64,
     less: u64,
 }
 
-impl Ratio {
+impl SeparationRatio {
     fn separates(&self, low: u64, high: u64) -> bool {
         high.saturating_mul(self.less) >= low.saturating_mul(self.more)
     }
 }
 
 /// Sets the core type of each CPU by the first source that tells more than one kind apart.
-pub(super) fn assign(reader: &mut Reader<'_>, cores: &[Core], cpus: &mut BTreeMap<u32, Cpu>) {
+pub(super) fn assign(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &mut BTreeMap<u32, LogicalCpu>) {
     let classes = by_pmu(reader, cores)
         .or_else(|| by_midr(reader, cores, cpus))
         .or_else(|| by_capacity(cores, cpus))
@@ -53,7 +53,7 @@ pub(super) fn assign(reader: &mut Reader<'_>, cores: &[Core], cpus: &mut BTreeMa
 }
 
 /// Hybrid Intel: one performance monitoring unit per kind.
-fn by_pmu(reader: &mut Reader<'_>, cores: &[Core]) -> Option<Classes> {
+fn by_pmu(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Option<Classes> {
     let kinds = ["cpu_core", "cpu_atom", "cpu_lowpower"];
     let lists: Vec<IdSet> = kinds.iter().filter_map(|kind| reader.list(&format!("sys/devices/{kind}/cpus"))).collect();
     let mut classes = vec![BTreeSet::new(); lists.len()];
@@ -71,7 +71,7 @@ fn by_pmu(reader: &mut Reader<'_>, cores: &[Core]) -> Option<Classes> {
 }
 
 /// arm64: implementer and part number say which design a core is; variant and revision do not matter.
-fn by_midr(reader: &mut Reader<'_>, cores: &[Core], cpus: &BTreeMap<u32, Cpu>) -> Option<Classes> {
+fn by_midr(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &BTreeMap<u32, LogicalCpu>) -> Option<Classes> {
     const MIDR: &str = "regs/identification/midr_el1";
     // One look spares all other machines a look per core.
     let first = cores.first()?.cpus.first()?;
@@ -99,22 +99,22 @@ fn by_midr(reader: &mut Reader<'_>, cores: &[Core], cpus: &BTreeMap<u32, Cpu>) -
 }
 
 /// arm64 and riscv always have capacities, x86 on new kernels.
-fn by_capacity(cores: &[Core], cpus: &BTreeMap<u32, Cpu>) -> Option<Classes> {
-    let strengths = cores.iter().enumerate().map(|(core, Core { cpus: threads })| {
+fn by_capacity(cores: &[CpuCore], cpus: &BTreeMap<u32, LogicalCpu>) -> Option<Classes> {
+    let strengths = cores.iter().enumerate().map(|(core, CpuCore { cpus: threads })| {
         let value = u64::from(cpus.get(&threads.first()?)?.capacity?);
-        Some(Strength { value, threads: threads.len(), core })
+        Some(CoreStrength { value, threads: threads.len(), core })
     });
     several(buckets(strengths.collect::<Option<_>>()?, |low, high| CAPACITY_MARGIN.separates(low.value, high.value)))
 }
 
-fn by_performance(reader: &mut Reader<'_>, cores: &[Core]) -> Option<Classes> {
+fn by_performance(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Option<Classes> {
     let performance = per_core(reader, cores, "acpi_cppc/highest_perf");
-    let strengths = cores.iter().enumerate().map(|(core, Core { cpus: threads })| {
+    let strengths = cores.iter().enumerate().map(|(core, CpuCore { cpus: threads })| {
         // Zero: the firmware does not say.
         let value = performance.get(&core).copied().filter(|value| *value > 0)?;
-        Some(Strength { value, threads: threads.len(), core })
+        Some(CoreStrength { value, threads: threads.len(), core })
     });
-    let strengths: Vec<Strength> = strengths.collect::<Option<_>>()?;
+    let strengths: Vec<CoreStrength> = strengths.collect::<Option<_>>()?;
     let most_threads = |value| strengths.iter().filter(|core| core.value <= value).map(|core| core.threads).max();
     let least_threads = |value| strengths.iter().filter(|core| core.value >= value).map(|core| core.threads).min();
     several(buckets(strengths.clone(), |low, high| {
@@ -124,14 +124,14 @@ fn by_performance(reader: &mut Reader<'_>, cores: &[Core]) -> Option<Classes> {
 }
 
 #[derive(Clone)]
-struct Strength {
+struct CoreStrength {
     value: u64,
     threads: usize,
     core: usize,
 }
 
 /// Cuts cores, ordered by strength, wherever two neighbours are far enough apart.
-fn buckets(mut cores: Vec<Strength>, apart: impl Fn(&Strength, &Strength) -> bool) -> Classes {
+fn buckets(mut cores: Vec<CoreStrength>, apart: impl Fn(&CoreStrength, &CoreStrength) -> bool) -> Classes {
     cores.sort_by_key(|core| Reverse(core.value));
     let runs = cores.chunk_by(|high, low| high.value == low.value || !apart(low, high));
     runs.map(|run| run.iter().map(|core| core.core).collect()).collect()

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cache, Core, Cpu, Group,
-    reader::{CPU, Reader},
+    CpuCache, CpuCore, CpuGroup, LogicalCpu,
+    reader::{CPU, TreeReader},
 };
 use crate::IdSet;
 
 /// What the kernel says of all CPUs together.
-pub(super) struct Processors {
+pub(super) struct CpuLists {
     pub(super) possible: IdSet,
     pub(super) present: IdSet,
     pub(super) online: IdSet,
@@ -19,8 +19,8 @@ pub(super) struct Processors {
     pub(super) smt_active: Option<bool>,
 }
 
-impl Processors {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+impl CpuLists {
+    pub(super) fn read(reader: &mut TreeReader<'_>) -> Self {
         let online = reader.list(&format!("{CPU}/online")).unwrap_or_else(|| online_by_folder(reader));
         if online.is_empty() {
             reader.warn(CPU, "no CPU is online; the tree says nothing about CPUs");
@@ -41,13 +41,13 @@ impl Processors {
 }
 
 /// Old kernels have no list of what is online: a CPU is, unless it says otherwise; the boot CPU often does not say.
-fn online_by_folder(reader: &mut Reader<'_>) -> IdSet {
+fn online_by_folder(reader: &mut TreeReader<'_>) -> IdSet {
     let cpus = reader.numbered(CPU, "cpu").into_iter();
     cpus.filter(|cpu| reader.text(&format!("{CPU}/cpu{cpu}/online")).as_deref() != Some("0")).collect()
 }
 
 /// A list from the boot command line, which prints as `(null)` on some kernels where nothing was asked for.
-fn boot_list(reader: &mut Reader<'_>, name: &str) -> IdSet {
+fn boot_list(reader: &mut TreeReader<'_>, name: &str) -> IdSet {
     let path = format!("{CPU}/{name}");
     match reader.text(&path) {
         Some(text) if text.starts_with(|c: char| c.is_ascii_digit()) => reader.list(&path).unwrap_or_default(),
@@ -73,17 +73,17 @@ const BOOK: GroupFiles = GroupFiles { members: &["book_siblings_list", "book_sib
 const DRAWER: GroupFiles = GroupFiles { members: &["drawer_siblings_list", "drawer_siblings"], id: Some("drawer_id") };
 
 /// How the online CPUs form groups. Members come from sibling masks: ids repeat, have gaps and may be −1.
-pub(super) struct Grouping {
-    pub(super) cores: Vec<Core>,
-    pub(super) packages: Vec<Group>,
-    pub(super) dies: Vec<Group>,
-    pub(super) clusters: Vec<Group>,
-    pub(super) books: Vec<Group>,
-    pub(super) drawers: Vec<Group>,
+pub(super) struct CpuGrouping {
+    pub(super) cores: Vec<CpuCore>,
+    pub(super) packages: Vec<CpuGroup>,
+    pub(super) dies: Vec<CpuGroup>,
+    pub(super) clusters: Vec<CpuGroup>,
+    pub(super) books: Vec<CpuGroup>,
+    pub(super) drawers: Vec<CpuGroup>,
 }
 
-impl Grouping {
-    pub(super) fn read(reader: &mut Reader<'_>, online: &IdSet) -> Self {
+impl CpuGrouping {
+    pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet) -> Self {
         let mut scan = GroupScan::new(reader, online);
         let packages = scan.packages();
         let cores = scan.cores();
@@ -91,7 +91,7 @@ impl Grouping {
         // Where each cluster is one core, the kernel only repeats itself (x86 without module ids, most VMs).
         let core_of = places(cores.iter().map(|core| &core.cpus));
         let cores_in =
-            |cluster: &Group| cluster.cpus.iter().map(|cpu| core_of.get(&cpu)).collect::<BTreeSet<_>>().len();
+            |cluster: &CpuGroup| cluster.cpus.iter().map(|cpu| core_of.get(&cpu)).collect::<BTreeSet<_>>().len();
         if clusters.iter().all(|cluster| cores_in(cluster) == 1) {
             clusters.clear();
         }
@@ -101,43 +101,43 @@ impl Grouping {
 }
 
 struct GroupScan<'r, 'root> {
-    reader: &'r mut Reader<'root>,
+    reader: &'r mut TreeReader<'root>,
     online: &'r IdSet,
     /// The files that topology folders have: asking each CPU for what no kernel of this age has costs as much as reading.
     files: BTreeSet<String>,
 }
 
 impl<'r, 'root> GroupScan<'r, 'root> {
-    fn new(reader: &'r mut Reader<'root>, online: &'r IdSet) -> Self {
+    fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
         let files = ends(online).flat_map(|cpu| reader.names(&format!("{CPU}/cpu{cpu}/topology"))).collect();
         Self { reader, online, files }
     }
 
-    fn cores(&mut self) -> Vec<Core> {
+    fn cores(&mut self) -> Vec<CpuCore> {
         let (groups, alone) = self.groups(&CORE);
-        let mut cores: Vec<Core> = groups.into_iter().map(|group| Core { cpus: group.cpus }).collect();
+        let mut cores: Vec<CpuCore> = groups.into_iter().map(|group| CpuCore { cpus: group.cpus }).collect();
         if self.files.iter().any(|file| CORE.members.contains(&file.as_str())) {
             for cpu in alone.iter() {
                 self.reader.warn(&format!("{CPU}/cpu{cpu}/topology"), "names no siblings; taken as a core of its own");
             }
         }
-        cores.extend(alone.iter().map(|cpu| Core { cpus: IdSet::from_iter([cpu]) }));
+        cores.extend(alone.iter().map(|cpu| CpuCore { cpus: IdSet::from_iter([cpu]) }));
         cores.sort_by_key(|core| core.cpus.first());
         cores
     }
 
     /// Packages; CPUs that name no package form one together, as on the machines that have no topology folder at all.
-    fn packages(&mut self) -> Vec<Group> {
+    fn packages(&mut self) -> Vec<CpuGroup> {
         let (mut packages, rest) = self.groups(&PACKAGE);
         if !rest.is_empty() {
-            packages.push(Group { id: None, cpus: rest });
+            packages.push(CpuGroup { id: None, cpus: rest });
         }
         packages.sort_by_key(|package| package.cpus.first());
         packages
     }
 
     /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart.
-    fn named_groups(&mut self, files: &GroupFiles) -> Vec<Group> {
+    fn named_groups(&mut self, files: &GroupFiles) -> Vec<CpuGroup> {
         let mut groups = self.groups(files).0;
         groups.retain(|group| group.id.is_some());
         groups
@@ -145,7 +145,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
 
     /// Disjoint groups by lowest CPU, and the CPUs that name none. One CPU of a group is asked: its siblings would say
     /// the same, or contradict it, which would leave no better answer.
-    fn groups(&mut self, files: &GroupFiles) -> (Vec<Group>, IdSet) {
+    fn groups(&mut self, files: &GroupFiles) -> (Vec<CpuGroup>, IdSet) {
         let online = self.online;
         let members: Vec<&str> = files.members.iter().copied().filter(|name| self.files.contains(*name)).collect();
         let (mut groups, mut placed, mut alone) = (Vec::new(), IdSet::new(), IdSet::new());
@@ -162,7 +162,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
             let cpus = self.plausible(cpu, &set, &placed, &folder, members[0]);
             placed.extend(cpus.iter());
             let id = files.id.and_then(|id| self.reader.number::<i64>(&format!("{folder}/{id}")));
-            groups.push(Group { id: id.and_then(|id| u32::try_from(id).ok()), cpus });
+            groups.push(CpuGroup { id: id.and_then(|id| u32::try_from(id).ok()), cpus });
         }
         let alone = alone.difference(&placed);
         (groups, alone)
@@ -190,12 +190,12 @@ pub(super) fn ends(cpus: &IdSet) -> impl Iterator<Item = u32> {
 
 /// Puts together what is known of each CPU, except its core type.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
+    reader: &mut TreeReader<'_>,
     online: &IdSet,
-    grouping: &Grouping,
-    caches: &[Cache],
+    grouping: &CpuGrouping,
+    caches: &[CpuCache],
     nodes: &BTreeMap<u32, u32>,
-) -> BTreeMap<u32, Cpu> {
+) -> BTreeMap<u32, LogicalCpu> {
     let cores = places(grouping.cores.iter().map(|core| &core.cpus));
     let packages = places(grouping.packages.iter().map(|package| &package.cpus));
     let dies = places(grouping.dies.iter().map(|die| &die.cpus));
@@ -206,8 +206,8 @@ pub(super) fn read(
     {
         last_level.extend(cache.cpus.iter().map(|cpu| (cpu, index)));
     }
-    let strengths = Strengths::read(reader, online, &grouping.cores);
-    let cpu = |id| Cpu {
+    let strengths = CpuStrengths::read(reader, online, &grouping.cores);
+    let cpu = |id| LogicalCpu {
         core: cores.get(&id).copied().unwrap_or_default(),
         package: packages.get(&id).copied().unwrap_or_default(),
         die: dies.get(&id).copied(),
@@ -217,7 +217,7 @@ pub(super) fn read(
         core_id: strengths.core_ids.get(&id).copied(),
         capacity: cores.get(&id).and_then(|core| strengths.capacities.get(core).copied()),
         max_frequency_khz: cores.get(&id).and_then(|core| strengths.frequencies.get(core).copied()),
-        ..Cpu::default()
+        ..LogicalCpu::default()
     };
     online.iter().map(|id| (id, cpu(id))).collect()
 }
@@ -228,14 +228,14 @@ fn places<'a>(groups: impl Iterator<Item = &'a IdSet>) -> BTreeMap<u32, usize> {
 }
 
 /// Numbers of single CPUs; capacity and frequency are read once per core, by its index, since its threads share them.
-struct Strengths {
+struct CpuStrengths {
     core_ids: BTreeMap<u32, u32>,
     capacities: BTreeMap<usize, u32>,
     frequencies: BTreeMap<usize, u64>,
 }
 
-impl Strengths {
-    fn read(reader: &mut Reader<'_>, online: &IdSet, cores: &[Core]) -> Self {
+impl CpuStrengths {
+    fn read(reader: &mut TreeReader<'_>, online: &IdSet, cores: &[CpuCore]) -> Self {
         let core_ids = online.iter().filter_map(|cpu| {
             let id: i64 = reader.number(&format!("{CPU}/cpu{cpu}/topology/core_id"))?;
             Some((cpu, u32::try_from(id).ok()?))
@@ -255,7 +255,7 @@ impl Strengths {
 }
 
 /// A number of the first CPU of each core, by the core's index; empty where neither end of the machine has the file.
-pub(super) fn per_core(reader: &mut Reader<'_>, cores: &[Core], file: &str) -> BTreeMap<usize, u64> {
+pub(super) fn per_core(reader: &mut TreeReader<'_>, cores: &[CpuCore], file: &str) -> BTreeMap<usize, u64> {
     let asked: Vec<(usize, u32)> =
         cores.iter().enumerate().filter_map(|(index, core)| Some((index, core.cpus.first()?))).collect();
     let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.number(&format!("{CPU}/cpu{cpu}/{file}"))?));

@@ -1,25 +1,25 @@
 //! Which architecture and model of CPU a tree is of.
 
-use super::reader::{CPU, Reader};
+use super::reader::{CPU, TreeReader};
 
 /// The first CPU's entry, and s390's preface, end well before this; the whole file is a megabyte on large machines, and
 /// slow to make for the kernel.
 const FIRST_ENTRY: u64 = 8192;
 
 #[derive(Default)]
-pub(super) struct Identity {
+pub(super) struct CpuIdentity {
     pub(super) arch: Option<String>,
     pub(super) model: Option<String>,
 }
 
 /// Asks `/proc/cpuinfo`, whose format differs between architectures, then files that only one of them has.
-pub(super) fn read(reader: &Reader<'_>) -> Identity {
+pub(super) fn read(reader: &TreeReader<'_>) -> CpuIdentity {
     let cpuinfo = cpuinfo(reader).unwrap_or_default();
     let arch = arch_of_cpuinfo(&cpuinfo).or_else(|| arch_of_files(reader));
-    Identity { model: model(&cpuinfo, arch), arch: arch.map(str::to_owned) }
+    CpuIdentity { model: model(&cpuinfo, arch), arch: arch.map(str::to_owned) }
 }
 
-fn cpuinfo(reader: &Reader<'_>) -> Option<String> {
+fn cpuinfo(reader: &TreeReader<'_>) -> Option<String> {
     let bytes = reader.root().first_bytes("proc/cpuinfo", FIRST_ENTRY).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -49,7 +49,7 @@ fn arch_of_cpuinfo(cpuinfo: &str) -> Option<&'static str> {
     }
 }
 
-fn arch_of_files(reader: &Reader<'_>) -> Option<&'static str> {
+fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
     const FILES: [(&str, &str); 4] = [
         ("cpu0/regs/identification/midr_el1", "aarch64"),
         ("cpu0/polarization", "s390x"),

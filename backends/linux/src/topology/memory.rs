@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{HugePages, MemoryBlocks, reader::Reader};
+use super::{HugePages, MemoryBlockCounts, reader::TreeReader};
 
 /// The machine's huge page pools.
 pub(super) const HUGE_PAGES: &str = "sys/kernel/mm/hugepages";
@@ -19,12 +19,12 @@ pub(super) fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
 }
 
 /// The sizes that the kernel has pools for, bytes, in no order.
-pub(super) fn huge_page_sizes(reader: &Reader<'_>) -> Vec<u64> {
+pub(super) fn huge_page_sizes(reader: &TreeReader<'_>) -> Vec<u64> {
     reader.names(HUGE_PAGES).iter().filter_map(|name| page_bytes(name)).collect()
 }
 
 /// The pools in a folder, by page size in bytes. A pool whose size cannot be read is absent.
-pub(super) fn huge_pages(reader: &mut Reader<'_>, folder: &str) -> BTreeMap<u64, HugePages> {
+pub(super) fn huge_pages(reader: &mut TreeReader<'_>, folder: &str) -> BTreeMap<u64, HugePages> {
     let names = reader.names(folder);
     let mut pools = BTreeMap::new();
     for (bytes, name) in names.iter().filter_map(|name| Some((page_bytes(name)?, name))) {
@@ -43,7 +43,7 @@ fn page_bytes(name: &str) -> Option<u64> {
 }
 
 /// The memory blocks; the nodes' folders told whose they are.
-pub(super) fn blocks(reader: &mut Reader<'_>, by_node: BTreeMap<u32, usize>) -> Option<MemoryBlocks> {
+pub(super) fn blocks(reader: &mut TreeReader<'_>, by_node: BTreeMap<u32, usize>) -> Option<MemoryBlockCounts> {
     let path = format!("{BLOCKS}/block_size_bytes");
     let text = reader.text(&path)?;
     // Hexadecimal without saying so.
@@ -52,7 +52,7 @@ pub(super) fn blocks(reader: &mut Reader<'_>, by_node: BTreeMap<u32, usize>) -> 
         reader.warn(&path, format!("{text:?} is not a hexadecimal size; memory blocks are left out"));
         return None;
     };
-    let mut blocks = MemoryBlocks { block_bytes, by_node, ..MemoryBlocks::default() };
+    let mut blocks = MemoryBlockCounts { block_bytes, by_node, ..MemoryBlockCounts::default() };
     let linked = blocks.by_node.is_empty();
     for block in reader.numbered(BLOCKS, "memory") {
         let folder = format!("{BLOCKS}/memory{block}");

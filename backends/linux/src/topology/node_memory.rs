@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{MemorySideCache, Node, NodeAccess, reader::Reader};
+use super::{MemorySideCache, NodeAccess, NumaNode, reader::TreeReader};
 
 /// Performance as the best initiators see it. Class 1 counts CPUs alone; class 0 also takes network cards and GPUs as
 /// initiators, which says little to a process.
-pub(super) fn access(reader: &mut Reader<'_>, folder: &str, names: &[String]) -> Option<NodeAccess> {
+pub(super) fn access(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> Option<NodeAccess> {
     let classes = [1, 0].into_iter();
     let mut classes = classes.filter(|class| names.iter().any(|name| *name == format!("access{class}")));
     classes.find_map(|class| access_of_class(reader, folder, class))
 }
 
-fn access_of_class(reader: &mut Reader<'_>, folder: &str, class: u32) -> Option<NodeAccess> {
+fn access_of_class(reader: &mut TreeReader<'_>, folder: &str, class: u32) -> Option<NodeAccess> {
     let folder = format!("{folder}/access{class}/initiators");
     // Kernels print 0 for what the firmware does not say.
     let mut value = |name| reader.number::<u64>(&format!("{folder}/{name}")).filter(|value| *value > 0);
@@ -28,7 +28,7 @@ fn access_of_class(reader: &mut Reader<'_>, folder: &str, class: u32) -> Option<
 }
 
 /// The caches in front of a node's memory, by index, which is their level.
-pub(super) fn side_caches(reader: &mut Reader<'_>, folder: &str) -> Vec<MemorySideCache> {
+pub(super) fn side_caches(reader: &mut TreeReader<'_>, folder: &str) -> Vec<MemorySideCache> {
     let folder = format!("{folder}/memory_side_cache");
     let levels = reader.numbered(&folder, "index");
     let cache = |level| {
@@ -40,7 +40,7 @@ pub(super) fn side_caches(reader: &mut Reader<'_>, folder: &str) -> Vec<MemorySi
 }
 
 /// Sets the tier of each node that is in one.
-pub(super) fn tiers(reader: &mut Reader<'_>, nodes: &mut BTreeMap<u32, Node>) {
+pub(super) fn tiers(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaNode>) {
     const TIERS: &str = "sys/devices/virtual/memory_tiering";
     for tier in reader.numbered(TIERS, "memory_tier") {
         let members = reader.list(&format!("{TIERS}/memory_tier{tier}/nodelist")).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn tiers(reader: &mut Reader<'_>, nodes: &mut BTreeMap<u32, Node>) {
 }
 
 /// Marks the nodes whose memory is on a GPU: they look like CPU-less system memory.
-pub(super) fn gpus(reader: &mut Reader<'_>, nodes: &mut BTreeMap<u32, Node>) {
+pub(super) fn gpus(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaNode>) {
     const GPUS: &str = "proc/driver/nvidia/gpus";
     for address in reader.names(GPUS) {
         let status = reader.root().text(format!("{GPUS}/{address}/numa_status")).unwrap_or_default();

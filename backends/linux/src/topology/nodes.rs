@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Node, memory, node_memory,
-    reader::{CPU, NODE, Reader, numbers},
+    NumaNode, memory, node_memory,
+    reader::{CPU, NODE, TreeReader, numbers},
 };
 use crate::IdSet;
 
 /// The online nodes, and what else their folders told.
 #[derive(Default)]
-pub(super) struct Nodes {
-    pub(super) nodes: BTreeMap<u32, Node>,
+pub(super) struct OnlineNodes {
+    pub(super) nodes: BTreeMap<u32, NumaNode>,
     pub(super) possible: IdSet,
     /// The node of each online CPU.
     pub(super) of_cpu: BTreeMap<u32, u32>,
@@ -21,7 +21,7 @@ pub(super) struct Nodes {
 }
 
 /// Reads all online nodes.
-pub(super) fn read(reader: &mut Reader<'_>, online_cpus: &IdSet) -> Nodes {
+pub(super) fn read(reader: &mut TreeReader<'_>, online_cpus: &IdSet) -> OnlineNodes {
     let folders: IdSet = reader.numbered(NODE, "node").into_iter().collect();
     let online = reader.list(&format!("{NODE}/online")).unwrap_or_else(|| folders.clone());
     let mut nodes = if online.is_empty() {
@@ -38,34 +38,34 @@ pub(super) fn read(reader: &mut Reader<'_>, online_cpus: &IdSet) -> Nodes {
 }
 
 /// Kernels without NUMA have no node folder: the machine is one node. A tree without CPUs and memory has none.
-fn single_node(reader: &mut Reader<'_>, cpus: &IdSet) -> Nodes {
+fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
     let meminfo = reader.root().text("proc/meminfo");
     if cpus.is_empty() && meminfo.is_none() {
-        return Nodes::default();
+        return OnlineNodes::default();
     }
     let bytes = |key| memory::meminfo_bytes(meminfo.as_deref()?, key);
-    let node = Node {
+    let node = NumaNode {
         cpus: cpus.clone(),
         memory_bytes: bytes("MemTotal:"),
         free_bytes: bytes("MemFree:"),
         distances: BTreeMap::from([(0, LOCAL_DISTANCE)]),
         huge_pages: memory::huge_pages(reader, memory::HUGE_PAGES),
-        ..Node::default()
+        ..NumaNode::default()
     };
-    Nodes {
+    OnlineNodes {
         nodes: BTreeMap::from([(0, node)]),
         possible: IdSet::from_iter([0]),
         of_cpu: cpus.iter().map(|cpu| (cpu, 0)).collect(),
-        ..Nodes::default()
+        ..OnlineNodes::default()
     }
 }
 
 /// What ACPI and the kernel call the distance of a node to itself.
 const LOCAL_DISTANCE: u32 = 10;
 
-fn online_nodes(reader: &mut Reader<'_>, online: &IdSet, folders: &IdSet, online_cpus: &IdSet) -> Nodes {
+fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, online_cpus: &IdSet) -> OnlineNodes {
     let possible = reader.list(&format!("{NODE}/possible")).unwrap_or_else(|| folders.union(online));
-    let mut nodes = Nodes { possible, ..Nodes::default() };
+    let mut nodes = OnlineNodes { possible, ..OnlineNodes::default() };
     for id in online.iter() {
         let folder = format!("{NODE}/node{id}");
         let names = reader.names(&folder);
@@ -80,7 +80,7 @@ fn online_nodes(reader: &mut Reader<'_>, online: &IdSet, folders: &IdSet, online
         }
         let mut node = read_node(reader, &folder, &names);
         node.distances = distances(reader, &folder, id, online, &nodes.possible);
-        nodes.nodes.insert(id, Node { cpus, ..node });
+        nodes.nodes.insert(id, NumaNode { cpus, ..node });
     }
     place_strays(reader, online_cpus, &mut nodes);
     if nodes.possible.len() == 1 {
@@ -96,7 +96,7 @@ fn online_nodes(reader: &mut Reader<'_>, online: &IdSet, folders: &IdSet, online
 /// The memory of the only node there can be is the machine's. Kernels that initialise memory as it is first needed
 /// count it in the node from then on, but in the machine from the start. Others count a few pages more in the machine,
 /// which is no reason to look away from the node; and a container's `/proc` may show less.
-fn whole_memory(reader: &Reader<'_>, node: &mut Node) {
+fn whole_memory(reader: &TreeReader<'_>, node: &mut NumaNode) {
     let Some(meminfo) = reader.root().text("proc/meminfo") else { return };
     let total = memory::meminfo_bytes(&meminfo, "MemTotal:");
     if node.memory_bytes.is_some_and(|bytes| total > Some(bytes.saturating_add(bytes / 128))) {
@@ -104,11 +104,11 @@ fn whole_memory(reader: &Reader<'_>, node: &mut Node) {
     }
 }
 
-fn read_node(reader: &mut Reader<'_>, folder: &str, names: &[String]) -> Node {
+fn read_node(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> NumaNode {
     let has = |name: &str| names.iter().any(|entry| entry == name);
     let meminfo = reader.text(&format!("{folder}/meminfo"));
     let bytes = |key| memory::meminfo_bytes(meminfo.as_deref()?, key);
-    Node {
+    NumaNode {
         memory_bytes: bytes("MemTotal:"),
         free_bytes: bytes("MemFree:"),
         huge_pages: if has("hugepages") {
@@ -122,12 +122,12 @@ fn read_node(reader: &mut Reader<'_>, folder: &str, names: &[String]) -> Node {
         } else {
             Vec::new()
         },
-        ..Node::default()
+        ..NumaNode::default()
     }
 }
 
 /// The online CPUs of a node that no other node has: many kernels list the offline ones too.
-fn node_cpus(reader: &mut Reader<'_>, folder: &str, online: &IdSet, placed: &BTreeMap<u32, u32>) -> IdSet {
+fn node_cpus(reader: &mut TreeReader<'_>, folder: &str, online: &IdSet, placed: &BTreeMap<u32, u32>) -> IdSet {
     let set = ["cpulist", "cpumap"].iter().find_map(|name| reader.set(&format!("{folder}/{name}")));
     let cpus = set.unwrap_or_default().intersection(online);
     let taken: IdSet = cpus.iter().filter(|cpu| placed.contains_key(cpu)).collect();
@@ -142,7 +142,13 @@ fn node_cpus(reader: &mut Reader<'_>, folder: &str, online: &IdSet, placed: &BTr
 
 /// A row has one number per *online* node in ascending order, whatever the ids are. A node that just went offline may
 /// leave its column behind: a row for all possible nodes is believed if it has 10 where the node itself is.
-fn distances(reader: &mut Reader<'_>, folder: &str, id: u32, online: &IdSet, possible: &IdSet) -> BTreeMap<u32, u32> {
+fn distances(
+    reader: &mut TreeReader<'_>,
+    folder: &str,
+    id: u32,
+    online: &IdSet,
+    possible: &IdSet,
+) -> BTreeMap<u32, u32> {
     let path = format!("{folder}/distance");
     let Some(text) = reader.text(&path) else { return BTreeMap::new() };
     let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
@@ -163,7 +169,7 @@ fn distances(reader: &mut Reader<'_>, folder: &str, id: u32, online: &IdSet, pos
 }
 
 /// Online CPUs that no online node lists: their own folder may link to an offline node.
-fn place_strays(reader: &mut Reader<'_>, online_cpus: &IdSet, nodes: &mut Nodes) {
+fn place_strays(reader: &mut TreeReader<'_>, online_cpus: &IdSet, nodes: &mut OnlineNodes) {
     let mut strays: BTreeMap<Option<u32>, IdSet> = BTreeMap::new();
     for cpu in online_cpus.iter().filter(|cpu| !nodes.of_cpu.contains_key(cpu)) {
         let linked = reader.numbered(&format!("{CPU}/cpu{cpu}"), "node").first().copied();

@@ -2,12 +2,12 @@
 
 use super::{
     Topology, allowed, caches, core_types, cpus,
-    cpus::Processors,
-    identity::{self, Identity},
+    cpus::CpuLists,
+    identity::{self, CpuIdentity},
     memory, nodes,
-    reader::{CPU, NODE, Reader},
+    reader::{CPU, NODE, TreeReader},
 };
-use crate::{IdSet, SysRoot, Warning};
+use crate::{IdSet, SysRoot, TreeWarning};
 
 /// Hot-plug settles within this many readings, or something is flapping: then an old view is better than none.
 const ATTEMPTS: usize = 4;
@@ -17,7 +17,7 @@ type Moment = [Option<String>; 2];
 
 /// How much of a machine to read. Most of the work is in the folders of single CPUs and memory blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Part {
+pub(super) enum TopologyPart {
     Whole,
     /// Neither memory blocks nor what kind of machine it is.
     Processors,
@@ -26,7 +26,7 @@ pub(super) enum Part {
 }
 
 /// Reads the machine until nothing came or went meanwhile.
-pub(super) fn stable(root: &SysRoot, part: Part) -> Topology {
+pub(super) fn stable(root: &SysRoot, part: TopologyPart) -> Topology {
     let moment = || [CPU, NODE].map(|folder| root.attribute(format!("{folder}/online")));
     settle(moment, || once(root, part))
 }
@@ -44,24 +44,24 @@ fn settle(moment: impl Fn() -> Moment, mut read: impl FnMut() -> Topology) -> To
     }
     if moment() != before {
         let reason = "CPUs or NUMA nodes came or went during each reading; parts of this view may be out of date";
-        topology.warnings.push(Warning { path: format!("/{CPU}/online"), reason: reason.to_owned() });
+        topology.warnings.push(TreeWarning { path: format!("/{CPU}/online"), reason: reason.to_owned() });
     }
     topology
 }
 
-fn once(root: &SysRoot, part: Part) -> Topology {
-    let mut reader = Reader::new(root);
-    let Processors { possible, present, online, isolated, nohz_full, smt_active } = Processors::read(&mut reader);
-    let described = if part == Part::Nodes { IdSet::default() } else { online.clone() };
-    let grouping = cpus::Grouping::read(&mut reader, &described);
+fn once(root: &SysRoot, part: TopologyPart) -> Topology {
+    let mut reader = TreeReader::new(root);
+    let CpuLists { possible, present, online, isolated, nohz_full, smt_active } = CpuLists::read(&mut reader);
+    let described = if part == TopologyPart::Nodes { IdSet::default() } else { online.clone() };
+    let grouping = cpus::CpuGrouping::read(&mut reader, &described);
     let caches = caches::read(&mut reader, &described);
     let nodes = nodes::read(&mut reader, &online);
     let mut cpus = cpus::read(&mut reader, &described, &grouping, &caches, &nodes.of_cpu);
     core_types::assign(&mut reader, &grouping.cores, &mut cpus);
     let online_nodes: IdSet = nodes.nodes.keys().copied().collect();
     let allowed = allowed::read(&mut reader, &online, &online_nodes, &isolated);
-    let whole = part == Part::Whole;
-    let identity = if whole { identity::read(&reader) } else { Identity::default() };
+    let whole = part == TopologyPart::Whole;
+    let identity = if whole { identity::read(&reader) } else { CpuIdentity::default() };
     let with_blocks = whole.then_some(nodes.blocks_by_node);
     let memory_blocks = with_blocks.and_then(|by_node| memory::blocks(&mut reader, by_node));
     Topology {

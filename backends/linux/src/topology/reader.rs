@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::{IdSet, SysRoot, Warning};
+use crate::{IdSet, SysRoot, TreeWarning};
 
 /// Where CPUs are.
 pub(super) const CPU: &str = "sys/devices/system/cpu";
@@ -10,25 +10,25 @@ pub(super) const CPU: &str = "sys/devices/system/cpu";
 pub(super) const NODE: &str = "sys/devices/system/node";
 
 /// A tree, and what could not be understood of it so far. Paths are relative to the tree: `sys/devices/…`.
-pub(super) struct Reader<'a> {
+pub(super) struct TreeReader<'a> {
     root: &'a SysRoot,
-    warnings: Vec<Warning>,
+    warnings: Vec<TreeWarning>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TreeReader<'a> {
     pub(super) fn new(root: &'a SysRoot) -> Self {
         Self { root, warnings: Vec::new() }
     }
 
     /// Ends the reading: the warnings, each once.
-    pub(super) fn into_warnings(mut self) -> Vec<Warning> {
+    pub(super) fn into_warnings(mut self) -> Vec<TreeWarning> {
         self.warnings.sort_unstable();
         self.warnings.dedup();
         self.warnings
     }
 
     pub(super) fn warn(&mut self, path: &str, reason: impl Into<String>) {
-        self.warnings.push(Warning { path: format!("/{path}"), reason: reason.into() });
+        self.warnings.push(TreeWarning { path: format!("/{path}"), reason: reason.into() });
     }
 
     pub(super) fn root(&self) -> &SysRoot {

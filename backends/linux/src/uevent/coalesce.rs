@@ -6,21 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Event;
+use super::MonitorEvent;
 
 /// A storm of removals is one rescan in this time: less than anybody notices, and more than most rescans take.
 const URGENT: Duration = Duration::from_millis(25);
 
 /// How long to collect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Quiet {
+pub struct QuietPeriod {
     /// Time without an event after which a burst is over.
     pub quiet: Duration,
     /// A subsystem that never becomes quiet is rescanned this often.
     pub limit: Duration,
 }
 
-impl Default for Quiet {
+impl Default for QuietPeriod {
     /// Bursts settle fast: between two events of one plugged card, or of one memory region, there were at most 81 ms on an
     /// emulated machine, which is slow. The limit is what keeps the promise that something new is offered within 350 ms.
     fn default() -> Self {
@@ -30,7 +30,7 @@ impl Default for Quiet {
 
 /// What to look at again.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Rescan {
+pub enum RescanScope {
     /// Everything: hints were lost.
     All,
     /// What these subsystems feed.
@@ -42,42 +42,42 @@ pub enum Rescan {
 /// A removal and a loss of hints are due at once, and once more when it has become quiet: the kernel sends a removal
 /// before it has taken all of the device out of sysfs.
 #[derive(Debug, Default)]
-pub struct Coalescer {
-    collected: Option<Collected>,
+pub struct UeventCoalescer {
+    collected: Option<PendingBurst>,
     /// The part of what is collected that does not wait for quiet.
-    urgent: Wanted,
+    urgent: WantedSubsystems,
     /// When something was given last.
     given: Option<Instant>,
-    quiet: Quiet,
+    quiet: QuietPeriod,
 }
 
 #[derive(Debug)]
-struct Collected {
-    wanted: Wanted,
+struct PendingBurst {
+    wanted: WantedSubsystems,
     first: Instant,
     last: Instant,
 }
 
-impl Collected {
-    fn due(&self, quiet: Quiet) -> Instant {
+impl PendingBurst {
+    fn due(&self, quiet: QuietPeriod) -> Instant {
         (self.last + quiet.quiet).min(self.first + quiet.limit)
     }
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedSubsystems {
     everything: bool,
     subsystems: BTreeSet<String>,
 }
 
-impl Wanted {
-    fn add(&mut self, event: &Event) {
+impl WantedSubsystems {
+    fn add(&mut self, event: &MonitorEvent) {
         match event {
-            Event::Overflow => self.everything = true,
-            Event::Hint(hint) if !self.subsystems.contains(&hint.subsystem) => {
+            MonitorEvent::Overflow => self.everything = true,
+            MonitorEvent::Hint(hint) if !self.subsystems.contains(&hint.subsystem) => {
                 self.subsystems.insert(hint.subsystem.clone());
             }
-            Event::Hint(_) => {}
+            MonitorEvent::Hint(_) => {}
         }
     }
 
@@ -85,27 +85,27 @@ impl Wanted {
         !self.everything && self.subsystems.is_empty()
     }
 
-    fn into_rescan(self) -> Rescan {
-        if self.everything { Rescan::All } else { Rescan::Subsystems(self.subsystems) }
+    fn into_rescan(self) -> RescanScope {
+        if self.everything { RescanScope::All } else { RescanScope::Subsystems(self.subsystems) }
     }
 }
 
-impl Coalescer {
+impl UeventCoalescer {
     /// Nothing collected.
-    pub fn new(quiet: Quiet) -> Self {
+    pub fn new(quiet: QuietPeriod) -> Self {
         Self { quiet, ..Self::default() }
     }
 
     /// Takes an event that was received at `now`.
-    pub fn push(&mut self, event: &Event, now: Instant) {
+    pub fn push(&mut self, event: &MonitorEvent, now: Instant) {
         let is_urgent = match event {
-            Event::Overflow => true,
-            Event::Hint(hint) => hint.action.takes_away(),
+            MonitorEvent::Overflow => true,
+            MonitorEvent::Hint(hint) => hint.action.takes_away(),
         };
         if is_urgent {
             self.urgent.add(event);
         }
-        let fresh = || Collected { wanted: Wanted::default(), first: now, last: now };
+        let fresh = || PendingBurst { wanted: WantedSubsystems::default(), first: now, last: now };
         let collected = self.collected.get_or_insert_with(fresh);
         collected.wanted.add(event);
         collected.last = collected.last.max(now);
@@ -124,7 +124,7 @@ impl Coalescer {
     }
 
     /// What is due at `now`; it is not given again.
-    pub fn take(&mut self, now: Instant) -> Option<Rescan> {
+    pub fn take(&mut self, now: Instant) -> Option<RescanScope> {
         let quiet = self.quiet;
         let settled = self.collected.take_if(|collected| collected.due(quiet) <= now);
         let urgent = self.urgent_due(now).is_some_and(|due| due <= now);
@@ -142,25 +142,25 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{super::Action, *};
-    use crate::uevent::Hint;
+    use super::{super::UeventAction, *};
+    use crate::uevent::UeventHint;
 
-    fn hint(subsystem: &str, action: Action) -> Event {
-        Event::Hint(Hint { subsystem: subsystem.to_owned(), action, devpath: "/devices/x".to_owned() })
+    fn hint(subsystem: &str, action: UeventAction) -> MonitorEvent {
+        MonitorEvent::Hint(UeventHint { subsystem: subsystem.to_owned(), action, devpath: "/devices/x".to_owned() })
     }
 
-    fn only(subsystems: &[&str]) -> Option<Rescan> {
-        Some(Rescan::Subsystems(subsystems.iter().map(|name| (*name).to_owned()).collect()))
+    fn only(subsystems: &[&str]) -> Option<RescanScope> {
+        Some(RescanScope::Subsystems(subsystems.iter().map(|name| (*name).to_owned()).collect()))
     }
 
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_burst_is_one_rescan_after_quiet() {
-        let (mut coalescer, start) = (Coalescer::default(), Instant::now());
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
         assert_eq!(coalescer.due_in(start), None);
-        coalescer.push(&hint("pci", Action::Add), start);
-        coalescer.push(&hint("cxl", Action::Add), start + 80 * MS);
+        coalescer.push(&hint("pci", UeventAction::Add), start);
+        coalescer.push(&hint("cxl", UeventAction::Add), start + 80 * MS);
         assert_eq!(coalescer.due_in(start + 80 * MS), Some(100 * MS));
         assert_eq!(coalescer.take(start + 179 * MS), None);
         assert_eq!(coalescer.take(start + 180 * MS), only(&["cxl", "pci"]));
@@ -170,19 +170,19 @@ mod tests {
 
     #[test]
     fn endless_noise_is_rescanned_as_often_as_the_limit_says() {
-        let (mut coalescer, start) = (Coalescer::default(), Instant::now());
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
         for step in 0..20 {
             assert_eq!(coalescer.take(start + step * 10 * MS), None);
-            coalescer.push(&hint("block", Action::Change), start + step * 10 * MS);
+            coalescer.push(&hint("block", UeventAction::Change), start + step * 10 * MS);
         }
         assert_eq!(coalescer.take(start + 200 * MS), only(&["block"]));
     }
 
     #[test]
     fn a_removal_is_due_at_once_and_again_after_quiet() {
-        let (mut coalescer, start) = (Coalescer::default(), Instant::now());
-        coalescer.push(&hint("memory", Action::Online), start);
-        coalescer.push(&hint("pci", Action::Remove), start + MS);
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
+        coalescer.push(&hint("memory", UeventAction::Online), start);
+        coalescer.push(&hint("pci", UeventAction::Remove), start + MS);
         assert_eq!(coalescer.due_in(start + MS), Some(Duration::ZERO));
         assert_eq!(coalescer.take(start + MS), only(&["pci"]));
         assert_eq!(coalescer.take(start + 2 * MS), None);
@@ -192,10 +192,10 @@ mod tests {
 
     #[test]
     fn a_storm_of_removals_is_a_rescan_every_25_ms() {
-        let (mut coalescer, start) = (Coalescer::default(), Instant::now());
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
         let mut given = Vec::new();
         for step in 0..1000 {
-            coalescer.push(&hint("pci", Action::Remove), start + step * MS / 10);
+            coalescer.push(&hint("pci", UeventAction::Remove), start + step * MS / 10);
             if coalescer.take(start + step * MS / 10) == only(&["pci"]) {
                 given.push(step / 10);
             }
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn lost_hints_mean_everything_now_and_again_after_quiet() {
-        let (mut coalescer, start) = (Coalescer::default(), Instant::now());
-        coalescer.push(&hint("pci", Action::Add), start);
-        coalescer.push(&Event::Overflow, start);
+        let (mut coalescer, start) = (UeventCoalescer::default(), Instant::now());
+        coalescer.push(&hint("pci", UeventAction::Add), start);
+        coalescer.push(&MonitorEvent::Overflow, start);
         assert_eq!(coalescer.due_in(start), Some(Duration::ZERO));
-        assert_eq!(coalescer.take(start), Some(Rescan::All));
+        assert_eq!(coalescer.take(start), Some(RescanScope::All));
         assert_eq!(coalescer.take(start + 99 * MS), None);
-        assert_eq!(coalescer.take(start + 100 * MS), Some(Rescan::All));
+        assert_eq!(coalescer.take(start + 100 * MS), Some(RescanScope::All));
         assert_eq!(coalescer.take(start + 5000 * MS), None);
     }
 
@@ -224,23 +224,23 @@ mod tests {
 
     /// What is owed a rescan and since when: of hints in general, and of urgent ones. `*` is everything.
     #[derive(Default)]
-    struct Owed {
+    struct OwedRescans {
         settled: BTreeMap<String, Instant>,
         urgent: BTreeMap<String, Instant>,
     }
 
-    impl Owed {
+    impl OwedRescans {
         /// No promise was broken while the time came to be `now`.
         fn check(&self, now: Instant) {
             let late = |owed: &BTreeMap<String, Instant>, most| owed.values().any(|since| now - *since > most);
-            assert!(!late(&self.settled, Quiet::default().limit), "a hint was forgotten");
+            assert!(!late(&self.settled, QuietPeriod::default().limit), "a hint was forgotten");
             assert!(!late(&self.urgent, URGENT), "a removal was forgotten");
         }
 
-        fn settle(&mut self, rescan: &Rescan, is_settled: bool) {
+        fn settle(&mut self, rescan: &RescanScope, is_settled: bool) {
             let covers = |name: &String| match rescan {
-                Rescan::All => true,
-                Rescan::Subsystems(names) => names.contains(name),
+                RescanScope::All => true,
+                RescanScope::Subsystems(names) => names.contains(name),
             };
             self.urgent.retain(|name, _| !covers(name));
             if is_settled {
@@ -253,8 +253,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_hint_is_rescanned_in_time_and_no_more_often_than_promised(steps in steps()) {
-            let (mut coalescer, mut now) = (Coalescer::default(), Instant::now());
-            let (mut owed, mut last_hint, mut last_given) = (Owed::default(), now, None);
+            let (mut coalescer, mut now) = (UeventCoalescer::default(), Instant::now());
+            let (mut owed, mut last_hint, mut last_given) = (OwedRescans::default(), now, None);
             let end = [(10_000, None)];
             let last = steps.len();
             for (at, (gap, event)) in steps.into_iter().chain(end).enumerate() {
@@ -264,7 +264,7 @@ mod tests {
                     owed.check(now);
                     let rescan = coalescer.take(now).expect("it is due");
                     let first = owed.settled.values().min().copied().expect("no rescan without a hint");
-                    let quiet = Quiet::default();
+                    let quiet = QuietPeriod::default();
                     let is_settled = now - last_hint >= quiet.quiet || now - first >= quiet.limit;
                     prop_assert!(is_settled || !owed.urgent.is_empty(), "too early");
                     prop_assert!(is_settled || last_given.is_none_or(|given| now - given >= URGENT), "too often");
@@ -277,10 +277,10 @@ mod tests {
                     break;
                 }
                 let (event, name, is_urgent) = match event {
-                    None => (Event::Overflow, "*".to_owned(), true),
+                    None => (MonitorEvent::Overflow, "*".to_owned(), true),
                     Some((subsystem, removal)) => {
                         let name = format!("s{subsystem}");
-                        (hint(&name, if removal { Action::Remove } else { Action::Add }), name, removal)
+                        (hint(&name, if removal { UeventAction::Remove } else { UeventAction::Add }), name, removal)
                     }
                 };
                 coalescer.push(&event, now);

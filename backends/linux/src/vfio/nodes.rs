@@ -5,14 +5,14 @@ use crate::{SysRoot, pci::PciAddress};
 
 /// Paths of device nodes, as on the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Nodes {
+pub struct VfioNodes {
     /// The group's own node, `/dev/vfio/<group>`.
     pub group: String,
     /// The function's own node, `/dev/vfio/devices/vfio<N>`, where the kernel has such nodes and iommufd.
     pub device: Option<String>,
 }
 
-impl Nodes {
+impl VfioNodes {
     /// Everything that a user of the function opens, in either way: by group or by iommufd.
     pub fn all(&self) -> Vec<String> {
         let shared =
@@ -30,7 +30,7 @@ impl Nodes {
 ///
 /// # Errors
 /// When the function is gone, has no group, or a node is absent.
-pub fn nodes(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError> {
+pub fn nodes(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioError> {
     let folder = folder(root, address)?;
     let group = group(root, &folder).ok_or(VfioError::NoGroup { address })?;
     // `vfio3`; the folder is absent before Linux 6.1, and iommufd may be switched off later too.
@@ -38,7 +38,7 @@ pub fn nodes(root: &SysRoot, address: PciAddress) -> Result<Nodes, VfioError> {
     let own = names.iter().find(|name| name.strip_prefix("vfio").is_some_and(|number| number.parse::<u32>().is_ok()));
     let device = own.map(|name| format!("dev/vfio/devices/{name}"));
     let device = device.filter(|node| root.exists(node) && root.exists("dev/iommu")).map(|node| format!("/{node}"));
-    let nodes = Nodes { group: format!("/dev/vfio/{group}"), device };
+    let nodes = VfioNodes { group: format!("/dev/vfio/{group}"), device };
     match nodes.all().into_iter().find(|node| !root.exists(node.trim_start_matches('/'))) {
         Some(path) => Err(VfioError::NoNode { path, address }),
         None => Ok(nodes),

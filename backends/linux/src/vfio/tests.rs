@@ -3,44 +3,49 @@
 use std::{os::unix::fs::symlink, sync::Arc};
 
 use super::*;
-use crate::testkit::{Function, PciKernel, Tree};
+use crate::testkit::{FakePciFunction, MachineTree, PciKernel};
 
 const CARD: &str = "0000:b1:00.0";
 const NEIGHBOUR: &str = "0000:b1:00.1";
 const BRIDGE: &str = "0000:b0:01.0";
 
-struct Machine {
-    tree: Tree,
+struct VfioMachine {
+    tree: MachineTree,
     kernel: Arc<PciKernel>,
     root: SysRoot,
 }
 
 /// A card with `driver` in group 7, behind a bridge of the same group.
-fn machine(driver: Option<&str>, neighbours: &[Function]) -> Machine {
-    let tree = Tree::new();
-    let card = Function {
+fn machine(driver: Option<&str>, neighbours: &[FakePciFunction]) -> VfioMachine {
+    let tree = MachineTree::new();
+    let card = FakePciFunction {
         class: 0x12_0000,
         driver: driver.map(str::to_owned),
         iommu_group: Some(7),
-        ..Function::new(CARD, 0x8086, 0xbcce)
+        ..FakePciFunction::new(CARD, 0x8086, 0xbcce)
     };
-    let bridge = Function {
+    let bridge = FakePciFunction {
         class: 0x06_0400,
         driver: Some("pcieport".to_owned()),
         iommu_group: Some(7),
-        ..Function::new(BRIDGE, 0x8086, 0x0001)
+        ..FakePciFunction::new(BRIDGE, 0x8086, 0x0001)
     };
     for function in [&card, &bridge].into_iter().chain(neighbours) {
         function.plug(&tree);
     }
     let kernel = Arc::new(PciKernel::new(&tree));
     let root = tree.root().tapped(kernel.clone());
-    Machine { tree, kernel, root }
+    VfioMachine { tree, kernel, root }
 }
 
-fn neighbour(driver: Option<&str>) -> Function {
+fn neighbour(driver: Option<&str>) -> FakePciFunction {
     let driver = driver.map(str::to_owned);
-    Function { class: 0x02_0000, driver, iommu_group: Some(7), ..Function::new(NEIGHBOUR, 0x8086, 0x1563) }
+    FakePciFunction {
+        class: 0x02_0000,
+        driver,
+        iommu_group: Some(7),
+        ..FakePciFunction::new(NEIGHBOUR, 0x8086, 0x1563)
+    }
 }
 
 fn card() -> PciAddress {
@@ -49,9 +54,9 @@ fn card() -> PciAddress {
 
 #[test]
 fn a_function_goes_to_vfio_and_comes_back_to_its_driver() {
-    let Machine { tree, kernel, root } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree, kernel, root } = machine(Some("dfl-pci"), &[]);
     let former = binding(&root, card()).unwrap();
-    assert_eq!(former, Former { driver: Some("dfl-pci".to_owned()), driver_override: None });
+    assert_eq!(former, DriverBinding { driver: Some("dfl-pci".to_owned()), driver_override: None });
     let nodes = hand_over(&root, card()).unwrap();
     assert_eq!(nodes.all(), ["/dev/vfio/vfio", "/dev/vfio/7"]);
     assert!(is_bound(&root, card()));
@@ -63,7 +68,7 @@ fn a_function_goes_to_vfio_and_comes_back_to_its_driver() {
 
 #[test]
 fn repeating_either_way_writes_nothing() {
-    let Machine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
     let former = binding(&root, card()).unwrap();
     give_back(&root, card(), &former).unwrap();
     assert_eq!(kernel.take_writes(), Vec::<String>::new());
@@ -79,7 +84,7 @@ fn repeating_either_way_writes_nothing() {
 
 #[test]
 fn kernels_with_iommufd_give_the_functions_own_node_too() {
-    let Machine { tree, root, .. } = machine(None, &[]);
+    let VfioMachine { tree, root, .. } = machine(None, &[]);
     tree.file("dev/iommu", "");
     let nodes = hand_over(&root, card()).unwrap();
     assert_eq!(nodes.all(), ["/dev/vfio/vfio", "/dev/iommu", "/dev/vfio/7", "/dev/vfio/devices/vfio0"]);
@@ -87,7 +92,7 @@ fn kernels_with_iommufd_give_the_functions_own_node_too() {
 
 #[test]
 fn a_member_of_the_group_with_a_driver_is_in_the_way_and_is_named() {
-    let Machine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[neighbour(Some("ixgbe"))]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[neighbour(Some("ixgbe"))]);
     let error = hand_over(&root, card()).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -99,14 +104,14 @@ fn a_member_of_the_group_with_a_driver_is_in_the_way_and_is_named() {
 #[test]
 fn members_without_a_driver_or_with_vfio_are_not_in_the_way() {
     for driver in [None, Some("vfio-pci")] {
-        let Machine { tree: _tree, root, .. } = machine(Some("dfl-pci"), &[neighbour(driver)]);
+        let VfioMachine { tree: _tree, root, .. } = machine(Some("dfl-pci"), &[neighbour(driver)]);
         assert_eq!(check(&root, card()).unwrap(), 7, "{driver:?}");
     }
 }
 
 #[test]
 fn what_is_missing_is_said_before_anything_is_written() {
-    let Machine { tree, kernel, root } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree, kernel, root } = machine(Some("dfl-pci"), &[]);
     tree.remove("sys/bus/pci/drivers/vfio-pci");
     assert!(matches!(hand_over(&root, card()), Err(VfioError::NoDriver)));
     tree.folder("sys/bus/pci/drivers/vfio-pci").remove("sys/bus/pci/devices/0000:b1:00.0/iommu_group");
@@ -118,7 +123,7 @@ fn what_is_missing_is_said_before_anything_is_written() {
 
 #[test]
 fn a_probe_that_binds_nothing_is_noticed_and_undone() {
-    let Machine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
     let former = binding(&root, card()).unwrap();
     kernel.fails("vfio-pci");
     let error = hand_over(&root, card()).unwrap_err().to_string();
@@ -129,7 +134,7 @@ fn a_probe_that_binds_nothing_is_noticed_and_undone() {
 
 #[test]
 fn a_driver_that_does_not_come_back_is_an_error_until_it_does() {
-    let Machine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(Some("dfl-pci"), &[]);
     let former = binding(&root, card()).unwrap();
     hand_over(&root, card()).unwrap();
     kernel.fails("dfl-pci");
@@ -142,18 +147,18 @@ fn a_driver_that_does_not_come_back_is_an_error_until_it_does() {
 
 #[test]
 fn a_function_that_had_no_driver_gets_none_and_an_override_is_restored() {
-    let Machine { tree, root, .. } = machine(None, &[]);
+    let VfioMachine { tree, root, .. } = machine(None, &[]);
     tree.file("sys/bus/pci/devices/0000:b1:00.0/driver_override", "xdma");
     let former = binding(&root, card()).unwrap();
     hand_over(&root, card()).unwrap();
     give_back(&root, card(), &former).unwrap();
     let now = binding(&root, card()).unwrap();
-    assert_eq!(now, Former { driver: None, driver_override: Some("xdma".to_owned()) });
+    assert_eq!(now, DriverBinding { driver: None, driver_override: Some("xdma".to_owned()) });
 }
 
 #[test]
 fn a_function_that_the_operator_gave_to_vfio_stays_there() {
-    let Machine { tree: _tree, kernel, root } = machine(None, &[]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(None, &[]);
     hand_over(&root, card()).unwrap();
     kernel.take_writes();
     let former = binding(&root, card()).unwrap();
@@ -165,7 +170,7 @@ fn a_function_that_the_operator_gave_to_vfio_stays_there() {
 
 #[test]
 fn a_function_in_use_is_not_taken_away_and_its_user_is_named() {
-    let Machine { tree, root, .. } = machine(Some("dfl-pci"), &[]);
+    let VfioMachine { tree, root, .. } = machine(Some("dfl-pci"), &[]);
     let former = binding(&root, card()).unwrap();
     hand_over(&root, card()).unwrap();
     tree.file("proc/4711/comm", "qemu").file("proc/4712/comm", "other").folder("proc/4711/fd").folder("proc/4712/fd");
@@ -179,15 +184,15 @@ fn a_function_in_use_is_not_taken_away_and_its_user_is_named() {
 
 #[test]
 fn a_function_that_is_gone_needs_nothing() {
-    let Machine { tree: _tree, root, .. } = machine(Some("dfl-pci"), &[]);
-    give_back(&root, "0000:ff:00.0".parse().unwrap(), &Former::default()).unwrap();
+    let VfioMachine { tree: _tree, root, .. } = machine(Some("dfl-pci"), &[]);
+    give_back(&root, "0000:ff:00.0".parse().unwrap(), &DriverBinding::default()).unwrap();
 }
 
 #[test]
 fn names_of_drivers_cannot_lead_elsewhere() {
-    let Machine { tree: _tree, kernel, root } = machine(None, &[]);
+    let VfioMachine { tree: _tree, kernel, root } = machine(None, &[]);
     hand_over(&root, card()).unwrap();
     kernel.fails("vfio-pci");
-    let former = Former { driver: Some("../../../../etc".to_owned()), driver_override: None };
+    let former = DriverBinding { driver: Some("../../../../etc".to_owned()), driver_override: None };
     assert!(matches!(give_back(&root, card(), &former), Err(VfioError::DriverName { .. })));
 }

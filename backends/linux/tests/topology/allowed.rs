@@ -2,15 +2,15 @@
 
 use hostler_linux::topology::Topology;
 
-use crate::tree::{CPU, NODE, Tree, only_warning};
+use crate::tree::{CPU, NODE, TopologyTree, only_warning};
 
 const V2: &str = "sysfs /sys sysfs rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate 0 0";
 const V1: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
     cgroup /dev/the\\040cpusets cgroup rw,relatime,cpuset 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0";
 
 /// Eight CPUs in two nodes.
-fn machine(mounts: &str) -> Tree {
-    let tree = Tree::with_cores(8);
+fn machine(mounts: &str) -> TopologyTree {
+    let tree = TopologyTree::with_cores(8);
     tree.file(&format!("{NODE}/online"), "0-1").node(0, "0-3", "10 20", 1024).node(1, "4-7", "20 10", 1024);
     tree.file("proc/mounts", mounts);
     tree
@@ -28,7 +28,7 @@ fn both(cpus: &str, nodes: &str) -> (String, String) {
 fn nothing_that_narrows_it_allows_all_that_is_online() {
     assert_eq!(allowed(&machine("").read_clean()), both("0-7", "0-1"));
     assert_eq!(allowed(&machine(V2).read_clean()), both("0-7", "0-1"));
-    assert_eq!(allowed(&Tree::with_cores(2).read_clean()).0, "0-1");
+    assert_eq!(allowed(&TopologyTree::with_cores(2).read_clean()).0, "0-1");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use hostler_linux::topology::Topology;
 
-use crate::tree::{CPU, Tree, only_warning};
+use crate::tree::{CPU, TopologyTree, only_warning};
 
 /// Level, the first letter of the type, size in KiB and the CPUs of each cache.
 fn shown(topology: &Topology) -> Vec<String> {
@@ -16,7 +16,7 @@ fn shown(topology: &Topology) -> Vec<String> {
 
 #[test]
 fn caches_are_keyed_by_who_shares_them_and_carry_their_ids() {
-    let tree = Tree::with_cores(4);
+    let tree = TopologyTree::with_cores(4);
     for cpu in 0..4 {
         tree.cache(cpu, 0, (1, "Data", "48K"), &cpu.to_string());
         tree.cache(cpu, 1, (1, "Instruction", "32K"), &cpu.to_string());
@@ -37,7 +37,7 @@ fn caches_are_keyed_by_who_shares_them_and_carry_their_ids() {
 
 #[test]
 fn an_instruction_cache_may_span_more_cpus_than_the_data_cache() {
-    let tree = Tree::with_online("0-1");
+    let tree = TopologyTree::with_online("0-1");
     for cpu in 0..2 {
         tree.cpu(cpu, "0-1", "0-1").cache(cpu, 0, (1, "Data", "16K"), &cpu.to_string());
         tree.cache(cpu, 1, (1, "Instruction", "64K"), "0-1").cache(cpu, 2, (2, "Unified", "2M"), "0-1");
@@ -47,7 +47,7 @@ fn an_instruction_cache_may_span_more_cpus_than_the_data_cache() {
 
 #[test]
 fn a_cpu_with_fewer_leaves_than_its_neighbour_is_read_by_level_not_by_position() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     tree.cache(0, 0, (1, "Data", "32K"), "0").cache(0, 1, (1, "Instruction", "32K"), "0");
     tree.cache(0, 2, (3, "Unified", "8M"), "0-1");
     tree.cache(1, 0, (1, "Unified", "64K"), "1").cache(1, 1, (2, "Unified", "1M"), "1").cache(
@@ -61,7 +61,7 @@ fn a_cpu_with_fewer_leaves_than_its_neighbour_is_read_by_level_not_by_position()
 
 #[test]
 fn unreadable_parts_of_a_cache_are_absent() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     for cpu in 0..2 {
         tree.cache(cpu, 0, (1, "Data", "32K"), "0-1").cache(cpu, 1, (2, "Unified", "1M"), "0-1");
         tree.cache(cpu, 2, (3, "Unified", "8M"), "0-1");
@@ -75,7 +75,7 @@ fn unreadable_parts_of_a_cache_are_absent() {
 
 #[test]
 fn a_cache_that_names_nobody_is_the_cpus_own() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     for cpu in 0..2 {
         tree.cache(cpu, 0, (2, "Unified", "1M"), "");
     }
@@ -84,7 +84,7 @@ fn a_cache_that_names_nobody_is_the_cpus_own() {
 
 #[test]
 fn sharers_that_contradict_each_other_stay_with_the_first() {
-    let tree = Tree::with_cores(3);
+    let tree = TopologyTree::with_cores(3);
     tree.cache(0, 0, (3, "Unified", "8M"), "0-1").cache(1, 0, (3, "Unified", "8M"), "0-1");
     tree.cache(2, 0, (3, "Unified", "8M"), "1-2");
     let topology = tree.read();

@@ -2,7 +2,7 @@
 
 use hostler_linux::topology::{CoreType, Topology};
 
-use crate::tree::{CPU, Tree, of_type};
+use crate::tree::{CPU, TopologyTree, of_type};
 
 /// CPUs of performance, balanced, efficiency and uniform cores.
 fn kinds(topology: &Topology) -> [String; 4] {
@@ -11,13 +11,13 @@ fn kinds(topology: &Topology) -> [String; 4] {
 }
 
 /// A machine of single-threaded cores, whose `file` has these values.
-fn with_values(file: &str, values: &[&str]) -> Tree {
-    let tree = Tree::with_cores(u32::try_from(values.len()).unwrap());
+fn with_values(file: &str, values: &[&str]) -> TopologyTree {
+    let tree = TopologyTree::with_cores(u32::try_from(values.len()).unwrap());
     set_values(&tree, file, values);
     tree
 }
 
-fn set_values(tree: &Tree, file: &str, values: &[&str]) {
+fn set_values(tree: &TopologyTree, file: &str, values: &[&str]) {
     for (cpu, value) in values.iter().enumerate() {
         tree.file(&format!("{CPU}/cpu{cpu}/{file}"), value);
     }
@@ -93,7 +93,7 @@ fn firmware_performance_makes_kinds_and_favoured_cores_do_not() {
 
 #[test]
 fn a_small_difference_in_performance_counts_with_a_difference_in_threads() {
-    let tree = Tree::with_online("0-3");
+    let tree = TopologyTree::with_online("0-3");
     tree.cpu(0, "0-1", "0-3").cpu(1, "0-1", "0-3").cpu(2, "2", "0-3").cpu(3, "3", "0-3");
     set_values(&tree, PERFORMANCE, &["66", "66", "60", "60"]);
     assert_eq!(kinds(&tree.read_clean()), ["0-1", "", "2-3", ""]);
@@ -108,5 +108,5 @@ fn equal_cores_are_uniform_whatever_is_known_of_them() {
     set_values(&tree, MIDR, &["0x410fd0c0", "0x410fd0c0"]);
     set_values(&tree, PERFORMANCE, &["100", "100"]);
     assert_eq!(kinds(&tree.read_clean()), ["", "", "", "0-1"]);
-    assert_eq!(kinds(&Tree::with_cores(2).read_clean()), ["", "", "", "0-1"]);
+    assert_eq!(kinds(&TopologyTree::with_cores(2).read_clean()), ["", "", "", "0-1"]);
 }

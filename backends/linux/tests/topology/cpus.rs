@@ -3,18 +3,18 @@
 use hostler_linux::IdSet;
 use proptest::prelude::*;
 
-use crate::tree::{CPU, NODE, Tree, lists, only_warning};
+use crate::tree::{CPU, NODE, TopologyTree, lists, only_warning};
 
 #[test]
 fn an_empty_tree_gives_nothing_and_a_warning() {
-    let topology = Tree::new().read();
+    let topology = TopologyTree::new().read();
     assert_eq!((topology.cpus.len(), topology.nodes.len(), topology.packages.len()), (0, 0, 0));
     assert_eq!(only_warning(&topology).0, "/sys/devices/system/cpu");
 }
 
 #[test]
 fn an_s390_with_drawers_and_books_and_no_nodes_is_read() {
-    let tree = Tree::with_online("0-7");
+    let tree = TopologyTree::with_online("0-7");
     for cpu in 0..8 {
         let topology = format!("{CPU}/cpu{cpu}/topology");
         let pair = format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1);
@@ -48,7 +48,7 @@ fn an_s390_with_drawers_and_books_and_no_nodes_is_read() {
 
 #[test]
 fn a_ppc64_with_four_threads_and_nameless_packages_is_read() {
-    let tree = Tree::with_online("0-7");
+    let tree = TopologyTree::with_online("0-7");
     for cpu in 0..8 {
         let topology = format!("{CPU}/cpu{cpu}/topology");
         let core = if cpu < 4 { "0-3" } else { "4-7" };
@@ -73,7 +73,7 @@ fn a_ppc64_with_four_threads_and_nameless_packages_is_read() {
 
 #[test]
 fn a_riscv_board_is_read() {
-    let tree = Tree::with_cores(4);
+    let tree = TopologyTree::with_cores(4);
     for cpu in 0..4 {
         tree.file(&format!("{CPU}/cpu{cpu}/cpu_capacity"), "1024");
         tree.file(&format!("{CPU}/cpu{cpu}/topology/cluster_id"), "-1");
@@ -92,7 +92,7 @@ fn a_riscv_board_is_read() {
 
 #[test]
 fn a_uniprocessor_without_any_topology_is_one_core_of_one_package() {
-    let tree = Tree::with_online("0");
+    let tree = TopologyTree::with_online("0");
     tree.file("proc/cpuinfo", "processor\t: 0\nmodel name\t: ARMv7 Processor rev 4 (v7l)\nCPU architecture: 7");
     tree.file("proc/meminfo", "MemTotal: 524288 kB");
     let topology = tree.read_clean();
@@ -103,7 +103,7 @@ fn a_uniprocessor_without_any_topology_is_one_core_of_one_package() {
 
 #[test]
 fn an_old_kernel_with_masks_only_and_no_online_list_is_read() {
-    let tree = Tree::new();
+    let tree = TopologyTree::new();
     for (cpu, mask) in [(0, "00000000,00000005"), (1, "00000000,0000000a"), (2, "00000000,00000005"), (3, "0000000a")] {
         let topology = format!("{CPU}/cpu{cpu}/topology");
         tree.file(&format!("{topology}/thread_siblings"), mask).file(&format!("{topology}/core_siblings"), "0000000f");
@@ -123,7 +123,7 @@ fn an_old_kernel_with_masks_only_and_no_online_list_is_read() {
 
 #[test]
 fn a_machine_whose_first_cpu_is_offline_is_read() {
-    let tree = Tree::with_cores(4);
+    let tree = TopologyTree::with_cores(4);
     tree.file(&format!("{CPU}/online"), "1-3").file(&format!("{CPU}/possible"), "0-7");
     for file in ["core_cpus_list", "package_cpus_list", "physical_package_id", "core_id"] {
         tree.remove(&format!("{CPU}/cpu0/topology/{file}"));
@@ -136,7 +136,7 @@ fn a_machine_whose_first_cpu_is_offline_is_read() {
 
 #[test]
 fn threads_with_distant_numbers_are_one_core_and_equal_core_ids_are_not() {
-    let tree = Tree::with_online("0-7");
+    let tree = TopologyTree::with_online("0-7");
     for cpu in 0..8 {
         let package = if cpu % 2 == 0 { "0,2,4,6" } else { "1,3,5,7" };
         tree.cpu(cpu, &format!("{},{}", cpu % 4, cpu % 4 + 4), package);
@@ -148,7 +148,7 @@ fn threads_with_distant_numbers_are_one_core_and_equal_core_ids_are_not() {
 
 #[test]
 fn isolation_and_the_tick_are_read_and_null_is_nothing() {
-    let tree = Tree::with_cores(4);
+    let tree = TopologyTree::with_cores(4);
     tree.file(&format!("{CPU}/isolated"), "2-3").file(&format!("{CPU}/nohz_full"), "              (null)");
     tree.file(&format!("{CPU}/smt/active"), "0");
     let topology = tree.read_clean();
@@ -163,7 +163,7 @@ fn isolation_and_the_tick_are_read_and_null_is_nothing() {
 
 #[test]
 fn an_unreadable_attribute_is_absent_and_its_older_name_serves() {
-    let tree = Tree::with_online("0-3");
+    let tree = TopologyTree::with_online("0-3");
     for cpu in 0..4 {
         let pair = if cpu < 2 { "0-1" } else { "2-3" };
         tree.cpu(cpu, pair, "0-3").file(&format!("{CPU}/cpu{cpu}/topology/thread_siblings_list"), pair);
@@ -179,7 +179,7 @@ fn an_unreadable_attribute_is_absent_and_its_older_name_serves() {
 
 #[test]
 fn a_cpu_that_names_no_siblings_is_a_core_of_its_own() {
-    let tree = Tree::with_cores(3);
+    let tree = TopologyTree::with_cores(3);
     tree.folder(&format!("{CPU}/cpu1/topology/core_cpus_list"));
     let topology = tree.read();
     assert_eq!(lists(topology.cores.iter().map(|core| &core.cpus)), ["0", "1", "2"]);
@@ -188,7 +188,7 @@ fn a_cpu_that_names_no_siblings_is_a_core_of_its_own() {
 
 #[test]
 fn masks_that_overlap_keep_the_first_group_and_name_the_file() {
-    let tree = Tree::with_cores(3);
+    let tree = TopologyTree::with_cores(3);
     tree.cpu(0, "0-1", "0-2").cpu(1, "1-2", "0-2").cpu(2, "1-2", "0-2");
     let topology = tree.read();
     assert_eq!(lists(topology.cores.iter().map(|core| &core.cpus)), ["0-1", "2"]);
@@ -199,7 +199,7 @@ fn masks_that_overlap_keep_the_first_group_and_name_the_file() {
 
 #[test]
 fn a_mask_that_leaves_out_its_own_cpu_is_completed() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     tree.cpu(0, "", "0-1").cpu(1, "1", "0-1");
     let topology = tree.read();
     assert_eq!(lists(topology.cores.iter().map(|core| &core.cpus)), ["0", "1"]);
@@ -208,7 +208,7 @@ fn a_mask_that_leaves_out_its_own_cpu_is_completed() {
 
 #[test]
 fn text_that_is_no_list_is_absent_and_named() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     tree.file(&format!("{CPU}/online"), "all of them").file(&format!("{CPU}/cpu0/topology/core_id"), "first");
     let topology = tree.read();
     assert_eq!((topology.online.to_string().as_str(), topology.cpus[&0].core_id), ("0-1", None));
@@ -218,7 +218,7 @@ fn text_that_is_no_list_is_absent_and_named() {
 
 #[test]
 fn dies_and_clusters_count_where_the_kernel_tells_them_apart() {
-    let tree = Tree::with_cores(4);
+    let tree = TopologyTree::with_cores(4);
     for cpu in 0..4 {
         let (id, pair) = if cpu < 2 { ("0", "0-1") } else { ("7", "2-3") };
         let topology = format!("{CPU}/cpu{cpu}/topology");
@@ -234,7 +234,7 @@ fn dies_and_clusters_count_where_the_kernel_tells_them_apart() {
 
 #[test]
 fn frequencies_are_read_for_each_core() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     tree.file(&format!("{CPU}/cpu0/cpufreq/cpuinfo_max_freq"), "5200000");
     tree.file(&format!("{CPU}/cpu1/cpufreq/cpuinfo_max_freq"), "5000000");
     let topology = tree.read_clean();
@@ -254,7 +254,7 @@ proptest! {
         online in some_set(),
         masks in proptest::collection::vec(some_set(), 32),
     ) {
-        let tree = Tree::with_online(&online);
+        let tree = TopologyTree::with_online(&online);
         for (cpu, masks) in (0..).zip(masks.chunks(4)) {
             tree.cpu(cpu, &masks[0], &masks[1]);
             tree.cache(cpu, 0, (1, "Data", "32K"), &masks[2]).cache(cpu, 1, (3, "Unified", "8M"), &masks[3]);

@@ -9,7 +9,7 @@ use std::{
 
 use hostler_linux::{
     IdSet,
-    archive::Capture,
+    archive::UnpackedCapture,
     topology::{CoreType, Topology},
 };
 
@@ -49,15 +49,15 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 /// A machine as read, and what other programs say of it.
-struct Fixture {
+struct MachineFixture {
     name: &'static str,
     topology: Topology,
     expected: BTreeMap<&'static str, String>,
 }
 
-impl Fixture {
+impl MachineFixture {
     fn read(path: &Path, name: &'static str) -> Self {
-        let capture = Capture::open(path).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let capture = UnpackedCapture::open(path).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let root = capture.root();
         let topology = Topology::read(&root);
         assert_sound(&topology);
@@ -69,24 +69,24 @@ impl Fixture {
 
 /// All fixtures, unpacked and read once for all tests. Our own captures are in the repository; the others are absent
 /// where their folder is.
-fn fixtures() -> impl Iterator<Item = &'static Fixture> {
-    static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(|| {
+fn fixtures() -> impl Iterator<Item = &'static MachineFixture> {
+    static FIXTURES: LazyLock<Vec<MachineFixture>> = LazyLock::new(|| {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees");
         let folders: Vec<PathBuf> = [Some(own), support::folder()].into_iter().flatten().collect();
         let path =
             |name| folders.iter().map(|folder| folder.join(format!("{name}.tar.zst"))).find(|path| path.exists());
         let names = MACHINES.iter().map(|(name, ..)| *name).chain(OTHERS.iter().map(|(name, _)| *name));
-        names.filter_map(|name| Some(Fixture::read(&path(name)?, name))).collect()
+        names.filter_map(|name| Some(MachineFixture::read(&path(name)?, name))).collect()
     });
     FIXTURES.iter()
 }
 
-fn machines() -> impl Iterator<Item = &'static Fixture> {
+fn machines() -> impl Iterator<Item = &'static MachineFixture> {
     fixtures().filter(|fixture| !fixture.topology.cpus.is_empty())
 }
 
 /// One fixture; the test has nothing to do where their folder is absent.
-fn fixture(name: &str) -> Option<&'static Fixture> {
+fn fixture(name: &str) -> Option<&'static MachineFixture> {
     fixtures().find(|fixture| fixture.name == name)
 }
 
@@ -128,7 +128,7 @@ fn our_own_captures_are_there_and_read_as_expected() {
 #[test]
 fn fixtures_without_cpus_say_so_and_give_the_rest() {
     for (name, _) in OTHERS {
-        let Some(Fixture { topology, .. }) = fixture(name) else { return };
+        let Some(MachineFixture { topology, .. }) = fixture(name) else { return };
         assert_eq!(counts(topology), [0; 4], "{name}");
         assert_eq!(lists_of_warnings(topology), ["/sys/devices/system/cpu"], "{name}");
     }
@@ -144,7 +144,7 @@ fn lists_of_warnings(topology: &Topology) -> Vec<&str> {
 
 #[test]
 fn only_the_machine_with_an_offline_node_contradicts_itself() {
-    for Fixture { name, topology, .. } in machines() {
+    for MachineFixture { name, topology, .. } in machines() {
         let expected: &[&str] = match *name {
             "hwloc-offline-cpu0-node0" => {
                 &["/sys/devices/system/node/node0", "/sys/devices/system/node/node1/distance"]
@@ -176,7 +176,7 @@ fn hwloc_counts(expected: &BTreeMap<&str, String>) -> Option<BTreeMap<String, us
 #[test]
 fn objects_are_as_many_as_hwloc_counts() {
     let mut compared = 0;
-    for Fixture { name, topology, expected } in machines() {
+    for MachineFixture { name, topology, expected } in machines() {
         // The limited machine: hwloc counts what it may use.
         let Some(hwloc) = hwloc_counts(expected).filter(|_| !name.ends_with("cgroup2")) else { continue };
         let count = |kinds: &[&str]| kinds.iter().filter_map(|kind| hwloc.get(*kind)).sum::<usize>();
@@ -226,7 +226,7 @@ fn hwloc_nodes(console: &str) -> BTreeMap<usize, u32> {
 #[test]
 fn distances_are_those_of_the_matrix_that_hwloc_prints() {
     let mut compared = 0;
-    for Fixture { name, topology, expected } in machines() {
+    for MachineFixture { name, topology, expected } in machines() {
         let Some(console) = expected.get("EXPECTED.console") else { continue };
         let nodes = hwloc_nodes(console);
         // Rows and columns are labelled with logical indexes, not always in ascending order.
@@ -277,7 +277,7 @@ fn every_cpu_of_the_epyc_is_where_lscpu_puts_it() {
 
 #[test]
 fn arm_clusters_and_huge_pages_are_read_and_nameless_dies_are_not() {
-    let Some(Fixture { topology, .. }) = fixture("hwloc-128arm-2pa2n8cluster4co") else { return };
+    let Some(MachineFixture { topology, .. }) = fixture("hwloc-128arm-2pa2n8cluster4co") else { return };
     assert_eq!((topology.arch.as_deref(), topology.dies.len()), (Some("aarch64"), 0));
     let clusters = lists(topology.clusters.iter().map(|cluster| &cluster.cpus));
     assert_eq!((clusters.len(), clusters[1].as_str()), (32, "4-7"));
@@ -291,13 +291,13 @@ fn arm_clusters_and_huge_pages_are_read_and_nameless_dies_are_not() {
 #[test]
 fn hybrid_fixtures_have_the_kinds_that_hwloc_finds() {
     // Kinds with CPUs 0x00000fff and 0x000ff000 in EXPECTED.console.
-    let Some(Fixture { topology, .. }) = fixture("hwloc-20em64t-hybrid-1p6c2t+2ca4co1t") else { return };
+    let Some(MachineFixture { topology, .. }) = fixture("hwloc-20em64t-hybrid-1p6c2t+2ca4co1t") else { return };
     let kinds = [CoreType::Performance, CoreType::Balanced, CoreType::Efficiency, CoreType::Uniform];
     assert_eq!(kinds.map(|kind| of_type(topology, kind)), ["0-11", "", "12-19", ""]);
     // Kinds with CPUs 0x00007c1f and 0x000f83e0 in EXPECTED.xml.
-    let Some(Fixture { topology, .. }) = fixture("hwloc-nvidia-dgx-gb10") else { return };
+    let Some(MachineFixture { topology, .. }) = fixture("hwloc-nvidia-dgx-gb10") else { return };
     assert_eq!(kinds.map(|kind| of_type(topology, kind)), ["5-9,15-19", "", "0-4,10-14", ""]);
-    for Fixture { name, topology, .. } in machines() {
+    for MachineFixture { name, topology, .. } in machines() {
         let hybrid = name.contains("hybrid") || name.contains("gb10");
         assert_eq!(of_type(topology, CoreType::Uniform).is_empty(), hybrid, "{}", name);
     }
@@ -322,7 +322,7 @@ fn limits_of_control_groups_narrow_what_may_be_handed_out() {
 
 #[test]
 fn made_up_initiators_are_those_of_cpus_not_of_the_generic_one() {
-    let Some(Fixture { topology, .. }) = fixture("hwloc-fakememinitiators-1np2c+1npp+gi") else { return };
+    let Some(MachineFixture { topology, .. }) = fixture("hwloc-fakememinitiators-1np2c+1npp+gi") else { return };
     let access = topology.nodes[&7].access.as_ref().unwrap();
     assert_eq!((access.class, access.initiators.to_string().as_str()), (1, "0,2"));
     assert_eq!((access.read_bandwidth, access.read_latency), (Some(78_644), Some(77)));

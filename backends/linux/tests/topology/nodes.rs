@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::tree::{CPU, NODE, Tree, lists, only_warning};
+use crate::tree::{CPU, NODE, TopologyTree, lists, only_warning};
 
 /// Two CPUs in node 0, one in node 1.
-fn two_nodes() -> Tree {
-    let tree = Tree::with_cores(3);
+fn two_nodes() -> TopologyTree {
+    let tree = TopologyTree::with_cores(3);
     tree.file(&format!("{NODE}/online"), "0-1").file(&format!("{NODE}/possible"), "0-1");
     tree.node(0, "0-1", "10 21", 1024).node(1, "2", "21 10", 2048);
     tree
@@ -14,7 +14,7 @@ fn two_nodes() -> Tree {
 
 #[test]
 fn distances_go_by_the_order_of_online_nodes_not_by_their_ids() {
-    let tree = Tree::with_cores(2);
+    let tree = TopologyTree::with_cores(2);
     tree.file(&format!("{NODE}/online"), "8,250,252").file(&format!("{NODE}/possible"), "0-255");
     // The kernel begins with a space where node 0 is offline.
     tree.node(8, "0", " 10 40 80", 1024).node(250, "1", " 40 10 80", 1024).node(252, "", " 80 81 10", 1024);
@@ -227,10 +227,10 @@ fn memory_blocks_that_make_no_sense_are_reported() {
 
 #[test]
 fn the_only_possible_node_has_the_memory_of_the_machine() {
-    let tree = Tree::with_cores(1);
+    let tree = TopologyTree::with_cores(1);
     tree.file(&format!("{NODE}/online"), "0").file(&format!("{NODE}/possible"), "0").node(0, "0", "10", 1024);
     tree.file("proc/meminfo", "MemTotal:        4096 kB\nMemFree:         3000 kB");
-    let memory = |tree: &Tree| {
+    let memory = |tree: &TopologyTree| {
         let node = tree.read_clean().nodes.remove(&0).unwrap();
         (node.memory_bytes.unwrap() >> 10, node.free_bytes.unwrap() >> 10)
     };

@@ -14,9 +14,9 @@ pub(crate) const CPU: &str = "sys/devices/system/cpu";
 pub(crate) const NODE: &str = "sys/devices/system/node";
 
 /// A made-up machine.
-pub(crate) struct Tree(TempDir);
+pub(crate) struct TopologyTree(TempDir);
 
-impl Tree {
+impl TopologyTree {
     /// Nothing at all.
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hostler_backend::Backend;
-use hostler_linux::archive::Capture;
+use hostler_linux::archive::UnpackedCapture;
 
 use crate::{Config, MemoryBackend};
 
@@ -11,7 +11,7 @@ use crate::{Config, MemoryBackend};
 fn nodes_of_cxl_memory_are_left_out_where_another_backend_offers_them() {
     let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("../linux/tests/trees");
     for (moment, cxl) in [("boot", vec![]), ("regions", vec!["node5", "node6"])] {
-        let capture = Capture::open(trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap();
+        let capture = UnpackedCapture::open(trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))).unwrap();
         let names = |backend: MemoryBackend| -> Vec<String> {
             backend.enumerate().unwrap().devices.iter().map(|device| device.name.to_string()).collect()
         };

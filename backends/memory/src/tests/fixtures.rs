@@ -6,7 +6,7 @@ use hostler_backend::{
     AttributeValue, Backend, Device,
     testkit::{Samples, conformance},
 };
-use hostler_linux::{archive::Capture, topology::Topology};
+use hostler_linux::{archive::UnpackedCapture, topology::Topology};
 
 use crate::{Config, MemoryBackend};
 
@@ -36,7 +36,7 @@ fn node(device: &Device) -> u32 {
 fn captured_machines_offer_no_more_than_they_have_and_keep_the_promises_of_a_backend() {
     for path in captures() {
         // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
-        let capture = Capture::open(&path).unwrap();
+        let capture = UnpackedCapture::open(&path).unwrap();
         let topology = Topology::read(&capture.root());
         let backend = MemoryBackend::new(capture.root(), Config::default());
         let label = path.display();

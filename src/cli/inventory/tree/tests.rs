@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_linux::topology::{Cache, Core, Cpu, Group};
+use hostler_linux::topology::{CpuCache, CpuCore, CpuGroup, LogicalCpu};
 
 use super::*;
 
@@ -18,15 +18,17 @@ fn topology(packages: u32, cores: u32, threads: u32) -> Topology {
         let cpus: IdSet = (first..first + cores * threads).collect();
         for cpu in cpus.iter() {
             let core = (cpu / threads) as usize;
-            topology.cpus.insert(cpu, Cpu { core, package: package as usize, node: package, ..Cpu::default() });
+            topology
+                .cpus
+                .insert(cpu, LogicalCpu { core, package: package as usize, node: package, ..LogicalCpu::default() });
         }
-        topology.packages.push(Group { id: Some(package), cpus: cpus.clone() });
-        let node = Node { cpus: cpus.clone(), memory_bytes: Some(1 << 30), ..Node::default() };
+        topology.packages.push(CpuGroup { id: Some(package), cpus: cpus.clone() });
+        let node = NumaNode { cpus: cpus.clone(), memory_bytes: Some(1 << 30), ..NumaNode::default() };
         topology.nodes.insert(package, node);
         topology.online = topology.online.union(&cpus);
     }
     topology.cores =
-        (0..packages * cores).map(|core| Core { cpus: (core * threads..(core + 1) * threads).collect() }).collect();
+        (0..packages * cores).map(|core| CpuCore { cpus: (core * threads..(core + 1) * threads).collect() }).collect();
     (topology.present, topology.allowed_cpus) = (topology.online.clone(), topology.online.clone());
     topology
 }
@@ -36,8 +38,8 @@ fn drawn(topology: Topology) -> String {
     tree(&Machine { node: "n1".to_owned(), topology, pools, warnings: Vec::new() })
 }
 
-fn l3(cpus: &str) -> Cache {
-    Cache { level: 3, cache_type: "Unified".to_owned(), size_bytes: Some(8 << 20), cpus: set(cpus), id: None }
+fn l3(cpus: &str) -> CpuCache {
+    CpuCache { level: 3, cache_type: "Unified".to_owned(), size_bytes: Some(8 << 20), cpus: set(cpus), id: None }
 }
 
 #[test]
@@ -55,7 +57,7 @@ n1: 1 package, 2 cores, 4 threads, 1 NUMA node, 1 GiB
 #[test]
 fn a_node_of_several_packages_stands_above_them() {
     let mut topology = topology(2, 2, 1);
-    let node = Node { cpus: set("0-3"), memory_bytes: Some(1 << 30), ..Node::default() };
+    let node = NumaNode { cpus: set("0-3"), memory_bytes: Some(1 << 30), ..NumaNode::default() };
     topology.nodes = BTreeMap::from([(0, node)]);
     let expected = "\
 n1: 2 packages, 4 cores, 4 threads, 1 NUMA node, 1 GiB

@@ -73,12 +73,12 @@ fn functions_and_cards_keep_the_promises_of_a_backend() {
 
 #[test]
 fn functions_that_are_passed_on_keep_the_promises_of_a_backend() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     for (address, group) in [("0000:05:00.0", 4), ("0000:06:00.0", 5)] {
-        let function = Function {
+        let function = FakePciFunction {
             iommu_group: Some(group),
             driver: Some("xdma".to_owned()),
-            ..Function::new(address, 0x10ee, 0x7024)
+            ..FakePciFunction::new(address, 0x10ee, 0x7024)
         };
         function.plug(&tree);
     }

@@ -63,7 +63,7 @@ fn lent(device: crate::Target) -> Plan {
     Plan { data, ..Plan::default() }
 }
 
-fn verify(tree: &Tree, plan: &Plan) -> Result<(), BackendError> {
+fn verify(tree: &MachineTree, plan: &Plan) -> Result<(), BackendError> {
     let machine = Machine::new();
     let claim = Claim { plan: plan.clone(), ..machine.claim(AFU, Value::Null) };
     let work = VerifyWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan };
@@ -72,8 +72,8 @@ fn verify(tree: &Tree, plan: &Plan) -> Result<(), BackendError> {
 
 #[test]
 fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
-    let tree = Tree::new();
-    let function = Function::new("0000:03:00.1", 0x10ee, 0x5001);
+    let tree = MachineTree::new();
+    let function = FakePciFunction::new("0000:03:00.1", 0x10ee, 0x5001);
     let folder = function.plug(&tree);
     let plan = lent(crate::Target::Xrt { user: "0000:03:00.1".parse().unwrap(), management: None });
     assert!(message(verify(&tree, &plan)).ends_with("the card 0000:03:00.1 is gone"));
@@ -87,8 +87,9 @@ fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
 
 #[test]
 fn an_ami_card_has_to_be_ready_and_to_have_its_node() {
-    let tree = Tree::new();
-    let function = Function { driver: Some("ami".to_owned()), ..Function::new("0000:21:00.0", 0x10ee, 0x50b4) };
+    let tree = MachineTree::new();
+    let function =
+        FakePciFunction { driver: Some("ami".to_owned()), ..FakePciFunction::new("0000:21:00.0", 0x10ee, 0x50b4) };
     let folder = function.plug(&tree);
     tree.file(folder.join("dev_state"), "READY").file("sys/bus/pci/drivers/ami/devices", "1\n21:00.0 0 12");
     let plan = lent(crate::Target::Ami { function: "0000:21:00.0".parse().unwrap() });
@@ -101,7 +102,7 @@ fn an_ami_card_has_to_be_ready_and_to_have_its_node() {
 
 #[test]
 fn a_manager_has_to_be_there() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     let folder = "sys/devices/platform/axi/f8007000.devcfg/fpga_manager/fpga0";
     tree.file(format!("{folder}/state"), "operating").link("sys/class/fpga_manager/fpga0", folder);
     let plan = lent(crate::Target::Manager { device: "devices/platform/axi/f8007000.devcfg".to_owned() });
@@ -112,11 +113,11 @@ fn a_manager_has_to_be_there() {
 
 #[test]
 fn a_function_is_passed_on_and_goes_back_to_its_driver() {
-    let tree = Tree::new();
-    let function = Function {
+    let tree = MachineTree::new();
+    let function = FakePciFunction {
         iommu_group: Some(4),
         driver: Some("xdma".to_owned()),
-        ..Function::new("0000:05:00.0", 0x10ee, 0x7024)
+        ..FakePciFunction::new("0000:05:00.0", 0x10ee, 0x7024)
     };
     function.plug(&tree);
     let kernel = Arc::new(PciKernel::new(&tree));
@@ -142,9 +143,9 @@ fn a_function_is_passed_on_and_goes_back_to_its_driver() {
 
 #[test]
 fn functions_of_one_group_are_for_one_claim() {
-    let tree = Tree::new();
+    let tree = MachineTree::new();
     for address in ["0000:05:00.0", "0000:05:00.1"] {
-        Function { iommu_group: Some(4), ..Function::new(address, 0x10ee, 0x7024) }.plug(&tree);
+        FakePciFunction { iommu_group: Some(4), ..FakePciFunction::new(address, 0x10ee, 0x7024) }.plug(&tree);
     }
     let root = tree.root().tapped(Arc::new(PciKernel::new(&tree)));
     let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };

@@ -4,8 +4,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use super::*;
 use crate::{
-    archive::Recorder,
-    testkit::{ConfigSpace, Tree},
+    archive::AccessRecorder,
+    testkit::{ConfigSpace, MachineTree},
 };
 
 /// A pseudonym that is easy to recognise and tells numbers apart.
@@ -14,20 +14,20 @@ fn pseudonym(serial: &[u8]) -> u64 {
 }
 
 /// A snapshot of files.
-fn snapshot(files: &[(&str, &[u8])]) -> Snapshot {
-    let tree = Tree::new();
-    let recorder = Arc::new(Recorder::default());
+fn snapshot(files: &[(&str, &[u8])]) -> TreeSnapshot {
+    let tree = MachineTree::new();
+    let recorder = Arc::new(AccessRecorder::default());
     let root = tree.root().tapped(recorder.clone());
     for (path, content) in files {
         tree.bytes(path, content);
         root.bytes(path).unwrap();
     }
-    Snapshot::take(&tree.root(), &recorder, false)
+    TreeSnapshot::take(&tree.root(), &recorder, false)
 }
 
-fn content<'a>(snapshot: &'a Snapshot, path: &str) -> &'a [u8] {
+fn content<'a>(snapshot: &'a TreeSnapshot, path: &str) -> &'a [u8] {
     match &snapshot.entries[&PathBuf::from(path)] {
-        Entry::File(content) => content,
+        SnapshotEntry::File(content) => content,
         other => panic!("{path}: {other:?}"),
     }
 }
@@ -96,7 +96,7 @@ fn what_is_no_serial_number_stays() {
 #[test]
 fn serial_numbers_stay_on_request_and_addresses_never_do() {
     let mut snapshot = snapshot(&[("sys/d/serial", b"0x17\n"), ("sys/d/mac_address", b"de:ad:be:ef:00:01\n")]);
-    assert_eq!(snapshot.redact(None), Redacted { addresses: 1, ..Redacted::default() });
+    assert_eq!(snapshot.redact(None), RedactedValues { addresses: 1, ..RedactedValues::default() });
     assert_eq!(content(&snapshot, "sys/d/serial"), b"0x17\n");
     assert_eq!(content(&snapshot, "sys/d/mac_address"), b"00:00:00:00:00:00\n");
 }

@@ -6,24 +6,24 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
-    archive::{Capture, save},
-    testkit::{Faults, Tree},
+    archive::{UnpackedCapture, save},
+    testkit::{AttributeFaults, MachineTree},
 };
 
 /// What a reader that does `look` leaves behind, unpacked again.
-fn replayed(root: &SysRoot, look: impl Fn(&SysRoot)) -> (Snapshot, Capture) {
-    let recorder = Arc::new(Recorder::default());
+fn replayed(root: &SysRoot, look: impl Fn(&SysRoot)) -> (TreeSnapshot, UnpackedCapture) {
+    let recorder = Arc::new(AccessRecorder::default());
     look(&root.clone().tapped(recorder.clone()));
-    let snapshot = Snapshot::take(root, &recorder, false);
+    let snapshot = TreeSnapshot::take(root, &recorder, false);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.tar.zst");
     save(&path, &snapshot.to_archive().unwrap(), false).unwrap();
-    (snapshot, Capture::open(&path).unwrap())
+    (snapshot, UnpackedCapture::open(&path).unwrap())
 }
 
 /// A card behind a link, as sysfs has it.
-fn machine() -> Tree {
-    let tree = Tree::new();
+fn machine() -> MachineTree {
+    let tree = MachineTree::new();
     let folder = "sys/devices/pci0000:00/0000:00:01.0";
     tree.files(folder, &[("vendor", "0x8086"), ("secret", "s"), ("empty", "")]).folder(format!("{folder}/net/eth0"));
     tree.link("sys/bus/pci/devices/0000:00:01.0", folder).link(format!("{folder}/driver"), "sys/bus/pci/drivers/x");
@@ -47,7 +47,7 @@ fn what_was_read_reads_the_same_and_nothing_else_is_there() {
     look(&capture.root());
     assert_eq!(capture.warnings(), []);
     assert_eq!((capture.root().text("proc/cpuinfo"), capture.root().exists("etc")), (None, false));
-    assert_eq!(snapshot.entries[Path::new("dev/card")], Entry::Present);
+    assert_eq!(snapshot.entries[Path::new("dev/card")], SnapshotEntry::Present);
     // Known by name only: an empty answer would be a wrong one.
     let error = capture.root().read_attribute(format!("{card}/secret")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(Errno::ENODATA as i32));
@@ -56,7 +56,7 @@ fn what_was_read_reads_the_same_and_nothing_else_is_there() {
 #[test]
 fn what_fails_on_the_machine_fails_in_its_capture_with_the_same_error() {
     let tree = machine();
-    let faults = Arc::new(Faults::default());
+    let faults = Arc::new(AttributeFaults::default());
     faults.set("sys/devices/pci0000:00/0000:00:01.0/vendor", Errno::EBUSY);
     let attribute = "sys/bus/pci/devices/0000:00:01.0/vendor";
     let (snapshot, capture) = replayed(&tree.root().tapped(faults), |root| drop(root.attribute(attribute)));
@@ -107,9 +107,9 @@ fn links_lead_nowhere_but_into_the_tree() {
 fn the_same_machine_gives_the_same_bytes() {
     let tree = machine();
     let archive = || {
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(AccessRecorder::default());
         drop(tree.root().tapped(recorder.clone()).names("sys/bus/pci/devices"));
-        Snapshot::take(&tree.root(), &recorder, false).to_archive().unwrap()
+        TreeSnapshot::take(&tree.root(), &recorder, false).to_archive().unwrap()
     };
     assert_eq!(archive(), archive());
 }

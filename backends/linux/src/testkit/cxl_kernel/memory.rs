@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::{CxlKernel, NewBlocks, State};
+use super::{CxlKernel, CxlKernelState, NewBlocks};
 use crate::{IdSet, memory_blocks::PhysicalRange};
 
 const MEMORY: &str = "sys/devices/system/memory";
@@ -35,7 +35,7 @@ impl CxlKernel {
     }
 
     /// The dax device of a region that has just got its driver.
-    pub(super) fn add_dax(&self, state: &mut State, region: &Path, node: u32) {
+    pub(super) fn add_dax(&self, state: &mut CxlKernelState, region: &Path, node: u32) {
         let id = region.file_name().unwrap().to_str().unwrap().trim_start_matches("region").to_owned();
         let parent = region.join(format!("dax_region{id}"));
         let dax = parent.join(format!("dax{id}.0"));
@@ -62,7 +62,7 @@ impl CxlKernel {
     }
 
     /// Takes the dax device of a region away, with its memory if that is offline.
-    pub(super) fn remove_dax(&self, state: &mut State, region: &Path) {
+    pub(super) fn remove_dax(&self, state: &mut CxlKernelState, region: &Path) {
         let id = region.file_name().unwrap().to_str().unwrap().trim_start_matches("region").to_owned();
         if let Some(dax) = self.real(format!("sys/bus/dax/devices/dax{id}.0")) {
             self.detach(state, &dax);
@@ -72,7 +72,13 @@ impl CxlKernel {
         self.tree.remove(region.join(format!("dax_region{id}")));
     }
 
-    pub(super) fn dax_driver(&self, state: &mut State, driver: &str, file: &str, name: &str) -> Result<(), Errno> {
+    pub(super) fn dax_driver(
+        &self,
+        state: &mut CxlKernelState,
+        driver: &str,
+        file: &str,
+        name: &str,
+    ) -> Result<(), Errno> {
         let dax = self.real(format!("sys/bus/dax/devices/{name}"));
         match (file, dax) {
             ("new_id", dax) => {
@@ -101,7 +107,7 @@ impl CxlKernel {
         }
     }
 
-    fn attach(&self, state: &mut State, driver: &str, dax: &Path) -> Result<(), Errno> {
+    fn attach(&self, state: &mut CxlKernelState, driver: &str, dax: &Path) -> Result<(), Errno> {
         let range = self.dax_range(dax);
         if driver == "kmem" {
             if state.stuck.contains(&range) {
@@ -117,7 +123,7 @@ impl CxlKernel {
     }
 
     /// The driver lets go. What kmem has online stays, and nobody owns it any more.
-    fn detach(&self, state: &mut State, dax: &Path) {
+    fn detach(&self, state: &mut CxlKernelState, dax: &Path) {
         let Some(driver) = self.tree.root().link_name(dax.join("driver")) else { return };
         if driver == "kmem" {
             let range = self.dax_range(dax);
@@ -169,7 +175,7 @@ impl CxlKernel {
         self.put(format!("{MEMORY}/memory{number}/valid_zones"), zones);
     }
 
-    pub(super) fn set_block(&self, state: &mut State, block: &str, text: &str) -> Result<(), Errno> {
+    pub(super) fn set_block(&self, state: &mut CxlKernelState, block: &str, text: &str) -> Result<(), Errno> {
         let number: u64 = block.trim_start_matches("memory").parse().map_err(|_| Errno::EINVAL)?;
         let now = self.block_state(number);
         match text {
@@ -205,7 +211,7 @@ impl CxlKernel {
         self.put(dax.join("state"), text);
     }
 
-    pub(super) fn set_dax_state(&self, state: &mut State, dax: &Path, text: &str) -> Result<(), Errno> {
+    pub(super) fn set_dax_state(&self, state: &mut CxlKernelState, dax: &Path, text: &str) -> Result<(), Errno> {
         let range = self.dax_range(dax);
         match text {
             "unplugged" => {
@@ -229,7 +235,7 @@ impl CxlKernel {
     }
 
     /// Somebody else brings memory of a region online: a block that waits, or all of a device that is unplugged.
-    pub(super) fn somebody_onlines(&self, state: &mut State) {
+    pub(super) fn somebody_onlines(&self, state: &mut CxlKernelState) {
         for dax in self.names("sys/bus/dax/devices") {
             let Some(dax) = self.real(format!("sys/bus/dax/devices/{dax}")) else { continue };
             let blocks = self.blocks(self.dax_range(&dax));

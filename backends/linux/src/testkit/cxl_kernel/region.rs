@@ -7,7 +7,7 @@ use std::{
 
 use nix::errno::Errno;
 
-use super::{CxlKernel, State};
+use super::{CxlKernel, CxlKernelState};
 use crate::memory_blocks::PhysicalRange;
 
 const CXL: &str = "sys/bus/cxl/devices";
@@ -89,7 +89,7 @@ impl CxlKernel {
         Ok(())
     }
 
-    pub(super) fn create_region(&self, state: &mut State, window: &Path, wanted: &str) -> Result<(), Errno> {
+    pub(super) fn create_region(&self, state: &mut CxlKernelState, window: &Path, wanted: &str) -> Result<(), Errno> {
         if wanted != self.text(window.join("create_ram_region")) {
             return Err(Errno::EBUSY);
         }
@@ -235,7 +235,7 @@ impl CxlKernel {
         decoders.any(|decoder| self.host_bridge_port(&decoder) == port)
     }
 
-    pub(super) fn commit(&self, state: &mut State, region: &Path, text: &str) -> Result<(), Errno> {
+    pub(super) fn commit(&self, state: &mut CxlKernelState, region: &Path, text: &str) -> Result<(), Errno> {
         let committed = self.text(region.join("commit")) == "1";
         match text {
             "1" if committed => Ok(()),
@@ -269,7 +269,7 @@ impl CxlKernel {
     }
 
     /// A region without its driver, and decoders that decode nothing.
-    fn reset(&self, state: &mut State, region: &Path) {
+    fn reset(&self, state: &mut CxlKernelState, region: &Path) {
         self.release(state, region);
         if self.text(region.join("commit")) == "1" {
             self.put(region.join("commit"), "0");
@@ -277,12 +277,12 @@ impl CxlKernel {
         }
     }
 
-    fn release(&self, state: &mut State, region: &Path) {
+    fn release(&self, state: &mut CxlKernelState, region: &Path) {
         self.remove_dax(state, region);
         self.tree.remove(region.join("driver")).remove(Path::new(REGION_DRIVER).join(name(region)));
     }
 
-    pub(super) fn bind_region(&self, state: &mut State, text: &str) -> Result<(), Errno> {
+    pub(super) fn bind_region(&self, state: &mut CxlKernelState, text: &str) -> Result<(), Errno> {
         let region = self.device(text).ok_or(Errno::ENODEV)?;
         if self.exists(region.join("driver")) {
             return Err(Errno::EBUSY);
@@ -296,14 +296,14 @@ impl CxlKernel {
         Ok(())
     }
 
-    pub(super) fn unbind_region(&self, state: &mut State, text: &str) -> Result<(), Errno> {
+    pub(super) fn unbind_region(&self, state: &mut CxlKernelState, text: &str) -> Result<(), Errno> {
         let region = self.device(text).filter(|region| self.exists(region.join("driver"))).ok_or(Errno::ENODEV)?;
         self.destroys(state, &[self.range_of(&region)], &format!("{text} lost its driver"));
         self.release(state, &region);
         Ok(())
     }
 
-    pub(super) fn delete_region(&self, state: &mut State, window: &Path, text: &str) -> Result<(), Errno> {
+    pub(super) fn delete_region(&self, state: &mut CxlKernelState, window: &Path, text: &str) -> Result<(), Errno> {
         let region = self.device(text).filter(|region| region.parent() == Some(window)).ok_or(Errno::ENODEV)?;
         if self.text(region.join("locked")) == "1" {
             return Err(Errno::EPERM);
@@ -325,7 +325,7 @@ impl CxlKernel {
     }
 
     /// Takes away what hangs on a memory device: its endpoint, and the regions that it is a part of.
-    fn disable(&self, state: &mut State, memdev: &Path, what: &str) {
+    fn disable(&self, state: &mut CxlKernelState, memdev: &Path, what: &str) {
         let Some(endpoint) = self.endpoint_of(memdev) else { return };
         let is_part = |target: &String| self.device(target).is_some_and(|decoder| decoder.starts_with(&endpoint));
         let mut regions = self.devices("region");
@@ -348,7 +348,7 @@ impl CxlKernel {
         state.endpoints.insert(name(memdev).to_owned(), endpoint);
     }
 
-    pub(super) fn bind_memdev(&self, state: &mut State, text: &str) -> Result<(), Errno> {
+    pub(super) fn bind_memdev(&self, state: &mut CxlKernelState, text: &str) -> Result<(), Errno> {
         let memdev = self.device(text).ok_or(Errno::ENODEV)?;
         if self.exists(memdev.join("driver")) {
             return Err(Errno::EBUSY);
@@ -365,14 +365,14 @@ impl CxlKernel {
         Ok(())
     }
 
-    pub(super) fn unbind_memdev(&self, state: &mut State, text: &str) -> Result<(), Errno> {
+    pub(super) fn unbind_memdev(&self, state: &mut CxlKernelState, text: &str) -> Result<(), Errno> {
         let memdev = self.device(text).filter(|memdev| self.exists(memdev.join("driver"))).ok_or(Errno::ENODEV)?;
         self.disable(state, &memdev, &format!("{text} lost its driver"));
         self.tree.remove(memdev.join("driver")).remove(Path::new(MEM_DRIVER).join(text));
         Ok(())
     }
 
-    pub(super) fn remove_function(&self, state: &mut State, function: &Path) -> Result<(), Errno> {
+    pub(super) fn remove_function(&self, state: &mut CxlKernelState, function: &Path) -> Result<(), Errno> {
         let memdevs = self.devices("mem").into_iter().filter(|memdev| memdev.parent() == Some(function));
         for memdev in memdevs.collect::<Vec<_>>() {
             self.disable(state, &memdev, &format!("{} was removed", name(function)));
@@ -382,7 +382,7 @@ impl CxlKernel {
         Ok(())
     }
 
-    pub(super) fn sanitize(&self, state: &mut State, security: &Path) -> Result<(), Errno> {
+    pub(super) fn sanitize(&self, state: &mut CxlKernelState, security: &Path) -> Result<(), Errno> {
         let memdev = security.parent().unwrap();
         // Without an endpoint the driver cannot tell whether the device is mapped.
         let endpoint = self.endpoint_of(memdev).ok_or(Errno::EBUSY)?;
@@ -396,7 +396,7 @@ impl CxlKernel {
     }
 
     /// Somebody looks how far the erasure is.
-    pub(super) fn erase_on(&self, state: &mut State, path: &Path) {
+    pub(super) fn erase_on(&self, state: &mut CxlKernelState, path: &Path) {
         state.sanitizing = state.sanitizing.saturating_sub(1);
         if state.sanitizing == 0 && self.text(path) == "sanitize" {
             self.put(path, "disabled");
