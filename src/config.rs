@@ -212,7 +212,7 @@ pub struct Backends {
     /// Memory and huge pages; on by default.
     pub memory: Switched<hostler_memory::Config>,
     /// FPGAs; on by default.
-    pub fpga: Switched<hostler_fpga::Config>,
+    pub fpga: Switched<hostler_fpga::FpgaBackendConfig>,
     /// CXL accelerators and memory; on by default.
     pub cxl: Switched<hostler_cxl::Config>,
     /// Made-up devices for tests and demonstrations; off by default.

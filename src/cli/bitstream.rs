@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use hostler_fpga::{
     bitstream::Guid,
-    store::{Bitstream, Finding, Store, Wish},
+    store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
 };
 
 use super::{ConfigArgs, Failure, Format, Outcome, table::Table, units, write_json};
@@ -63,8 +63,8 @@ struct CommonArgs {
 }
 
 impl CommonArgs {
-    fn store(&self) -> Result<Store, Failure> {
-        Ok(Store::new(self.config.load()?.backends.fpga.config.bitstreams))
+    fn store(&self) -> Result<BitstreamStore, Failure> {
+        Ok(BitstreamStore::new(self.config.load()?.backends.fpga.config.bitstreams))
     }
 }
 
@@ -82,9 +82,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 
 fn add(args: &AddArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let store = args.common.store()?;
-    let wish = Wish { name: args.name.clone(), interface_id: args.interface_id.clone(), afu_id: args.afu_id.clone() };
-    let added =
-        store.add(&args.file, &wish).map_err(|source| Failure::step(format!("add {}", args.file.display()), source))?;
+    let details = BitstreamDetails {
+        name: args.name.clone(),
+        interface_id: args.interface_id.clone(),
+        afu_id: args.afu_id.clone(),
+    };
+    let added = store
+        .add(&args.file, &details)
+        .map_err(|source| Failure::step(format!("add {}", args.file.display()), source))?;
     let Bitstream { name, digest, interface_id, afu_id, .. } = &added.bitstream;
     match args.common.output {
         Format::Json => write_json(&added.bitstream, out)?,
@@ -119,7 +124,7 @@ fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match args.common.output {
         Format::Json => write_json(&findings, out)?,
         Format::Table => {
-            for Finding { name, problem, .. } in &findings {
+            for StoreFinding { name, problem, .. } in &findings {
                 writeln!(out, "{name}: {}", problem.as_deref().unwrap_or("in order"))?;
             }
             let bad = findings.iter().filter(|finding| finding.problem.is_some()).count();

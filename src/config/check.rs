@@ -143,7 +143,7 @@ fn backends(config: &Config, problems: &mut Vec<Problem>) {
     let found = [
         ("cpu", backends.cpu.active().map(hostler_cpu::Config::validate)),
         ("memory", backends.memory.active().map(hostler_memory::Config::validate)),
-        ("fpga", backends.fpga.active().map(hostler_fpga::Config::validate)),
+        ("fpga", backends.fpga.active().map(hostler_fpga::FpgaBackendConfig::validate)),
         ("cxl", backends.cxl.active().map(hostler_cxl::Config::validate)),
         ("fake", backends.fake.active().map(hostler_fake::Config::validate)),
     ];

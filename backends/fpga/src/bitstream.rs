@@ -19,9 +19,9 @@ const XCLBIN_MAGIC: &[u8] = b"xclbin2\0";
 /// The SHA-256 digest of a file: 64 lower-case hexadecimal digits.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Digest(String);
+pub struct BitstreamDigest(String);
 
-impl Digest {
+impl BitstreamDigest {
     /// Reads a digest, with or without `sha256:` in front, in either case.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
@@ -43,13 +43,13 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for BitstreamDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl TryFrom<String> for Digest {
+impl TryFrom<String> for BitstreamDigest {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -57,8 +57,8 @@ impl TryFrom<String> for Digest {
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> String {
+impl From<BitstreamDigest> for String {
+    fn from(digest: BitstreamDigest) -> String {
         digest.0
     }
 }
@@ -104,14 +104,14 @@ impl From<Guid> for String {
 /// How a file is laid out.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum BitstreamFormat {
     /// A green bitstream of OPAE: a header with the ids, then the image.
     Gbs,
     /// The image alone.
     Raw,
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for BitstreamFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gbs => "gbs",
@@ -122,9 +122,9 @@ impl fmt::Display for Format {
 
 /// What the beginning of a file says.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Header {
+pub struct BitstreamHeader {
     /// How the file is laid out.
-    pub format: Format,
+    pub format: BitstreamFormat,
     /// What the region must offer, where the file says so.
     pub interface_id: Option<Guid>,
     /// What the kernel will show as `afu_id`, where the file says so.
@@ -147,8 +147,8 @@ pub enum HeaderError {
     Gbs(#[source] GbsError),
 }
 
-impl Header {
-    /// How many bytes from the beginning of a file [`Header::read`] wants to see at most.
+impl BitstreamHeader {
+    /// How many bytes from the beginning of a file [`BitstreamHeader::read`] wants to see at most.
     pub const MOST_BYTES: usize = gbs::MOST_HEADER_BYTES;
 
     /// Reads the beginning of a file of `length` bytes in all.
@@ -165,7 +165,7 @@ impl Header {
         if gbs::is_gbs(beginning) {
             return gbs::read(beginning, length).map_err(HeaderError::Gbs);
         }
-        Ok(Self { format: Format::Raw, interface_id: None, afu_id: None, image_at: 0 })
+        Ok(Self { format: BitstreamFormat::Raw, interface_id: None, afu_id: None, image_at: 0 })
     }
 }
 
@@ -180,8 +180,8 @@ mod tests {
         [&b"XeonFPGA\xb7GBSv001"[..], &length.to_le_bytes(), json.as_bytes(), image].concat()
     }
 
-    fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
-        Header::read(&bytes[..bytes.len().min(Header::MOST_BYTES)], bytes.len() as u64)
+    fn read(bytes: &[u8]) -> Result<BitstreamHeader, HeaderError> {
+        BitstreamHeader::read(&bytes[..bytes.len().min(BitstreamHeader::MOST_BYTES)], bytes.len() as u64)
     }
 
     fn description(clusters: &str) -> String {
@@ -197,7 +197,7 @@ mod tests {
     fn a_green_bitstream_is_read_up_to_its_image() {
         let json = description(CLUSTER);
         let header = read(&gbs(&json, b"x")).unwrap();
-        assert_eq!((header.format, header.image_at), (Format::Gbs, 20 + json.len()));
+        assert_eq!((header.format, header.image_at), (BitstreamFormat::Gbs, 20 + json.len()));
         assert_eq!(header.interface_id.unwrap().as_str(), "1a4222186dba448eb302425cbcde1406");
         assert_eq!(header.afu_id.unwrap().as_str(), "d8424dc4a4a3c413f89e433683f9040b");
         read(&gbs(&(json + "\0\0\0"), b"x")).unwrap();

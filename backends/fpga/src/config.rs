@@ -11,7 +11,7 @@ use crate::bitstream::Guid;
 /// How FPGAs are offered.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
-pub struct Config {
+pub struct FpgaBackendConfig {
     /// Folder of the bitstreams that claims may name.
     pub bitstreams: PathBuf,
     /// What regions are programmed with when a claim ends, by their interface id: digests or names of bitstreams.
@@ -23,7 +23,7 @@ pub struct Config {
     pub poll: Duration,
 }
 
-impl Default for Config {
+impl Default for FpgaBackendConfig {
     fn default() -> Self {
         Self {
             bitstreams: "/var/lib/hostler/bitstreams".into(),
@@ -34,14 +34,14 @@ impl Default for Config {
     }
 }
 
-/// A line of [`Config::vfio`].
+/// A line of [`FpgaBackendConfig::vfio`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Pick {
     Address(PciAddress),
     Model(u16, u16),
 }
 
-impl Config {
+impl FpgaBackendConfig {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn functions_are_named_by_address_or_by_model() {
-        let config = |text: &str| Config { vfio: vec![text.to_owned()], ..Config::default() };
+        let config = |text: &str| FpgaBackendConfig { vfio: vec![text.to_owned()], ..FpgaBackendConfig::default() };
         let function =
             PciIdentity { address: "0000:b1:00.5".parse().unwrap(), vendor: 0x8086, device: 0xbccf, class: None };
         for text in ["0000:b1:00.5", "8086:bccf", "8086:BCCF"] {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_poll_is_a_second_or_more_or_never() {
-        let problems = |poll| Config { poll, ..Config::default() }.validate().len();
+        let problems = |poll| FpgaBackendConfig { poll, ..FpgaBackendConfig::default() }.validate().len();
         assert_eq!([0, 999, 1000].map(|millis| problems(Duration::from_millis(millis))), [0, 1, 0]);
     }
 }

@@ -28,20 +28,20 @@ const REGIONS: &str = "sys/class/fpga_region";
 
 /// A card: the functions of one slot and their virtual functions.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Card {
+pub struct DflCard {
     /// The function with the engine; without an engine, the physical function of the first port.
     pub address: PciAddress,
     /// Every function of the card that the kernel treats as a feature list, in order.
     pub functions: Vec<PciAddress>,
     /// Manages the card; absent in a guest that was given a port only.
-    pub engine: Option<Engine>,
+    pub engine: Option<ManagementEngine>,
     /// The ports that this host has, by number. A port that was given to a guest is not among them.
-    pub ports: Vec<Port>,
+    pub ports: Vec<DflPort>,
 }
 
 /// The management engine of a card.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Engine {
+pub struct ManagementEngine {
     /// Its function.
     pub function: PciAddress,
     /// Its folder, relative to the root.
@@ -51,12 +51,12 @@ pub struct Engine {
     /// The folder with `state` and `status` of what writes bitstreams.
     pub manager: Option<PathBuf>,
     /// What can be programmed, by port.
-    pub regions: Vec<Region>,
+    pub regions: Vec<DflRegion>,
 }
 
 /// A part of the card that can be programmed while the rest works.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Region {
+pub struct DflRegion {
     /// The number of the port behind it.
     pub port: u32,
     /// Its folder, relative to the root.
@@ -67,7 +67,7 @@ pub struct Region {
 
 /// A port.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Port {
+pub struct DflPort {
     /// The card's number for it.
     pub id: u32,
     /// The function it sits on.
@@ -78,29 +78,29 @@ pub struct Port {
     pub node: PathBuf,
 }
 
-impl Card {
+impl DflCard {
     /// The port with this number, if this host has it.
-    pub fn port(&self, id: u32) -> Option<&Port> {
+    pub fn port(&self, id: u32) -> Option<&DflPort> {
         self.ports.iter().find(|port| port.id == id)
     }
 
     /// The region in front of this port.
-    pub fn region(&self, port: u32) -> Option<&Region> {
+    pub fn region(&self, port: u32) -> Option<&DflRegion> {
         self.engine.as_ref()?.regions.iter().find(|region| region.port == port)
     }
 }
 
 /// All cards under `root`, by address, and what could not be understood.
-pub fn cards(root: &SysRoot) -> (Vec<Card>, Vec<Warning>) {
+pub fn cards(root: &SysRoot) -> (Vec<DflCard>, Vec<Warning>) {
     let mut warnings = Vec::new();
-    let mut cards: Vec<Card> =
+    let mut cards: Vec<DflCard> =
         slots(bases(root)).into_values().flat_map(|bases| join::cards(root, &bases, &mut warnings)).collect();
     cards.sort_by_key(|card| card.address);
     (cards, warnings)
 }
 
 /// The card at `address`, as it is now.
-pub fn find(root: &SysRoot, address: PciAddress) -> Option<Card> {
+pub fn find(root: &SysRoot, address: PciAddress) -> Option<DflCard> {
     let bases = slots(bases(root)).into_values().find(|bases| bases.iter().any(|base| base.function == address))?;
     join::cards(root, &bases, &mut Vec::new()).into_iter().find(|card| card.address == address)
 }
@@ -114,32 +114,32 @@ pub fn read_id(text: &str) -> Option<String> {
 
 /// The region of a whole function.
 #[derive(Clone, Debug)]
-struct Base {
+struct BaseRegion {
     function: PciAddress,
     /// The physical function, which is the function itself unless it is virtual.
     physical: PciAddress,
     folder: PathBuf,
 }
 
-fn bases(root: &SysRoot) -> Vec<Base> {
-    let mut bases: Vec<Base> =
+fn bases(root: &SysRoot) -> Vec<BaseRegion> {
+    let mut bases: Vec<BaseRegion> =
         root.names(REGIONS).iter().filter_map(|name| base(root, &Path::new(REGIONS).join(name))).collect();
     bases.sort_by(|a, b| (a.function, &a.folder).cmp(&(b.function, &b.folder)));
     bases
 }
 
 /// Regions that can be programmed lie below an engine, those of a function right below the function.
-fn base(root: &SysRoot, link: &Path) -> Option<Base> {
+fn base(root: &SysRoot, link: &Path) -> Option<BaseRegion> {
     let folder = root.target(link)?;
     let device = folder.parent().filter(|class| class.ends_with("fpga_region"))?.parent()?;
     let function: PciAddress = device.file_name()?.to_str()?.parse().ok()?;
     let physical = root.link_name(device.join("physfn")).and_then(|name| name.parse().ok());
-    Some(Base { function, physical: physical.unwrap_or(function), folder })
+    Some(BaseRegion { function, physical: physical.unwrap_or(function), folder })
 }
 
 /// The bases of each slot: a card can be many functions. Virtual functions may lie in another slot than their card.
-fn slots(bases: Vec<Base>) -> BTreeMap<(u32, u8, u8), Vec<Base>> {
-    let mut slots: BTreeMap<_, Vec<Base>> = BTreeMap::new();
+fn slots(bases: Vec<BaseRegion>) -> BTreeMap<(u32, u8, u8), Vec<BaseRegion>> {
+    let mut slots: BTreeMap<_, Vec<BaseRegion>> = BTreeMap::new();
     for base in bases {
         slots.entry(base.physical.slot()).or_default().push(base);
     }

@@ -24,12 +24,12 @@ use hostler_linux::{
 };
 
 use crate::{
-    Config, ami,
-    dfl::{self, Card},
-    health::{Sensors, Steady},
+    FpgaBackendConfig, ami,
+    dfl::{self, DflCard},
+    health::{HwmonSensors, SteadyHealth},
     known,
-    manager::{self, Manager},
-    offer::Offer,
+    manager::{self, FpgaManager},
+    offer::OfferedDevice,
     xrt,
 };
 
@@ -39,33 +39,33 @@ mod functions;
 mod managers;
 
 /// What a look at the machine has found, sorted by the way it is offered.
-pub(crate) struct Look<'a> {
+pub(crate) struct FpgaScan<'a> {
     root: &'a SysRoot,
     functions: BTreeMap<PciAddress, PciFunction>,
     /// Functions that the configuration wants to be passed on whole.
     passed_on: BTreeSet<PciAddress>,
-    cards: Vec<Card>,
-    xrt: Vec<xrt::Card>,
-    managers: Vec<Manager>,
+    cards: Vec<DflCard>,
+    xrt: Vec<xrt::XrtCard>,
+    managers: Vec<FpgaManager>,
     /// Functions with the AMI driver.
     ami: BTreeSet<PciAddress>,
     /// Functions that are offered whole: those that the configuration names, those that are bound for it already, and
     /// FPGAs that cannot be offered in any other way.
     whole: BTreeSet<PciAddress>,
-    sensors: Sensors,
+    sensors: HwmonSensors,
     warnings: Vec<Warning>,
 }
 
-/// Offers and what they share.
+/// The devices that are offered, and what they share.
 #[derive(Default)]
-struct Found {
-    offers: Vec<Offer>,
+struct EnumeratedDevices {
+    offers: Vec<OfferedDevice>,
     counter_sets: Vec<CounterSet>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> FpgaScan<'a> {
     /// Reads what is there now.
-    pub(crate) fn read(root: &'a SysRoot, config: &Config) -> Self {
+    pub(crate) fn read(root: &'a SysRoot, config: &FpgaBackendConfig) -> Self {
         let (mut cards, warnings) = dfl::cards(root);
         let mut managers = manager::managers(root);
         let of_managers = managers.iter().filter_map(|manager| manager.function);
@@ -81,12 +81,12 @@ impl<'a> Look<'a> {
         });
         cards::leave_out(&mut cards, &passed_on);
         managers.retain(|manager| manager.function.is_none_or(|function| !passed_on.contains(&function)));
-        let sensors = if functions.is_empty() { Sensors::default() } else { Sensors::read(root) };
+        let sensors = if functions.is_empty() { HwmonSensors::default() } else { HwmonSensors::read(root) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
         let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        let mut look = Self { root, functions, passed_on, cards, xrt, managers, ami, whole, sensors, warnings };
-        look.sort();
-        look
+        let mut scan = Self { root, functions, passed_on, cards, xrt, managers, ami, whole, sensors, warnings };
+        scan.sort();
+        scan
     }
 
     /// Says of each function that is in no card in which way it is offered.
@@ -102,7 +102,7 @@ impl<'a> Look<'a> {
         let others = free.iter().map(|function| function.address).filter(|address| !self.ami.contains(address));
         let bound = |address: &PciAddress| driver(&self.functions[address], functions::DRIVER);
         self.xrt = xrt::cards(self.root, others.filter(|address| !bound(address)));
-        taken.extend(self.ami.iter().copied().chain(self.xrt.iter().flat_map(xrt::Card::functions)));
+        taken.extend(self.ami.iter().copied().chain(self.xrt.iter().flat_map(xrt::XrtCard::functions)));
         let whole = self.functions.values().filter(|function| {
             let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
             self.passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
@@ -119,13 +119,13 @@ impl<'a> Look<'a> {
     ///
     /// # Errors
     /// When a name is no name, which no hardware can bring about.
-    pub(crate) fn enumeration(self, steady: &mut Steady, now: Instant) -> Result<Enumeration, NameError> {
-        let mut found = Found::default();
+    pub(crate) fn enumeration(self, steady: &mut SteadyHealth, now: Instant) -> Result<Enumeration, NameError> {
+        let mut found = EnumeratedDevices::default();
         cards::offer(&self, &mut found)?;
         amd::offer(&self, &mut found)?;
         managers::offer(&self, &mut found)?;
         functions::offer(&self, &mut found)?;
-        let judged = |offer: Offer| {
+        let judged = |offer: OfferedDevice| {
             let mut device = offer.device;
             device.health = steady.judge(&device.name, &offer.findings, now);
             device
@@ -136,6 +136,6 @@ impl<'a> Look<'a> {
     }
 }
 
-fn functions_of(cards: &[Card]) -> impl Iterator<Item = PciAddress> {
+fn functions_of(cards: &[DflCard]) -> impl Iterator<Item = PciAddress> {
     cards.iter().flat_map(|card| card.functions.iter().copied())
 }

@@ -23,7 +23,7 @@ mod sensors;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use sensors::Sensors;
+pub(crate) use sensors::HwmonSensors;
 
 /// Looks that must show a passing trouble before it counts.
 const BAD_LOOKS: u8 = 2;
@@ -32,7 +32,7 @@ const GOOD_LOOKS: u8 = 3;
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Weight {
+pub(crate) enum FindingWeight {
     /// A fact about how the machine is set up.
     Fact,
     /// Broken: believed at once.
@@ -43,26 +43,26 @@ pub(crate) enum Weight {
 
 /// Something that speaks against a device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Finding {
-    weight: Weight,
+pub(crate) struct HealthFinding {
+    weight: FindingWeight,
     /// The file, as people find it: `dfl-fme.0/errors/catfatal_errors`. Empty for a fact that is not one file's.
     file: String,
     /// What it says.
     value: String,
 }
 
-impl Finding {
+impl HealthFinding {
     /// A fact, in a sentence.
     pub(crate) fn fact(sentence: impl Into<String>) -> Self {
-        Self { weight: Weight::Fact, file: String::new(), value: sentence.into() }
+        Self { weight: FindingWeight::Fact, file: String::new(), value: sentence.into() }
     }
 
     pub(crate) fn grave(file: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { weight: Weight::Grave, file: file.into(), value: plain(&value.into()) }
+        Self { weight: FindingWeight::Grave, file: file.into(), value: plain(&value.into()) }
     }
 
     pub(crate) fn passing(file: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { weight: Weight::Passing, file: file.into(), value: plain(&value.into()) }
+        Self { weight: FindingWeight::Passing, file: file.into(), value: plain(&value.into()) }
     }
 }
 
@@ -72,7 +72,7 @@ fn plain(value: &str) -> String {
     value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect()
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for HealthFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.file.is_empty() { f.write_str(&self.value) } else { write!(f, "{} is {}", self.file, self.value) }
     }
@@ -80,37 +80,37 @@ impl fmt::Display for Finding {
 
 /// Remembers looks, so that health does not flap. Lost with the process: the first look after a start is believed.
 #[derive(Debug)]
-pub(crate) struct Steady {
+pub(crate) struct SteadyHealth {
     /// Looks closer together than this are one.
     spacing: Duration,
-    devices: BTreeMap<DeviceName, Memory>,
+    devices: BTreeMap<DeviceName, DeviceHistory>,
 }
 
 #[derive(Clone, Debug)]
-struct Memory {
+struct DeviceHistory {
     /// The trouble that is told; empty while there is none.
-    told: Vec<Finding>,
+    told: Vec<HealthFinding>,
     /// Looks in a row that disagree with what is told.
     against: u8,
     /// When a look last counted.
     counted: Instant,
 }
 
-impl Steady {
+impl SteadyHealth {
     /// For looks that come every `poll`.
     pub(crate) fn new(poll: Duration) -> Self {
         Self { spacing: poll / 2, devices: BTreeMap::new() }
     }
 
     /// What to tell of the health of `device` after a look at `now`.
-    pub(crate) fn judge(&mut self, device: &DeviceName, findings: &[Finding], now: Instant) -> Health {
-        let (facts, trouble): (Vec<&Finding>, Vec<&Finding>) =
-            findings.iter().partition(|finding| finding.weight == Weight::Fact);
-        let trouble: Vec<Finding> = trouble.into_iter().cloned().collect();
-        let first = Memory { told: trouble.clone(), against: 0, counted: now };
-        let memory = self.devices.entry(device.clone()).or_insert(first);
-        memory.look(trouble, now, self.spacing);
-        let reasons: Vec<String> = facts.into_iter().chain(&memory.told).map(Finding::to_string).collect();
+    pub(crate) fn judge(&mut self, device: &DeviceName, findings: &[HealthFinding], now: Instant) -> Health {
+        let (facts, trouble): (Vec<&HealthFinding>, Vec<&HealthFinding>) =
+            findings.iter().partition(|finding| finding.weight == FindingWeight::Fact);
+        let trouble: Vec<HealthFinding> = trouble.into_iter().cloned().collect();
+        let first = DeviceHistory { told: trouble.clone(), against: 0, counted: now };
+        let history = self.devices.entry(device.clone()).or_insert(first);
+        history.look(trouble, now, self.spacing);
+        let reasons: Vec<String> = facts.into_iter().chain(&history.told).map(HealthFinding::to_string).collect();
         if reasons.is_empty() { Health::Healthy } else { Health::Unhealthy { reason: reasons.join("; ") } }
     }
 
@@ -120,10 +120,10 @@ impl Steady {
     }
 }
 
-impl Memory {
-    fn look(&mut self, seen: Vec<Finding>, now: Instant, spacing: Duration) {
+impl DeviceHistory {
+    fn look(&mut self, seen: Vec<HealthFinding>, now: Instant, spacing: Duration) {
         let agrees = self.told.is_empty() == seen.is_empty();
-        let grave = seen.iter().any(|finding| finding.weight == Weight::Grave);
+        let grave = seen.iter().any(|finding| finding.weight == FindingWeight::Grave);
         if agrees || grave {
             self.against = 0;
             self.counted = now;
@@ -146,6 +146,6 @@ impl Memory {
     }
 }
 
-fn files(findings: &[Finding]) -> BTreeSet<&str> {
+fn files(findings: &[HealthFinding]) -> BTreeSet<&str> {
     findings.iter().map(|finding| finding.file.as_str()).collect()
 }

@@ -19,6 +19,7 @@ use hostler_linux::{
 pub mod ami;
 pub mod bitstream;
 mod config;
+mod device;
 pub mod dfl;
 mod enumerate;
 mod health;
@@ -29,45 +30,45 @@ mod place;
 mod plan;
 mod prepare;
 pub mod store;
-mod target;
+
 #[cfg(test)]
 mod tests;
 pub mod xrt;
 
-pub use config::Config;
-pub use target::Target;
+pub use config::FpgaBackendConfig;
+pub use device::FpgaDevice;
 
-use enumerate::Look;
-use health::Steady;
-use place::Hands;
-use plan::Sources;
-use store::Store;
+use enumerate::FpgaScan;
+use health::SteadyHealth;
+use place::FpgaHardware;
+use plan::PlanSources;
+use store::BitstreamStore;
 
 /// The FPGAs of the machine under a root. Clones share what they remember of earlier looks.
 #[derive(Clone, Debug)]
 pub struct FpgaBackend {
     root: SysRoot,
-    config: Config,
-    steady: Arc<Mutex<Steady>>,
-    store: Store,
+    config: FpgaBackendConfig,
+    steady: Arc<Mutex<SteadyHealth>>,
+    store: BitstreamStore,
     dfl: Arc<dyn Dfl>,
 }
 
 impl FpgaBackend {
     /// A backend for the machine under `root`.
-    pub fn new(root: SysRoot, config: Config) -> Self {
+    pub fn new(root: SysRoot, config: FpgaBackendConfig) -> Self {
         let dfl = Arc::new(KernelDfl::new(root.clone()));
         Self::with_dfl(root, config, dfl)
     }
 
     /// As [`FpgaBackend::new`], with ports and regions that are operated in another way than by the kernel.
-    pub fn with_dfl(root: SysRoot, config: Config, dfl: Arc<dyn Dfl>) -> Self {
-        let steady = Arc::new(Mutex::new(Steady::new(config.poll)));
-        Self { store: Store::new(&config.bitstreams), root, config, steady, dfl }
+    pub fn with_dfl(root: SysRoot, config: FpgaBackendConfig, dfl: Arc<dyn Dfl>) -> Self {
+        let steady = Arc::new(Mutex::new(SteadyHealth::new(config.poll)));
+        Self { store: BitstreamStore::new(&config.bitstreams), root, config, steady, dfl }
     }
 
-    fn hands(&self) -> Hands<'_> {
-        Hands { root: &self.root, dfl: &*self.dfl, store: &self.store }
+    fn hardware(&self) -> FpgaHardware<'_> {
+        FpgaHardware { root: &self.root, dfl: &*self.dfl, store: &self.store }
     }
 }
 
@@ -99,25 +100,25 @@ impl Backend for FpgaBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let look = Look::read(&self.root, &self.config);
+        let scan = FpgaScan::read(&self.root, &self.config);
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        look.enumeration(&mut steady, Instant::now())
+        scan.enumeration(&mut steady, Instant::now())
             .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-        plan::plan(&Sources { root: &self.root, store: &self.store, config: &self.config }, work)
+        plan::plan(&PlanSources { root: &self.root, store: &self.store, config: &self.config }, work)
     }
 
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        self.hands().prepare(work)
+        self.hardware().prepare(work)
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
-        self.hands().unprepare(work.plan)
+        self.hardware().unprepare(work.plan)
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
-        self.hands().verify(work.plan)
+        self.hardware().verify(work.plan)
     }
 }

@@ -13,7 +13,7 @@ const OF_CARDS: [&str; 2] = ["dfl-fme-mgr.", "fmgr."];
 
 /// A manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Manager {
+pub struct FpgaManager {
     /// The folder of the device that it manages, below `/sys`: `devices/platform/axi/f8007000.devcfg`.
     pub device: String,
     /// The folder with `state` and `status`, relative to the root.
@@ -22,7 +22,7 @@ pub struct Manager {
     pub function: Option<PciAddress>,
 }
 
-impl Manager {
+impl FpgaManager {
     /// The device's own name: the last part of its folder.
     pub fn name(&self) -> &str {
         self.device.rsplit('/').next().unwrap_or_default()
@@ -35,19 +35,19 @@ impl Manager {
 }
 
 /// The managers under `root`, by device.
-pub fn managers(root: &SysRoot) -> Vec<Manager> {
-    let mut managers: Vec<Manager> =
+pub fn managers(root: &SysRoot) -> Vec<FpgaManager> {
+    let mut managers: Vec<FpgaManager> =
         root.names(CLASS).iter().filter_map(|name| manager(root, &Path::new(CLASS).join(name))).collect();
     managers.sort_by(|a, b| a.device.cmp(&b.device));
     managers
 }
 
 /// The manager of `device` (below `/sys`), as it is now.
-pub fn find(root: &SysRoot, device: &str) -> Option<Manager> {
+pub fn find(root: &SysRoot, device: &str) -> Option<FpgaManager> {
     managers(root).into_iter().find(|manager| manager.device == device)
 }
 
-fn manager(root: &SysRoot, link: &Path) -> Option<Manager> {
+fn manager(root: &SysRoot, link: &Path) -> Option<FpgaManager> {
     let folder = root.target(link)?;
     let device = folder.parent().filter(|class| class.ends_with("fpga_manager"))?.parent()?;
     let device = device.strip_prefix("sys").ok()?.to_str()?.to_owned();
@@ -55,5 +55,5 @@ fn manager(root: &SysRoot, link: &Path) -> Option<Manager> {
     let of_card = device.split('/').any(|part| OF_CARDS.iter().any(|prefix| part.starts_with(prefix)));
     // An older driver of DFL cards hangs the manager into the management engine itself.
     let of_card = of_card || device.contains("/dfl-fme.");
-    (!of_card).then_some(Manager { device, folder, function })
+    (!of_card).then_some(FpgaManager { device, folder, function })
 }

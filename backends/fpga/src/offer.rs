@@ -4,18 +4,18 @@ use hostler_api::{DeviceName, NameError, QualifiedName, limits::MAX_ATTRIBUTE_BY
 use hostler_backend::{AttributeValue, Device};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
-use crate::{Target, health::Finding, known};
+use crate::{FpgaDevice, health::HealthFinding, known};
 
-/// A device, and what a look at it has found. What becomes of the findings is for [`crate::health::Steady`].
+/// A device, and what a look at it has found. What becomes of the findings is for [`crate::health::SteadyHealth`].
 #[derive(Clone, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedDevice {
     pub(crate) device: Device,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<HealthFinding>,
 }
 
-impl Offer {
+impl OfferedDevice {
     /// A device of this kind with no attribute but that.
-    pub(crate) fn new(name: DeviceName, kind: &str, target: &Target) -> Self {
+    pub(crate) fn new(name: DeviceName, kind: &str, target: &FpgaDevice) -> Self {
         let mut offer = Self { device: Device::new(name), findings: Vec::new() };
         offer.set("kind", text(kind));
         // A target is plain data; were it not, acting on the device would say so.

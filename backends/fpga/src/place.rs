@@ -12,22 +12,22 @@ use hostler_linux::{
 
 use crate::{
     bitstream::Guid,
-    dfl::{self, Card, Engine, Port},
-    plan::Image,
-    store::Store,
+    dfl::{self, DflCard, DflPort, ManagementEngine},
+    plan::RegionImage,
+    store::BitstreamStore,
 };
 
 /// What changes hardware.
-pub(crate) struct Hands<'a> {
+pub(crate) struct FpgaHardware<'a> {
     pub(crate) root: &'a SysRoot,
     pub(crate) dfl: &'a dyn Dfl,
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a BitstreamStore,
 }
 
-impl Hands<'_> {
+impl FpgaHardware<'_> {
     /// The card, as it is now. `None` when it was taken out; an error when it is there, but not its driver: what the last
     /// claim left on it is then out of reach.
-    pub(crate) fn card(&self, address: PciAddress) -> Result<Option<Card>, BackendError> {
+    pub(crate) fn card(&self, address: PciAddress) -> Result<Option<DflCard>, BackendError> {
         let found = dfl::find(self.root, address);
         if found.is_none() && self.root.exists(format!("sys/bus/pci/devices/{address}")) {
             let reason = format!("the card {address} is there, but no driver shows what is on it");
@@ -37,7 +37,7 @@ impl Hands<'_> {
     }
 
     /// Takes a port, so that nobody else can open it, and resets it.
-    pub(crate) fn take(&self, port: &Port) -> Result<Box<dyn TakenPort>, NotTaken> {
+    pub(crate) fn take(&self, port: &DflPort) -> Result<Box<dyn TakenPort>, NotTaken> {
         let node = shown(&port.node);
         let failed = |step: &str, error| NotTaken::Failed(BackendError::step(format!("{step} {node}"), error));
         let number = number(&port.node).map_err(NotTaken::Failed)?;
@@ -50,7 +50,7 @@ impl Hands<'_> {
     }
 
     /// Makes sure that nobody can go on programming regions through a card's management engine.
-    pub(crate) fn expect_unused(&self, engine: &Engine) -> Result<(), BackendError> {
+    pub(crate) fn expect_unused(&self, engine: &ManagementEngine) -> Result<(), BackendError> {
         let node = shown(&engine.node);
         self.dfl.expect_unused(number(&engine.node)?).map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => self.in_use(&node),
@@ -69,14 +69,14 @@ impl Hands<'_> {
     }
 
     /// Programs the region behind a port and reads back the function that is there then. The port is taken meanwhile.
-    pub(crate) fn program(&self, card: &Card, port: u32, image: &Image) -> Result<(), BackendError> {
+    pub(crate) fn program(&self, card: &DflCard, port: u32, image: &RegionImage) -> Result<(), BackendError> {
         let address = card.address;
         let (engine, region) = card.engine.as_ref().zip(card.region(port)).ok_or_else(|| {
             not_usable(format!("the card {address} has no region that can be programmed in front of port {port} now"))
         })?;
         let found = region.interface_id.as_deref().unwrap_or("none that the kernel tells");
         if found != image.interface_id.as_str() {
-            let Image { name, interface_id, .. } = image;
+            let RegionImage { name, interface_id, .. } = image;
             let text = format!("bitstream {name} is for interface id {interface_id}, and the region of port {port}");
             return Err(not_usable(format!("{text} on the card {address} has {found} now")));
         }
@@ -97,7 +97,7 @@ impl Hands<'_> {
 
     /// Checks which function is behind a port. Cards whose functions do not sit behind the port have no AFU id to read:
     /// there, whatever wrote the last image has to say that all went well.
-    pub(crate) fn expect(&self, card: &Card, port: &Port, wanted: &Guid) -> Result<(), BackendError> {
+    pub(crate) fn expect(&self, card: &DflCard, port: &DflPort, wanted: &Guid) -> Result<(), BackendError> {
         let node = shown(&port.node);
         match afu_id(self.root, port) {
             Ok(found) if found == *wanted => Ok(()),
@@ -107,7 +107,7 @@ impl Hands<'_> {
         }
     }
 
-    fn expect_operating(&self, card: &Card) -> Result<(), BackendError> {
+    fn expect_operating(&self, card: &DflCard) -> Result<(), BackendError> {
         let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
         let state = manager.and_then(|manager| self.root.attribute(manager.join("state"))).unwrap_or_default();
         if state == "operating" {
@@ -135,7 +135,7 @@ impl From<NotTaken> for BackendError {
 }
 
 /// The port of a card, if this host has it.
-pub(crate) fn here(card: &Card, port: u32) -> Result<&Port, BackendError> {
+pub(crate) fn here(card: &DflCard, port: u32) -> Result<&DflPort, BackendError> {
     let address = card.address;
     card.port(port).ok_or_else(|| not_usable(format!("port {port} of the card {address} is not on this host now")))
 }
@@ -144,7 +144,7 @@ pub(crate) fn here(card: &Card, port: u32) -> Result<&Port, BackendError> {
 ///
 /// # Errors
 /// What the kernel says: `EBUSY` while the port is released or disabled.
-pub(crate) fn afu_id(root: &SysRoot, port: &Port) -> io::Result<Guid> {
+pub(crate) fn afu_id(root: &SysRoot, port: &DflPort) -> io::Result<Guid> {
     let text = root.read_attribute(port.folder.join("afu_id"))?;
     Guid::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no id")))
 }

@@ -12,27 +12,27 @@ use hostler_linux::{SysRoot, pci::PciAddress, vfio};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Config, Target,
-    bitstream::{Digest, Guid},
+    FpgaBackendConfig, FpgaDevice,
+    bitstream::{BitstreamDigest, Guid},
     dfl,
     place::{afu_id, gone},
-    store::{Bitstream, Store, chain},
+    store::{Bitstream, BitstreamStore, chain},
 };
 
 /// What is done for a claim; stands in its record, so it names hardware by what outlives reboots.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "work", rename_all = "camelCase")]
-pub(crate) enum Work {
+pub(crate) enum FpgaPlan {
     /// The device is handed over as it is. Ports are reset when the claim ends.
     Lend {
         /// What it is.
-        device: Target,
+        device: FpgaDevice,
         /// The function that it has, where it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         afu_id: Option<Guid>,
         /// What its regions are programmed with when the claim ends, where the claim can program them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        blanks: Vec<Blank>,
+        blanks: Vec<BlankImage>,
     },
     /// A region is programmed.
     Program {
@@ -41,10 +41,10 @@ pub(crate) enum Work {
         /// The card's number of the port behind the region.
         port: u32,
         /// With what.
-        image: Image,
+        image: RegionImage,
         /// With what when the claim ends; nothing leaves the claim's function there, reset.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        blank: Option<Image>,
+        blank: Option<RegionImage>,
         /// The function that was there when the claim came.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Guid>,
@@ -61,11 +61,11 @@ pub(crate) enum Work {
 /// What a region is programmed with.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Image {
+pub(crate) struct RegionImage {
     /// What it is called.
     pub(crate) name: String,
     /// Which it is.
-    pub(crate) digest: Digest,
+    pub(crate) digest: BitstreamDigest,
     /// What the region must offer.
     #[serde(rename = "interfaceID")]
     pub(crate) interface_id: Guid,
@@ -76,14 +76,14 @@ pub(crate) struct Image {
 
 /// What one region of a card is programmed with when the claim ends.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Blank {
+pub(crate) struct BlankImage {
     /// The card's number of the port behind the region.
     pub(crate) port: u32,
     /// With what.
-    pub(crate) image: Image,
+    pub(crate) image: RegionImage,
 }
 
-impl From<Bitstream> for Image {
+impl From<Bitstream> for RegionImage {
     fn from(bitstream: Bitstream) -> Self {
         let Bitstream { name, digest, interface_id, afu_id, .. } = bitstream;
         Self { name, digest, interface_id, afu_id }
@@ -91,39 +91,39 @@ impl From<Bitstream> for Image {
 }
 
 /// What `plan` looks at.
-pub(crate) struct Sources<'a> {
+pub(crate) struct PlanSources<'a> {
     pub(crate) root: &'a SysRoot,
-    pub(crate) store: &'a Store,
-    pub(crate) config: &'a Config,
+    pub(crate) store: &'a BitstreamStore,
+    pub(crate) config: &'a FpgaBackendConfig,
 }
 
 /// Chooses for a grant. Administrative access gets the device's nodes, and nothing is done for it.
 ///
 /// # Errors
 /// When the configuration is wrong, does not suit the device, or names what is not there.
-pub(crate) fn plan(sources: &Sources<'_>, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-    let wish = Wish::read(work)?;
+pub(crate) fn plan(sources: &PlanSources<'_>, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    let parameters = ClaimParameters::read(work)?;
     if work.grant.access == Access::Admin {
-        return wish.nothing("administrative access changes nothing").map(|()| Plan::default());
+        return parameters.nothing("administrative access changes nothing").map(|()| Plan::default());
     }
-    let chosen = match Target::of(work.device)? {
-        Target::Region { card, port, interface_id } => {
+    let chosen = match FpgaDevice::of(work.device)? {
+        FpgaDevice::Region { card, port, interface_id } => {
             let interface_id = interface_id.as_deref().and_then(Guid::parse);
-            sources.program(work, &wish, card, port, interface_id.as_ref())?
+            sources.program(work, &parameters, card, port, interface_id.as_ref())?
         }
-        Target::Afu { card, port } => sources.lend_function(work, &wish, card, port)?,
-        Target::Card { card } => {
-            wish.nothing(&programs_itself(work, "its user programs it"))?;
+        FpgaDevice::Afu { card, port } => sources.lend_function(work, &parameters, card, port)?,
+        FpgaDevice::Card { card } => {
+            parameters.nothing(&programs_itself(work, "its user programs it"))?;
             let blanks = sources.blanks(card)?;
-            Work::Lend { device: Target::Card { card }, afu_id: None, blanks }
+            FpgaPlan::Lend { device: FpgaDevice::Card { card }, afu_id: None, blanks }
         }
-        Target::Vfio { function } => {
-            wish.nothing(&programs_itself(work, "it is passed on whole"))?;
+        FpgaDevice::Vfio { function } => {
+            parameters.nothing(&programs_itself(work, "it is passed on whole"))?;
             sources.pass_on(work, function)?
         }
         device => {
-            wish.nothing(&programs_itself(work, "the kernel has no way to program it from here"))?;
-            Work::Lend { device, afu_id: None, blanks: Vec::new() }
+            parameters.nothing(&programs_itself(work, "the kernel has no way to program it from here"))?;
+            FpgaPlan::Lend { device, afu_id: None, blanks: Vec::new() }
         }
     };
     let data = serde_json::to_value(chosen).map_err(|error| BackendError::step("write the plan", error))?;
@@ -135,12 +135,12 @@ fn programs_itself(work: &PlanWork<'_>, why: &str) -> String {
 }
 
 /// What the claim says.
-struct Wish {
+struct ClaimParameters {
     bitstream: Option<String>,
     afu_id: Option<Guid>,
 }
 
-impl Wish {
+impl ClaimParameters {
     fn read(work: &PlanWork<'_>) -> Result<Self, BackendError> {
         let FpgaConfig { bitstream, afu_id } = config_of(work.grant)?;
         let afu_id = afu_id.map(Guid::try_from).transpose();
@@ -150,23 +150,23 @@ impl Wish {
         Ok(Self { bitstream, afu_id })
     }
 
-    /// Refuses a wish for a device that cannot grant any.
+    /// Refuses parameters for a device that can grant none.
     fn nothing(&self, why: &str) -> Result<(), BackendError> {
         if self.bitstream.is_none() && self.afu_id.is_none() { Ok(()) } else { Err(BackendError::refused(why)) }
     }
 }
 
-impl Sources<'_> {
+impl PlanSources<'_> {
     fn program(
         &self,
         work: &PlanWork<'_>,
-        wish: &Wish,
+        parameters: &ClaimParameters,
         card: PciAddress,
         port: u32,
         interface_id: Option<&Guid>,
-    ) -> Result<Work, BackendError> {
+    ) -> Result<FpgaPlan, BackendError> {
         let name = &work.device.name;
-        let Some(reference) = &wish.bitstream else {
+        let Some(reference) = &parameters.bitstream else {
             let text =
                 format!("{name} is programmed for its claim, which names no bitstream: give it an FpgaConfig with one");
             return Err(BackendError::refused(text));
@@ -176,26 +176,26 @@ impl Sources<'_> {
                 format!("the kernel does not say which interface {name} has, so that no bitstream is known to fit");
             return Err(BackendError::refused(text));
         };
-        let image = Image::from(self.store.find(reference).map_err(refusal)?);
+        let image = RegionImage::from(self.store.find(reference).map_err(refusal)?);
         fits(&image, interface_id, name.as_str())?;
-        if let Some(wanted) = wish.afu_id.as_ref().filter(|wanted| **wanted != image.afu_id) {
+        if let Some(wanted) = parameters.afu_id.as_ref().filter(|wanted| **wanted != image.afu_id) {
             let text = format!("bitstream {} brings AFU {}, and the claim wants {wanted}", image.name, image.afu_id);
             return Err(BackendError::refused(text));
         }
         let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
         let before = found.port(port).and_then(|port| afu_id(self.root, port).ok());
-        Ok(Work::Program { card, port, image, blank: self.blank(interface_id)?, before })
+        Ok(FpgaPlan::Program { card, port, image, blank: self.blank(interface_id)?, before })
     }
 
     fn lend_function(
         &self,
         work: &PlanWork<'_>,
-        wish: &Wish,
+        parameters: &ClaimParameters,
         card: PciAddress,
         port: u32,
-    ) -> Result<Work, BackendError> {
+    ) -> Result<FpgaPlan, BackendError> {
         let name = &work.device.name;
-        if wish.bitstream.is_some() {
+        if parameters.bitstream.is_some() {
             return Err(BackendError::refused(programs_itself(work, "it is a function that is programmed already")));
         }
         let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
@@ -204,15 +204,15 @@ impl Sources<'_> {
         };
         let current = afu_id(self.root, port)
             .map_err(|error| BackendError::refused(format!("the AFU id of {name} cannot be read: {error}")))?;
-        if let Some(wanted) = wish.afu_id.as_ref().filter(|wanted| **wanted != current) {
+        if let Some(wanted) = parameters.afu_id.as_ref().filter(|wanted| **wanted != current) {
             return Err(BackendError::refused(format!("{name} is AFU {current}, and the claim wants {wanted}")));
         }
-        let device = Target::Afu { card, port: port.id };
-        Ok(Work::Lend { device, afu_id: Some(current), blanks: Vec::new() })
+        let device = FpgaDevice::Afu { card, port: port.id };
+        Ok(FpgaPlan::Lend { device, afu_id: Some(current), blanks: Vec::new() })
     }
 
     /// Whoever has the card has its management engine too, and can program every region.
-    fn blanks(&self, card: PciAddress) -> Result<Vec<Blank>, BackendError> {
+    fn blanks(&self, card: PciAddress) -> Result<Vec<BlankImage>, BackendError> {
         let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
         let mut blanks = Vec::new();
         for region in found.engine.iter().flat_map(|engine| &engine.regions) {
@@ -220,43 +220,43 @@ impl Sources<'_> {
             let image = interface_id.map(|interface_id| self.blank(&interface_id)).transpose()?.flatten();
             // A port that is not on this host cannot be taken, and its region not be programmed.
             let image = image.filter(|_| found.port(region.port).is_some());
-            blanks.extend(image.map(|image| Blank { port: region.port, image }));
+            blanks.extend(image.map(|image| BlankImage { port: region.port, image }));
         }
         Ok(blanks)
     }
 
     /// The image that is configured for regions with this interface.
-    fn blank(&self, interface_id: &Guid) -> Result<Option<Image>, BackendError> {
+    fn blank(&self, interface_id: &Guid) -> Result<Option<RegionImage>, BackendError> {
         let of = |(key, reference): (&String, &String)| (Guid::parse(key)? == *interface_id).then(|| reference.clone());
         let Some(reference) = self.config.blank.iter().find_map(of) else { return Ok(None) };
-        let image = Image::from(self.store.find(&reference).map_err(|error| {
+        let image = RegionImage::from(self.store.find(&reference).map_err(|error| {
             BackendError::refused(format!("the configured blank image cannot be used: {}", chain(&error)))
         })?);
         fits(&image, interface_id, "the region that it is to blank")?;
         Ok(Some(image))
     }
 
-    fn pass_on(&self, work: &PlanWork<'_>, function: PciAddress) -> Result<Work, BackendError> {
+    fn pass_on(&self, work: &PlanWork<'_>, function: PciAddress) -> Result<FpgaPlan, BackendError> {
         let group = vfio::check(self.root, function).map_err(refusal)?;
         // Functions of one group reach each other's memory, and the group's node is opened once.
         for held in work.held.iter().filter(|held| held.claim != work.claim) {
-            let Ok(Work::PassOn { function: other, .. }) = Work::deserialize(&held.plan.data) else { continue };
+            let Ok(FpgaPlan::PassOn { function: other, .. }) = FpgaPlan::deserialize(&held.plan.data) else { continue };
             if other != function && vfio::group_of(self.root, other) == Some(group) {
                 let text = format!("IOMMU group {group} is in the hands of claim {}, with {other}", held.claim_name);
                 return Err(BackendError::refused(format!("{text}; one claim can have the whole group")));
             }
         }
         let former = vfio::binding(self.root, function).map_err(refusal)?;
-        Ok(Work::PassOn { function, former })
+        Ok(FpgaPlan::PassOn { function, former })
     }
 }
 
 /// A region takes only images that were built for its interface; another one can hang the card.
-fn fits(image: &Image, interface_id: &Guid, region: &str) -> Result<(), BackendError> {
+fn fits(image: &RegionImage, interface_id: &Guid, region: &str) -> Result<(), BackendError> {
     if image.interface_id == *interface_id {
         return Ok(());
     }
-    let Image { name, interface_id: other, .. } = image;
+    let RegionImage { name, interface_id: other, .. } = image;
     Err(BackendError::refused(format!("bitstream {name} is for interface id {other}, and {region} has {interface_id}")))
 }
 

@@ -12,30 +12,30 @@ use hostler_linux::{
 use serde::Deserialize;
 
 use crate::{
-    Target, ami,
+    FpgaDevice, ami,
     bitstream::Guid,
-    dfl::{Card, Port},
+    dfl::{DflCard, DflPort},
     manager,
-    place::{Hands, NotTaken, afu_id, gone, here, not_usable, shown},
-    plan::{Blank, Image, Work},
+    place::{FpgaHardware, NotTaken, afu_id, gone, here, not_usable, shown},
+    plan::{BlankImage, FpgaPlan, RegionImage},
     store::chain,
     xrt,
 };
 
-impl Hands<'_> {
+impl FpgaHardware<'_> {
     /// Makes the device ready, and says what containers need.
     pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
         let nodes = match read(work.plan)? {
-            Some(Work::Program { card, port, image, .. }) => {
+            Some(FpgaPlan::Program { card, port, image, .. }) => {
                 let card = self.present(card)?;
                 self.program(&card, port, &image)?;
                 vec![shown(&here(&card, port)?.node)]
             }
-            Some(Work::PassOn { function, .. }) => {
+            Some(FpgaPlan::PassOn { function, .. }) => {
                 let handed = vfio::hand_over(self.root, function);
                 handed.map_err(|error| BackendError::step(format!("hand over {function}"), error))?.all()
             }
-            Some(Work::Lend { .. }) | None => {
+            Some(FpgaPlan::Lend { .. }) | None => {
                 return Ok(Prepared { edits: work.device.edits.clone(), pinning: None });
             }
         };
@@ -47,43 +47,43 @@ impl Hands<'_> {
     pub(crate) fn verify(&self, plan: &Plan) -> Result<(), BackendError> {
         match read(plan)? {
             None => Ok(()),
-            Some(Work::Program { card, port, image, .. }) => self.verify_port(card, port, Some(&image.afu_id)),
-            Some(Work::Lend { device: Target::Afu { card, port }, afu_id, .. }) => {
+            Some(FpgaPlan::Program { card, port, image, .. }) => self.verify_port(card, port, Some(&image.afu_id)),
+            Some(FpgaPlan::Lend { device: FpgaDevice::Afu { card, port }, afu_id, .. }) => {
                 self.verify_port(card, port, afu_id.as_ref())
             }
-            Some(Work::Lend { device: Target::Card { card }, .. }) => self.verify_card(card),
-            Some(Work::Lend { device, .. }) => self.verify_ready(&device),
-            Some(Work::PassOn { function, .. }) => self.verify_passed_on(function),
+            Some(FpgaPlan::Lend { device: FpgaDevice::Card { card }, .. }) => self.verify_card(card),
+            Some(FpgaPlan::Lend { device, .. }) => self.verify_ready(&device),
+            Some(FpgaPlan::PassOn { function, .. }) => self.verify_passed_on(function),
         }
     }
 
     /// Leaves nothing of the claim on the device. A device that is gone needs nothing.
     pub(crate) fn unprepare(&self, plan: &Plan) -> Result<(), BackendError> {
         match read(plan)? {
-            Some(Work::Program { card, port, image, blank, before }) => {
+            Some(FpgaPlan::Program { card, port, image, blank, before }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
                 self.clear(&card, port, &image, blank.as_ref(), before.as_ref())
             }
-            Some(Work::Lend { device: Target::Afu { card, port }, .. }) => {
+            Some(FpgaPlan::Lend { device: FpgaDevice::Afu { card, port }, .. }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
                 Ok(self.take(here(&card, port)?).map(drop)?)
             }
-            Some(Work::Lend { device: Target::Card { card }, blanks, .. }) => {
+            Some(FpgaPlan::Lend { device: FpgaDevice::Card { card }, blanks, .. }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
                 self.clear_card(&card, &blanks)
             }
-            Some(Work::PassOn { function, former }) => vfio::give_back(self.root, function, &former)
+            Some(FpgaPlan::PassOn { function, former }) => vfio::give_back(self.root, function, &former)
                 .map_err(|error| BackendError::step(format!("give back {function}"), error)),
-            Some(Work::Lend { .. }) | None => Ok(()),
+            Some(FpgaPlan::Lend { .. }) | None => Ok(()),
         }
     }
 
     fn clear(
         &self,
-        card: &Card,
+        card: &DflCard,
         port: u32,
-        image: &Image,
-        blank: Option<&Image>,
+        image: &RegionImage,
+        blank: Option<&RegionImage>,
         before: Option<&Guid>,
     ) -> Result<(), BackendError> {
         let found = here(card, port)?;
@@ -97,12 +97,12 @@ impl Hands<'_> {
     }
 
     /// Whether a function is known, and behind a port now.
-    fn is(&self, port: &Port, function: Option<&Guid>) -> bool {
+    fn is(&self, port: &DflPort, function: Option<&Guid>) -> bool {
         function.is_some() && afu_id(self.root, port).ok().as_ref() == function
     }
 
     /// Everything is tried, once nobody can undo it any more; the first failure is told.
-    fn clear_card(&self, card: &Card, blanks: &[Blank]) -> Result<(), BackendError> {
+    fn clear_card(&self, card: &DflCard, blanks: &[BlankImage]) -> Result<(), BackendError> {
         card.engine.as_ref().map_or(Ok(()), |engine| self.expect_unused(engine))?;
         let resets = card.ports.iter().map(|port| Ok(self.take(port).map(drop)?)).collect::<Vec<_>>();
         let blanked = blanks.iter().map(|blank| self.program(card, blank.port, &blank.image)).collect::<Vec<_>>();
@@ -131,9 +131,9 @@ impl Hands<'_> {
     }
 
     /// Devices that are neither programmed nor bound by us say themselves whether they are ready.
-    fn verify_ready(&self, device: &Target) -> Result<(), BackendError> {
+    fn verify_ready(&self, device: &FpgaDevice) -> Result<(), BackendError> {
         match device {
-            Target::Xrt { user, management } => {
+            FpgaDevice::Xrt { user, management } => {
                 let card = xrt::find(self.root, *user, *management).ok_or_else(|| not_usable(gone(*user)))?;
                 let is = |attribute: &str, bad: &str| card.user.text(self.root, &[], attribute).as_deref() == Some(bad);
                 if is("ready", "0") || is("dev_offline", "1") {
@@ -142,7 +142,7 @@ impl Hands<'_> {
                 let node = card.render_node.ok_or_else(|| not_usable(format!("the card {user} has no render node")))?;
                 self.expect_node(&shown(&node))
             }
-            Target::Ami { function } => {
+            FpgaDevice::Ami { function } => {
                 let state = self.root.attribute(pci::folder(self.root, *function).join("dev_state"));
                 if let Some(state) = state.filter(|state| state != "READY") {
                     return Err(not_usable(format!("dev_state of the card {function} is {state}")));
@@ -151,15 +151,17 @@ impl Hands<'_> {
                 let node = node.ok_or_else(|| not_usable(format!("the card {function} has no device node")))?;
                 self.expect_node(&shown(&node))
             }
-            Target::Manager { device } => {
+            FpgaDevice::Manager { device } => {
                 let found = manager::find(self.root, device);
                 found.map(drop).ok_or_else(|| not_usable(format!("the FPGA manager of {device} is gone")))
             }
-            Target::Card { .. } | Target::Region { .. } | Target::Afu { .. } | Target::Vfio { .. } => Ok(()),
+            FpgaDevice::Card { .. } | FpgaDevice::Region { .. } | FpgaDevice::Afu { .. } | FpgaDevice::Vfio { .. } => {
+                Ok(())
+            }
         }
     }
 
-    fn present(&self, card: PciAddress) -> Result<Card, BackendError> {
+    fn present(&self, card: PciAddress) -> Result<DflCard, BackendError> {
         self.card(card)?.ok_or_else(|| not_usable(gone(card)))
     }
 
@@ -170,9 +172,9 @@ impl Hands<'_> {
 }
 
 /// What was planned; nothing for administrative access.
-fn read(plan: &Plan) -> Result<Option<Work>, BackendError> {
+fn read(plan: &Plan) -> Result<Option<FpgaPlan>, BackendError> {
     if plan.data.is_null() {
         return Ok(None);
     }
-    Work::deserialize(&plan.data).map(Some).map_err(|error| BackendError::step("read the recorded plan", error))
+    FpgaPlan::deserialize(&plan.data).map(Some).map_err(|error| BackendError::step("read the recorded plan", error))
 }

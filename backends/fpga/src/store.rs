@@ -23,10 +23,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::bitstream::{Digest, Format, Guid, Header, HeaderError};
+use crate::bitstream::{BitstreamDigest, BitstreamFormat, BitstreamHeader, Guid, HeaderError};
 
-pub use add::{Added, Wish};
-pub use verify::Finding;
+pub use add::{AddedBitstream, BitstreamDetails};
+pub use verify::StoreFinding;
 
 /// The largest file that is taken: a multiple of the largest partial image, and held in memory while it is programmed.
 pub const MOST_BYTES: u64 = 512 << 20;
@@ -36,7 +36,7 @@ const VERSION: u32 = 1;
 
 /// The store in a folder. Cheap; nothing is opened until it is asked for.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct BitstreamStore {
     folder: PathBuf,
 }
 
@@ -47,9 +47,9 @@ pub struct Bitstream {
     /// How people call it, unique in the store.
     pub name: String,
     /// The SHA-256 digest of the file.
-    pub digest: Digest,
+    pub digest: BitstreamDigest,
     /// How the file is laid out.
-    pub format: Format,
+    pub format: BitstreamFormat,
     /// The size of the file.
     pub size_bytes: u64,
     /// What a region must offer for this.
@@ -70,7 +70,7 @@ impl fmt::Display for Bitstream {
 
 /// The content of a `.json` file.
 #[derive(Deserialize, Serialize)]
-struct Record {
+struct BitstreamRecord {
     version: u32,
     #[serde(flatten)]
     bitstream: Bitstream,
@@ -133,7 +133,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The digest of what is there.
-        found: Digest,
+        found: BitstreamDigest,
     },
 }
 
@@ -144,7 +144,7 @@ impl StoreError {
     }
 }
 
-impl Store {
+impl BitstreamStore {
     /// The store in `folder`, which need not be there yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
@@ -174,7 +174,7 @@ impl Store {
     pub fn find(&self, reference: &str) -> Result<Bitstream, StoreError> {
         let name = self.inside(reference)?;
         let (all, broken) = self.readable()?;
-        let digest = Digest::parse(name.strip_suffix(".bin").unwrap_or(name));
+        let digest = BitstreamDigest::parse(name.strip_suffix(".bin").unwrap_or(name));
         let mut found =
             all.iter().filter(|one| digest.as_ref().map_or(one.name == name, |digest| one.digest == *digest));
         match (found.next(), found.next()) {
@@ -206,21 +206,21 @@ impl Store {
     ///
     /// # Errors
     /// When the content is absent, damaged, or cannot be read or trusted.
-    pub fn image(&self, digest: &Digest) -> Result<Vec<u8>, StoreError> {
+    pub fn image(&self, digest: &BitstreamDigest) -> Result<Vec<u8>, StoreError> {
         let (mut bytes, header) = self.content(digest)?;
         drop(bytes.drain(..header.image_at));
         Ok(bytes)
     }
 
     /// A whole file, hashed, with what its beginning says.
-    fn content(&self, digest: &Digest) -> Result<(Vec<u8>, Header), StoreError> {
+    fn content(&self, digest: &BitstreamDigest) -> Result<(Vec<u8>, BitstreamHeader), StoreError> {
         let path = self.content_path(digest);
         let bytes = access::read(&path, MOST_BYTES)?;
-        let found = Digest::of_bytes(&Sha256::digest(&bytes));
+        let found = BitstreamDigest::of_bytes(&Sha256::digest(&bytes));
         if found != *digest {
             return Err(StoreError::Damaged { path, found });
         }
-        match Header::read(&bytes, bytes.len() as u64) {
+        match BitstreamHeader::read(&bytes, bytes.len() as u64) {
             Ok(header) => Ok((bytes, header)),
             Err(source) => Err(StoreError::Header { path, source }),
         }
@@ -241,17 +241,17 @@ impl Store {
         Ok(name)
     }
 
-    fn digests(&self) -> Result<Vec<Digest>, StoreError> {
-        let digest = |name: &String| Digest::parse(name.strip_suffix(".json")?);
+    fn digests(&self) -> Result<Vec<BitstreamDigest>, StoreError> {
+        let digest = |name: &String| BitstreamDigest::parse(name.strip_suffix(".json")?);
         Ok(access::names(&self.folder)?.iter().filter_map(digest).collect())
     }
 
-    fn record(&self, digest: &Digest) -> Result<Bitstream, StoreError> {
+    fn record(&self, digest: &BitstreamDigest) -> Result<Bitstream, StoreError> {
         /// Records have a few hundred bytes.
         const MOST_RECORD_BYTES: u64 = 64 * 1024;
         let path = self.record_path(digest);
         let bytes = access::read(&path, MOST_RECORD_BYTES)?;
-        let record: Record = match serde_json::from_slice(&bytes) {
+        let record: BitstreamRecord = match serde_json::from_slice(&bytes) {
             Ok(record) => record,
             Err(source) => return Err(StoreError::Record { path, source }),
         };
@@ -266,11 +266,11 @@ impl Store {
         Ok(record.bitstream)
     }
 
-    fn content_path(&self, digest: &Digest) -> PathBuf {
+    fn content_path(&self, digest: &BitstreamDigest) -> PathBuf {
         self.folder.join(format!("{digest}.bin"))
     }
 
-    fn record_path(&self, digest: &Digest) -> PathBuf {
+    fn record_path(&self, digest: &BitstreamDigest) -> PathBuf {
         self.folder.join(format!("{digest}.json"))
     }
 }

@@ -17,18 +17,18 @@ use hostler_linux::{
     testkit::{FakeDflCard, MachineTree},
 };
 
-use crate::{Config, FpgaBackend};
+use crate::{FpgaBackend, FpgaBackendConfig};
 
 /// A card after `change`, as a daemon sees it that has just started.
 fn after(change: impl Fn(&MachineTree, &FakeDflCard)) -> Enumeration {
     let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
     card.plug(&tree);
     change(&tree, &card);
-    enumerated(tree.root(), Config::default())
+    enumerated(tree.root(), FpgaBackendConfig::default())
 }
 
 /// What a new daemon sees under `root`, checked against every limit of a device.
-fn enumerated(root: SysRoot, config: Config) -> Enumeration {
+fn enumerated(root: SysRoot, config: FpgaBackendConfig) -> Enumeration {
     let found = FpgaBackend::new(root, config).enumerate().unwrap();
     for device in &found.devices {
         assert_eq!(device.problems(), [], "{}", device.name);

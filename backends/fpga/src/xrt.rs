@@ -15,18 +15,18 @@ const MANAGEMENT: &str = "mgmt_pf";
 
 /// A card.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Card {
+pub struct XrtCard {
     /// The function that programs use.
-    pub user: Function,
+    pub user: XrtFunction,
     /// Where programs open it, relative to the root (`dev/dri/renderD128`).
     pub render_node: Option<PathBuf>,
     /// The function for management, where this host has it and its driver.
-    pub management: Option<Function>,
+    pub management: Option<XrtFunction>,
     /// Where whoever looks after the card opens it, relative to the root (`dev/xclmgmt45312`).
     pub management_node: Option<PathBuf>,
 }
 
-impl Card {
+impl XrtCard {
     /// The functions of the card that this host has.
     pub fn functions(&self) -> impl Iterator<Item = PciAddress> {
         let management = self.management.as_ref().map(|function| function.address);
@@ -36,7 +36,7 @@ impl Card {
 
 /// A function with a driver of XRT. Its parts are folders whose names end in a number that is the function's own.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Function {
+pub struct XrtFunction {
     /// Where it is.
     pub address: PciAddress,
     /// Its folder, relative to the root.
@@ -45,7 +45,7 @@ pub struct Function {
     names: Vec<String>,
 }
 
-impl Function {
+impl XrtFunction {
     fn read(root: &SysRoot, address: PciAddress) -> Self {
         let folder = pci::folder(root, address);
         let names = root.names(&folder);
@@ -71,8 +71,8 @@ impl Function {
 }
 
 /// The cards whose functions are among `candidates`, by address.
-pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Vec<Card> {
-    let functions: Vec<Function> = candidates.map(|address| Function::read(root, address)).collect();
+pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Vec<XrtCard> {
+    let functions: Vec<XrtFunction> = candidates.map(|address| XrtFunction::read(root, address)).collect();
     let management = |user: PciAddress| {
         functions.iter().find(|function| function.has(MANAGEMENT) && function.address.slot() == user.slot()).cloned()
     };
@@ -81,11 +81,11 @@ pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Ve
 }
 
 /// The card whose function for users is at `user`, as it is now.
-pub fn find(root: &SysRoot, user: PciAddress, management: Option<PciAddress>) -> Option<Card> {
+pub fn find(root: &SysRoot, user: PciAddress, management: Option<PciAddress>) -> Option<XrtCard> {
     cards(root, [user].into_iter().chain(management)).into_iter().find(|card| card.user.address == user)
 }
 
-fn join(root: &SysRoot, user: Function, management: Option<Function>) -> Card {
+fn join(root: &SysRoot, user: XrtFunction, management: Option<XrtFunction>) -> XrtCard {
     let nodes = root.names(user.folder.join("drm"));
     let render = nodes.iter().find(|name| name.starts_with("renderD"));
     let render_node = render.map(|name| Path::new("dev/dri").join(name));
@@ -93,7 +93,7 @@ fn join(root: &SysRoot, user: Function, management: Option<Function>) -> Card {
         let told = function.text(root, &[], "instance").and_then(|text| text.parse::<u32>().ok());
         format!("dev/xclmgmt{}", told.unwrap_or_else(|| instance(function.address))).into()
     });
-    Card { user, render_node, management, management_node }
+    XrtCard { user, render_node, management, management_node }
 }
 
 /// The number that XRT's drivers make of an address.

@@ -9,7 +9,7 @@
 
 use serde::Deserialize;
 
-use super::{Format, Guid, Header};
+use super::{BitstreamFormat, BitstreamHeader, Guid};
 
 const MAGIC: &[u8; 16] = b"XeonFPGA\xb7GBSv001";
 /// Magic and length.
@@ -54,7 +54,7 @@ pub enum GbsError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Description {
+struct GbsMetadata {
     afu_image: AfuImage,
 }
 
@@ -62,12 +62,12 @@ struct Description {
 #[serde(rename_all = "kebab-case")]
 struct AfuImage {
     interface_uuid: String,
-    accelerator_clusters: Vec<Cluster>,
+    accelerator_clusters: Vec<AcceleratorCluster>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Cluster {
+struct AcceleratorCluster {
     accelerator_type_uuid: String,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn is_gbs(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC)
 }
 
-pub(super) fn read(beginning: &[u8], length: u64) -> Result<Header, GbsError> {
+pub(super) fn read(beginning: &[u8], length: u64) -> Result<BitstreamHeader, GbsError> {
     let truncated = GbsError::Truncated { length };
     let Some(field) = beginning.get(MAGIC.len()..FIXED_BYTES).and_then(|bytes| bytes.try_into().ok()) else {
         return Err(truncated);
@@ -90,12 +90,12 @@ pub(super) fn read(beginning: &[u8], length: u64) -> Result<Header, GbsError> {
     // Some tools pad the description, or count its terminator in.
     let end = json.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let AfuImage { interface_uuid, accelerator_clusters } =
-        serde_json::from_slice::<Description>(&json[..end])?.afu_image;
+        serde_json::from_slice::<GbsMetadata>(&json[..end])?.afu_image;
     let [cluster] = &accelerator_clusters[..] else {
         return Err(GbsError::Clusters { count: accelerator_clusters.len() });
     };
-    Ok(Header {
-        format: Format::Gbs,
+    Ok(BitstreamHeader {
+        format: BitstreamFormat::Gbs,
         interface_id: Some(id("interface-uuid", &interface_uuid)?),
         afu_id: Some(id("accelerator-type-uuid", &cluster.accelerator_type_uuid)?),
         image_at,

@@ -8,17 +8,17 @@ use std::{
 use hostler_backend::Warning;
 use hostler_linux::{SysRoot, pci::PciAddress};
 
-use super::{Base, Card, Engine, Port, Region, read_id};
+use super::{BaseRegion, DflCard, DflPort, DflRegion, ManagementEngine, read_id};
 
 /// What lies below the bases of one slot, with the physical function that it belongs to.
 #[derive(Default)]
-struct Parts {
-    engines: Vec<(PciAddress, Engine)>,
-    ports: Vec<(PciAddress, Port)>,
+struct SlotParts {
+    engines: Vec<(PciAddress, ManagementEngine)>,
+    ports: Vec<(PciAddress, DflPort)>,
 }
 
-impl Parts {
-    fn read(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Self {
+impl SlotParts {
+    fn read(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<Warning>) -> Self {
         let mut parts = Self::default();
         for base in bases {
             for name in root.names(&base.folder) {
@@ -48,8 +48,8 @@ impl Parts {
 
 /// The cards of one slot; more than one only where several functions have an engine of their own. What has none belongs to
 /// the first.
-pub(super) fn cards(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>) -> Vec<Card> {
-    let parts = Parts::read(root, bases, warnings);
+pub(super) fn cards(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<Warning>) -> Vec<DflCard> {
+    let parts = SlotParts::read(root, bases, warnings);
     let addresses = parts.addresses();
     let Some(main) = addresses.first().copied() else {
         warnings.extend(bases.first().map(|base| {
@@ -67,12 +67,12 @@ pub(super) fn cards(root: &SysRoot, bases: &[Base], warnings: &mut Vec<Warning>)
         let engine = engine.map(|(_, engine)| numbered(root, engine.clone(), &ports));
         let functions =
             bases.iter().filter(|base| card_of(base.physical) == address).map(|base| base.function).collect();
-        cards.push(Card { address, functions, engine, ports });
+        cards.push(DflCard { address, functions, engine, ports });
     }
     cards
 }
 
-fn engine(root: &SysRoot, base: &Base, name: &str) -> Engine {
+fn engine(root: &SysRoot, base: &BaseRegion, name: &str) -> ManagementEngine {
     let folder = base.folder.join(name);
     let names = root.names(&folder);
     let mut regions: Vec<(u32, &String)> =
@@ -81,12 +81,12 @@ fn engine(root: &SysRoot, base: &Base, name: &str) -> Engine {
     let regions = regions.into_iter().filter_map(|(_, name)| {
         let folder = only(root, &folder.join(name).join("fpga_region"), "region")?;
         let interface_id = root.attribute(folder.join("compat_id")).and_then(|text| read_id(&text));
-        Some(Region { port: 0, folder, interface_id })
+        Some(DflRegion { port: 0, folder, interface_id })
     });
     let regions = regions.collect();
     let manager = names.iter().find(|name| name.starts_with("dfl-fme-mgr."));
     let manager = manager.and_then(|name| only(root, &folder.join(name).join("fpga_manager"), "fpga"));
-    Engine { function: base.function, node: Path::new("dev").join(name), folder, manager, regions }
+    ManagementEngine { function: base.function, node: Path::new("dev").join(name), folder, manager, regions }
 }
 
 /// The first folder in a class folder of a device: there is one.
@@ -96,7 +96,7 @@ fn only(root: &SysRoot, class: &Path, prefix: &str) -> Option<PathBuf> {
 
 /// The engine makes one region for each port that the card has, in the order of ports; sysfs does not say which is whose.
 /// A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
-fn numbered(root: &SysRoot, mut engine: Engine, ports: &[Port]) -> Engine {
+fn numbered(root: &SysRoot, mut engine: ManagementEngine, ports: &[DflPort]) -> ManagementEngine {
     let count = engine.regions.len();
     let all = root.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());
     let seen = all != Some(count) && ports.len() == count;
@@ -107,12 +107,12 @@ fn numbered(root: &SysRoot, mut engine: Engine, ports: &[Port]) -> Engine {
     engine
 }
 
-fn port(root: &SysRoot, base: &Base, name: &str) -> Result<Port, Warning> {
+fn port(root: &SysRoot, base: &BaseRegion, name: &str) -> Result<DflPort, Warning> {
     let folder = base.folder.join(name);
     let id = root.read_attribute(folder.join("id")).map_err(|error| error.to_string());
     let id = id.and_then(|text| text.parse().map_err(|_| format!("{text:?} is no number")));
     match id {
-        Ok(id) => Ok(Port { id, function: base.function, node: Path::new("dev").join(name), folder }),
+        Ok(id) => Ok(DflPort { id, function: base.function, node: Path::new("dev").join(name), folder }),
         Err(why) => {
             let reason = format!("the port's number is not known ({why}); it is not offered");
             Err(warning(&folder.join("id"), reason))
@@ -121,9 +121,9 @@ fn port(root: &SysRoot, base: &Base, name: &str) -> Result<Port, Warning> {
 }
 
 /// By number, each number once.
-fn distinct(mut ports: Vec<Port>, warnings: &mut Vec<Warning>) -> Vec<Port> {
+fn distinct(mut ports: Vec<DflPort>, warnings: &mut Vec<Warning>) -> Vec<DflPort> {
     ports.sort_by(|a, b| (a.id, a.function, &a.folder).cmp(&(b.id, b.function, &b.folder)));
-    let mut kept: Vec<Port> = Vec::new();
+    let mut kept: Vec<DflPort> = Vec::new();
     for port in ports {
         match kept.last() {
             Some(last) if last.id == port.id => {

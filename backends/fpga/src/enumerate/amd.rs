@@ -4,32 +4,32 @@ use hostler_api::NameError;
 use hostler_backend::AttributeValue;
 use hostler_linux::pci::{self, PciFunction};
 
-use super::{Found, Look};
+use super::{EnumeratedDevices, FpgaScan};
 use crate::{
-    Target, ami,
+    FpgaDevice, ami,
     dfl::read_id,
-    health::Finding,
-    offer::{Offer, name, text},
-    xrt::{Card, Function},
+    health::HealthFinding,
+    offer::{OfferedDevice, name, text},
+    xrt::{XrtCard, XrtFunction},
 };
 
 /// The devices of all cards.
-pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError> {
-    for card in &look.xrt {
-        found.offers.push(xrt_offer(look, card)?);
+pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Result<(), NameError> {
+    for card in &scan.xrt {
+        found.offers.push(xrt_offer(scan, card)?);
     }
-    for function in look.functions.values().filter(|function| look.ami.contains(&function.address)) {
-        found.offers.push(ami_offer(look, function)?);
+    for function in scan.functions.values().filter(|function| scan.ami.contains(&function.address)) {
+        found.offers.push(ami_offer(scan, function)?);
     }
     Ok(())
 }
 
-fn xrt_offer(look: &Look<'_>, card: &Card) -> Result<Offer, NameError> {
-    let (root, user) = (look.root, &card.user);
+fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameError> {
+    let (root, user) = (scan.root, &card.user);
     let management = card.management.as_ref().map(|function| function.address);
-    let target = Target::Xrt { user: user.address, management };
-    let mut offer = Offer::new(name("xrt", user.address)?, "xrt", &target);
-    if let Some(function) = look.functions.get(&user.address) {
+    let target = FpgaDevice::Xrt { user: user.address, management };
+    let mut offer = OfferedDevice::new(name("xrt", user.address)?, "xrt", &target);
+    if let Some(function) = scan.functions.get(&user.address) {
         offer.set_function(function);
     }
     let read = |parts: &[&str], attribute: &str| user.text(root, parts, attribute);
@@ -42,65 +42,65 @@ fn xrt_offer(look: &Look<'_>, card: &Card) -> Result<Offer, NameError> {
     offer.set("linkWidth", number(read(&[], "link_width")));
     match &card.render_node {
         Some(node) => offer.hand_over(node),
-        None => offer.findings.push(Finding::fact("drm has no render node: programs cannot open the card")),
+        None => offer.findings.push(HealthFinding::fact("drm has no render node: programs cannot open the card")),
     }
-    offer.findings.extend(user_findings(look, user));
+    offer.findings.extend(user_findings(scan, user));
     for function in [Some(user), card.management.as_ref()].into_iter().flatten() {
-        offer.findings.extend(firewall(look, function));
-        offer.findings.extend(look.sensors.findings(root, &function.folder));
+        offer.findings.extend(firewall(scan, function));
+        offer.findings.extend(scan.sensors.findings(root, &function.folder));
     }
     Ok(offer)
 }
 
 /// What the user's function says of itself. Its memory is calibrated while a design that uses memory is loaded.
-fn user_findings(look: &Look<'_>, user: &Function) -> Vec<Finding> {
-    let read = |attribute: &str| user.text(look.root, &[], attribute);
+fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> {
+    let read = |attribute: &str| user.text(scan.root, &[], attribute);
     let is = |attribute: &str, bad: &str| {
-        read(attribute).filter(|value| value == bad).map(|value| Finding::grave(attribute, value))
+        read(attribute).filter(|value| value == bad).map(|value| HealthFinding::grave(attribute, value))
     };
-    let loaded = first_id(user.text(look.root, &["icap"], "xclbinuuid")).is_some();
-    let banks = number(user.text(look.root, &["rom"], "ddr_bank_count_max"));
+    let loaded = first_id(user.text(scan.root, &["icap"], "xclbinuuid")).is_some();
+    let banks = number(user.text(scan.root, &["rom"], "ddr_bank_count_max"));
     let uses_memory = loaded && banks.is_some_and(|banks| banks != AttributeValue::Int(0));
     let calibration = read("mig_calibration").filter(|value| uses_memory && is_zero(value));
     [is("ready", "0"), is("dev_offline", "1")]
         .into_iter()
         .flatten()
-        .chain(calibration.map(|value| Finding::passing("mig_calibration", value)))
+        .chain(calibration.map(|value| HealthFinding::passing("mig_calibration", value)))
         .collect()
 }
 
 /// A firewall that has tripped keeps programs from the memory of the card until somebody resets it.
-fn firewall(look: &Look<'_>, function: &Function) -> Option<Finding> {
+fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding> {
     let folder = function.part("firewall")?;
-    let level = look.root.attribute(folder.join("level")).filter(|level| !is_zero(level))?;
-    let status = look.root.attribute(folder.join("status")).unwrap_or_default();
+    let level = scan.root.attribute(folder.join("level")).filter(|level| !is_zero(level))?;
+    let status = scan.root.attribute(folder.join("status")).unwrap_or_default();
     let status = if status.is_empty() { status } else { format!(" (status {status})") };
     let part = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Some(Finding::grave(format!("{part}/level"), level + &status))
+    Some(HealthFinding::grave(format!("{part}/level"), level + &status))
 }
 
-fn ami_offer(look: &Look<'_>, function: &PciFunction) -> Result<Offer, NameError> {
+fn ami_offer(scan: &FpgaScan<'_>, function: &PciFunction) -> Result<OfferedDevice, NameError> {
     let address = function.address;
-    let mut offer = Offer::new(name("ami", address)?, "ami", &Target::Ami { function: address });
+    let mut offer = OfferedDevice::new(name("ami", address)?, "ami", &FpgaDevice::Ami { function: address });
     offer.set_function(function);
-    let folder = pci::folder(look.root, address);
-    let read = |attribute: &str| look.root.attribute(folder.join(attribute)).filter(|text| !text.is_empty());
+    let folder = pci::folder(scan.root, address);
+    let read = |attribute: &str| scan.root.attribute(folder.join(attribute)).filter(|text| !text.is_empty());
     offer.set("model", read("dev_name").as_deref().and_then(text));
     offer.set("logicID", first_id(read("logic_uuid")));
     offer.set("firmware", read("amc_version").as_deref().and_then(text));
     offer.set("serial", read("board_serial").as_deref().and_then(text));
-    match ami::node(look.root, address) {
+    match ami::node(scan.root, address) {
         Some(node) => offer.hand_over(&node),
-        None => offer.findings.push(Finding::fact("the driver ami lists no device node for it")),
+        None => offer.findings.push(HealthFinding::fact("the driver ami lists no device node for it")),
     }
     match read("dev_state") {
         Some(state) if state == "READY" => {}
         // The card's controller is starting.
-        Some(state) if state == "INIT" => offer.findings.push(Finding::passing("dev_state", state)),
-        Some(state) => offer.findings.push(Finding::grave("dev_state", state)),
-        None => offer.findings.push(Finding::grave("dev_state", "not readable")),
+        Some(state) if state == "INIT" => offer.findings.push(HealthFinding::passing("dev_state", state)),
+        Some(state) => offer.findings.push(HealthFinding::grave("dev_state", state)),
+        None => offer.findings.push(HealthFinding::grave("dev_state", "not readable")),
     }
-    offer.findings.extend(look.sensors.findings(look.root, &folder));
+    offer.findings.extend(scan.sensors.findings(scan.root, &folder));
     Ok(offer)
 }
 

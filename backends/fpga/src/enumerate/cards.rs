@@ -10,19 +10,19 @@ use hostler_api::{DeviceName, NameError, Quantity, limits::MAX_COUNTERS};
 use hostler_backend::{AttributeValue, CounterSet, CounterUse};
 use hostler_linux::pci::{PciAddress, PciFunction};
 
-use super::{Found, Look, managers};
+use super::{EnumeratedDevices, FpgaScan, managers};
 use crate::{
-    Target,
-    dfl::{Card, Engine, Port, Region, read_id},
-    health::Finding,
-    offer::{Offer, name, numbered, text},
+    FpgaDevice,
+    dfl::{DflCard, DflPort, DflRegion, ManagementEngine, read_id},
+    health::HealthFinding,
+    offer::{OfferedDevice, name, numbered, text},
 };
 
 /// The counter that all functions of a card draw on that are passed on.
 const FUNCTIONS: &str = "functions";
 
 /// Takes what sits on functions that are passed on whole out of the cards, and cards without anything left.
-pub(super) fn leave_out(cards: &mut Vec<Card>, functions: &BTreeSet<PciAddress>) {
+pub(super) fn leave_out(cards: &mut Vec<DflCard>, functions: &BTreeSet<PciAddress>) {
     for card in cards.iter_mut() {
         card.functions.retain(|function| !functions.contains(function));
         card.ports.retain(|port| !functions.contains(&port.function));
@@ -34,37 +34,38 @@ pub(super) fn leave_out(cards: &mut Vec<Card>, functions: &BTreeSet<PciAddress>)
 }
 
 /// The devices of all cards.
-pub(super) fn offer(look: &Look<'_>, found: &mut Found) -> Result<(), NameError> {
+pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Result<(), NameError> {
     let mut passed_on: BTreeMap<Slot, u64> = BTreeMap::new();
-    for function in look.whole() {
+    for function in scan.whole() {
         *passed_on.entry(slot(function)).or_default() += 1;
     }
-    for card in &look.cards {
-        let whole = Whole::new(look, card, passed_on.get(&card.address.slot()).copied().unwrap_or(0))?;
-        let counters = whole.counters()?;
+    for card in &scan.cards {
+        let described = DescribedCard::new(scan, card, passed_on.get(&card.address.slot()).copied().unwrap_or(0))?;
+        let counters = described.counters()?;
         if !counters.is_empty() {
-            found.counter_sets.push(CounterSet { name: whole.name.clone(), counters });
+            found.counter_sets.push(CounterSet { name: described.name.clone(), counters });
         }
         if let Some(engine) = &card.engine {
-            found.offers.push(whole.card(engine)?);
-            for region in engine.regions.iter().filter(|region| whole.counted.contains(&region.port)) {
-                found.offers.push(whole.region(engine, region)?);
+            found.offers.push(described.card(engine)?);
+            for region in engine.regions.iter().filter(|region| described.counted.contains(&region.port)) {
+                found.offers.push(described.region(engine, region)?);
             }
         }
-        for port in card.ports.iter().filter(|port| whole.counted.contains(&port.id)) {
-            found.offers.extend(whole.afu(port)?);
+        for port in card.ports.iter().filter(|port| described.counted.contains(&port.id)) {
+            found.offers.extend(described.afu(port)?);
         }
     }
     Ok(())
 }
 
 /// What a function that is passed on takes of the card in each slot.
-pub(super) fn uses_of_functions(look: &Look<'_>) -> Result<BTreeMap<Slot, CounterUse>, NameError> {
+pub(super) fn uses_of_functions(scan: &FpgaScan<'_>) -> Result<BTreeMap<Slot, CounterUse>, NameError> {
     let one = BTreeMap::from([(DeviceName::new(FUNCTIONS)?, Quantity::whole(1))]);
-    let taken =
-        |card: &Card| Ok((card.address.slot(), CounterUse { set: name("card", card.address)?, counters: one.clone() }));
+    let taken = |card: &DflCard| {
+        Ok((card.address.slot(), CounterUse { set: name("card", card.address)?, counters: one.clone() }))
+    };
     // Of several cards in a slot the first stays.
-    look.cards.iter().rev().map(taken).collect()
+    scan.cards.iter().rev().map(taken).collect()
 }
 
 /// Domain, bus and device of a card.
@@ -76,9 +77,9 @@ pub(super) fn slot(function: &PciFunction) -> Slot {
 }
 
 /// A card while it is being described.
-struct Whole<'a> {
-    look: &'a Look<'a>,
-    card: &'a Card,
+struct DescribedCard<'a> {
+    scan: &'a FpgaScan<'a>,
+    card: &'a DflCard,
     name: DeviceName,
     /// Ports with a counter; sysfs of a sane card has no more of them than there can be counters.
     counted: BTreeSet<u32>,
@@ -86,10 +87,10 @@ struct Whole<'a> {
     passed_on: u64,
     bitstream_id: Option<AttributeValue>,
     /// What speaks against everything on the card.
-    findings: Vec<Finding>,
+    findings: Vec<HealthFinding>,
     /// What the last programming has left. It speaks against what may be programmed badly now, not against regions:
     /// programming them again is what mends it.
-    programming: Vec<Finding>,
+    programming: Vec<HealthFinding>,
     /// The ports that this host has, by number.
     ports: BTreeMap<u32, PortState>,
 }
@@ -97,27 +98,27 @@ struct Whole<'a> {
 /// What a port says of itself.
 struct PortState {
     /// The accelerator function: that it cannot be read is a finding too.
-    afu_id: Option<Result<String, Finding>>,
-    findings: Vec<Finding>,
+    afu_id: Option<Result<String, HealthFinding>>,
+    findings: Vec<HealthFinding>,
 }
 
-impl<'a> Whole<'a> {
-    fn new(look: &'a Look<'a>, card: &'a Card, passed_on: u64) -> Result<Self, NameError> {
+impl<'a> DescribedCard<'a> {
+    fn new(scan: &'a FpgaScan<'a>, card: &'a DflCard, passed_on: u64) -> Result<Self, NameError> {
         let regions = card.engine.iter().flat_map(|engine| &engine.regions);
         let ports: BTreeSet<u32> =
             card.ports.iter().map(|port| port.id).chain(regions.map(|region| region.port)).collect();
         let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
-        let id = card.engine.as_ref().and_then(|engine| look.root.attribute(engine.folder.join("bitstream_id")));
+        let id = card.engine.as_ref().and_then(|engine| scan.root.attribute(engine.folder.join("bitstream_id")));
         Ok(Self {
-            look,
+            scan,
             card,
             name: name("card", card.address)?,
             counted: ports.into_iter().take(MAX_COUNTERS - 1).collect(),
             passed_on,
             bitstream_id: id.as_deref().and_then(text),
-            findings: card.engine.iter().flat_map(|engine| engine_findings(look, engine)).collect(),
-            programming: manager.map(|folder| managers::findings(look.root, folder)).unwrap_or_default(),
-            ports: card.ports.iter().map(|port| (port.id, PortState::read(look, port))).collect(),
+            findings: card.engine.iter().flat_map(|engine| engine_findings(scan, engine)).collect(),
+            programming: manager.map(|folder| managers::findings(scan.root, folder)).unwrap_or_default(),
+            ports: card.ports.iter().map(|port| (port.id, PortState::read(scan, port))).collect(),
         })
     }
 
@@ -134,8 +135,8 @@ impl<'a> Whole<'a> {
         if counters.is_empty() { Vec::new() } else { vec![CounterUse { set: self.name.clone(), counters }] }
     }
 
-    fn card(&self, engine: &Engine) -> Result<Offer, NameError> {
-        let mut offer = Offer::new(self.name.clone(), "card", &Target::Card { card: self.card.address });
+    fn card(&self, engine: &ManagementEngine) -> Result<OfferedDevice, NameError> {
+        let mut offer = OfferedDevice::new(self.name.clone(), "card", &FpgaDevice::Card { card: self.card.address });
         self.describe(&mut offer, engine.function);
         offer.set("interfaceID", engine.regions.first().and_then(|region| text(region.interface_id.as_ref()?)));
         offer.set("ports", i64::try_from(self.card.ports.len()).ok().map(Into::into));
@@ -149,10 +150,10 @@ impl<'a> Whole<'a> {
         Ok(offer)
     }
 
-    fn region(&self, engine: &Engine, region: &Region) -> Result<Offer, NameError> {
+    fn region(&self, engine: &ManagementEngine, region: &DflRegion) -> Result<OfferedDevice, NameError> {
         let (card, interface_id) = (self.card.address, region.interface_id.clone());
-        let target = Target::Region { card, port: region.port, interface_id };
-        let mut offer = Offer::new(numbered("region", card, region.port)?, "region", &target);
+        let target = FpgaDevice::Region { card, port: region.port, interface_id };
+        let mut offer = OfferedDevice::new(numbered("region", card, region.port)?, "region", &target);
         self.describe(&mut offer, engine.function);
         offer.set("interfaceID", text(region.interface_id.as_deref().unwrap_or_default()));
         offer.set("port", Some(i64::from(region.port).into()));
@@ -162,7 +163,7 @@ impl<'a> Whole<'a> {
                 offer.set("afuID", state.and_then(|state| text(state.afu_id.as_ref()?.as_ref().ok()?)));
                 self.hand_over(&mut offer, port);
             }
-            None => offer.findings.push(Finding::fact(format!(
+            None => offer.findings.push(HealthFinding::fact(format!(
                 "port {} is not on this host: it was released, or given to a virtual function that is passed on",
                 region.port
             ))),
@@ -174,10 +175,10 @@ impl<'a> Whole<'a> {
     }
 
     /// A port that has an accelerator function. One that cannot say which is offered too, as not usable.
-    fn afu(&self, port: &Port) -> Result<Option<Offer>, NameError> {
+    fn afu(&self, port: &DflPort) -> Result<Option<OfferedDevice>, NameError> {
         let Some(afu_id) = self.ports.get(&port.id).and_then(|state| state.afu_id.as_ref()) else { return Ok(None) };
-        let target = Target::Afu { card: self.card.address, port: port.id };
-        let mut offer = Offer::new(numbered("afu", self.card.address, port.id)?, "afu", &target);
+        let target = FpgaDevice::Afu { card: self.card.address, port: port.id };
+        let mut offer = OfferedDevice::new(numbered("afu", self.card.address, port.id)?, "afu", &target);
         self.describe(&mut offer, port.function);
         let region = self.card.region(port.id);
         offer.set("interfaceID", region.and_then(|region| text(region.interface_id.as_ref()?)));
@@ -194,8 +195,8 @@ impl<'a> Whole<'a> {
     }
 
     /// What everything on the card says of itself.
-    fn describe(&self, offer: &mut Offer, function: PciAddress) {
-        if let Some(function) = self.look.functions.get(&function) {
+    fn describe(&self, offer: &mut OfferedDevice, function: PciAddress) {
+        if let Some(function) = self.scan.functions.get(&function) {
             offer.set_function(function);
         }
         let regions = self.card.engine.as_ref().is_some_and(|engine| !engine.regions.is_empty());
@@ -204,26 +205,26 @@ impl<'a> Whole<'a> {
         offer.findings.extend(self.findings.iter().cloned());
     }
 
-    fn hand_over(&self, offer: &mut Offer, port: &Port) {
+    fn hand_over(&self, offer: &mut OfferedDevice, port: &DflPort) {
         offer.hand_over(&port.node);
         offer.findings.extend(self.ports.get(&port.id).into_iter().flat_map(|state| state.findings.clone()));
     }
 }
 
 impl PortState {
-    fn read(look: &Look<'_>, port: &Port) -> Self {
+    fn read(scan: &FpgaScan<'_>, port: &DflPort) -> Self {
         let file = port.folder.join("afu_id");
-        let afu_id = match look.root.read_attribute(&file) {
+        let afu_id = match scan.root.read_attribute(&file) {
             Ok(id) => read_id(&id).map(Ok),
             // A port of a shell whose accelerators sit elsewhere.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let busy = error.kind() == io::ErrorKind::ResourceBusy;
                 let why = if busy { ", the port is released or disabled" } else { "" };
-                Some(Err(Finding::passing(short(&file), format!("not readable{why}: {error}"))))
+                Some(Err(HealthFinding::passing(short(&file), format!("not readable{why}: {error}"))))
             }
         };
-        let errors = error_finding(look, &port.folder.join("errors"), "errors");
+        let errors = error_finding(scan, &port.folder.join("errors"), "errors");
         Self { afu_id, findings: errors.into_iter().collect() }
     }
 }
@@ -233,27 +234,27 @@ fn port_counter(port: u32) -> String {
 }
 
 /// Errors of the engine, and heat.
-fn engine_findings(look: &Look<'_>, engine: &Engine) -> Vec<Finding> {
+fn engine_findings(scan: &FpgaScan<'_>, engine: &ManagementEngine) -> Vec<HealthFinding> {
     let errors = engine.folder.join("errors");
-    let fatal = nonzero(look, &errors.join("catfatal_errors"));
-    let fatal = fatal.map(|value| Finding::grave(short(&errors.join("catfatal_errors")), value));
+    let fatal = nonzero(scan, &errors.join("catfatal_errors"));
+    let fatal = fatal.map(|value| HealthFinding::grave(short(&errors.join("catfatal_errors")), value));
     let others = ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"];
-    let others = others.iter().filter_map(|file| error_finding(look, &errors, file));
-    let mut findings: Vec<Finding> = fatal.into_iter().chain(others).collect();
-    findings.extend(look.sensors.findings(look.root, &engine.folder));
+    let others = others.iter().filter_map(|file| error_finding(scan, &errors, file));
+    let mut findings: Vec<HealthFinding> = fatal.into_iter().chain(others).collect();
+    findings.extend(scan.sensors.findings(scan.root, &engine.folder));
     findings
 }
 
 /// An error register that is not zero, with the error that came first.
-fn error_finding(look: &Look<'_>, folder: &Path, file: &str) -> Option<Finding> {
-    let value = nonzero(look, &folder.join(file))?;
-    let first = nonzero(look, &folder.join("first_error")).map(|first| format!(" (first_error {first})"));
-    Some(Finding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
+fn error_finding(scan: &FpgaScan<'_>, folder: &Path, file: &str) -> Option<HealthFinding> {
+    let value = nonzero(scan, &folder.join(file))?;
+    let first = nonzero(scan, &folder.join("first_error")).map(|first| format!(" (first_error {first})"));
+    Some(HealthFinding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
 }
 
 /// What a register says, if that is a number and not zero. One that cannot be read says nothing.
-fn nonzero(look: &Look<'_>, file: &Path) -> Option<String> {
-    let value = look.root.attribute(file)?;
+fn nonzero(scan: &FpgaScan<'_>, file: &Path) -> Option<String> {
+    let value = scan.root.attribute(file)?;
     let digits = value.strip_prefix("0x").unwrap_or(&value);
     (u64::from_str_radix(digits, 16).ok()? != 0).then_some(value)
 }

@@ -8,7 +8,7 @@ use std::{
 
 use hostler_linux::SysRoot;
 
-use super::Finding;
+use super::HealthFinding;
 
 /// One link for each chip of the machine.
 const CLASS: &str = "sys/class/hwmon";
@@ -21,12 +21,12 @@ const MOST_PLAUSIBLE: i64 = 250_000;
 
 /// Where the chips of the machine are, read once for all cards.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sensors {
+pub(crate) struct HwmonSensors {
     /// By path, so that those of one card stand together.
     chips: BTreeSet<PathBuf>,
 }
 
-impl Sensors {
+impl HwmonSensors {
     /// The chips of the machine under `root`.
     pub(crate) fn read(root: &SysRoot) -> Self {
         let chips = root.names(CLASS).iter().filter_map(|name| root.target(Path::new(CLASS).join(name))).collect();
@@ -34,14 +34,14 @@ impl Sensors {
     }
 
     /// The alarms and the heat of the chips below `folder`.
-    pub(crate) fn findings(&self, root: &SysRoot, folder: &Path) -> Vec<Finding> {
+    pub(crate) fn findings(&self, root: &SysRoot, folder: &Path) -> Vec<HealthFinding> {
         let from = self.chips.range::<Path, _>((Bound::Included(folder), Bound::Unbounded));
         from.take_while(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(root, chip)).collect()
     }
 }
 
 /// A chip that raises alarms knows best; of the others the temperatures are compared with their critical ones.
-fn of_chip(root: &SysRoot, chip: &Path) -> Vec<Finding> {
+fn of_chip(root: &SysRoot, chip: &Path) -> Vec<HealthFinding> {
     let names = root.names(chip);
     let alarms: Vec<&String> = names.iter().filter(|name| name.ends_with("_alarm")).collect();
     if alarms.is_empty() {
@@ -53,12 +53,12 @@ fn of_chip(root: &SysRoot, chip: &Path) -> Vec<Finding> {
         let sensor = name.split('_').next().unwrap_or(name);
         let reading = root.attribute(chip.join(format!("{sensor}_input")));
         let reading = reading.map(|value| format!(" at {sensor}_input {value}")).unwrap_or_default();
-        Finding::passing(label(root, chip, name), format!("1{reading}"))
+        HealthFinding::passing(label(root, chip, name), format!("1{reading}"))
     };
     alarms.iter().filter(raised).map(|name| told(name)).collect()
 }
 
-fn too_hot(root: &SysRoot, chip: &Path, sensor: &str) -> Option<Finding> {
+fn too_hot(root: &SysRoot, chip: &Path, sensor: &str) -> Option<HealthFinding> {
     if !sensor.starts_with("temp") {
         return None;
     }
@@ -66,7 +66,7 @@ fn too_hot(root: &SysRoot, chip: &Path, sensor: &str) -> Option<Finding> {
     let critical = number("crit").filter(|critical| (LEAST_CRITICAL..MOST_PLAUSIBLE).contains(critical))?;
     let reading = number("input").filter(|reading| (critical..MOST_PLAUSIBLE).contains(reading))?;
     let file = label(root, chip, &format!("{sensor}_input"));
-    Some(Finding::passing(file, format!("{reading}, critical at {critical}")))
+    Some(HealthFinding::passing(file, format!("{reading}, critical at {critical}")))
 }
 
 /// The file as people find it: the chip's name stands in for its number, which shifts.

@@ -10,15 +10,15 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
-use super::{Bitstream, MOST_BYTES, Record, Store, StoreError, VERSION, access};
-use crate::bitstream::{Digest, Guid, Header};
+use super::{Bitstream, BitstreamRecord, BitstreamStore, MOST_BYTES, StoreError, VERSION, access};
+use crate::bitstream::{BitstreamDigest, BitstreamHeader, Guid};
 
 /// The longest name. It has to fit on a line with everything else.
 const MOST_NAME_BYTES: usize = 64;
 
 /// What the one who adds a file says about it.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct BitstreamDetails {
     /// How it shall be called; else as the file, without its suffix.
     pub name: Option<String>,
     /// What a region must offer: needed where the file does not say it.
@@ -27,9 +27,9 @@ pub struct Wish {
     pub afu_id: Option<Guid>,
 }
 
-/// What became of a wish.
+/// What became of a file that was to be added.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Added {
+pub struct AddedBitstream {
     /// The bitstream, as it is in the store now.
     pub bitstream: Bitstream,
     /// Whether it was there already.
@@ -37,21 +37,21 @@ pub struct Added {
 }
 
 /// A copy of a file in the store's folder, without a name yet.
-struct Copy {
+struct BitstreamCopy {
     file: NamedTempFile,
-    digest: Digest,
-    header: Header,
+    digest: BitstreamDigest,
+    header: BitstreamHeader,
     size_bytes: u64,
 }
 
-impl Store {
+impl BitstreamStore {
     /// Adds a copy of `path`. What is there already, under the same name, is left as it is.
     ///
     /// # Errors
-    /// When the file is no bitstream, contradicts the wish or says too little; when the name is taken; or when a file or
+    /// When the file is no bitstream, contradicts the details or says too little; when the name is taken; or when a file or
     /// folder cannot be used.
-    pub fn add(&self, path: &Path, wish: &Wish) -> Result<Added, StoreError> {
-        let name = match &wish.name {
+    pub fn add(&self, path: &Path, details: &BitstreamDetails) -> Result<AddedBitstream, StoreError> {
+        let name = match &details.name {
             Some(name) => name.clone(),
             None => path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned(),
         };
@@ -60,14 +60,14 @@ impl Store {
         // Held until the end: of two who add under one name, the second finds the first.
         folder.lock().map_err(StoreError::file("lock", &self.folder))?;
         let copy = self.copy(path)?;
-        let bitstream = describe(name, &copy, wish)?;
+        let bitstream = describe(name, &copy, details)?;
         if let Some(known) = self.known(&bitstream)? {
-            return Ok(Added { bitstream: known, already: true });
+            return Ok(AddedBitstream { bitstream: known, already: true });
         }
         persist(copy.file, &self.content_path(&bitstream.digest))?;
         self.write_record(&bitstream)?;
         folder.sync_all().map_err(StoreError::file("sync", &self.folder))?;
-        Ok(Added { bitstream, already: false })
+        Ok(AddedBitstream { bitstream, already: false })
     }
 
     /// The same bitstream, where the store has it. A record that makes no sense is mended by adding its file again.
@@ -94,7 +94,7 @@ impl Store {
         }
     }
 
-    fn copy(&self, path: &Path) -> Result<Copy, StoreError> {
+    fn copy(&self, path: &Path) -> Result<BitstreamCopy, StoreError> {
         let mut source = File::open(path).map_err(StoreError::file("open", path))?;
         let found = source.metadata().map_err(StoreError::file("look at", path))?;
         if !found.is_file() {
@@ -103,9 +103,9 @@ impl Store {
         let mut file = NamedTempFile::with_prefix_in(".adding-", &self.folder)
             .map_err(StoreError::file("make a file in", &self.folder))?;
         let mut beginning = Vec::new();
-        let first = (&mut source).take(Header::MOST_BYTES as u64).read_to_end(&mut beginning);
+        let first = (&mut source).take(BitstreamHeader::MOST_BYTES as u64).read_to_end(&mut beginning);
         first.map_err(StoreError::file("read", path))?;
-        let mut hash = Hashing { file: file.as_file_mut(), hash: Sha256::new() };
+        let mut hash = HashingWriter { file: file.as_file_mut(), hash: Sha256::new() };
         // One byte more than may be: a longer file is noticed, also one that grows.
         let rest = (&mut source).take(MOST_BYTES + 1 - beginning.len() as u64);
         let copied = hash.write_all(&beginning).and_then(|()| io::copy(&mut { rest }, &mut hash));
@@ -113,15 +113,15 @@ impl Store {
         if size_bytes > MOST_BYTES {
             return Err(StoreError::Refused(format!("{} has more than {MOST_BYTES} bytes", path.display())));
         }
-        let digest = Digest::of_bytes(&hash.hash.finalize());
-        let header = Header::read(&beginning, size_bytes);
+        let digest = BitstreamDigest::of_bytes(&hash.hash.finalize());
+        let header = BitstreamHeader::read(&beginning, size_bytes);
         let header = header.map_err(|source| StoreError::Header { path: path.to_owned(), source })?;
-        Ok(Copy { file, digest, header, size_bytes })
+        Ok(BitstreamCopy { file, digest, header, size_bytes })
     }
 
     pub(super) fn write_record(&self, bitstream: &Bitstream) -> Result<(), StoreError> {
         let path = self.record_path(&bitstream.digest);
-        let record = Record { version: VERSION, bitstream: bitstream.clone() };
+        let record = BitstreamRecord { version: VERSION, bitstream: bitstream.clone() };
         let text = serde_json::to_string_pretty(&record)
             .map_err(|source| StoreError::Record { path: path.clone(), source })?;
         let mut file = NamedTempFile::with_prefix_in(".adding-", &self.folder)
@@ -138,24 +138,24 @@ fn persist(file: NamedTempFile, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn describe(name: String, copy: &Copy, wish: &Wish) -> Result<Bitstream, StoreError> {
-    let Header { format, interface_id, afu_id, .. } = &copy.header;
+fn describe(name: String, copy: &BitstreamCopy, details: &BitstreamDetails) -> Result<Bitstream, StoreError> {
+    let BitstreamHeader { format, interface_id, afu_id, .. } = &copy.header;
     Ok(Bitstream {
         name,
         digest: copy.digest.clone(),
         format: *format,
         size_bytes: copy.size_bytes,
-        interface_id: agreed("interface id", "--interface-id", interface_id.as_ref(), wish.interface_id.as_ref())?,
-        afu_id: agreed("AFU id", "--afu-id", afu_id.as_ref(), wish.afu_id.as_ref())?,
+        interface_id: agreed("interface id", "--interface-id", interface_id.as_ref(), details.interface_id.as_ref())?,
+        afu_id: agreed("AFU id", "--afu-id", afu_id.as_ref(), details.afu_id.as_ref())?,
         added: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     })
 }
 
-/// What file and wish say together.
-fn agreed(what: &str, option: &str, file: Option<&Guid>, wish: Option<&Guid>) -> Result<Guid, StoreError> {
-    match (file, wish) {
-        (Some(file), Some(wish)) if file != wish => {
-            Err(StoreError::Refused(format!("the file says {what} {file}, and {option} says {wish}")))
+/// What the file says and what was given with it, together.
+fn agreed(what: &str, option: &str, file: Option<&Guid>, given: Option<&Guid>) -> Result<Guid, StoreError> {
+    match (file, given) {
+        (Some(file), Some(given)) if file != given => {
+            Err(StoreError::Refused(format!("the file says {what} {file}, and {option} says {given}")))
         }
         (Some(id), _) | (None, Some(id)) => Ok(id.clone()),
         (None, None) => Err(StoreError::Refused(format!("the file does not say its {what}; give it with {option}"))),
@@ -170,19 +170,19 @@ fn check_name(name: &str) -> Result<(), StoreError> {
             format!("1 to {MOST_NAME_BYTES} of a-z, A-Z, 0-9, '.', '_' and '-', beginning with a letter or digit");
         return Err(StoreError::Refused(format!("{name:?} is not a name: {rule}; choose one with --name")));
     }
-    if Digest::parse(name.strip_suffix(".bin").unwrap_or(name)).is_some() {
+    if BitstreamDigest::parse(name.strip_suffix(".bin").unwrap_or(name)).is_some() {
         return Err(StoreError::Refused(format!("{name:?} looks like a digest; choose another name with --name")));
     }
     Ok(())
 }
 
 /// Hashes what is written to the file.
-struct Hashing<'a> {
+struct HashingWriter<'a> {
     file: &'a mut File,
     hash: Sha256,
 }
 
-impl Write for Hashing<'_> {
+impl Write for HashingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.hash.update(&bytes[..written]);

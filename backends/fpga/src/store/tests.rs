@@ -10,15 +10,15 @@ use super::*;
 const INTERFACE: &str = "1a4222186dba448eb302425cbcde1406";
 const AFU: &str = "d8424dc4a4a3c413f89e433683f9040b";
 
-struct Place {
+struct StoreFolder {
     folder: tempfile::TempDir,
-    store: Store,
+    store: BitstreamStore,
 }
 
-impl Place {
+impl StoreFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path().join("store"));
+        let store = BitstreamStore::new(folder.path().join("store"));
         Self { folder, store }
     }
 
@@ -28,7 +28,7 @@ impl Place {
         path
     }
 
-    fn add(&self, name: &str, bytes: &[u8]) -> Result<Added, StoreError> {
+    fn add(&self, name: &str, bytes: &[u8]) -> Result<AddedBitstream, StoreError> {
         self.store.add(&self.file(name, bytes), &ids())
     }
 
@@ -39,8 +39,8 @@ impl Place {
     }
 }
 
-fn ids() -> Wish {
-    Wish { name: None, interface_id: Guid::parse(INTERFACE), afu_id: Guid::parse(AFU) }
+fn ids() -> BitstreamDetails {
+    BitstreamDetails { name: None, interface_id: Guid::parse(INTERFACE), afu_id: Guid::parse(AFU) }
 }
 
 fn gbs(interface: &str, afu: &str, image: &[u8]) -> Vec<u8> {
@@ -66,44 +66,44 @@ fn message<T: fmt::Debug>(result: Result<T, StoreError>) -> String {
 
 #[test]
 fn a_green_bitstream_brings_its_ids_and_is_programmed_without_its_header() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let path = place.file("nlb_400.gbs", &gbs("1A422218-6dba-448e-b302-425cbcde1406", AFU, b"image"));
-    let added = place.store.add(&path, &Wish::default()).unwrap();
+    let added = place.store.add(&path, &BitstreamDetails::default()).unwrap();
     assert!(!added.already);
     let Bitstream { name, format, interface_id, afu_id, .. } = &added.bitstream;
-    assert_eq!((name.as_str(), *format), ("nlb_400", Format::Gbs));
+    assert_eq!((name.as_str(), *format), ("nlb_400", BitstreamFormat::Gbs));
     assert_eq!((interface_id.as_str(), afu_id.as_str()), (INTERFACE, AFU));
     assert_eq!(place.store.list().unwrap(), std::slice::from_ref(&added.bitstream));
     assert_eq!(place.store.image(&added.bitstream.digest).unwrap(), b"image");
-    let all: Vec<Finding> = place.store.verify(&[]).unwrap();
+    let all: Vec<StoreFinding> = place.store.verify(&[]).unwrap();
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].problem, None);
 }
 
 #[test]
 fn what_is_in_the_store_is_its_owners_alone() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     place.add("a.rbf", b"image").unwrap();
     assert_eq!(place.modes(), [0o700, 0o600, 0o600]);
 }
 
 #[test]
 fn a_raw_image_needs_its_ids_from_the_one_who_adds_it() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let path = place.file("a.rbf", b"image");
-    let refusal = message(place.store.add(&path, &Wish::default()));
+    let refusal = message(place.store.add(&path, &BitstreamDetails::default()));
     assert_eq!(refusal, "the file does not say its interface id; give it with --interface-id");
-    let wish = Wish { afu_id: None, ..ids() };
-    assert_eq!(message(place.store.add(&path, &wish)), "the file does not say its AFU id; give it with --afu-id");
+    let details = BitstreamDetails { afu_id: None, ..ids() };
+    assert_eq!(message(place.store.add(&path, &details)), "the file does not say its AFU id; give it with --afu-id");
     let added = place.store.add(&path, &ids()).unwrap().bitstream;
-    assert_eq!((added.format, added.size_bytes), (Format::Raw, 5));
+    assert_eq!((added.format, added.size_bytes), (BitstreamFormat::Raw, 5));
     assert_eq!(place.store.image(&added.digest).unwrap(), b"image");
     assert_eq!(fs::read_dir(place.store.folder()).unwrap().count(), 2, "refusals leave nothing behind");
 }
 
 #[test]
 fn a_file_that_contradicts_the_one_who_adds_it_is_refused() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let refusal = message(place.add("a.gbs", &gbs("00000000000000000000000000000001", AFU, b"image")));
     assert!(
         refusal.starts_with("the file says interface id 00000000000000000000000000000001, and --interface-id says")
@@ -112,7 +112,7 @@ fn a_file_that_contradicts_the_one_who_adds_it_is_refused() {
 
 #[test]
 fn adding_twice_is_adding_once_and_a_name_is_given_once() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let first = place.add("a.rbf", b"image").unwrap();
     let again = place.add("a.rbf", b"image").unwrap();
     assert_eq!((again.bitstream, again.already), (first.bitstream.clone(), true));
@@ -124,7 +124,7 @@ fn adding_twice_is_adding_once_and_a_name_is_given_once() {
 
 #[test]
 fn adding_again_mends_what_was_lost() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let digest = place.add("a.rbf", b"image").unwrap().bitstream.digest;
     fs::write(place.store.content_path(&digest), "imago").unwrap();
     assert!(!place.add("a.rbf", b"image").unwrap().already);
@@ -133,12 +133,12 @@ fn adding_again_mends_what_was_lost() {
 
 #[test]
 fn names_that_would_be_mistaken_are_refused() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let long = "x".repeat(65);
     let digest = "a".repeat(64);
     for name in ["", "a/b", "../a", ".hidden", "ä", long.as_str(), digest.as_str()] {
-        let wish = Wish { name: Some(name.to_owned()), ..ids() };
-        let refusal = message(place.store.add(&place.file("a.rbf", b"image"), &wish));
+        let details = BitstreamDetails { name: Some(name.to_owned()), ..ids() };
+        let refusal = message(place.store.add(&place.file("a.rbf", b"image"), &details));
         assert!(refusal.contains("--name"), "{name:?}: {refusal}");
     }
     assert!(!place.store.folder().exists());
@@ -146,7 +146,7 @@ fn names_that_would_be_mistaken_are_refused() {
 
 #[test]
 fn files_that_nothing_can_program_are_refused() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let digits = "0".repeat(32);
     for (bytes, reason) in [
         (b"".to_vec(), "the file is empty"),
@@ -158,13 +158,13 @@ fn files_that_nothing_can_program_are_refused() {
         let refusal = message(place.add("a.gbs", &bytes));
         assert!(refusal.contains(" cannot be added: ") && refusal.contains(reason), "{refusal}");
     }
-    let wish = Wish { name: Some("folder".to_owned()), ..ids() };
-    assert!(message(place.store.add(place.folder.path(), &wish)).ends_with(" is not a file"));
+    let details = BitstreamDetails { name: Some("folder".to_owned()), ..ids() };
+    assert!(message(place.store.add(place.folder.path(), &details)).ends_with(" is not a file"));
 }
 
 #[test]
 fn a_bitstream_is_found_by_digest_name_and_path() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let one = place.add("one.rbf", b"one").unwrap().bitstream;
     place.add("two.rbf", b"two").unwrap();
     let path = place.store.content_path(&one.digest).to_str().unwrap().to_owned();
@@ -176,7 +176,7 @@ fn a_bitstream_is_found_by_digest_name_and_path() {
 
 #[test]
 fn what_is_not_in_the_store_is_refused_with_what_is() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let empty = "\"x\" is no bitstream of the store: it is empty; `hostler bitstream add` fills it";
     assert_eq!(message(place.store.find("x")), empty);
     let one = place.add("one.rbf", b"one").unwrap().bitstream;
@@ -186,7 +186,7 @@ fn what_is_not_in_the_store_is_refused_with_what_is() {
 
 #[test]
 fn references_cannot_lead_out_of_the_store() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     place.add("one.rbf", b"one").unwrap();
     let inside = place.store.folder().to_str().unwrap().to_owned();
     for reference in
@@ -199,7 +199,7 @@ fn references_cannot_lead_out_of_the_store() {
 
 #[test]
 fn links_in_the_store_are_not_followed() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let digest = place.add("one.rbf", b"one").unwrap().bitstream.digest;
     let content = place.store.content_path(&digest);
     fs::remove_file(&content).unwrap();
@@ -211,7 +211,7 @@ fn links_in_the_store_are_not_followed() {
 
 #[test]
 fn what_others_could_have_changed_is_not_trusted() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let digest = place.add("one.rbf", b"one").unwrap().bitstream.digest;
     let writable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o622)).unwrap();
     writable(&place.store.content_path(&digest));
@@ -223,7 +223,7 @@ fn what_others_could_have_changed_is_not_trusted() {
 
 #[test]
 fn verifying_finds_what_is_damaged_unknown_or_double() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let good = place.add("good.rbf", b"good").unwrap().bitstream;
     let bad = place.add("bad.rbf", b"bad").unwrap().bitstream;
     let lost = place.add("lost.rbf", b"lost").unwrap().bitstream;
@@ -245,14 +245,14 @@ fn verifying_finds_what_is_damaged_unknown_or_double() {
     let twin = place.add("twin.rbf", b"twin").unwrap().bitstream;
     place.store.write_record(&Bitstream { name: "good".to_owned(), ..twin.clone() }).unwrap();
     let findings = place.store.verify(&[]).unwrap();
-    let twins: Vec<&Finding> = findings.iter().filter(|finding| finding.name == "good").collect();
+    let twins: Vec<&StoreFinding> = findings.iter().filter(|finding| finding.name == "good").collect();
     assert!(twins.len() == 2 && twins.iter().all(|finding| finding.problem.is_some()), "{findings:?}");
     assert!(message(place.store.find("good")).ends_with("; write the digest"));
 }
 
 #[test]
 fn records_that_make_no_sense_are_named() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let one = place.add("one.rbf", b"one").unwrap().bitstream;
     let path = place.store.record_path(&one.digest);
     let text = fs::read_to_string(&path).unwrap();
@@ -274,7 +274,7 @@ fn records_that_make_no_sense_are_named() {
 
 #[test]
 fn a_store_that_is_not_there_is_empty() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     assert_eq!(place.store.list().unwrap(), []);
     assert_eq!(place.store.verify(&[]).unwrap(), []);
     assert!(!place.store.folder().exists());

@@ -2,37 +2,37 @@
 
 use serde::Serialize;
 
-use super::{Bitstream, Store, StoreError, access, chain};
-use crate::bitstream::Digest;
+use super::{Bitstream, BitstreamStore, StoreError, access, chain};
+use crate::bitstream::BitstreamDigest;
 
 /// What was found out about one bitstream or file of the store.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Finding {
+pub struct StoreFinding {
     /// The bitstream's name, or that of a file that belongs to none.
     pub name: String,
     /// Its digest, where there is one.
-    pub digest: Option<Digest>,
+    pub digest: Option<BitstreamDigest>,
     /// What is wrong; nothing if it is in order.
     pub problem: Option<String>,
 }
 
-impl Store {
+impl BitstreamStore {
     /// Checks the bitstreams that are called by one of `references`; everything in the folder if there are none.
     ///
     /// # Errors
     /// When the folder cannot be read or trusted, or a reference names nothing.
-    pub fn verify(&self, references: &[String]) -> Result<Vec<Finding>, StoreError> {
+    pub fn verify(&self, references: &[String]) -> Result<Vec<StoreFinding>, StoreError> {
         if references.is_empty() {
             return self.verify_all();
         }
         references.iter().map(|reference| Ok(self.check(&self.find(reference)?))).collect()
     }
 
-    fn verify_all(&self) -> Result<Vec<Finding>, StoreError> {
+    fn verify_all(&self) -> Result<Vec<StoreFinding>, StoreError> {
         let mut findings = Vec::new();
         let names = access::names(&self.folder)?;
         for name in &names {
-            match name.rsplit_once('.').and_then(|(stem, suffix)| Some((Digest::parse(stem)?, suffix))) {
+            match name.rsplit_once('.').and_then(|(stem, suffix)| Some((BitstreamDigest::parse(stem)?, suffix))) {
                 Some((digest, "json")) => findings.push(match self.record(&digest) {
                     Ok(bitstream) => self.check(&bitstream),
                     Err(error) => finding(name, Some(digest), Some(chain(&error))),
@@ -50,7 +50,7 @@ impl Store {
         Ok(findings)
     }
 
-    fn check(&self, bitstream: &Bitstream) -> Finding {
+    fn check(&self, bitstream: &Bitstream) -> StoreFinding {
         let problem = self.problem(bitstream).err().map(|error| chain(&error));
         finding(&bitstream.name, Some(bitstream.digest.clone()), problem)
     }
@@ -71,12 +71,12 @@ impl Store {
     }
 }
 
-fn finding(name: &str, digest: Option<Digest>, problem: Option<String>) -> Finding {
-    Finding { name: name.to_owned(), digest, problem }
+fn finding(name: &str, digest: Option<BitstreamDigest>, problem: Option<String>) -> StoreFinding {
+    StoreFinding { name: name.to_owned(), digest, problem }
 }
 
 /// A name that two bitstreams have names neither.
-fn mark_doubles(findings: &mut [Finding]) {
+fn mark_doubles(findings: &mut [StoreFinding]) {
     let names: Vec<String> =
         findings.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name.clone()).collect();
     for finding in findings.iter_mut().filter(|finding| names.contains(&finding.name)) {

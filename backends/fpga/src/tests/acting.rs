@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use super::{names, nodes};
 use crate::{
-    Config, FpgaBackend,
+    FpgaBackend, FpgaBackendConfig,
     bitstream::Guid,
-    store::{Bitstream, Store, Wish, chain},
+    store::{Bitstream, BitstreamDetails, BitstreamStore, chain},
 };
 
 const INTERFACE: &str = "1a4222186dba448eb302425cbcde1406";
@@ -34,23 +34,23 @@ const REGION: &str = "region-0000-b1-00-0-0";
 const AFU: &str = "afu-0000-b1-00-0-0";
 
 /// A card with two regions, both blank, and a store.
-struct Machine {
+struct FpgaMachine {
     tree: MachineTree,
     kernel: DflKernel,
     folder: tempfile::TempDir,
-    config: Config,
+    config: FpgaBackendConfig,
 }
 
-impl Machine {
+impl FpgaMachine {
     fn new() -> Self {
         let tree = MachineTree::new();
         card().plug(&tree);
         let folder = tempfile::tempdir().unwrap();
-        let config = Config { bitstreams: folder.path().join("store"), ..Config::default() };
+        let config = FpgaBackendConfig { bitstreams: folder.path().join("store"), ..FpgaBackendConfig::default() };
         Self { kernel: DflKernel::new(&tree), tree, folder, config }
     }
 
-    /// As [`Machine::new`], and regions are blanked when claims end.
+    /// As [`FpgaMachine::new`], and regions are blanked when claims end.
     fn blanking() -> Self {
         let mut machine = Self::new();
         machine.add("blank", BLANK);
@@ -66,12 +66,13 @@ impl Machine {
     fn add_bytes(&self, name: &str, interface_id: &str, afu_id: &str, bytes: &[u8]) -> Bitstream {
         let path = self.folder.path().join(format!("{name}.rbf"));
         fs::write(&path, bytes).unwrap();
-        let wish = Wish { name: None, interface_id: Guid::parse(interface_id), afu_id: Guid::parse(afu_id) };
-        self.store().add(&path, &wish).unwrap().bitstream
+        let details =
+            BitstreamDetails { name: None, interface_id: Guid::parse(interface_id), afu_id: Guid::parse(afu_id) };
+        self.store().add(&path, &details).unwrap().bitstream
     }
 
-    fn store(&self) -> Store {
-        Store::new(&self.config.bitstreams)
+    fn store(&self) -> BitstreamStore {
+        BitstreamStore::new(&self.config.bitstreams)
     }
 
     fn root(&self) -> SysRoot {
@@ -89,7 +90,7 @@ impl Machine {
         found.unwrap_or_else(|| panic!("no {name} in {:?}", names(&devices))).clone()
     }
 
-    fn claim(&self, device: &str, config: Value) -> Claim<'_> {
+    fn claim(&self, device: &str, config: Value) -> ClaimRun<'_> {
         let device = self.device(device);
         let config = if config.is_null() { Vec::new() } else { vec![configuration(config)] };
         let grant = Grant {
@@ -101,11 +102,11 @@ impl Machine {
             consumed: Default::default(),
             config,
         };
-        Claim { machine: self, uid: ClaimUid::new("c1").unwrap(), device, grant, plan: Plan::default() }
+        ClaimRun { machine: self, uid: ClaimUid::new("c1").unwrap(), device, grant, plan: Plan::default() }
     }
 
     /// A planned claim that has a region programmed.
-    fn programming(&self, bitstream: &str) -> Claim<'_> {
+    fn programming(&self, bitstream: &str) -> ClaimRun<'_> {
         self.claim(REGION, json!({ "bitstream": bitstream })).planned()
     }
 
@@ -128,15 +129,15 @@ fn configuration(mut fields: Value) -> Value {
 }
 
 /// A claim, step by step, each by a new instance of the backend.
-struct Claim<'a> {
-    machine: &'a Machine,
+struct ClaimRun<'a> {
+    machine: &'a FpgaMachine,
     uid: ClaimUid,
     device: Device,
     grant: Grant,
     plan: Plan,
 }
 
-impl Claim<'_> {
+impl ClaimRun<'_> {
     fn plan(&self) -> Result<Plan, BackendError> {
         let Self { uid, device, grant, .. } = self;
         let work = PlanWork { claim: uid, grant, device, held: &[], within: None };
@@ -180,7 +181,7 @@ fn card() -> FakeDflCard {
 
 #[test]
 fn a_region_is_programmed_handed_over_and_blank_in_the_end() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     assert_eq!(machine.observe(), format!("{BLANK} clean, {BLANK} clean"), "planning changes nothing");
@@ -199,7 +200,7 @@ fn a_region_is_programmed_handed_over_and_blank_in_the_end() {
 
 #[test]
 fn without_a_blank_image_the_function_stays_and_is_reset() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -210,7 +211,7 @@ fn without_a_blank_image_the_function_stays_and_is_reset() {
 
 #[test]
 fn the_right_function_is_no_proof_and_is_programmed_again() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     machine.tree.file(card().port(0).join("afu_id"), NLB);
     let claim = machine.programming("nlb");
@@ -222,7 +223,7 @@ fn the_right_function_is_no_proof_and_is_programmed_again() {
 
 #[test]
 fn a_port_is_found_again_when_the_kernel_counts_differently() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -238,7 +239,7 @@ fn a_port_is_found_again_when_the_kernel_counts_differently() {
 
 #[test]
 fn a_port_of_a_virtual_function_is_programmed_through_its_card() {
-    let mut machine = Machine::new();
+    let mut machine = FpgaMachine::new();
     card().pull(&machine.tree);
     let mut given = card();
     given.ports[1].function = Some(FakePciFunction {
@@ -258,7 +259,7 @@ fn a_port_of_a_virtual_function_is_programmed_through_its_card() {
 
 #[test]
 fn a_port_without_an_afu_id_is_believed_when_its_manager_is_content() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     machine.tree.remove(card().port(0).join("afu_id")).file(card().manager().join("state"), "unknown");
     let claim = machine.programming("nlb");

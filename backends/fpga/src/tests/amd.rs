@@ -4,13 +4,13 @@ use hostler_backend::testkit::{Samples, conformance};
 use hostler_linux::testkit::{FakePciFunction, FakeXrtCard, MachineTree};
 
 use super::*;
-use crate::{Target, xrt};
+use crate::{FpgaDevice, xrt};
 
 fn look(card: &FakeXrtCard, change: impl Fn(&MachineTree)) -> Enumeration {
     let tree = MachineTree::new();
     card.plug(&tree);
     change(&tree);
-    enumerated(tree.root(), Config::default())
+    enumerated(tree.root(), FpgaBackendConfig::default())
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn two_functions_of_a_slot_are_one_card_that_is_opened_by_its_render_node() {
 fn a_target_finds_the_nodes_of_both_functions() {
     let tree = MachineTree::new();
     FakeXrtCard { render: 140, ..FakeXrtCard::new("0000:b1:00") }.plug(&tree);
-    let found = enumerated(tree.root(), Config::default());
-    let Target::Xrt { user, management } = Target::of(&found.devices[0]).unwrap() else { panic!("{found:?}") };
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
+    let FpgaDevice::Xrt { user, management } = FpgaDevice::of(&found.devices[0]).unwrap() else { panic!("{found:?}") };
     let card = xrt::find(&tree.root(), user, management).unwrap();
     assert_eq!(card.render_node, Some("dev/dri/renderD140".into()));
     assert_eq!(card.management_node, Some("dev/xclmgmt45312".into()));
@@ -84,11 +84,11 @@ fn a_user_function_alone_is_a_card_and_a_management_function_alone_is_none() {
     let tree = MachineTree::new();
     let card = FakeXrtCard { management: None, ..FakeXrtCard::new("0000:00:05") };
     card.plug(&tree);
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     assert_eq!(names(&found.devices), ["xrt-0000-00-05-1"]);
-    conformance(&FpgaBackend::new(tree.root(), Config::default()), &Samples::default());
+    conformance(&FpgaBackend::new(tree.root(), FpgaBackendConfig::default()), &Samples::default());
     tree.remove(card.user.folder().join("user_pf")).file(card.user.folder().join("mgmt_pf"), "");
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     assert!(reason(device(&found, "vfio-0000-00-05-1")).starts_with("xocl is bound: name 10ee:5005"));
 }
 
@@ -110,7 +110,7 @@ pub(super) fn plug_ami(tree: &MachineTree, state: &str) {
 
 #[test]
 fn a_card_with_the_ami_driver_is_opened_by_the_node_that_the_driver_lists() {
-    let found = enumerated(ami("READY").root(), Config::default());
+    let found = enumerated(ami("READY").root(), FpgaBackendConfig::default());
     assert_eq!((names(&found.devices), found.devices[0].health.clone()), (vec!["ami-0000-21-00-0"], Health::Healthy));
     assert_eq!(nodes(&found.devices[0]), ["/dev/ami3"]);
     let attributes = attributes(&found.devices[0]);
@@ -118,5 +118,8 @@ fn a_card_with_the_ami_driver_is_opened_by_the_node_that_the_driver_lists() {
     {
         assert!(attributes.contains(&expected.to_owned()), "{attributes:?}");
     }
-    assert_eq!(reason(&enumerated(ami("NO_AMC").root(), Config::default()).devices[0]), "dev_state is NO_AMC");
+    assert_eq!(
+        reason(&enumerated(ami("NO_AMC").root(), FpgaBackendConfig::default()).devices[0]),
+        "dev_state is NO_AMC"
+    );
 }

@@ -10,7 +10,7 @@ use super::*;
 
 #[test]
 fn a_machine_without_any_of_this_has_no_devices_and_no_warnings() {
-    assert_eq!(enumerated(MachineTree::new().root(), Config::default()), Enumeration::default());
+    assert_eq!(enumerated(MachineTree::new().root(), FpgaBackendConfig::default()), Enumeration::default());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn more_ports_than_there_can_be_counters_are_not_offered() {
     for id in 31..40 {
         tree.files(card.port(0).parent().unwrap().join(format!("dfl-port.9{id}")), &[("id", &id.to_string())]);
     }
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     assert_eq!(found.counter_sets[0].counters.len(), 31);
 }
 
@@ -93,12 +93,12 @@ fn any_one_thing_that_cannot_be_read_leaves_the_rest() {
         .plug(&tree);
     FakeXrtCard::new("0000:c1:00").plug(&tree);
     let counts = Arc::new(AccessCounts::default());
-    enumerated(tree.root().tapped(counts.clone()), Config::default());
+    enumerated(tree.root().tapped(counts.clone()), FpgaBackendConfig::default());
     for (_, path) in counts.take().into_keys() {
         for errno in [Errno::EIO, Errno::EBUSY] {
             let faults = Arc::new(AttributeFaults::default());
             faults.set(&path, errno);
-            let found = enumerated(tree.root().tapped(faults), Config::default());
+            let found = enumerated(tree.root().tapped(faults), FpgaBackendConfig::default());
             // Trouble of one card is none of the other's.
             for (own, other) in [("0000:b1:00", "xrt-0000-c1-00-1"), ("0000:c1:00", "card-0000-b1-00-0")] {
                 if path.to_string_lossy().contains(own) {
@@ -141,7 +141,7 @@ proptest! {
         for (index, bytes) in garbage {
             std::fs::write(index.get(&all), bytes).unwrap();
         }
-        enumerated(tree.root(), Config { vfio: vec!["8086:bcce".to_owned()], ..Config::default() });
-        enumerated(tree.root(), Config::default());
+        enumerated(tree.root(), FpgaBackendConfig { vfio: vec!["8086:bcce".to_owned()], ..FpgaBackendConfig::default() });
+        enumerated(tree.root(), FpgaBackendConfig::default());
     }
 }

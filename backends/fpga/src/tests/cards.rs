@@ -7,7 +7,7 @@ use hostler_linux::{
 use std::sync::Arc;
 
 use super::*;
-use crate::{Target, dfl};
+use crate::{FpgaDevice, dfl};
 
 fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
@@ -39,7 +39,7 @@ fn plugged(card: &FakeDflCard) -> MachineTree {
 #[test]
 fn a_card_offers_itself_its_regions_and_its_programmed_ports() {
     let tree = plugged(&card());
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     let expected = [
         "card-0000-b1-00-0",
         "region-0000-b1-00-0-0",
@@ -63,7 +63,7 @@ fn a_card_offers_itself_its_regions_and_its_programmed_ports() {
 #[test]
 fn what_lies_behind_one_port_excludes_each_other_and_the_card_excludes_everything() {
     let tree = plugged(&card());
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     let set = &found.counter_sets[0];
     let counters: Vec<String> = set.counters.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
     assert_eq!(
@@ -80,8 +80,8 @@ fn what_lies_behind_one_port_excludes_each_other_and_the_card_excludes_everythin
 
 #[test]
 fn devices_are_the_same_when_the_kernel_counts_anew() {
-    let before = enumerated(plugged(&card()).root(), Config::default());
-    let after = enumerated(plugged(&FakeDflCard { number: 7, ..card() }).root(), Config::default());
+    let before = enumerated(plugged(&card()).root(), FpgaBackendConfig::default());
+    let after = enumerated(plugged(&FakeDflCard { number: 7, ..card() }).root(), FpgaBackendConfig::default());
     let without_nodes = |found: &Enumeration| {
         let mut devices = found.devices.clone();
         devices.iter_mut().for_each(|device| device.edits = hostler_backend::ContainerEdits::default());
@@ -96,10 +96,10 @@ fn a_target_finds_its_card_where_it_is_today() {
     let card = FakeDflCard { number: 3, ..card() };
     let tree = plugged(&card);
     FakeDflCard::nth(1).plug(&tree);
-    let found = enumerated(tree.root(), Config::default());
-    let target = Target::of(device(&found, "region-0000-b1-00-0-1")).unwrap();
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
+    let target = FpgaDevice::of(device(&found, "region-0000-b1-00-0-1")).unwrap();
     let interface_id = Some(FakeDflCard::INTERFACE_ID.to_owned());
-    assert_eq!(target, Target::Region { card: address("0000:b1:00.0"), port: 1, interface_id });
+    assert_eq!(target, FpgaDevice::Region { card: address("0000:b1:00.0"), port: 1, interface_id });
     let today = dfl::find(&tree.root(), address("0000:b1:00.0")).unwrap();
     let engine = today.engine.as_ref().unwrap();
     assert_eq!((&engine.folder, &engine.node), (&card.engine(), &card.engine_node()));
@@ -117,7 +117,7 @@ fn a_guest_that_has_a_port_without_its_card_can_use_it() {
     let card = FakeDflCard::new("0000:00:05.0");
     card.plug(&tree);
     tree.remove(card.engine());
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     assert_eq!(names(&found.devices), ["afu-0000-00-05-0-0"]);
     let afu = device(&found, "afu-0000-00-05-0-0");
     assert_eq!((nodes(afu), &afu.health), (vec!["/dev/dfl-port.0"], &Health::Healthy));
@@ -129,7 +129,7 @@ fn two_engines_in_one_slot_are_two_cards() {
     let tree = MachineTree::new();
     FakeDflCard::new("0000:b1:00.0").plug(&tree);
     FakeDflCard { number: 1, ..FakeDflCard::new("0000:b1:00.1") }.plug(&tree);
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     let cards = names(&found.devices).into_iter().filter(|name| name.starts_with("card-"));
     assert_eq!(cards.collect::<Vec<_>>(), ["card-0000-b1-00-0", "card-0000-b1-00-1"]);
     assert_eq!(nodes(device(&found, "afu-0000-b1-00-1-0")), ["/dev/dfl-port.64"]);
@@ -150,12 +150,12 @@ fn regions_of_a_card_with_holes_among_its_ports_have_the_numbers_of_the_ports() 
 #[test]
 fn a_function_that_the_configuration_passes_on_is_offered_in_no_other_way() {
     let tree = plugged(&card());
-    let models = Config { vfio: vec!["8086:bccf".to_owned()], ..Config::default() };
+    let models = FpgaBackendConfig { vfio: vec!["8086:bccf".to_owned()], ..FpgaBackendConfig::default() };
     let found = enumerated(tree.root(), models);
     assert!(names(&found.devices).contains(&"vfio-0000-b1-00-5"));
     assert!(!names(&found.devices).contains(&"afu-0000-b1-00-0-1"));
     assert_eq!(takes(device(&found, "card-0000-b1-00-0"))[0], "card-0000-b1-00-0/functions=2");
-    let whole = Config { vfio: vec!["0000:b1:00.0".to_owned()], ..Config::default() };
+    let whole = FpgaBackendConfig { vfio: vec!["0000:b1:00.0".to_owned()], ..FpgaBackendConfig::default() };
     let found = enumerated(tree.root(), whole);
     assert_eq!(names(&found.devices), ["afu-0000-b1-00-0-1", "vfio-0000-b1-00-0", "vfio-0000-b1-00-6"]);
 }
@@ -163,15 +163,15 @@ fn a_function_that_the_configuration_passes_on_is_offered_in_no_other_way() {
 #[test]
 fn a_card_that_is_pulled_leaves_nothing() {
     let tree = plugged(&card());
-    assert!(!enumerated(tree.root(), Config::default()).devices.is_empty());
+    assert!(!enumerated(tree.root(), FpgaBackendConfig::default()).devices.is_empty());
     card().pull(&tree);
-    assert_eq!(enumerated(tree.root(), Config::default()), Enumeration::default());
+    assert_eq!(enumerated(tree.root(), FpgaBackendConfig::default()), Enumeration::default());
 }
 
 /// What a look costs, by the number of files that it touches.
 fn cost(tree: &MachineTree) -> usize {
     let counts = Arc::new(AccessCounts::default());
-    FpgaBackend::new(tree.root().tapped(counts.clone()), Config::default()).enumerate().unwrap();
+    FpgaBackend::new(tree.root().tapped(counts.clone()), FpgaBackendConfig::default()).enumerate().unwrap();
     counts.take().values().sum()
 }
 

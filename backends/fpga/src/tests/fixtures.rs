@@ -24,7 +24,7 @@ fn capture(name: &str) -> Option<UnpackedCapture> {
 #[test]
 fn an_n6001_with_three_virtual_functions_is_a_card_with_one_region() {
     let Some(capture) = capture("opae-dfl_n6000_sku1_nlb0") else { return };
-    let found = enumerated(capture.root(), Config::default());
+    let found = enumerated(capture.root(), FpgaBackendConfig::default());
     assert_eq!(found.warnings, []);
     let expected =
         ["card-0000-b1-00-0", "region-0000-b1-00-0-0", "vfio-0000-b1-00-5", "vfio-0000-b1-00-6", "vfio-0000-b1-00-7"];
@@ -68,7 +68,7 @@ fn an_n6001_with_three_virtual_functions_is_a_card_with_one_region() {
 #[test]
 fn an_n3000_of_an_older_driver_is_a_card_with_a_programmed_port() {
     let Some(capture) = capture("opae-dfl_n3000_nlb0") else { return };
-    let found = enumerated(capture.root(), Config::default());
+    let found = enumerated(capture.root(), FpgaBackendConfig::default());
     assert_eq!(found.warnings, []);
     assert_eq!(names(&found.devices), ["card-0000-05-00-0", "region-0000-05-00-0-0", "afu-0000-05-00-0-0"]);
     let afu = device(&found, "afu-0000-05-00-0-0");
@@ -100,9 +100,9 @@ fn an_n3000_of_an_older_driver_is_a_card_with_a_programmed_port() {
 fn captured_cards_look_the_same_to_every_instance_and_in_every_look() {
     for name in ["opae-dfl_n6000_sku1_nlb0", "opae-dfl_n3000_nlb0"] {
         let Some(capture) = capture(name) else { continue };
-        let backend = FpgaBackend::new(capture.root(), Config::default());
+        let backend = FpgaBackend::new(capture.root(), FpgaBackendConfig::default());
         let first = backend.enumerate().unwrap();
         assert_eq!(backend.enumerate().unwrap(), first);
-        assert_eq!(enumerated(capture.root(), Config::default()), first);
+        assert_eq!(enumerated(capture.root(), FpgaBackendConfig::default()), first);
     }
 }

@@ -37,7 +37,7 @@ fn an_error_of_a_port_concerns_what_lies_behind_it() {
     let card = FakeDflCard { ports, ..FakeDflCard::new("0000:b1:00.0") };
     card.plug(&tree);
     tree.file(card.port(1).join("errors/errors"), "0x1");
-    let found = enumerated(tree.root(), Config::default());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
     for name in [CARD, "afu-0000-b1-00-0-1", "region-0000-b1-00-0-1"] {
         assert_eq!(reason(device(&found, name)), "dfl-port.1/errors/errors is 0x1", "{name}");
     }
@@ -89,12 +89,12 @@ fn a_port_that_is_disabled_is_offered_as_not_usable() {
     let faults = Arc::new(AttributeFaults::default());
     let root = tree.root().tapped(faults.clone());
     faults.set(card.port(0).join("afu_id"), Errno::EBUSY);
-    let found = enumerated(root.clone(), Config::default());
+    let found = enumerated(root.clone(), FpgaBackendConfig::default());
     let words = "dfl-port.0/afu_id is not readable, the port is released or disabled";
     assert!(reason(device(&found, AFU)).starts_with(words), "{}", reason(device(&found, AFU)));
     assert_eq!(device(&found, REGION).health, Health::Healthy);
     faults.set(card.port(0).join("afu_id"), Errno::EIO);
-    let found = enumerated(root, Config::default());
+    let found = enumerated(root, FpgaBackendConfig::default());
     assert!(reason(device(&found, AFU)).starts_with("dfl-port.0/afu_id is not readable: "));
 }
 
@@ -102,7 +102,7 @@ fn a_port_that_is_disabled_is_offered_as_not_usable() {
 fn one_backend_remembers_what_it_has_seen() {
     let (tree, card) = (MachineTree::new(), FakeDflCard::new("0000:b1:00.0"));
     card.plug(&tree);
-    let backend = FpgaBackend::new(tree.root(), Config::default());
+    let backend = FpgaBackend::new(tree.root(), FpgaBackendConfig::default());
     let health = |backend: &FpgaBackend| device(&backend.enumerate().unwrap(), CARD).health.clone();
     assert_eq!(health(&backend), Health::Healthy);
     tree.file(card.thermal().join("temp1_crit_alarm"), "1");

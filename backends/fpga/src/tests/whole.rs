@@ -22,7 +22,7 @@ fn look(function: &FakePciFunction, vfio: &[&str], change: impl Fn(&MachineTree)
     function.plug(&tree);
     change(&tree);
     let vfio = vfio.iter().map(|text| (*text).to_owned()).collect();
-    enumerated(tree.root(), Config { vfio, ..Config::default() })
+    enumerated(tree.root(), FpgaBackendConfig { vfio, ..FpgaBackendConfig::default() })
 }
 
 #[test]

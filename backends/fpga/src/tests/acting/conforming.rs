@@ -10,12 +10,12 @@ use hostler_linux::{testkit::PciKernel, vfio};
 use super::*;
 
 /// A backend of which only one kind is looked at.
-struct Only {
+struct OneKind {
     backend: FpgaBackend,
     kind: &'static str,
 }
 
-impl Backend for Only {
+impl Backend for OneKind {
     fn name(&self) -> BackendName {
         self.backend.name()
     }
@@ -49,10 +49,10 @@ impl Backend for Only {
 
 #[test]
 fn regions_keep_the_promises_of_a_backend() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let digest = machine.add("fft", FFT).digest;
-    let restart = || -> Box<dyn Backend> { Box::new(Only { backend: machine.backend(), kind: "region" }) };
+    let restart = || -> Box<dyn Backend> { Box::new(OneKind { backend: machine.backend(), kind: "region" }) };
     let configs =
         vec![vec![configuration(json!({ "bitstream": "nlb" }))], vec![configuration(json!({ "bitstream": digest }))]];
     let observe = || machine.observe();
@@ -64,10 +64,10 @@ fn regions_keep_the_promises_of_a_backend() {
 #[test]
 fn functions_and_cards_keep_the_promises_of_a_backend() {
     for kind in ["afu", "card"] {
-        let machine = Machine::blanking();
+        let machine = FpgaMachine::blanking();
         let observe = || machine.observe();
         let samples = Samples { observe: Some(&observe), ..Samples::default() };
-        conformance(&Only { backend: machine.backend(), kind }, &samples);
+        conformance(&OneKind { backend: machine.backend(), kind }, &samples);
     }
 }
 
@@ -84,7 +84,7 @@ fn functions_that_are_passed_on_keep_the_promises_of_a_backend() {
     }
     let kernel = Arc::new(PciKernel::new(&tree));
     let root = tree.root().tapped(kernel);
-    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let config = FpgaBackendConfig { vfio: vec!["10ee:7024".to_owned()], ..FpgaBackendConfig::default() };
     let observe = || {
         let state = |address: &str| vfio::binding(&root, address.parse().unwrap()).unwrap();
         format!("{:?} {:?}", state("0000:05:00.0"), state("0000:06:00.0"))

@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn a_port_that_somebody_has_open_is_left_alone_and_they_are_named() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     machine.kernel.open(0);
@@ -23,7 +23,7 @@ fn a_port_that_somebody_has_open_is_left_alone_and_they_are_named() {
 
 #[test]
 fn a_tenant_that_does_not_let_go_keeps_the_device_taken() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -39,7 +39,7 @@ fn a_tenant_that_does_not_let_go_keeps_the_device_taken() {
 
 #[test]
 fn what_the_hardware_says_about_an_image_is_told() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add_bytes("lie", INTERFACE, NLB, &DflKernel::image(OTHER_INTERFACE, NLB));
     machine.add_bytes("noise", INTERFACE, NLB, b"noise");
     for (name, status) in [("lie", "reconfig incompatible image"), ("noise", "reconfig CRC error")] {
@@ -55,7 +55,7 @@ fn what_the_hardware_says_about_an_image_is_told() {
 
 #[test]
 fn an_image_without_effect_is_noticed() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     machine.kernel.ignore_images(true);
     let text = message(machine.programming("nlb").prepare());
@@ -65,7 +65,7 @@ fn an_image_without_effect_is_noticed() {
 
 #[test]
 fn an_interface_that_has_changed_since_stops_everything() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     machine.tree.file(card().region(0).join("compat_id"), OTHER_INTERFACE);
@@ -77,7 +77,7 @@ fn an_interface_that_has_changed_since_stops_everything() {
 
 #[test]
 fn a_bitstream_that_has_changed_since_is_not_programmed() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let nlb = machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     let content = machine.config.bitstreams.join(format!("{}.bin", nlb.digest));
@@ -91,7 +91,7 @@ fn a_bitstream_that_has_changed_since_is_not_programmed() {
 
 #[test]
 fn a_reset_that_fails_keeps_the_device_taken() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -106,7 +106,7 @@ fn a_reset_that_fails_keeps_the_device_taken() {
 
 #[test]
 fn a_reset_that_fails_counts_although_nothing_was_programmed() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     machine.kernel.fail_resets(Some(Errno::ETIMEDOUT));
@@ -117,7 +117,7 @@ fn a_reset_that_fails_counts_although_nothing_was_programmed() {
 
 #[test]
 fn a_blank_image_that_does_not_go_in_keeps_the_device_taken() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -131,7 +131,7 @@ fn a_blank_image_that_does_not_go_in_keeps_the_device_taken() {
 
 #[test]
 fn an_instance_that_died_after_programming_is_cleaned_up_after() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     // Programmed, and then neither read back nor recorded: what the next instance finds.
@@ -144,7 +144,7 @@ fn an_instance_that_died_after_programming_is_cleaned_up_after() {
 
 #[test]
 fn a_card_that_was_taken_out_needs_nothing() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claims = [
         machine.programming("nlb"),
@@ -161,7 +161,7 @@ fn a_card_that_was_taken_out_needs_nothing() {
 
 #[test]
 fn a_card_without_its_driver_is_not_called_clean() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let claim = machine.programming("nlb");
     claim.prepare().unwrap();
@@ -172,7 +172,7 @@ fn a_card_without_its_driver_is_not_called_clean() {
 
 #[test]
 fn a_plan_of_another_version_is_not_guessed_at() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let mut claim = machine.claim(AFU, Value::Null).planned();
     claim.plan.data = json!({ "work": "transmute" });
     assert!(message(claim.unprepare()).starts_with("failed to read the recorded plan: "));

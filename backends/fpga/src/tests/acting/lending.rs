@@ -4,11 +4,11 @@
 use hostler_linux::{testkit::PciKernel, vfio};
 
 use super::*;
-use crate::plan::Work;
+use crate::plan::FpgaPlan;
 
 #[test]
 fn nothing_of_the_last_tenant_stays_in_a_function() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let claim = machine.claim(AFU, Value::Null).planned();
     assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-port.0"]);
     claim.verify().unwrap();
@@ -19,7 +19,7 @@ fn nothing_of_the_last_tenant_stays_in_a_function() {
 
 #[test]
 fn a_function_that_was_replaced_is_noticed() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let claim = machine.claim(AFU, json!({ "afuID": BLANK })).planned();
     machine.tree.file(card().port(0).join("afu_id"), FFT);
     let text = message(claim.verify());
@@ -30,7 +30,7 @@ fn a_function_that_was_replaced_is_noticed() {
 
 #[test]
 fn a_whole_card_is_blank_and_reset_in_the_end_as_far_as_it_can_be() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     let claim = machine.claim("card-0000-b1-00-0", Value::Null).planned();
     assert_eq!(paths(&claim.prepare().unwrap()), ["/dev/dfl-fme.0", "/dev/dfl-port.0", "/dev/dfl-port.1"]);
     claim.verify().unwrap();
@@ -48,7 +48,7 @@ fn a_whole_card_is_blank_and_reset_in_the_end_as_far_as_it_can_be() {
 
 #[test]
 fn a_card_is_not_called_clean_as_long_as_somebody_can_program_it() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     let claim = machine.claim("card-0000-b1-00-0", Value::Null).planned();
     claim.prepare().unwrap();
     machine.kernel.open_engine(0);
@@ -58,16 +58,16 @@ fn a_card_is_not_called_clean_as_long_as_somebody_can_program_it() {
 }
 
 /// A plan for a device that only says itself whether it is ready.
-fn lent(device: crate::Target) -> Plan {
-    let data = serde_json::to_value(Work::Lend { device, afu_id: None, blanks: Vec::new() }).unwrap();
+fn lent(device: crate::FpgaDevice) -> Plan {
+    let data = serde_json::to_value(FpgaPlan::Lend { device, afu_id: None, blanks: Vec::new() }).unwrap();
     Plan { data, ..Plan::default() }
 }
 
 fn verify(tree: &MachineTree, plan: &Plan) -> Result<(), BackendError> {
-    let machine = Machine::new();
-    let claim = Claim { plan: plan.clone(), ..machine.claim(AFU, Value::Null) };
+    let machine = FpgaMachine::new();
+    let claim = ClaimRun { plan: plan.clone(), ..machine.claim(AFU, Value::Null) };
     let work = VerifyWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan };
-    FpgaBackend::new(tree.root(), Config::default()).verify(&work)
+    FpgaBackend::new(tree.root(), FpgaBackendConfig::default()).verify(&work)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
     let tree = MachineTree::new();
     let function = FakePciFunction::new("0000:03:00.1", 0x10ee, 0x5001);
     let folder = function.plug(&tree);
-    let plan = lent(crate::Target::Xrt { user: "0000:03:00.1".parse().unwrap(), management: None });
+    let plan = lent(crate::FpgaDevice::Xrt { user: "0000:03:00.1".parse().unwrap(), management: None });
     assert!(message(verify(&tree, &plan)).ends_with("the card 0000:03:00.1 is gone"));
     tree.files(&folder, &[("user_pf", ""), ("ready", "1"), ("dev_offline", "0")]).folder(folder.join("drm/renderD129"));
     assert!(message(verify(&tree, &plan)).ends_with("/dev/dri/renderD129 is absent"));
@@ -92,7 +92,7 @@ fn an_ami_card_has_to_be_ready_and_to_have_its_node() {
         FakePciFunction { driver: Some("ami".to_owned()), ..FakePciFunction::new("0000:21:00.0", 0x10ee, 0x50b4) };
     let folder = function.plug(&tree);
     tree.file(folder.join("dev_state"), "READY").file("sys/bus/pci/drivers/ami/devices", "1\n21:00.0 0 12");
-    let plan = lent(crate::Target::Ami { function: "0000:21:00.0".parse().unwrap() });
+    let plan = lent(crate::FpgaDevice::Ami { function: "0000:21:00.0".parse().unwrap() });
     assert!(message(verify(&tree, &plan)).ends_with("/dev/ami0 is absent"));
     tree.file("dev/ami0", "");
     verify(&tree, &plan).unwrap();
@@ -105,7 +105,7 @@ fn a_manager_has_to_be_there() {
     let tree = MachineTree::new();
     let folder = "sys/devices/platform/axi/f8007000.devcfg/fpga_manager/fpga0";
     tree.file(format!("{folder}/state"), "operating").link("sys/class/fpga_manager/fpga0", folder);
-    let plan = lent(crate::Target::Manager { device: "devices/platform/axi/f8007000.devcfg".to_owned() });
+    let plan = lent(crate::FpgaDevice::Manager { device: "devices/platform/axi/f8007000.devcfg".to_owned() });
     verify(&tree, &plan).unwrap();
     tree.remove("sys/class/fpga_manager/fpga0");
     assert!(message(verify(&tree, &plan)).contains("f8007000.devcfg is gone"));
@@ -122,14 +122,14 @@ fn a_function_is_passed_on_and_goes_back_to_its_driver() {
     function.plug(&tree);
     let kernel = Arc::new(PciKernel::new(&tree));
     let root = tree.root().tapped(kernel.clone());
-    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let config = FpgaBackendConfig { vfio: vec!["10ee:7024".to_owned()], ..FpgaBackendConfig::default() };
     let backend = || FpgaBackend::new(root.clone(), config.clone());
     let device = backend().enumerate().unwrap().devices.remove(0);
     assert_eq!(device.name.as_str(), "vfio-0000-05-00-0");
-    let machine = Machine::new();
-    let mut claim = Claim { device: device.clone(), ..machine.claim(AFU, Value::Null) };
+    let machine = FpgaMachine::new();
+    let mut claim = ClaimRun { device: device.clone(), ..machine.claim(AFU, Value::Null) };
     claim.grant.device = device.name.clone();
-    let Claim { uid, grant, .. } = &claim;
+    let ClaimRun { uid, grant, .. } = &claim;
     let plan = backend().plan(&PlanWork { claim: uid, grant, device: &device, held: &[], within: None }).unwrap();
     let prepared = backend().prepare(&PrepareWork { claim: uid, grant, device: &device, plan: &plan }).unwrap();
     assert_eq!(paths(&prepared), ["/dev/vfio/vfio", "/dev/vfio/4"]);
@@ -148,12 +148,12 @@ fn functions_of_one_group_are_for_one_claim() {
         FakePciFunction { iommu_group: Some(4), ..FakePciFunction::new(address, 0x10ee, 0x7024) }.plug(&tree);
     }
     let root = tree.root().tapped(Arc::new(PciKernel::new(&tree)));
-    let config = Config { vfio: vec!["10ee:7024".to_owned()], ..Config::default() };
+    let config = FpgaBackendConfig { vfio: vec!["10ee:7024".to_owned()], ..FpgaBackendConfig::default() };
     let backend = FpgaBackend::new(root, config);
     let devices = backend.enumerate().unwrap().devices;
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let claim = machine.claim(AFU, Value::Null);
-    let Claim { uid, grant, .. } = &claim;
+    let ClaimRun { uid, grant, .. } = &claim;
     let plan = |uid: &ClaimUid, device: &Device, held: &[Held<'_>]| {
         backend.plan(&PlanWork { claim: uid, grant, device, held, within: None })
     };

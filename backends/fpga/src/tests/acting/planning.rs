@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn refusal(machine: &Machine, device: &str, config: Value) -> String {
+fn refusal(machine: &FpgaMachine, device: &str, config: Value) -> String {
     let before = machine.observe();
     let error = machine.claim(device, config).plan().unwrap_err();
     assert!(matches!(error, BackendError::Refused { .. } | BackendError::Config { .. }), "{error:?}");
@@ -12,14 +12,14 @@ fn refusal(machine: &Machine, device: &str, config: Value) -> String {
 
 #[test]
 fn a_region_needs_a_bitstream() {
-    let text = refusal(&Machine::new(), REGION, Value::Null);
+    let text = refusal(&FpgaMachine::new(), REGION, Value::Null);
     let expected = "is programmed for its claim, which names no bitstream: give it an FpgaConfig with one";
     assert_eq!(text, format!("{REGION} {expected}"));
 }
 
 #[test]
 fn a_bitstream_that_is_unknown_is_refused_with_those_that_are_known() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     let nlb = machine.add("nlb", NLB);
     let text = refusal(&machine, REGION, json!({ "bitstream": "nbl" }));
     assert_eq!(text, format!("\"nbl\" is no bitstream of the store: it has nlb ({})", nlb.digest.short()));
@@ -29,7 +29,7 @@ fn a_bitstream_that_is_unknown_is_refused_with_those_that_are_known() {
 
 #[test]
 fn a_bitstream_for_another_interface_is_refused_with_both() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add_bytes("old", OTHER_INTERFACE, NLB, b"image");
     let text = refusal(&machine, REGION, json!({ "bitstream": "old" }));
     assert_eq!(text, format!("bitstream old is for interface id {OTHER_INTERFACE}, and {REGION} has {INTERFACE}"));
@@ -37,7 +37,7 @@ fn a_bitstream_for_another_interface_is_refused_with_both() {
 
 #[test]
 fn a_region_without_an_interface_takes_no_bitstream() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     machine.tree.remove(card().region(0).join("compat_id"));
     let text = refusal(&machine, REGION, json!({ "bitstream": "nlb" }));
@@ -46,7 +46,7 @@ fn a_region_without_an_interface_takes_no_bitstream() {
 
 #[test]
 fn the_wanted_function_must_be_the_one_that_is_brought_or_there() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     let text = refusal(&machine, REGION, json!({ "bitstream": "nlb", "afuID": FFT }));
     assert_eq!(text, format!("bitstream nlb brings AFU {NLB}, and the claim wants {FFT}"));
@@ -60,7 +60,7 @@ fn the_wanted_function_must_be_the_one_that_is_brought_or_there() {
 
 #[test]
 fn what_cannot_be_programmed_takes_no_bitstream() {
-    let machine = Machine::new();
+    let machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     for device in [AFU, "card-0000-b1-00-0"] {
         let text = refusal(&machine, device, json!({ "bitstream": "nlb" }));
@@ -70,7 +70,7 @@ fn what_cannot_be_programmed_takes_no_bitstream() {
 
 #[test]
 fn administrative_access_gets_the_nodes_and_changes_nothing() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     machine.add("nlb", NLB);
     let mut claim = machine.claim(REGION, json!({ "bitstream": "nlb" }));
     claim.grant.access = Access::Admin;
@@ -86,7 +86,7 @@ fn administrative_access_gets_the_nodes_and_changes_nothing() {
 
 #[test]
 fn a_blank_image_that_cannot_be_used_is_found_out_first() {
-    let mut machine = Machine::new();
+    let mut machine = FpgaMachine::new();
     machine.add("nlb", NLB);
     machine.config.blank.insert(INTERFACE.to_owned(), "blank".to_owned());
     let text = refusal(&machine, REGION, json!({ "bitstream": "nlb" }));
@@ -98,7 +98,7 @@ fn a_blank_image_that_cannot_be_used_is_found_out_first() {
 
 #[test]
 fn the_plan_names_hardware_by_what_outlives_reboots() {
-    let machine = Machine::blanking();
+    let machine = FpgaMachine::blanking();
     let nlb = machine.add("nlb", NLB);
     let plan = machine.programming("nlb").plan;
     assert_eq!(plan.data["work"], "program");

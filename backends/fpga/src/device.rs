@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Travels in [`Device::data`] and in plans. Where the thing is today, [`crate::dfl::find`] and its like tell.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Target {
+pub enum FpgaDevice {
     /// A whole DFL card: its management engine and all ports that this host has.
     Card {
         /// The function with the management engine.
@@ -55,7 +55,7 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl FpgaDevice {
     /// What `device` stands for.
     ///
     /// # Errors
