@@ -214,7 +214,7 @@ pub struct Backends {
     /// FPGAs; on by default.
     pub fpga: Switched<hostler_fpga::FpgaBackendConfig>,
     /// CXL accelerators and memory; on by default.
-    pub cxl: Switched<hostler_cxl::Config>,
+    pub cxl: Switched<hostler_cxl::CxlBackendConfig>,
     /// Made-up devices for tests and demonstrations; off by default.
     pub fake: Switched<hostler_fake::Config>,
 }

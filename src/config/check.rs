@@ -144,7 +144,7 @@ fn backends(config: &Config, problems: &mut Vec<Problem>) {
         ("cpu", backends.cpu.active().map(hostler_cpu::Config::validate)),
         ("memory", backends.memory.active().map(hostler_memory::Config::validate)),
         ("fpga", backends.fpga.active().map(hostler_fpga::FpgaBackendConfig::validate)),
-        ("cxl", backends.cxl.active().map(hostler_cxl::Config::validate)),
+        ("cxl", backends.cxl.active().map(hostler_cxl::CxlBackendConfig::validate)),
         ("fake", backends.fake.active().map(hostler_fake::Config::validate)),
     ];
     for (name, found) in found {

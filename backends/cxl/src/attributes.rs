@@ -8,14 +8,14 @@ const LONGEST_TEXT: usize = 64;
 
 /// Attributes in the making. Names are literals, so that each is valid for certain.
 #[derive(Debug, Default)]
-pub(crate) struct Facts(Attributes);
+pub(crate) struct AttributeBuilder(Attributes);
 
-impl Facts {
+impl AttributeBuilder {
     /// Of a kind of device, which every device of this backend tells.
     pub(crate) fn of_kind(kind: &'static str) -> Self {
-        let mut facts = Self::default();
-        facts.text("kind", Some(kind));
-        facts
+        let mut attributes = Self::default();
+        attributes.text("kind", Some(kind));
+        attributes
     }
 
     pub(crate) fn number(&mut self, name: &'static str, value: Option<impl Into<u64>>) {
@@ -80,12 +80,12 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_left_out_and_text_is_cut_between_characters() {
-        let mut facts = Facts::of_kind("memory");
-        facts.number("tier", None::<u64>);
-        facts.text("driver", Some(""));
-        facts.id("vendor", Some(0x10ee));
-        facts.text("firmwareVersion", Some(format!("{}é", "a".repeat(63))));
-        let attributes = facts.done();
+        let mut attributes = AttributeBuilder::of_kind("memory");
+        attributes.number("tier", None::<u64>);
+        attributes.text("driver", Some(""));
+        attributes.id("vendor", Some(0x10ee));
+        attributes.text("firmwareVersion", Some(format!("{}é", "a".repeat(63))));
+        let attributes = attributes.done();
         assert_eq!(attributes.len(), 3);
         assert_eq!(attributes["vendor"], "0x10ee".into());
         assert_eq!(attributes["firmwareVersion"], "a".repeat(63).as_str().into());

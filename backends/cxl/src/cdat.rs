@@ -14,7 +14,7 @@ const DYNAMIC: u8 = 0x20;
 
 /// A part of a device's memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Part {
+pub struct DsmasRange {
     /// Where it begins in the device's own addresses.
     pub base: u64,
     /// Bytes.
@@ -51,7 +51,7 @@ pub enum CdatError {
 ///
 /// # Errors
 /// When the table contradicts itself.
-pub fn parts(table: &[u8]) -> Result<Vec<Part>, CdatError> {
+pub fn parts(table: &[u8]) -> Result<Vec<DsmasRange>, CdatError> {
     let there = table.len();
     let said = u32_at(table, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     let table = table.get(..said).filter(|table| table.len() >= HEADER).ok_or(CdatError::Length { said, there })?;
@@ -75,9 +75,9 @@ pub fn parts(table: &[u8]) -> Result<Vec<Part>, CdatError> {
     Ok(parts)
 }
 
-fn part(record: &[u8]) -> Option<Part> {
+fn part(record: &[u8]) -> Option<DsmasRange> {
     let record: &[u8; DSMAS_BYTES] = record.first_chunk()?;
-    Some(Part { base: u64_at(record, 8)?, bytes: u64_at(record, 16)?, dynamic: record[5] & DYNAMIC != 0 })
+    Some(DsmasRange { base: u64_at(record, 8)?, bytes: u64_at(record, 16)?, dynamic: record[5] & DYNAMIC != 0 })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -126,8 +126,8 @@ pub(crate) mod tests {
     fn parts_are_read_and_other_records_passed_over() {
         let latency = [1, 0, 24, 0].into_iter().chain([0; 20]).collect::<Vec<u8>>();
         let table = sealed(&[dsmas(0, 0, GIB), latency, dsmas(0x24, GIB, 2 * GIB)].concat());
-        let fixed = Part { base: 0, bytes: GIB, dynamic: false };
-        assert_eq!(parts(&table), Ok(vec![fixed, Part { base: GIB, bytes: 2 * GIB, dynamic: true }]));
+        let fixed = DsmasRange { base: 0, bytes: GIB, dynamic: false };
+        assert_eq!(parts(&table), Ok(vec![fixed, DsmasRange { base: GIB, bytes: 2 * GIB, dynamic: true }]));
         // What follows the table is not part of it.
         assert_eq!(parts(&[table.clone(), vec![0xff; 7]].concat()), parts(&table));
         assert_eq!(parts(&sealed(&[])), Ok(vec![]));

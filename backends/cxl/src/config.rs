@@ -12,7 +12,7 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 /// How CXL devices are offered.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
-pub struct Config {
+pub struct CxlBackendConfig {
     /// Accelerators that are passed on whole, as addresses (`0000:b1:00.0`) or models (`8086:0ddb`).
     pub vfio: Vec<String>,
     /// How often to look at health that no event tells of. Zero leaves it to the scan of everything.
@@ -20,13 +20,13 @@ pub struct Config {
     pub poll: Duration,
 }
 
-impl Default for Config {
+impl Default for CxlBackendConfig {
     fn default() -> Self {
         Self { vfio: Vec::new(), poll: Duration::from_secs(10) }
     }
 }
 
-impl Config {
+impl CxlBackendConfig {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         let picks = self.vfio.iter().filter_map(|text| text.parse::<PciPick>().err());

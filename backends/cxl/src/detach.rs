@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
 
 use crate::{
+    device::CardId,
     erase::{EraseError, erase},
-    gate::{Danger, Gate, GateError},
-    objects::{Memdev, Objects},
+    gate::{DangerousWrite, GateError, MemoryGate},
+    objects::{CxlObjects, Memdev},
     region::{self, RegionError},
-    target::CardId,
-    write::{Pace, write},
+    write::{WaitLimits, write},
 };
 
 /// What is to become of a card beside being unmapped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
+pub(crate) struct DetachOptions {
     /// Erase it.
     pub(crate) sanitize: bool,
     /// Remove its PCI function.
@@ -67,15 +67,16 @@ impl From<RegionError> for DetachError {
 pub(crate) fn detach(
     root: &SysRoot,
     card: &CardId,
-    order: Order,
-    pace: &Pace,
+    options: DetachOptions,
+    waits: &WaitLimits,
     done: &mut Vec<String>,
 ) -> Result<(), DetachError> {
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
     let mut regions = objects.regions_of(memdev);
     // Other memory devices of the function go with it.
-    let siblings = memdev.address.filter(|_| order.remove).into_iter().flat_map(|address| objects.memdevs_at(address));
+    let siblings =
+        memdev.address.filter(|_| options.remove).into_iter().flat_map(|address| objects.memdevs_at(address));
     for sibling in siblings.filter(|sibling| sibling.name != memdev.name) {
         regions.extend(objects.regions_of(sibling));
     }
@@ -86,36 +87,36 @@ pub(crate) fn detach(
     let mut former = Vec::new();
     for region in regions {
         let range = region.range();
-        region::take_down(root, &objects, region, pace)?;
+        region::take_down(root, &objects, region, waits)?;
         done.push(taken_down(&objects, region));
         former.extend(range);
     }
-    region::take_down_all(root, card, pace, done)?;
-    let objects = Objects::read(root);
+    region::take_down_all(root, card, waits, done)?;
+    let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
     unmapped(&objects, memdev)?;
-    if order.sanitize {
-        sanitize(root, card, memdev, pace)?;
+    if options.sanitize {
+        sanitize(root, card, memdev, waits)?;
         done.push(format!("card {card} erased"));
     }
-    if order.remove { remove(root, card, &former, done) } else { Ok(()) }
+    if options.remove { remove(root, card, &former, done) } else { Ok(()) }
 }
 
 /// Erases a card. One that an earlier order has disabled already is enabled for it: the kernel erases no other.
-fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, pace: &Pace) -> Result<(), DetachError> {
+fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) -> Result<(), DetachError> {
     if memdev.driver.is_none() {
         write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
     }
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
-    Ok(erase(root, &objects, memdev, pace)?)
+    Ok(erase(root, &objects, memdev, waits)?)
 }
 
-fn found<'a>(objects: &'a Objects, card: &CardId) -> Result<&'a Memdev, RegionError> {
+fn found<'a>(objects: &'a CxlObjects, card: &CardId) -> Result<&'a Memdev, RegionError> {
     card.find(objects).ok_or_else(|| RegionError::NoCard(card.clone()))
 }
 
-fn taken_down(objects: &Objects, region: &crate::objects::Region) -> String {
+fn taken_down(objects: &CxlObjects, region: &crate::objects::CxlRegion) -> String {
     let range = region.range().map_or_else(|| "without addresses".to_owned(), |range| range.to_string());
     let cards: Vec<String> = objects.memdevs_of(region).iter().map(|memdev| CardId::of(memdev).to_string()).collect();
     let nodes: Vec<String> =
@@ -125,7 +126,7 @@ fn taken_down(objects: &Objects, region: &crate::objects::Region) -> String {
 }
 
 /// Whether no decoder of the card translates addresses any more.
-fn unmapped(objects: &Objects, memdev: &Memdev) -> Result<(), GateError> {
+fn unmapped(objects: &CxlObjects, memdev: &Memdev) -> Result<(), GateError> {
     let Some(endpoint) = objects.endpoint_of(memdev) else { return Ok(()) };
     if endpoint.decoders_committed == Some(0) {
         return Ok(());
@@ -135,23 +136,23 @@ fn unmapped(objects: &Objects, memdev: &Memdev) -> Result<(), GateError> {
 }
 
 fn remove(root: &SysRoot, card: &CardId, former: &[PhysicalRange], done: &mut Vec<String>) -> Result<(), DetachError> {
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
     let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
     if memdev.driver.is_some() {
-        let gate = Gate::of_memdev(root, &objects, memdev, former)?;
-        gate.pass(&Danger::Disable { memdev: memdev.name.clone() })?;
+        let gate = MemoryGate::of_memdev(root, &objects, memdev, former)?;
+        gate.pass(&DangerousWrite::Disable { memdev: memdev.name.clone() })?;
         if root.exists(memdev.folder.join("driver")) {
             let what = format!("{} is still bound to its driver", memdev.name);
             return Err(DetachError::NotDone { what, step: "disabled" });
         }
         done.push(format!("{} disabled", memdev.name));
     }
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
-    Gate::of_memdev(root, &objects, memdev, former)?.pass(&Danger::Remove { address })?;
+    MemoryGate::of_memdev(root, &objects, memdev, former)?.pass(&DangerousWrite::Remove { address })?;
     let function = PathBuf::from(format!("sys/bus/pci/devices/{address}"));
-    if root.exists(&function) || card.find(&Objects::read(root)).is_some() {
+    if root.exists(&function) || card.find(&CxlObjects::read(root)).is_some() {
         return Err(DetachError::NotDone { what: format!("{address} is still there"), step: "removed" });
     }
     done.push(format!("PCI function {address} removed; `echo 1 > /sys/bus/pci/rescan` brings it back"));

@@ -21,16 +21,16 @@ pub struct CxlFunction {
     /// The host has enabled the one or the other.
     pub enabled: bool,
     /// The memory that it tells of itself.
-    pub ranges: [Range; 2],
+    pub ranges: [DvsecRange; 2],
     /// What the link has agreed on, where the function can tell.
-    pub link: Option<Link>,
+    pub link: Option<LinkProtocols>,
     /// Its serial number; 0 is none.
     pub serial: Option<u64>,
 }
 
 /// Memory that a device tells of itself.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Range {
+pub struct DvsecRange {
     /// Bytes; 0 where there is none or it is not known yet.
     pub bytes: u64,
     /// Whether it can be used.
@@ -39,7 +39,7 @@ pub struct Range {
 
 /// The protocols of a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Link {
+pub struct LinkProtocols {
     /// Caching.
     pub cache: bool,
     /// Memory.
@@ -64,7 +64,7 @@ impl CxlFunction {
         let ranges = [0, 1].map(|index| range(&mut word, device + 0x18 + 0x10 * index));
         let link = of_cxl(FLEX_BUS).and_then(|port| {
             let status = word(port, 0x0c)? >> 16;
-            Some(Link { cache: status & 1 != 0, mem: status & 4 != 0 })
+            Some(LinkProtocols { cache: status & 1 != 0, mem: status & 4 != 0 })
         });
         let serial = capabilities.iter().find(|entry| entry.id == SERIAL_NUMBER).and_then(|entry| {
             let (low, high) = (word(entry.offset, 4)?, word(entry.offset, 8)?);
@@ -98,11 +98,11 @@ impl CxlFunction {
     }
 }
 
-fn range(word: &mut impl FnMut(u16, u16) -> Option<u32>, offset: u16) -> Range {
-    let (Some(high), Some(low)) = (word(offset, 0), word(offset, 4)) else { return Range::default() };
+fn range(word: &mut impl FnMut(u16, u16) -> Option<u32>, offset: u16) -> DvsecRange {
+    let (Some(high), Some(low)) = (word(offset, 0), word(offset, 4)) else { return DvsecRange::default() };
     let valid = low & 1 != 0;
     let bytes = u64::from(high) << 32 | u64::from(low & 0xf000_0000);
-    Range { bytes: if valid { bytes } else { 0 }, active: valid && low & 2 != 0 }
+    DvsecRange { bytes: if valid { bytes } else { 0 }, active: valid && low & 2 != 0 }
 }
 
 #[cfg(test)]
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn memory_is_counted_where_it_is_valid() {
         let function = decode(&space(7, 0, [(4, 0x1000_0003), (0, 0x2000_0000)], None)).unwrap();
-        assert_eq!(function.ranges[0], Range { bytes: 16 * GIB + (GIB >> 2), active: true });
-        assert_eq!(function.ranges[1], Range::default());
+        assert_eq!(function.ranges[0], DvsecRange { bytes: 16 * GIB + (GIB >> 2), active: true });
+        assert_eq!(function.ranges[1], DvsecRange::default());
         assert_eq!(function.memory_bytes(), 16 * GIB + (GIB >> 2));
         assert_eq!(function.serial, Some(0x4000_0000_0000_1001));
     }

@@ -20,43 +20,43 @@ use hostler_backend::{Enumeration, Warning};
 use hostler_linux::SysRoot;
 
 use crate::{
-    config::Config,
-    objects::{Memdev, Objects},
-    target::CardId,
-    watch::Watch,
+    config::CxlBackendConfig,
+    device::CardId,
+    objects::{CxlObjects, Memdev},
+    watch::HealthWatch,
 };
 
 /// What all parts of one enumeration look at.
 #[derive(Debug)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct CxlScan<'a> {
     pub(crate) root: &'a SysRoot,
-    pub(crate) config: &'a Config,
-    pub(crate) objects: Objects,
+    pub(crate) config: &'a CxlBackendConfig,
+    pub(crate) objects: CxlObjects,
     /// NUMA nodes made of CXL memory alone, with their memory blocks.
     nodes: BTreeMap<u32, Vec<u64>>,
     /// The state of each card, by kernel name.
     cards: BTreeMap<String, CardState>,
     /// What was seen before, and whom to ask.
-    watch: &'a Watch,
+    watch: &'a HealthWatch,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
     /// The folders of all character devices, read when the first accelerator asks for its own.
     character_devices: OnceCell<Vec<PathBuf>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> CxlScan<'a> {
     /// Reads what there is.
-    pub(crate) fn read(root: &'a SysRoot, config: &'a Config, watch: &'a Watch) -> Self {
-        let objects = Objects::read(root);
+    pub(crate) fn read(root: &'a SysRoot, config: &'a CxlBackendConfig, watch: &'a HealthWatch) -> Self {
+        let objects = CxlObjects::read(root);
         let mut seen = BTreeSet::new();
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
         let nodes = hostler_linux::cxl_nodes(root);
         watch.read_events(root);
         let (cards, character_devices) = (BTreeMap::new(), OnceCell::new());
-        let mut scene = Self { root, config, objects, nodes, cards, watch, doubles, character_devices };
-        scene.cards = scene.cards_shown().map(|memdev| (memdev.name.clone(), scene.look_at(memdev))).collect();
-        scene
+        let mut scan = Self { root, config, objects, nodes, cards, watch, doubles, character_devices };
+        scan.cards = scan.cards_shown().map(|memdev| (memdev.name.clone(), scan.look_at(memdev))).collect();
+        scan
     }
 
     /// All devices.

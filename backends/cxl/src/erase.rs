@@ -4,8 +4,8 @@ use hostler_linux::SysRoot;
 
 use crate::{
     gate::GateError,
-    objects::{Memdev, Objects},
-    write::{Pace, WriteError, write},
+    objects::{CxlObjects, Memdev},
+    write::{WaitLimits, WriteError, write},
 };
 
 /// What `security/state` says as long as it takes.
@@ -46,7 +46,12 @@ pub(crate) fn is_supported(root: &SysRoot, memdev: &Memdev) -> bool {
 }
 
 /// Erases a device none of whose memory is mapped, and waits for the end of it. One that is being erased is waited for.
-pub(crate) fn erase(root: &SysRoot, objects: &Objects, memdev: &Memdev, pace: &Pace) -> Result<(), EraseError> {
+pub(crate) fn erase(
+    root: &SysRoot,
+    objects: &CxlObjects,
+    memdev: &Memdev,
+    waits: &WaitLimits,
+) -> Result<(), EraseError> {
     let name = || memdev.name.clone();
     if !is_supported(root, memdev) {
         return Err(EraseError::NotSupported { memdev: name() });
@@ -60,5 +65,5 @@ pub(crate) fn erase(root: &SysRoot, objects: &Objects, memdev: &Memdev, pace: &P
         }
         write(root, memdev.folder.join("security/sanitize"), "1")?;
     }
-    pace.wait(pace.erasing, is_over).map(drop).ok_or_else(|| EraseError::Erasing { memdev: name() })
+    waits.wait(waits.erasing, is_over).map(drop).ok_or_else(|| EraseError::Erasing { memdev: name() })
 }

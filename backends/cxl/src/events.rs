@@ -17,21 +17,21 @@ const PREFIX: &str = ": cxl_";
 
 /// A card that was harmed: the kernel's name of its memory device at that time, and its serial number, because names are
 /// given to others.
-type Harmed = (String, u64);
+type HarmedCard = (String, u64);
 
 /// How far the trace has been read, and what it told.
 #[derive(Debug, Default)]
-pub(crate) struct Events(Mutex<State>);
+pub(crate) struct TraceEvents(Mutex<TraceState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TraceState {
     /// When the latest event happened, microseconds since boot; `None` before the first look.
     latest: Option<u64>,
     /// How often each card was told to be harmed since.
-    harms: BTreeMap<Harmed, u64>,
+    harms: BTreeMap<HarmedCard, u64>,
 }
 
-impl Events {
+impl TraceEvents {
     /// Reads what is new. What there was at the first look is nobody's fault now.
     pub(crate) fn read(&self, root: &SysRoot) {
         let Ok(text) = root.bytes(TRACE) else { return };
@@ -57,7 +57,7 @@ impl Events {
 }
 
 /// When an event of CXL happened, microseconds since boot, and whom it has harmed. `None` for any other line.
-fn event(line: &str) -> Option<(u64, Option<Harmed>)> {
+fn event(line: &str) -> Option<(u64, Option<HarmedCard>)> {
     let at = line.find(PREFIX)?;
     let (before, rest) = (&line[..at], &line[at + 2..]);
     let (seconds, micros) = before.split_whitespace().last()?.split_once('.')?;
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn only_what_is_new_counts_and_reading_takes_nothing_away() {
         let tree = MachineTree::new();
-        let events = Events::default();
+        let events = TraceEvents::default();
         let show = |lines: &[String]| {
             tree.file(TRACE, lines.join("\n"));
             events.read(&tree.root());

@@ -1,7 +1,7 @@
 //! The hard gate: the only way to a write that destroys the machine while memory of its range is in use.
 //!
 //! The kernel takes a region, a memory device or a PCI function away under online memory, says yes, and dies of it. So
-//! [`Gate::pass`] reads every memory block of the range again, each time, and only then writes. Nothing else in this
+//! [`MemoryGate::pass`] reads every memory block of the range again, each time, and only then writes. Nothing else in this
 //! crate names the files that are written here; a test reads the source for that.
 
 use std::{
@@ -15,11 +15,11 @@ use hostler_linux::{
     pci::PciAddress,
 };
 
-use crate::objects::{Dax, Memdev, Objects, Region};
+use crate::objects::{CxlObjects, CxlRegion, DaxDevice, Memdev};
 
 /// A write that the kernel does not refuse and the machine may not survive.
 #[derive(Clone, Debug)]
-pub(crate) enum Danger {
+pub(crate) enum DangerousWrite {
     /// Memory of the system loses its driver. What is online then stays until the next boot.
     Release {
         /// Kernel's name of the dax device.
@@ -54,7 +54,7 @@ pub(crate) enum Danger {
     },
 }
 
-impl Danger {
+impl DangerousWrite {
     fn write(&self, root: &SysRoot) -> Result<(), GateError> {
         let (path, text) = match self {
             Self::Release { dax } => (PathBuf::from("sys/bus/dax/drivers/kmem/unbind"), dax.as_str()),
@@ -132,7 +132,7 @@ pub(crate) enum GateError {
 
 /// Guards what is above some physical memory.
 #[derive(Debug)]
-pub(crate) struct Gate<'a> {
+pub(crate) struct MemoryGate<'a> {
     root: &'a SysRoot,
     ranges: Vec<PhysicalRange>,
     /// Attributes that must still read as they did: kernel names are given to others when they are free.
@@ -142,12 +142,12 @@ pub(crate) struct Gate<'a> {
     endpoint: Option<(String, PathBuf)>,
 }
 
-impl<'a> Gate<'a> {
+impl<'a> MemoryGate<'a> {
     /// A gate in front of a region.
     ///
     /// # Errors
     /// When its addresses are not known.
-    pub(crate) fn of_region(root: &'a SysRoot, region: &Region) -> Result<Self, GateError> {
+    pub(crate) fn of_region(root: &'a SysRoot, region: &CxlRegion) -> Result<Self, GateError> {
         let unmapped = region.size == Some(0) && !region.committed && region.driver.is_none();
         let ranges = match region.range() {
             Some(range) => vec![range],
@@ -164,7 +164,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// When its addresses are not known.
-    pub(crate) fn of_dax(root: &'a SysRoot, dax: &Dax) -> Result<Self, GateError> {
+    pub(crate) fn of_dax(root: &'a SysRoot, dax: &DaxDevice) -> Result<Self, GateError> {
         let range = dax.range().ok_or_else(|| GateError::NoRange { region: dax.name.clone() })?;
         let identity = ["resource", "size"].map(|name| read_one(root, dax.folder.join(name)));
         let identity = identity.into_iter().flatten().collect();
@@ -177,7 +177,7 @@ impl<'a> Gate<'a> {
     /// When a region is left and its addresses are not known.
     pub(crate) fn of_memdev(
         root: &'a SysRoot,
-        objects: &Objects,
+        objects: &CxlObjects,
         memdev: &Memdev,
         former: &[PhysicalRange],
     ) -> Result<Self, GateError> {
@@ -199,7 +199,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// When memory is or may be in use, in which case nothing was written; or when the kernel refuses.
-    pub(crate) fn pass(&self, danger: &Danger) -> Result<(), GateError> {
+    pub(crate) fn pass(&self, danger: &DangerousWrite) -> Result<(), GateError> {
         for (path, before) in &self.identity {
             let now = self.root.read_attribute(path).ok();
             if now.as_ref() != Some(before) {
@@ -217,7 +217,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Whether no block of a range is in use.
-    fn is_unused(&self, range: PhysicalRange, danger: &Danger) -> Result<(), GateError> {
+    fn is_unused(&self, range: PhysicalRange, danger: &DangerousWrite) -> Result<(), GateError> {
         let blocks = memory_blocks::in_range(self.root, range);
         let blocks = blocks.map_err(|source| GateError::Unknown { range, source })?;
         let (offline, in_use): (Vec<MemoryBlock>, Vec<MemoryBlock>) =

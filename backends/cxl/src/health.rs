@@ -4,7 +4,7 @@ use hostler_linux::ioctl::cxl::HEALTH_BYTES;
 
 /// How far something is from what it should be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Level {
+pub enum HealthLevel {
     /// As it should be.
     Normal,
     /// Worth a look.
@@ -25,9 +25,9 @@ pub struct CardHealth {
     /// The state of its memory, as the specification numbers it; 0 is normal.
     pub media: u8,
     /// How its life stands.
-    pub life: Level,
+    pub life: HealthLevel,
     /// How its temperature stands.
-    pub temperature: Level,
+    pub temperature: HealthLevel,
     /// How much of its life is used up, percent; can be above 100.
     pub life_used: Option<u8>,
     /// Degrees Celsius.
@@ -69,11 +69,11 @@ impl CardHealth {
             problems.push("the card asks to be replaced".to_owned());
         }
         problems.extend(media_problem(self.media, has_persistent));
-        if self.life == Level::Critical {
+        if self.life == HealthLevel::Critical {
             let used = self.life_used.map(|percent| format!(" ({percent} % used)")).unwrap_or_default();
             problems.push(format!("its life is used up{used}"));
         }
-        if self.temperature == Level::Critical {
+        if self.temperature == HealthLevel::Critical {
             let celsius = self.celsius.map(|celsius| format!(" ({celsius} °C)")).unwrap_or_default();
             problems.push(format!("its temperature is critical{celsius}"));
         }
@@ -81,12 +81,12 @@ impl CardHealth {
     }
 }
 
-fn level(bits: u8) -> Level {
+fn level(bits: u8) -> HealthLevel {
     match bits & 3 {
-        0 => Level::Normal,
-        1 => Level::Warning,
+        0 => HealthLevel::Normal,
+        1 => HealthLevel::Warning,
         // 3 is not defined; who answers with it is not well.
-        _ => Level::Critical,
+        _ => HealthLevel::Critical,
     }
 }
 
@@ -129,8 +129,8 @@ mod tests {
             degraded: true,
             replace: true,
             media: 3,
-            life: Level::Warning,
-            temperature: Level::Critical,
+            life: HealthLevel::Warning,
+            temperature: HealthLevel::Critical,
             life_used: Some(101),
             celsius: Some(-10),
             dirty_shutdowns: 1,

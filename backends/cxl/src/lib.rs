@@ -4,6 +4,7 @@ mod attributes;
 pub mod cdat;
 mod config;
 mod detach;
+pub mod device;
 pub mod dvsec;
 mod enumerate;
 mod erase;
@@ -17,7 +18,6 @@ mod operate;
 mod plan;
 mod prepare;
 mod region;
-pub mod target;
 #[cfg(test)]
 mod tests;
 mod trend;
@@ -34,38 +34,38 @@ use hostler_backend::{
     Backend, BackendError, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
-use prepare::Workbench;
-use watch::Watch;
-use write::Pace;
+use prepare::CxlHardware;
+use watch::HealthWatch;
+use write::WaitLimits;
 
-pub use config::Config;
+pub use config::CxlBackendConfig;
 
 /// The CXLs of the machine under a root.
 #[derive(Clone, Debug)]
 pub struct CxlBackend {
     root: SysRoot,
-    config: Config,
-    pace: Pace,
+    config: CxlBackendConfig,
+    waits: WaitLimits,
     regions: Arc<Mutex<()>>,
-    watch: Watch,
+    watch: HealthWatch,
 }
 
 impl CxlBackend {
     /// A backend for the machine under `root`.
-    pub fn new(root: SysRoot, config: Config) -> Self {
-        let watch = Watch::new(&root);
-        Self { root, config, pace: Pace::default(), regions: Arc::default(), watch }
+    pub fn new(root: SysRoot, config: CxlBackendConfig) -> Self {
+        let watch = HealthWatch::new(&root);
+        Self { root, config, waits: WaitLimits::default(), regions: Arc::default(), watch }
     }
 
     /// Asks other mailboxes than the machine's how cards are.
     #[must_use]
     pub fn with_mailbox(mut self, mailbox: Arc<dyn Mailbox>) -> Self {
-        self.watch = Watch::asking(mailbox);
+        self.watch = HealthWatch::asking(mailbox);
         self
     }
 
-    fn workbench(&self) -> Workbench<'_> {
-        Workbench { root: &self.root, pace: &self.pace, regions: &self.regions }
+    fn hardware(&self) -> CxlHardware<'_> {
+        CxlHardware { root: &self.root, waits: &self.waits, regions: &self.regions }
     }
 }
 
@@ -84,7 +84,7 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(enumerate::Scene::read(&self.root, &self.config, &self.watch).enumeration())
+        Ok(enumerate::CxlScan::read(&self.root, &self.config, &self.watch).enumeration())
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
@@ -96,20 +96,20 @@ impl Backend for CxlBackend {
     }
 
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        self.workbench().prepare(work)
+        self.hardware().prepare(work)
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
-        self.workbench().unprepare(work)
+        self.hardware().unprepare(work)
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
-        self.workbench().verify(work)
+        self.hardware().verify(work)
     }
 
     fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
-        let workbench = self.workbench();
-        let _alone = workbench.alone();
-        operate::operate(&self.root, work, &self.pace)
+        let hardware = self.hardware();
+        let _alone = hardware.alone();
+        operate::operate(&self.root, work, &self.waits)
     }
 }

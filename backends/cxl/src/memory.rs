@@ -15,9 +15,9 @@ use hostler_linux::{
 };
 
 use crate::{
-    gate::{Danger, Gate, GateError},
-    objects::Dax,
-    write::{Pace, WriteError, write, write_until},
+    gate::{DangerousWrite, GateError, MemoryGate},
+    objects::DaxDevice,
+    write::{WaitLimits, WriteError, write, write_until},
 };
 
 const KMEM: &str = "kmem";
@@ -105,26 +105,26 @@ pub(crate) enum MemoryError {
 
 /// Takes the memory of `dax` out of the system, all of it or nothing, and makes the driver let go. Afterwards none of
 /// its blocks is there. Nothing happens to one that is not memory of the system.
-pub(crate) fn take_back(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+pub(crate) fn take_back(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     if !dax.is_system_ram() {
         return Ok(());
     }
-    offline(root, dax, pace)?;
-    Gate::of_dax(root, dax)?.pass(&Danger::Release { dax: dax.name.clone() })?;
+    offline(root, dax, waits)?;
+    MemoryGate::of_dax(root, dax)?.pass(&DangerousWrite::Release { dax: dax.name.clone() })?;
     has_driver(root, dax, "nothing")
 }
 
 /// Takes all memory of `dax` offline; newer kernels take its blocks away with it.
-fn offline(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+fn offline(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     let range = range_of(dax)?;
     if dax.state.is_some() {
         let path = dax.folder.join("state");
         let unplug = || write_until(root, &path, "unplugged", |now| now == "unplugged");
-        return pace.retry(WriteError::is_busy, unplug).map_err(|source| held(root, range, source));
+        return waits.retry(WriteError::is_busy, unplug).map_err(|source| held(root, range, source));
     }
     let mut done = Vec::new();
     for block in inside(root, range)?.into_iter().filter(|block| block.state != BlockState::Offline) {
-        if let Err(source) = pace.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number)) {
+        if let Err(source) = waits.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number)) {
             let error = held(root, range, source);
             // Half of the memory helps nobody. What does not come back is told by the next look at the blocks.
             for number in done {
@@ -149,24 +149,24 @@ fn held(
 }
 
 /// Makes all memory of `dax` memory of the system, movable.
-pub(crate) fn bring_online(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+pub(crate) fn bring_online(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     let dax = &with_driver(root, dax, KMEM)?;
     match dax.state.as_deref() {
         Some("unplugged") => write_until(root, dax.folder.join("state"), MOVABLE, |now| now == MOVABLE)?,
         Some("online" | "online_kernel") => {
-            offline(root, dax, pace).map_err(|_| not_movable(root, dax))?;
+            offline(root, dax, waits).map_err(|_| not_movable(root, dax))?;
             write_until(root, dax.folder.join("state"), MOVABLE, |now| now == MOVABLE)?;
         }
-        _ => online_blocks(root, dax, pace)?,
+        _ => online_blocks(root, dax, waits)?,
     }
     is_online(root, dax)
 }
 
 /// Brings every block of `dax` online that is not, and makes those movable that are not.
-fn online_blocks(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
+fn online_blocks(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     for block in inside(root, range_of(dax)?)? {
         if block.state == BlockState::Online && !memory_blocks::is_movable(root, block.number)? {
-            let taken = pace.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number));
+            let taken = waits.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number));
             taken.map_err(|_| not_movable(root, dax))?;
         }
         memory_blocks::online_movable(root, block.number)?;
@@ -174,7 +174,7 @@ fn online_blocks(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryErr
     Ok(())
 }
 
-fn not_movable(root: &SysRoot, dax: &Dax) -> MemoryError {
+fn not_movable(root: &SysRoot, dax: &DaxDevice) -> MemoryError {
     let mut blocks = range_of(dax).and_then(|range| inside(root, range)).unwrap_or_default();
     blocks.retain(|block| !memory_blocks::is_movable(root, block.number).unwrap_or(false));
     let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").unwrap_or_default();
@@ -182,7 +182,7 @@ fn not_movable(root: &SysRoot, dax: &Dax) -> MemoryError {
 }
 
 /// Whether all memory of `dax` is memory of the system that can be taken back, on its node.
-pub(crate) fn is_online(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+pub(crate) fn is_online(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     let node = dax.target_node.ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })?;
     has_driver(root, dax, KMEM)?;
     let (expected, mut fixed, mut online) = (numbers(root, range_of(dax)?)?, Vec::new(), 0);
@@ -211,14 +211,14 @@ fn is_listed(root: &SysRoot, list: &str, node: u32) -> bool {
 }
 
 /// Makes `dax` a device that programs map. Takes its memory out of the system for that.
-pub(crate) fn make_device(root: &SysRoot, dax: &Dax, pace: &Pace) -> Result<(), MemoryError> {
-    take_back(root, dax, pace)?;
+pub(crate) fn make_device(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
+    take_back(root, dax, waits)?;
     with_driver(root, dax, DEVICE_DAX)?;
     is_device(root, dax)
 }
 
 /// Whether `dax` is a device that programs can map, and none of its memory is memory of the system.
-pub(crate) fn is_device(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+pub(crate) fn is_device(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     has_driver(root, dax, DEVICE_DAX)?;
     let blocks = memory_blocks::in_range(root, range_of(dax)?)?;
     if !blocks.is_empty() {
@@ -230,7 +230,7 @@ pub(crate) fn is_device(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
 }
 
 /// Whether nobody works with `dax` as a device.
-pub(crate) fn is_closed(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
+pub(crate) fn is_closed(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     if dax.driver.as_deref() != Some(DEVICE_DAX) {
         return Ok(());
     }
@@ -244,7 +244,7 @@ pub(crate) fn is_closed(root: &SysRoot, dax: &Dax) -> Result<(), MemoryError> {
 }
 
 /// Binds `dax` to `driver`, which is not the one that memory of the system has to be taken back from first.
-fn with_driver(root: &SysRoot, dax: &Dax, driver: &'static str) -> Result<Dax, MemoryError> {
+fn with_driver(root: &SysRoot, dax: &DaxDevice, driver: &'static str) -> Result<DaxDevice, MemoryError> {
     let name = &dax.name;
     let now = || root.link_name(dax.folder.join("driver"));
     let folder = |driver: &str| format!("sys/bus/dax/drivers/{driver}");
@@ -262,15 +262,15 @@ fn with_driver(root: &SysRoot, dax: &Dax, driver: &'static str) -> Result<Dax, M
         }
     }
     has_driver(root, dax, driver)?;
-    Ok(Dax::read(root, name.clone(), dax.folder.clone()))
+    Ok(DaxDevice::read(root, name.clone(), dax.folder.clone()))
 }
 
-fn has_driver(root: &SysRoot, dax: &Dax, wanted: &'static str) -> Result<(), MemoryError> {
+fn has_driver(root: &SysRoot, dax: &DaxDevice, wanted: &'static str) -> Result<(), MemoryError> {
     let found = root.link_name(dax.folder.join("driver")).unwrap_or_else(|| "nothing".to_owned());
     if found == wanted { Ok(()) } else { Err(MemoryError::Driver { dax: dax.name.clone(), wanted, found }) }
 }
 
-fn range_of(dax: &Dax) -> Result<PhysicalRange, MemoryError> {
+fn range_of(dax: &DaxDevice) -> Result<PhysicalRange, MemoryError> {
     dax.range().ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })
 }
 

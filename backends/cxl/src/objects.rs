@@ -17,10 +17,10 @@ use hostler_linux::{
     pci::PciAddress,
 };
 
-pub use dax::Dax;
-pub use decoders::{Endpoint, EndpointDecoder, RootDecoder};
+pub use dax::DaxDevice;
+pub use decoders::{EndpointDecoder, EndpointPort, RootDecoder};
 pub use memdev::Memdev;
-pub use region::{Mode, Performance, Region};
+pub use region::{AccessCoordinates, CxlRegion, RegionMode};
 
 /// One link per object, to its folder under `/sys/devices`.
 const CXL: &str = "sys/bus/cxl/devices";
@@ -29,22 +29,22 @@ const DAX: &str = "sys/bus/dax/devices";
 
 /// All CXL objects of a machine at one moment, each kind in the order of kernel names.
 #[derive(Clone, Debug, Default)]
-pub struct Objects {
+pub struct CxlObjects {
     /// Memory devices: cards, and type-2 accelerators whose memory the kernel manages.
     pub memdevs: Vec<Memdev>,
     /// The CXL side of memory devices. One without is not reachable from a host bridge.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<EndpointPort>,
     /// Windows of physical addresses that firmware has set aside.
     pub root_decoders: Vec<RootDecoder>,
     /// Memory that is mapped, or about to be.
-    pub regions: Vec<Region>,
+    pub regions: Vec<CxlRegion>,
     /// Dax devices of regions, and of memory that firmware has set aside without CXL objects.
-    pub daxes: Vec<Dax>,
+    pub daxes: Vec<DaxDevice>,
     /// What makes no sense.
     pub warnings: Vec<Warning>,
 }
 
-impl Objects {
+impl CxlObjects {
     /// Reads the objects. A machine without CXL has none; what cannot be read of one is absent in it.
     pub fn read(root: &SysRoot) -> Self {
         let mut objects = Self::default();
@@ -66,14 +66,14 @@ impl Objects {
             } else if numbered(&name, "mem") {
                 objects.memdevs.push(Memdev::read(root, name, folder));
             } else if numbered(&name, "endpoint") {
-                objects.endpoints.push(Endpoint::read(root, name, folder));
+                objects.endpoints.push(EndpointPort::read(root, name, folder));
             } else {
-                objects.regions.push(Region::read(root, name, folder));
+                objects.regions.push(CxlRegion::read(root, name, folder));
             }
         }
         for name in root.names(DAX) {
             if let Some(folder) = objects.folder(root, DAX, &name) {
-                objects.daxes.push(Dax::read(root, name, folder));
+                objects.daxes.push(DaxDevice::read(root, name, folder));
             }
         }
         objects
@@ -95,7 +95,7 @@ impl Objects {
     }
 
     /// The region with a kernel name.
-    pub fn region(&self, name: &str) -> Option<&Region> {
+    pub fn region(&self, name: &str) -> Option<&CxlRegion> {
         self.regions.iter().find(|region| region.name == name)
     }
 
@@ -105,21 +105,21 @@ impl Objects {
     }
 
     /// The endpoint of a memory device. There is none while its driver is not bound.
-    pub fn endpoint_of(&self, memdev: &Memdev) -> Option<&Endpoint> {
+    pub fn endpoint_of(&self, memdev: &Memdev) -> Option<&EndpointPort> {
         self.endpoints.iter().find(|endpoint| endpoint.memdev.as_deref() == Some(memdev.name.as_str()))
     }
 
     /// The endpoint decoder with a kernel name, with its endpoint.
-    pub fn decoder(&self, name: &str) -> Option<(&Endpoint, &EndpointDecoder)> {
+    pub fn decoder(&self, name: &str) -> Option<(&EndpointPort, &EndpointDecoder)> {
         self.endpoints.iter().find_map(|endpoint| {
             endpoint.decoders.iter().find(|decoder| decoder.name == name).map(|decoder| (endpoint, decoder))
         })
     }
 
     /// The regions that a memory device has a part in, as its decoders or the regions' targets say.
-    pub fn regions_of(&self, memdev: &Memdev) -> Vec<&Region> {
+    pub fn regions_of(&self, memdev: &Memdev) -> Vec<&CxlRegion> {
         let Some(endpoint) = self.endpoint_of(memdev) else { return Vec::new() };
-        let mine = |region: &&Region| {
+        let mine = |region: &&CxlRegion| {
             endpoint.decoders.iter().any(|decoder| {
                 decoder.region.as_deref() == Some(region.name.as_str()) || region.targets.contains(&decoder.name)
             })
@@ -128,7 +128,7 @@ impl Objects {
     }
 
     /// The decoders of a region in the order of interleaving, each with its memory device.
-    pub fn members_of(&self, region: &Region) -> Vec<(&Memdev, &EndpointDecoder)> {
+    pub fn members_of(&self, region: &CxlRegion) -> Vec<(&Memdev, &EndpointDecoder)> {
         let member = |target: &String| {
             let (endpoint, decoder) = self.decoder(target)?;
             Some((self.memdev(endpoint.memdev.as_deref()?)?, decoder))
@@ -137,33 +137,33 @@ impl Objects {
     }
 
     /// The memory devices of a region in the order of interleaving. Losing one loses the region.
-    pub fn memdevs_of(&self, region: &Region) -> Vec<&Memdev> {
+    pub fn memdevs_of(&self, region: &CxlRegion) -> Vec<&Memdev> {
         self.members_of(region).into_iter().map(|(memdev, _)| memdev).collect()
     }
 
     /// The dax devices of a region; mostly one.
-    pub fn daxes_of(&self, region: &Region) -> impl Iterator<Item = &Dax> {
+    pub fn daxes_of(&self, region: &CxlRegion) -> impl Iterator<Item = &DaxDevice> {
         self.daxes.iter().filter(move |dax| dax.region.as_deref() == Some(region.name.as_str()))
     }
 
     /// The region of a dax device.
-    pub fn region_of(&self, dax: &Dax) -> Option<&Region> {
+    pub fn region_of(&self, dax: &DaxDevice) -> Option<&CxlRegion> {
         self.region(dax.region.as_deref()?)
     }
 
     /// The dax devices of memory that firmware has set aside, without the kernel's CXL objects.
-    pub fn hmem_daxes(&self) -> impl Iterator<Item = &Dax> {
+    pub fn hmem_daxes(&self) -> impl Iterator<Item = &DaxDevice> {
         self.daxes.iter().filter(|dax| dax.hmem.is_some())
     }
 
     /// The window that a region is in.
-    pub fn root_decoder_of(&self, region: &Region) -> Option<&RootDecoder> {
+    pub fn root_decoder_of(&self, region: &CxlRegion) -> Option<&RootDecoder> {
         self.root_decoders.iter().find(|decoder| Some(decoder.name.as_str()) == region.root_decoder.as_deref())
     }
 
     /// The windows that memory of this kind of a memory device can be mapped into, best first: of the same quality of
     /// service class, then those with most room.
-    pub fn windows_for(&self, memdev: &Memdev, mode: Mode) -> Vec<&RootDecoder> {
+    pub fn windows_for(&self, memdev: &Memdev, mode: RegionMode) -> Vec<&RootDecoder> {
         let Some(bridge) = memdev.host_bridge() else { return Vec::new() };
         let wanted = memdev.qos_class(mode);
         let fits = |window: &&RootDecoder| window.takes(mode) && window.host_bridges.iter().any(|name| name == bridge);
@@ -183,7 +183,7 @@ impl Objects {
             || self.regions.iter().filter(|region| region.root_decoder.as_deref() == Some(window.name.as_str()));
         let taken = regions().filter_map(|region| region.size).fold(0, u64::saturating_add);
         let Some(start) = window.start else { return size.saturating_sub(taken) };
-        let mut ranges: Vec<PhysicalRange> = regions().filter_map(Region::range).collect();
+        let mut ranges: Vec<PhysicalRange> = regions().filter_map(CxlRegion::range).collect();
         ranges.sort_unstable_by_key(|range| range.start);
         let (mut free, mut at) = (0, start);
         for range in ranges {
@@ -194,7 +194,7 @@ impl Objects {
     }
 
     /// The NUMA node that a region's memory is, or will be when it is online; `None` where nobody knows yet.
-    pub fn node_of(&self, root: &SysRoot, region: &Region) -> Option<u32> {
+    pub fn node_of(&self, root: &SysRoot, region: &CxlRegion) -> Option<u32> {
         let dax = self.daxes_of(region).find_map(|dax| dax.target_node);
         // Memory that firmware gave to the system has no dax device: its blocks know their node.
         dax.or_else(|| {
@@ -231,12 +231,12 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 
 /// Reads attributes of one folder; what is absent, fails or is no such value is `None`.
 #[derive(Clone, Copy)]
-struct Attributes<'a> {
+struct FolderAttributes<'a> {
     root: &'a SysRoot,
     folder: &'a Path,
 }
 
-impl Attributes<'_> {
+impl FolderAttributes<'_> {
     fn text(self, name: &str) -> Option<String> {
         self.root.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
     }

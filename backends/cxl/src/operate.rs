@@ -7,33 +7,35 @@ use hostler_backend::{BackendError, Held, OperateWork, Operation};
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
-    detach::{DetachError, Order, detach},
+    detach::{DetachError, DetachOptions, detach},
+    device::{CardId, CxlDevice},
     gate::GateError,
     memory::{self, MemoryError},
-    objects::Objects,
-    plan::Chosen,
+    objects::CxlObjects,
+    plan::CxlPlan,
     region::{self, RegionError},
-    target::{CardId, Target},
-    write::Pace,
+    write::WaitLimits,
 };
 
 /// Carries out an order.
 ///
 /// # Errors
 /// When the device is no card, a claim or anybody else uses its memory, or a step failed. The message says what was done.
-pub(crate) fn operate(root: &SysRoot, work: &OperateWork<'_>, pace: &Pace) -> Result<String, BackendError> {
+pub(crate) fn operate(root: &SysRoot, work: &OperateWork<'_>, waits: &WaitLimits) -> Result<String, BackendError> {
     let word = work.operation.word();
-    let Some(Target::Memory { card }) = Target::of(work.device) else {
+    let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
         let name = &work.device.name;
         return Err(BackendError::refused(format!("{name} cannot be {word}ed: orders are for memory devices, whole")));
     };
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     refuse_held(root, &objects, &card, work)?;
     let nodes = nodes(root, &objects, &card);
     let mut done = Vec::new();
     let result = match work.operation {
-        Operation::Attach => attach(root, &card, pace, &mut done).map_err(DetachError::from),
-        Operation::Detach { sanitize, remove } => detach(root, &card, Order { sanitize, remove }, pace, &mut done),
+        Operation::Attach => attach(root, &card, waits, &mut done).map_err(DetachError::from),
+        Operation::Detach { sanitize, remove } => {
+            detach(root, &card, DetachOptions { sanitize, remove }, waits, &mut done)
+        }
     };
     match result {
         Ok(()) if done.is_empty() => Ok("nothing was left to do".to_owned()),
@@ -42,17 +44,17 @@ pub(crate) fn operate(root: &SysRoot, work: &OperateWork<'_>, pace: &Pace) -> Re
     }
 }
 
-fn attach(root: &SysRoot, card: &CardId, pace: &Pace, done: &mut Vec<String>) -> Result<(), RegionError> {
-    let before = Objects::read(root);
+fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<String>) -> Result<(), RegionError> {
+    let before = CxlObjects::read(root);
     let was_there = card.find(&before).is_some_and(|memdev| !before.regions_of(memdev).is_empty());
-    let dax = region::create(root, card, pace)?;
+    let dax = region::create(root, card, waits)?;
     if was_there && memory::is_online(root, &dax).is_ok() {
         return Ok(());
     }
     memory::is_closed(root, &dax)?;
-    if let Err(error) = memory::bring_online(root, &dax, pace) {
+    if let Err(error) = memory::bring_online(root, &dax, waits) {
         let error = RegionError::from(error);
-        return Err(if was_there { error } else { region::roll_back(root, card, pace, error) });
+        return Err(if was_there { error } else { region::roll_back(root, card, waits, error) });
     }
     let node = dax.target_node.map_or_else(|| "a node".to_owned(), |node| format!("node {node}"));
     let range = dax.range().map(|range| range.to_string()).unwrap_or_default();
@@ -61,13 +63,18 @@ fn attach(root: &SysRoot, card: &CardId, pace: &Pace, done: &mut Vec<String>) ->
 }
 
 /// The nodes that a card's memory is on now.
-pub(crate) fn nodes(root: &SysRoot, objects: &Objects, card: &CardId) -> BTreeSet<u32> {
+pub(crate) fn nodes(root: &SysRoot, objects: &CxlObjects, card: &CardId) -> BTreeSet<u32> {
     let regions = card.find(objects).map(|memdev| objects.regions_of(memdev)).unwrap_or_default();
     regions.iter().filter_map(|region| objects.node_of(root, region)).collect()
 }
 
 /// Refuses where a claim holds the card, or anything that is made of the same regions.
-fn refuse_held(root: &SysRoot, objects: &Objects, card: &CardId, work: &OperateWork<'_>) -> Result<(), BackendError> {
+fn refuse_held(
+    root: &SysRoot,
+    objects: &CxlObjects,
+    card: &CardId,
+    work: &OperateWork<'_>,
+) -> Result<(), BackendError> {
     let regions = card.find(objects).map(|memdev| objects.regions_of(memdev)).unwrap_or_default();
     // Losing one member of an interleaving loses all of it.
     let mut cards: BTreeSet<CardId> =
@@ -75,7 +82,8 @@ fn refuse_held(root: &SysRoot, objects: &Objects, card: &CardId, work: &OperateW
     cards.insert(card.find(objects).map_or_else(|| card.clone(), CardId::of));
     let nodes = if work.operation == Operation::Attach { BTreeSet::new() } else { nodes(root, objects, card) };
     let holds = |held: &&Held<'_>| {
-        held.grant.device == work.device.name || Chosen::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
+        held.grant.device == work.device.name
+            || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
     };
     let holders: BTreeSet<String> = work
         .held

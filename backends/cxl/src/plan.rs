@@ -11,7 +11,7 @@ use hostler_backend::{
 use hostler_linux::{pci::PciAddress, vfio::DriverBinding};
 use serde::{Deserialize, Serialize};
 
-use crate::target::{CardId, DaxId, Target};
+use crate::device::{CardId, CxlDevice, DaxId};
 
 /// Name of the capacity: bytes.
 const MEMORY: &str = "memory";
@@ -19,7 +19,7 @@ const MEMORY: &str = "memory";
 /// What was chosen for a grant; stands in the claim's record.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
-pub(crate) enum Chosen {
+pub(crate) enum CxlPlan {
     /// A function.
     Accelerator {
         address: PciAddress,
@@ -43,13 +43,13 @@ pub(crate) enum Chosen {
     Dax { memory: DaxId },
 }
 
-impl Chosen {
+impl CxlPlan {
     /// What stands in a plan; `None` for administrative access, which takes nothing.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         Self::deserialize(&plan.data).ok()
     }
 
-    /// As [`Chosen::of`], for the steps that cannot do without it.
+    /// As [`CxlPlan::of`], for the steps that cannot do without it.
     pub(crate) fn read(plan: &Plan) -> Result<Option<Self>, BackendError> {
         if plan.data.is_null() {
             return Ok(None);
@@ -78,23 +78,23 @@ impl Chosen {
 /// # Errors
 /// When the device is in use in another way, there is not so much left, or the configuration is wrong.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-    let target = Target::of(work.device).ok_or_else(|| {
+    let target = CxlDevice::of(work.device).ok_or_else(|| {
         BackendError::refused(format!("{} is described in a way that is not understood", work.device.name))
     })?;
     match &target {
-        Target::Memory { .. } => config_of::<CxlConfig>(work.grant).map(drop)?,
-        Target::Node { .. } => config_of::<MemoryConfig>(work.grant).map(drop)?,
-        Target::Accelerator { .. } | Target::Dax { .. } => refuse_opaque_config(work.grant)?,
+        CxlDevice::Memory { .. } => config_of::<CxlConfig>(work.grant).map(drop)?,
+        CxlDevice::Node { .. } => config_of::<MemoryConfig>(work.grant).map(drop)?,
+        CxlDevice::Accelerator { .. } | CxlDevice::Dax { .. } => refuse_opaque_config(work.grant)?,
     }
     if work.grant.access == Access::Admin {
         return Ok(Plan::default());
     }
     on_wanted_node(work)?;
     let (chosen, pinning) = match target {
-        Target::Accelerator { address, vfio } => (accelerator(work.device, address, vfio), Pinning::default()),
-        Target::Memory { card } => (memory(work, card)?, Pinning::default()),
-        Target::Node { node, cards } => part(work, node, cards)?,
-        Target::Dax { memory } => (dax(work, memory)?, Pinning::default()),
+        CxlDevice::Accelerator { address, vfio } => (accelerator(work.device, address, vfio), Pinning::default()),
+        CxlDevice::Memory { card } => (memory(work, card)?, Pinning::default()),
+        CxlDevice::Node { node, cards } => part(work, node, cards)?,
+        CxlDevice::Dax { memory } => (dax(work, memory)?, Pinning::default()),
     };
     Ok(Plan { pinning, data: serde_json::json!(chosen) })
 }
@@ -110,10 +110,10 @@ fn on_wanted_node(work: &PlanWork<'_>) -> Result<(), BackendError> {
     }
 }
 
-fn accelerator(device: &Device, address: PciAddress, vfio: bool) -> Chosen {
+fn accelerator(device: &Device, address: PciAddress, vfio: bool) -> CxlPlan {
     let former =
         device.data.get("former").and_then(|former| DriverBinding::deserialize(former).ok()).unwrap_or_default();
-    Chosen::Accelerator { address, vfio, former }
+    CxlPlan::Accelerator { address, vfio, former }
 }
 
 fn text<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
@@ -122,7 +122,7 @@ fn text<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
 }
 
 /// A card whose volatile memory nobody uses.
-fn memory(work: &PlanWork<'_>, card: CardId) -> Result<Chosen, BackendError> {
+fn memory(work: &PlanWork<'_>, card: CardId) -> Result<CxlPlan, BackendError> {
     let config: CxlConfig = config_of(work.grant)?;
     let name = &work.device.name;
     let amount = |name: &str| work.device.capacity.iter().find(|(known, _)| known.as_str() == name).map(|(_, it)| it);
@@ -144,7 +144,7 @@ fn memory(work: &PlanWork<'_>, card: CardId) -> Result<Chosen, BackendError> {
         )));
     }
     let system_ram = config.use_as.unwrap_or_default() == CxlUse::SystemRam;
-    Ok(Chosen::Memory { card, system_ram, sanitize, bytes: bytes_of(MEMORY) })
+    Ok(CxlPlan::Memory { card, system_ram, sanitize, bytes: bytes_of(MEMORY) })
 }
 
 /// What a card's memory is used as, by whom, and how to end that.
@@ -169,13 +169,13 @@ fn other_holder(work: &PlanWork<'_>, cards: &[CardId]) -> Option<String> {
     let uses = |held: &&Held<'_>| {
         held.grant.access == Access::Use
             && held.grant.device != work.device.name
-            && Chosen::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &none))
+            && CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &none))
     };
     work.held.iter().find(uses).map(|held| format!("{} ({})", held.claim_name, held.grant.device))
 }
 
 /// A part of the memory of a node, accounted as the memory backend does: binding, and no limit of what is used.
-fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, Pinning), BackendError> {
+fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(CxlPlan, Pinning), BackendError> {
     let config: MemoryConfig = config_of(work.grant)?;
     let share = Share::new(work, MEMORY);
     let bytes = share.take(&holders(work, &share, &cards))?;
@@ -184,12 +184,12 @@ fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(Chosen, P
     let mode = config.policy.unwrap_or(MemoryMode::Bind);
     let mems = if mode == MemoryMode::Preferred { BTreeSet::new() } else { [node].into() };
     let policy = Some(MemoryPolicy { mode, nodes: [node].into() });
-    Ok((Chosen::Node { node, cards, bytes }, Pinning { mems, policy, ..Pinning::default() }))
+    Ok((CxlPlan::Node { node, cards, bytes }, Pinning { mems, policy, ..Pinning::default() }))
 }
 
 /// How much of a node is free for `work`; `None` where that is not known.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
-    let Some(Target::Node { node, cards }) = Target::of(work.device) else { return None };
+    let Some(CxlDevice::Node { node, cards }) = CxlDevice::of(work.device) else { return None };
     let share = Share::new(work, MEMORY);
     let free = share.free(&holders(work, &share, &cards));
     Some(if work.within.is_none_or(|wanted| wanted == node) { free } else { 0 })
@@ -197,9 +197,9 @@ pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
 
 /// The claims that hold a part of a node, with the bytes of each: by the node itself, or by a whole card behind it.
 fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>, cards: &[CardId]) -> Holders<'a> {
-    let bytes = |held: &Held<'_>| match Chosen::of(held.plan) {
-        Some(Chosen::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
-        Some(Chosen::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
+    let bytes = |held: &Held<'_>| match CxlPlan::of(held.plan) {
+        Some(CxlPlan::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
+        Some(CxlPlan::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
         None if held.grant.device == work.device.name => share.at_most(held),
         _ => 0,
     };
@@ -208,10 +208,10 @@ fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>, cards: &[CardId]) -> Hold
 }
 
 /// A dax device that nobody holds through its card.
-fn dax(work: &PlanWork<'_>, memory: DaxId) -> Result<Chosen, BackendError> {
+fn dax(work: &PlanWork<'_>, memory: DaxId) -> Result<CxlPlan, BackendError> {
     let cards = if let DaxId::Region(region) = &memory { region.cards.as_slice() } else { &[] };
     match other_holder(work, cards) {
-        None => Ok(Chosen::Dax { memory }),
+        None => Ok(CxlPlan::Dax { memory }),
         Some(holder) => Err(BackendError::refused(format!("memory of {} is held by {holder}", work.device.name))),
     }
 }

@@ -14,27 +14,27 @@ use hostler_cdi::DeviceNode;
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
 
 use crate::{
+    device::{CardId, DaxId},
     erase,
     memory::{self, MemoryError},
-    objects::{Dax, Objects},
+    objects::{CxlObjects, DaxDevice},
     operate,
-    plan::Chosen,
+    plan::CxlPlan,
     region::{self, RegionError},
-    target::{CardId, DaxId},
-    write::Pace,
+    write::WaitLimits,
 };
 
 /// What the steps work with.
 #[derive(Debug)]
-pub(crate) struct Workbench<'a> {
+pub(crate) struct CxlHardware<'a> {
     pub(crate) root: &'a SysRoot,
-    pub(crate) pace: &'a Pace,
+    pub(crate) waits: &'a WaitLimits,
     /// Held by whoever makes or takes down a region: the kernel hands out names and addresses one at a time, and what is
     /// half made by one is an orphan to another.
     pub(crate) regions: &'a Mutex<()>,
 }
 
-impl Workbench<'_> {
+impl CxlHardware<'_> {
     /// Nothing is kept behind the lock that a panic could have left half done.
     pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,11 +43,11 @@ impl Workbench<'_> {
     /// Makes the hardware of a plan ready.
     pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
         let none = Prepared { edits: work.device.edits.clone(), pinning: None };
-        match Chosen::read(work.plan)? {
-            None | Some(Chosen::Node { .. } | Chosen::Accelerator { vfio: false, .. }) => Ok(none),
-            Some(Chosen::Accelerator { address, .. }) => self.hand_over(address),
-            Some(Chosen::Memory { card, system_ram, sanitize, .. }) => self.map(&card, system_ram, sanitize),
-            Some(Chosen::Dax { memory }) => {
+        match CxlPlan::read(work.plan)? {
+            None | Some(CxlPlan::Node { .. } | CxlPlan::Accelerator { vfio: false, .. }) => Ok(none),
+            Some(CxlPlan::Accelerator { address, .. }) => self.hand_over(address),
+            Some(CxlPlan::Memory { card, system_ram, sanitize, .. }) => self.map(&card, system_ram, sanitize),
+            Some(CxlPlan::Dax { memory }) => {
                 let dax = self.dax(&memory)?;
                 memory::is_device(self.root, &dax).map_err(|error| unusable(&error))?;
                 Ok(Prepared { edits: node_of(&dax), pinning: None })
@@ -59,29 +59,29 @@ impl Workbench<'_> {
     fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<Prepared, BackendError> {
         let _alone = self.alone();
         if sanitize {
-            let objects = Objects::read(self.root);
+            let objects = CxlObjects::read(self.root);
             let supported = card.find(&objects).is_some_and(|memdev| erase::is_supported(self.root, memdev));
             if !supported {
                 return Err(BackendError::refused(format!("card {card} cannot erase its memory (sanitize: true)")));
             }
         }
         let failed = |error: RegionError| BackendError::step(format!("map the memory of card {card}"), error);
-        let dax = region::create(self.root, card, self.pace).map_err(failed)?;
+        let dax = region::create(self.root, card, self.waits).map_err(failed)?;
         if system_ram {
-            memory::bring_online(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;
+            memory::bring_online(self.root, &dax, self.waits).map_err(|error| failed(error.into()))?;
             let mems: BTreeSet<u32> = dax.target_node.into_iter().collect();
             // All of it is movable, so containers are let use an ordinary node beside it: their programs have to choose.
             let policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: mems.clone() });
             let pinning = Pinning { mems, policy, ..Pinning::default() };
             return Ok(Prepared { edits: ContainerEdits::default(), pinning: Some(pinning) });
         }
-        memory::make_device(self.root, &dax, self.pace).map_err(|error| failed(error.into()))?;
+        memory::make_device(self.root, &dax, self.waits).map_err(|error| failed(error.into()))?;
         Ok(Prepared { edits: node_of(&dax), pinning: None })
     }
 
     fn hand_over(&self, address: PciAddress) -> Result<Prepared, BackendError> {
         // The driver of an accelerator whose memory is mapped must not go.
-        let objects = Objects::read(self.root);
+        let objects = CxlObjects::read(self.root);
         let mapped = objects.memdevs_at(address).find_map(|memdev| objects.regions_of(memdev).first().copied());
         if let Some(region) = mapped {
             return Err(BackendError::refused(format!(
@@ -98,31 +98,31 @@ impl Workbench<'_> {
     /// Checks what was prepared, by reading it.
     pub(crate) fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         let not = |reason: String| Err(BackendError::NotUsable { reason });
-        match Chosen::read(work.plan)? {
+        match CxlPlan::read(work.plan)? {
             None => Ok(()),
-            Some(Chosen::Accelerator { address, vfio: true, .. }) if !vfio::is_bound(self.root, address) => {
+            Some(CxlPlan::Accelerator { address, vfio: true, .. }) if !vfio::is_bound(self.root, address) => {
                 not(format!("{address} is not bound to {}", vfio::DRIVER))
             }
-            Some(Chosen::Accelerator { address, .. }) => {
+            Some(CxlPlan::Accelerator { address, .. }) => {
                 let folder = format!("sys/bus/pci/devices/{address}");
                 if self.root.exists(folder) { Ok(()) } else { not(format!("{address} is gone")) }
             }
-            Some(Chosen::Node { node, .. }) => {
+            Some(CxlPlan::Node { node, .. }) => {
                 let has_memory = self.root.attribute("sys/devices/system/node/has_memory").unwrap_or_default();
                 let has_memory = has_memory.parse::<hostler_linux::IdSet>().unwrap_or_default();
                 if has_memory.contains(node) { Ok(()) } else { not(format!("NUMA node {node} has no memory")) }
             }
-            Some(Chosen::Dax { memory }) => {
+            Some(CxlPlan::Dax { memory }) => {
                 let dax = self.dax(&memory)?;
                 memory::is_device(self.root, &dax).map_err(|error| unusable(&error))
             }
-            Some(Chosen::Memory { card, system_ram, .. }) => self.is_mapped(&card, system_ram),
+            Some(CxlPlan::Memory { card, system_ram, .. }) => self.is_mapped(&card, system_ram),
         }
     }
 
     fn is_mapped(&self, card: &CardId, system_ram: bool) -> Result<(), BackendError> {
         let not = |reason: String| BackendError::NotUsable { reason };
-        let objects = Objects::read(self.root);
+        let objects = CxlObjects::read(self.root);
         let (memdev, _) = region::find(&objects, card).map_err(|error| not(error.to_string()))?;
         let regions = objects.regions_of(memdev);
         let whole = regions.iter().find(|region| region::is_whole(&objects, memdev, region) && region.committed);
@@ -134,10 +134,10 @@ impl Workbench<'_> {
 
     /// Takes back what was prepared, or any part of it.
     pub(crate) fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
-        match Chosen::read(work.plan)? {
-            Some(Chosen::Accelerator { address, vfio: true, former }) => vfio::give_back(self.root, address, &former)
+        match CxlPlan::read(work.plan)? {
+            Some(CxlPlan::Accelerator { address, vfio: true, former }) => vfio::give_back(self.root, address, &former)
                 .map_err(|error| BackendError::step(format!("take {address} back from vfio-pci"), error)),
-            Some(Chosen::Memory { card, sanitize, .. }) => self.unmap(&card, sanitize),
+            Some(CxlPlan::Memory { card, sanitize, .. }) => self.unmap(&card, sanitize),
             _ => Ok(()),
         }
     }
@@ -145,27 +145,27 @@ impl Workbench<'_> {
     fn unmap(&self, card: &CardId, sanitize: bool) -> Result<(), BackendError> {
         {
             let _alone = self.alone();
-            let nodes = operate::nodes(self.root, &Objects::read(self.root), card);
-            region::take_down_all(self.root, card, self.pace, &mut Vec::new()).map_err(|error| {
+            let nodes = operate::nodes(self.root, &CxlObjects::read(self.root), card);
+            region::take_down_all(self.root, card, self.waits, &mut Vec::new()).map_err(|error| {
                 let who = operate::who(self.root, &error, &nodes);
                 BackendError::step(format!("take memory of card {card} out of the system{who}"), error)
             })?;
         }
-        let objects = Objects::read(self.root);
+        let objects = CxlObjects::read(self.root);
         // A card that is gone took its memory with it.
         let Some(memdev) = card.find(&objects).filter(|_| sanitize) else { return Ok(()) };
-        erase::erase(self.root, &objects, memdev, self.pace)
+        erase::erase(self.root, &objects, memdev, self.waits)
             .map_err(|error| BackendError::step(format!("erase card {card}"), error))
     }
 
-    fn dax(&self, memory: &DaxId) -> Result<Dax, BackendError> {
-        let objects = Objects::read(self.root);
+    fn dax(&self, memory: &DaxId) -> Result<DaxDevice, BackendError> {
+        let objects = CxlObjects::read(self.root);
         let gone = || BackendError::NotUsable { reason: "its dax device is gone".to_owned() };
         memory.find(&objects).cloned().ok_or_else(gone)
     }
 }
 
-fn node_of(dax: &Dax) -> ContainerEdits {
+fn node_of(dax: &DaxDevice) -> ContainerEdits {
     let path = format!("/{}", dax.device_node().display());
     let device_nodes = vec![DeviceNode { path, ..DeviceNode::default() }];
     ContainerEdits { device_nodes, ..ContainerEdits::default() }

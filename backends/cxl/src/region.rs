@@ -5,7 +5,7 @@
 //!   decoder: capacity 0 ◄───── region deleted ◄──── uncommit ◄──── driver ◄── memory taken back
 //! ```
 //!
-//! Everything on the way back goes through the [`Gate`]. A crash anywhere leaves something that [`create`] and
+//! Everything on the way back goes through the [`MemoryGate`]. A crash anywhere leaves something that [`create`] and
 //! [`take_down`] start over from.
 
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use hostler_api::Chain;
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
-    gate::{Danger, Gate, GateError},
+    device::CardId,
+    gate::{DangerousWrite, GateError, MemoryGate},
     memory::{self, MemoryError},
-    objects::{Dax, Endpoint, EndpointDecoder, Memdev, Mode, Objects, Region, RootDecoder},
-    target::CardId,
-    write::{Pace, WriteError, write, write_number, write_until},
+    objects::{CxlObjects, CxlRegion, DaxDevice, EndpointDecoder, EndpointPort, Memdev, RegionMode, RootDecoder},
+    write::{WaitLimits, WriteError, write, write_number, write_until},
 };
 
 /// Capacity is mapped in pieces of this size.
@@ -145,7 +145,7 @@ pub(crate) enum RegionError {
 }
 
 /// The memory device of a card, with its endpoint.
-pub(crate) fn find<'a>(objects: &'a Objects, card: &CardId) -> Result<(&'a Memdev, &'a Endpoint), RegionError> {
+pub(crate) fn find<'a>(objects: &'a CxlObjects, card: &CardId) -> Result<(&'a Memdev, &'a EndpointPort), RegionError> {
     let memdev = card.find(objects).ok_or_else(|| RegionError::NoCard(card.clone()))?;
     let disabled = || RegionError::Disabled { memdev: memdev.name.clone() };
     Ok((memdev, objects.endpoint_of(memdev).filter(|_| memdev.driver.is_some()).ok_or_else(disabled)?))
@@ -153,13 +153,13 @@ pub(crate) fn find<'a>(objects: &'a Objects, card: &CardId) -> Result<(&'a Memde
 
 /// The volatile capacity that can be mapped, bytes.
 pub(crate) fn capacity(memdev: &Memdev) -> u64 {
-    memdev.bytes(Mode::Ram) / UNIT_BYTES * UNIT_BYTES
+    memdev.bytes(RegionMode::Ram) / UNIT_BYTES * UNIT_BYTES
 }
 
 /// Whether a region is made of all volatile memory of this card alone.
-pub(crate) fn is_whole(objects: &Objects, memdev: &Memdev, region: &Region) -> bool {
+pub(crate) fn is_whole(objects: &CxlObjects, memdev: &Memdev, region: &CxlRegion) -> bool {
     let members = objects.members_of(region);
-    region.mode == Some(Mode::Ram)
+    region.mode == Some(RegionMode::Ram)
         && region.size == Some(capacity(memdev))
         && members.len() == 1
         && members.iter().all(|(member, _)| member.name == memdev.name)
@@ -167,31 +167,31 @@ pub(crate) fn is_whole(objects: &Objects, memdev: &Memdev, region: &Region) -> b
 
 /// Makes a region of all volatile memory of a card, or finds the one that was made before; gives its dax device. Whatever
 /// was begun and not finished is taken down first; so is what fails now.
-pub(crate) fn create(root: &SysRoot, card: &CardId, pace: &Pace) -> Result<Dax, RegionError> {
-    clear(root, card, pace)?;
-    let objects = Objects::read(root);
+pub(crate) fn create(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<DaxDevice, RegionError> {
+    clear(root, card, waits)?;
+    let objects = CxlObjects::read(root);
     let (memdev, endpoint) = find(&objects, card)?;
     let region = match objects.regions_of(memdev).first() {
         Some(region) => region.name.clone(),
-        None => make(root, &objects, memdev, endpoint, pace)?,
+        None => make(root, &objects, memdev, endpoint, waits)?,
     };
-    let ready = start(root, &region, pace);
-    ready.map_err(|cause| roll_back(root, card, pace, cause))
+    let ready = start(root, &region, waits);
+    ready.map_err(|cause| roll_back(root, card, waits, cause))
 }
 
 /// Takes down what is only half there. What is there as a whole stays; anything else is somebody else's.
-fn clear(root: &SysRoot, card: &CardId, pace: &Pace) -> Result<(), RegionError> {
-    let objects = Objects::read(root);
-    drop_orphans(root, &objects, pace)?;
+fn clear(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<(), RegionError> {
+    let objects = CxlObjects::read(root);
+    drop_orphans(root, &objects, waits)?;
     let (memdev, endpoint) = find(&objects, card)?;
-    let volatile = |region: &&&Region| region.mode != Some(Mode::Pmem);
+    let volatile = |region: &&&CxlRegion| region.mode != Some(RegionMode::Pmem);
     let regions = objects.regions_of(memdev);
     for region in regions.iter().filter(volatile) {
         if region.committed && !is_whole(&objects, memdev, region) {
             return Err(RegionError::Occupied { memdev: memdev.name.clone(), region: region.name.clone() });
         }
         if !region.committed {
-            take_down(root, &objects, region, pace)?;
+            take_down(root, &objects, region, waits)?;
         }
     }
     if !regions.iter().any(|region| volatile(&region)) {
@@ -202,17 +202,20 @@ fn clear(root: &SysRoot, card: &CardId, pace: &Pace) -> Result<(), RegionError> 
 
 /// Takes regions down that nothing was put into: what is left when the making of one ended in the middle. Whoever makes
 /// regions here does it alone.
-fn drop_orphans(root: &SysRoot, objects: &Objects, pace: &Pace) -> Result<(), RegionError> {
-    let orphan = |region: &&Region| {
-        region.mode == Some(Mode::Ram) && !region.committed && region.driver.is_none() && region.targets.is_empty()
+fn drop_orphans(root: &SysRoot, objects: &CxlObjects, waits: &WaitLimits) -> Result<(), RegionError> {
+    let orphan = |region: &&CxlRegion| {
+        region.mode == Some(RegionMode::Ram)
+            && !region.committed
+            && region.driver.is_none()
+            && region.targets.is_empty()
     };
-    objects.regions.iter().filter(orphan).try_for_each(|region| take_down(root, objects, region, pace))
+    objects.regions.iter().filter(orphan).try_for_each(|region| take_down(root, objects, region, waits))
 }
 
 /// Gives back what decoders hold without a region. The kernel wants it in the opposite order of taking.
-fn release(root: &SysRoot, endpoint: &Endpoint) -> Result<(), RegionError> {
+fn release(root: &SysRoot, endpoint: &EndpointPort) -> Result<(), RegionError> {
     let idle = |decoder: &&EndpointDecoder| {
-        decoder.region.is_none() && decoder.dpa_size > 0 && decoder.mode == Some(Mode::Ram) && !decoder.locked
+        decoder.region.is_none() && decoder.dpa_size > 0 && decoder.mode == Some(RegionMode::Ram) && !decoder.locked
     };
     for decoder in endpoint.decoders.iter().rev().filter(idle) {
         write_number(root, decoder.folder.join("dpa_size"), 0)?;
@@ -223,10 +226,10 @@ fn release(root: &SysRoot, endpoint: &Endpoint) -> Result<(), RegionError> {
 /// Makes a committed region in the first window that takes it; gives its name.
 fn make(
     root: &SysRoot,
-    objects: &Objects,
+    objects: &CxlObjects,
     memdev: &Memdev,
-    endpoint: &Endpoint,
-    pace: &Pace,
+    endpoint: &EndpointPort,
+    waits: &WaitLimits,
 ) -> Result<String, RegionError> {
     let (name, bytes) = (&memdev.name, capacity(memdev));
     if bytes == 0 {
@@ -236,14 +239,14 @@ fn make(
     let decoder = decoder.ok_or_else(|| RegionError::NoDecoder { endpoint: endpoint.name.clone() })?;
     let card = CardId::of(memdev);
     let mut reasons = Vec::new();
-    for window in objects.windows_for(memdev, Mode::Ram) {
+    for window in objects.windows_for(memdev, RegionMode::Ram) {
         match make_in(root, window, decoder, bytes) {
             Ok(region) => return Ok(region),
             Err(error @ RegionError::Window { .. }) => reasons.push(Chain(&error).to_string()),
-            Err(error) => return Err(roll_back(root, &card, pace, error)),
+            Err(error) => return Err(roll_back(root, &card, waits, error)),
         }
         // The next window needs the decoder as it was.
-        clear(root, &card, pace)?;
+        clear(root, &card, waits)?;
     }
     if reasons.is_empty() {
         reasons.push("there is none for volatile memory behind its host bridge".to_owned());
@@ -283,26 +286,26 @@ fn of_window(window: &RootDecoder, source: WriteError) -> RegionError {
 }
 
 /// Gives a committed region its driver and waits for the dax device that follows.
-fn start(root: &SysRoot, name: &str, pace: &Pace) -> Result<Dax, RegionError> {
-    let objects = Objects::read(root);
+fn start(root: &SysRoot, name: &str, waits: &WaitLimits) -> Result<DaxDevice, RegionError> {
+    let objects = CxlObjects::read(root);
     let region = objects.region(name);
     if region.is_some_and(|region| region.driver.is_none()) {
         write(root, "sys/bus/cxl/drivers/cxl_region/bind", name)?;
     }
     let dax = || {
-        let objects = Objects::read(root);
+        let objects = CxlObjects::read(root);
         let region = objects.region(name)?;
         objects.daxes_of(region).find(|dax| dax.driver.is_some()).cloned()
     };
     // Without a driver of its own accord it gets one from us.
-    let any = |objects: &Objects| objects.daxes_of(objects.region(name)?).next().cloned();
-    let found = pace.wait(pace.looks, dax).or_else(|| any(&Objects::read(root)));
+    let any = |objects: &CxlObjects| objects.daxes_of(objects.region(name)?).next().cloned();
+    let found = waits.wait(waits.looks, dax).or_else(|| any(&CxlObjects::read(root)));
     found.ok_or_else(|| RegionError::NoDax { region: name.to_owned() })
 }
 
 /// Takes down what was made of a card's volatile memory, after an error.
-pub(crate) fn roll_back(root: &SysRoot, card: &CardId, pace: &Pace, cause: RegionError) -> RegionError {
-    match take_down_all(root, card, pace, &mut Vec::new()) {
+pub(crate) fn roll_back(root: &SysRoot, card: &CardId, waits: &WaitLimits, cause: RegionError) -> RegionError {
+    match take_down_all(root, card, waits, &mut Vec::new()) {
         Ok(()) => cause,
         Err(source) => RegionError::RollBack { cause: Chain(&cause).to_string(), source: Box::new(source) },
     }
@@ -313,28 +316,28 @@ pub(crate) fn roll_back(root: &SysRoot, card: &CardId, pace: &Pace, cause: Regio
 pub(crate) fn take_down_all(
     root: &SysRoot,
     card: &CardId,
-    pace: &Pace,
+    waits: &WaitLimits,
     done: &mut Vec<String>,
 ) -> Result<(), RegionError> {
-    let objects = Objects::read(root);
-    drop_orphans(root, &objects, pace)?;
+    let objects = CxlObjects::read(root);
+    drop_orphans(root, &objects, waits)?;
     let Some(memdev) = card.find(&objects) else { return Ok(()) };
     for region in objects.regions_of(memdev) {
         let alone = objects.memdevs_of(region).iter().all(|member| member.name == memdev.name);
-        if region.mode == Some(Mode::Ram) && alone {
-            take_down(root, &objects, region, pace)?;
+        if region.mode == Some(RegionMode::Ram) && alone {
+            take_down(root, &objects, region, waits)?;
             done.push(format!("{} taken down", region.name));
         }
     }
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let endpoint = card.find(&objects).and_then(|memdev| objects.endpoint_of(memdev));
     endpoint.map_or(Ok(()), |endpoint| release(root, endpoint))
 }
 
 /// Whether a region could be taken down, as far as can be told without trying.
-pub(crate) fn may_take_down(root: &SysRoot, objects: &Objects, region: &Region) -> Result<(), RegionError> {
+pub(crate) fn may_take_down(root: &SysRoot, objects: &CxlObjects, region: &CxlRegion) -> Result<(), RegionError> {
     let name = || region.name.clone();
-    if region.mode == Some(Mode::Pmem) {
+    if region.mode == Some(RegionMode::Pmem) {
         return Err(RegionError::Persistent { region: name() });
     }
     if region.locked || objects.members_of(region).iter().any(|(_, decoder)| decoder.locked) {
@@ -346,7 +349,7 @@ pub(crate) fn may_take_down(root: &SysRoot, objects: &Objects, region: &Region) 
     if objects.daxes_of(region).next().is_some() {
         return Ok(());
     }
-    let range = Gate::of_region(root, region)?.ranges().first().copied();
+    let range = MemoryGate::of_region(root, region)?.ranges().first().copied();
     let blocks = range.map_or(Ok(Vec::new()), |range| memory_blocks::in_range(root, range));
     let blocks = blocks.map_err(MemoryError::from)?;
     if blocks.is_empty() {
@@ -356,27 +359,32 @@ pub(crate) fn may_take_down(root: &SysRoot, objects: &Objects, region: &Region) 
 }
 
 /// Takes a region down, as far as it is there: memory, driver, program, region, capacity of its decoders.
-pub(crate) fn take_down(root: &SysRoot, objects: &Objects, region: &Region, pace: &Pace) -> Result<(), RegionError> {
+pub(crate) fn take_down(
+    root: &SysRoot,
+    objects: &CxlObjects,
+    region: &CxlRegion,
+    waits: &WaitLimits,
+) -> Result<(), RegionError> {
     may_take_down(root, objects, region)?;
     for dax in objects.daxes_of(region) {
-        memory::take_back(root, dax, pace)?;
+        memory::take_back(root, dax, waits)?;
     }
-    let gate = Gate::of_region(root, region)?;
+    let gate = MemoryGate::of_region(root, region)?;
     let state = |state| RegionError::NotDone { region: region.name.clone(), state };
     if region.driver.is_some() {
-        gate.pass(&Danger::Unbind { region: region.name.clone() })?;
+        gate.pass(&DangerousWrite::Unbind { region: region.name.clone() })?;
         if root.exists(region.folder.join("driver")) {
             return Err(state("still bound to its driver"));
         }
     }
     if region.committed {
-        gate.pass(&Danger::Uncommit { folder: region.folder.clone() })?;
+        gate.pass(&DangerousWrite::Uncommit { folder: region.folder.clone() })?;
         if root.attribute(region.folder.join("commit")).as_deref() != Some("0") {
             return Err(state("still committed"));
         }
     }
     let window = region.folder.parent().map(PathBuf::from).unwrap_or_default();
-    gate.pass(&Danger::Delete { window, region: region.name.clone() })?;
+    gate.pass(&DangerousWrite::Delete { window, region: region.name.clone() })?;
     if root.exists(&region.folder) {
         return Err(state("still there"));
     }

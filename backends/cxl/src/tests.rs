@@ -17,7 +17,7 @@ use hostler_backend::Device;
 
 use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
-use crate::{Config, CxlBackend};
+use crate::{CxlBackend, CxlBackendConfig};
 
 /// A moment of an emulated machine with four CXL cards: `boot`, `regions`, `hotadd`, `removed`.
 fn captured(moment: &str) -> UnpackedCapture {
@@ -27,7 +27,7 @@ fn captured(moment: &str) -> UnpackedCapture {
 
 /// A backend with the default configuration.
 fn backend(root: &SysRoot) -> CxlBackend {
-    CxlBackend::new(root.clone(), Config::default())
+    CxlBackend::new(root.clone(), CxlBackendConfig::default())
 }
 
 /// The device of that name.

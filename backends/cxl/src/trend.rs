@@ -12,21 +12,21 @@ pub(crate) const SICK_FOR: Duration = Duration::from_secs(300);
 
 /// What was counted before, by what counts. What there was at the first look is nobody's fault now.
 #[derive(Debug, Default)]
-pub(crate) struct Trends(Mutex<BTreeMap<String, Trend>>);
+pub(crate) struct ErrorTrends(Mutex<BTreeMap<String, ErrorTrend>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Trend {
+struct ErrorTrend {
     count: u64,
     /// New errors since it was well, and when the last of them was seen.
     new: Option<(u64, Instant)>,
 }
 
-impl Trends {
+impl ErrorTrends {
     /// Takes what a counter shows now, and gives the number of errors that make it count as sick. A counter that has begun
     /// anew belongs to a device that was reset or replaced.
     pub(crate) fn observe(&self, counter: &str, count: u64, now: Instant) -> Option<u64> {
         let mut trends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let trend = trends.entry(counter.to_owned()).or_insert(Trend { count, new: None });
+        let trend = trends.entry(counter.to_owned()).or_insert(ErrorTrend { count, new: None });
         let risen = count.saturating_sub(trend.count);
         let known = trend.new.filter(|_| count >= trend.count);
         let still = known.filter(|(_, last)| now.saturating_duration_since(*last) < SICK_FOR);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_before_is_no_trouble_and_new_trouble_lasts() {
-        let trends = Trends::default();
+        let trends = ErrorTrends::default();
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(trends.observe("aer", 7, at(0)), None);
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_begins_anew_is_no_trouble() {
-        let trends = Trends::default();
+        let trends = ErrorTrends::default();
         let now = Instant::now();
         trends.observe("aer", 7, now);
         assert_eq!(trends.observe("aer", 2, now), None);

@@ -9,18 +9,18 @@ use hostler_linux::{
     pci::PciAddress,
 };
 
-use crate::{events::Events, health::CardHealth, known::KnownFunctions, objects::Memdev, trend::Trends};
+use crate::{events::TraceEvents, health::CardHealth, known::KnownFunctions, objects::Memdev, trend::ErrorTrends};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct HealthWatch {
     pub(crate) known: Arc<KnownFunctions>,
-    trends: Arc<Trends>,
-    events: Arc<Events>,
+    trends: Arc<ErrorTrends>,
+    events: Arc<TraceEvents>,
     mailbox: Arc<dyn Mailbox>,
 }
 
-impl Watch {
+impl HealthWatch {
     /// Remembers nothing, and asks the machine under `root`.
     pub(crate) fn new(root: &SysRoot) -> Self {
         Self::asking(Arc::new(KernelMailbox::new(root.clone())))

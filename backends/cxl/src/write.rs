@@ -80,7 +80,7 @@ pub(crate) fn write_number(root: &SysRoot, path: impl AsRef<Path>, value: u64) -
 
 /// How long the kernel gets for what takes its time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct WaitLimits {
     /// Between two looks, or two tries.
     pub(crate) step: Duration,
     /// Tries to free memory that is busy. The kernel itself moves pages for seconds before it says EBUSY.
@@ -91,14 +91,14 @@ pub(crate) struct Pace {
     pub(crate) erasing: u32,
 }
 
-impl Default for Pace {
+impl Default for WaitLimits {
     /// Ten seconds for what appears; ten minutes for an erasure, and whoever repeats the order waits on.
     fn default() -> Self {
         Self { step: Duration::from_millis(100), tries: 5, looks: 100, erasing: 6000 }
     }
 }
 
-impl Pace {
+impl WaitLimits {
     /// Looks until there is something, or time is up.
     pub(crate) fn wait<T>(&self, looks: u32, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 1..looks {

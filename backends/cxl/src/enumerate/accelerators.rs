@@ -7,11 +7,11 @@ use hostler_cdi::DeviceNode;
 use hostler_linux::pci::{self, ConfigFile, PciIdentity};
 use serde_json::json;
 
-use super::{Scene, dashed, device_name, function};
+use super::{CxlScan, dashed, device_name, function};
 use crate::{
-    attributes::{Facts, put_bytes},
+    attributes::{AttributeBuilder, put_bytes},
+    device::{CardId, CxlDevice},
     dvsec::CxlFunction,
-    target::{CardId, Target},
 };
 
 /// One link per character device, by its number.
@@ -27,7 +27,7 @@ const KEPT: [&str; 2] = ["cxl/", "vfio/"];
 const FPGA_DRIVERS: [&str; 4] = ["dfl-pci", "xocl", "xclmgmt", "ami"];
 
 /// What a look into a configuration space told.
-enum Look {
+enum FunctionProbe {
     /// It is a CXL function.
     Cxl(CxlFunction),
     /// It is none.
@@ -38,16 +38,16 @@ enum Look {
     Asleep,
 }
 
-impl Scene<'_> {
+impl CxlScan<'_> {
     pub(super) fn accelerators(&self, found: &mut Enumeration) {
         let (identities, _) = pci::identities(self.root);
         let mut hidden = None;
         for identity in identities.iter().filter(|identity| self.may_be_cxl(identity)) {
             match self.look(identity) {
-                Look::Cxl(function) => self.cxl_function(found, identity, &function),
-                Look::Hidden => hidden = Some(identity),
-                Look::Asleep if is_cxl_memory(identity) => self.sleeping_card(found, identity),
-                Look::Plain | Look::Asleep => {}
+                FunctionProbe::Cxl(function) => self.cxl_function(found, identity, &function),
+                FunctionProbe::Hidden => hidden = Some(identity),
+                FunctionProbe::Asleep if is_cxl_memory(identity) => self.sleeping_card(found, identity),
+                FunctionProbe::Plain | FunctionProbe::Asleep => {}
             }
         }
         let cxl = || !self.objects.root_decoders.is_empty() || identities.iter().any(is_cxl_memory);
@@ -64,22 +64,22 @@ impl Scene<'_> {
         identity.base_class() != Some(BRIDGE) && !is_card
     }
 
-    fn look(&self, identity: &PciIdentity) -> Look {
+    fn look(&self, identity: &PciIdentity) -> FunctionProbe {
         let known = self.watch.known.get(identity);
         if known == Some(None) {
-            return Look::Plain;
+            return FunctionProbe::Plain;
         }
         let folder = pci::folder(self.root, identity.address);
         if !function::is_awake(self.root, &folder) {
-            return known.flatten().map_or(Look::Asleep, Look::Cxl);
+            return known.flatten().map_or(FunctionProbe::Asleep, FunctionProbe::Cxl);
         }
-        let Ok(config) = ConfigFile::open(self.root, identity.address) else { return Look::Plain };
+        let Ok(config) = ConfigFile::open(self.root, identity.address) else { return FunctionProbe::Plain };
         let found = CxlFunction::decode(|offset| config.dword(offset));
         if found.is_none() && config.dword(0x40).is_none() {
-            return Look::Hidden;
+            return FunctionProbe::Hidden;
         }
         self.watch.known.insert(*identity, found);
-        found.map_or(Look::Plain, Look::Cxl)
+        found.map_or(FunctionProbe::Plain, FunctionProbe::Cxl)
     }
 
     fn cxl_function(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction) {
@@ -107,26 +107,26 @@ impl Scene<'_> {
         }
         let name = format!("accelerator-{}", dashed(&identity.address.to_string()));
         let Some(name) = device_name(found, &folder, name) else { return };
-        let mut facts = Facts::of_kind("accelerator");
-        let driver = function::describe(self.root, identity.address, &mut facts);
-        facts.number("cxlType", Some(kind));
-        facts.flag("cacheCapable", Some(function.cache));
-        facts.flag("memCapable", Some(function.mem));
-        facts.flag("cxlNegotiated", Some(function.is_negotiated()));
-        facts.text("class", identity.class.map(|class| format!("{class:#08x}")));
-        facts.text("serial", function.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
+        let mut attributes = AttributeBuilder::of_kind("accelerator");
+        let driver = function::describe(self.root, identity.address, &mut attributes);
+        attributes.number("cxlType", Some(kind));
+        attributes.flag("cacheCapable", Some(function.cache));
+        attributes.flag("memCapable", Some(function.mem));
+        attributes.flag("cxlNegotiated", Some(function.is_negotiated()));
+        attributes.text("class", identity.class.map(|class| format!("{class:#08x}")));
+        attributes.text("serial", function.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
         let ranges = function.ranges.iter().filter(|range| range.bytes > 0).count();
-        facts.number("hdmRanges", Some(ranges as u64).filter(|_| function.mem));
+        attributes.number("hdmRanges", Some(ranges as u64).filter(|_| function.mem));
         let mut device = Device::new(name);
         put_bytes(&mut device.capacity, "hdm", function.memory_bytes(), None);
-        device.attributes = facts.done();
+        device.attributes = attributes.done();
         let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
         device.health = match self.watch.function_errors(self.root, identity.address) {
             Some(reason) => Health::Unhealthy { reason },
             None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
-        device.data = json!(Target::Accelerator { address: identity.address, vfio });
+        device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
         // What to give it back to: planning reads nothing.
         let former = hostler_linux::vfio::binding(self.root, identity.address).unwrap_or_default();
         device.data["former"] = json!(former);
@@ -163,16 +163,16 @@ impl Scene<'_> {
         let name = own.filter(|name| !taken(name)).unwrap_or(place);
         let folder = pci::folder(self.root, identity.address);
         let Some(name) = device_name(found, &folder, format!("memory-{name}")) else { return };
-        let mut facts = Facts::of_kind("memory");
-        function::describe(self.root, identity.address, &mut facts);
-        facts.number("cxlType", Some(3_u64));
-        facts.text("serial", card.serial.map(|serial| format!("{serial:#x}")));
-        facts.text("use", Some("none"));
-        facts.flag("attachable", Some(false));
+        let mut attributes = AttributeBuilder::of_kind("memory");
+        function::describe(self.root, identity.address, &mut attributes);
+        attributes.number("cxlType", Some(3_u64));
+        attributes.text("serial", card.serial.map(|serial| format!("{serial:#x}")));
+        attributes.text("use", Some("none"));
+        attributes.flag("attachable", Some(false));
         let mut device = Device::new(name);
-        device.attributes = facts.done();
+        device.attributes = attributes.done();
         device.health = health;
-        device.data = json!(Target::Memory { card });
+        device.data = json!(CxlDevice::Memory { card });
         found.devices.push(device);
     }
 }

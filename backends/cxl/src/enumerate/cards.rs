@@ -4,15 +4,15 @@ use hostler_api::DeviceName;
 use hostler_backend::{Device, Enumeration, Warning};
 use serde_json::json;
 
-use super::{Scene, device_name, function};
+use super::{CxlScan, device_name, function};
 use crate::{
-    attributes::{Facts, put_bytes},
+    attributes::{AttributeBuilder, put_bytes},
     cdat,
-    objects::{Memdev, Mode, Region},
-    target::{CardId, Target},
+    device::{CardId, CxlDevice},
+    objects::{CxlRegion, Memdev, RegionMode},
 };
 
-impl Scene<'_> {
+impl CxlScan<'_> {
     pub(super) fn card_devices(&self, found: &mut Enumeration) {
         for memdev in self.cards_shown() {
             let name = self.card_name(memdev).unwrap_or_else(|| memdev.name.clone());
@@ -24,34 +24,34 @@ impl Scene<'_> {
 
     fn card(&self, name: DeviceName, memdev: &Memdev, found: &mut Enumeration) -> Device {
         let mut device = Device::new(name);
-        put_bytes(&mut device.capacity, "memory", memdev.bytes(Mode::Ram), None);
-        put_bytes(&mut device.capacity, "persistentMemory", memdev.bytes(Mode::Pmem), None);
-        let mut facts = Facts::of_kind("memory");
+        put_bytes(&mut device.capacity, "memory", memdev.bytes(RegionMode::Ram), None);
+        put_bytes(&mut device.capacity, "persistentMemory", memdev.bytes(RegionMode::Pmem), None);
+        let mut attributes = AttributeBuilder::of_kind("memory");
         if let Some(address) = memdev.address {
-            function::describe(self.root, address, &mut facts);
+            function::describe(self.root, address, &mut attributes);
         }
-        facts.number("cxlType", Some(3_u64));
-        facts.text("serial", memdev.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
-        facts.text("firmwareVersion", memdev.firmware_version.as_ref());
-        facts.text("security", memdev.security_state.as_ref());
-        facts.flag("dynamicCapacity", self.has_dynamic_capacity(memdev, found));
+        attributes.number("cxlType", Some(3_u64));
+        attributes.text("serial", memdev.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
+        attributes.text("firmwareVersion", memdev.firmware_version.as_ref());
+        attributes.text("security", memdev.security_state.as_ref());
+        attributes.flag("dynamicCapacity", self.has_dynamic_capacity(memdev, found));
         let regions = self.objects.regions_of(memdev);
-        facts.text("use", Some(self.use_of(&regions)));
-        facts.flag("attachable", Some(self.is_attachable(memdev, &regions)));
-        self.describe_quality(memdev, &regions, &mut facts);
-        self.describe_health(memdev, &mut facts);
-        if let Some(region) = regions.iter().find(|region| region.mode == Some(Mode::Ram)) {
-            facts.number("targetNode", self.objects.node_of(self.root, region));
-            self.describe_regions(&[region], &mut facts);
+        attributes.text("use", Some(self.use_of(&regions)));
+        attributes.flag("attachable", Some(self.is_attachable(memdev, &regions)));
+        self.describe_quality(memdev, &regions, &mut attributes);
+        self.describe_health(memdev, &mut attributes);
+        if let Some(region) = regions.iter().find(|region| region.mode == Some(RegionMode::Ram)) {
+            attributes.number("targetNode", self.objects.node_of(self.root, region));
+            self.describe_regions(&[region], &mut attributes);
         }
-        device.attributes = facts.done();
+        device.attributes = attributes.done();
         device.health = self.health_of(memdev);
-        device.data = json!(Target::Memory { card: CardId::of(memdev) });
+        device.data = json!(CxlDevice::Memory { card: CardId::of(memdev) });
         device
     }
 
     /// What the card's memory is used as, in one word.
-    fn use_of(&self, regions: &[&Region]) -> &'static str {
+    fn use_of(&self, regions: &[&CxlRegion]) -> &'static str {
         let mut uses: Vec<&str> = regions.iter().map(|region| self.use_of_region(region)).collect();
         uses.dedup();
         match uses[..] {
@@ -61,10 +61,10 @@ impl Scene<'_> {
         }
     }
 
-    pub(super) fn use_of_region(&self, region: &Region) -> &'static str {
+    pub(super) fn use_of_region(&self, region: &CxlRegion) -> &'static str {
         let dax = self.objects.daxes_of(region).next();
         match (region.mode, dax) {
-            (Some(Mode::Pmem), _) => "persistent",
+            (Some(RegionMode::Pmem), _) => "persistent",
             (_, Some(dax)) if dax.is_system_ram() => "systemRam",
             (_, Some(dax)) if dax.driver.is_some() => "devDax",
             // Memory that firmware gave to the system has no dax device.
@@ -74,36 +74,37 @@ impl Scene<'_> {
     }
 
     /// Whether all of its volatile memory could be mapped now, as one new region.
-    fn is_attachable(&self, memdev: &Memdev, regions: &[&Region]) -> bool {
-        let bytes = memdev.bytes(Mode::Ram);
-        let free = regions.iter().all(|region| region.mode == Some(Mode::Pmem));
-        let windows = || self.objects.windows_for(memdev, Mode::Ram);
+    fn is_attachable(&self, memdev: &Memdev, regions: &[&CxlRegion]) -> bool {
+        let bytes = memdev.bytes(RegionMode::Ram);
+        let free = regions.iter().all(|region| region.mode == Some(RegionMode::Pmem));
+        let windows = || self.objects.windows_for(memdev, RegionMode::Ram);
         bytes > 0 && free && windows().iter().any(|window| self.objects.free_bytes(window) >= bytes)
     }
 
     /// The class of its memory, and whether it is mapped in a window of that class, or could be.
-    fn describe_quality(&self, memdev: &Memdev, regions: &[&Region], facts: &mut Facts) {
-        let mode = if memdev.bytes(Mode::Ram) > 0 { Mode::Ram } else { Mode::Pmem };
+    fn describe_quality(&self, memdev: &Memdev, regions: &[&CxlRegion], attributes: &mut AttributeBuilder) {
+        let mode = if memdev.bytes(RegionMode::Ram) > 0 { RegionMode::Ram } else { RegionMode::Pmem };
         let class = memdev.qos_class(mode);
-        facts.number("qosClass", class);
+        attributes.number("qosClass", class);
         let region = regions.iter().find(|region| region.mode == Some(mode));
         let window = match region {
             Some(region) => self.objects.root_decoder_of(region),
             None => self.objects.windows_for(memdev, mode).first().copied(),
         };
         let window = window.and_then(|window| window.qos_class);
-        facts.flag("qosMatch", class.zip(window).map(|(card, window)| card == window));
+        attributes.flag("qosMatch", class.zip(window).map(|(card, window)| card == window));
     }
 
     /// How the memory of regions is mapped, and how fast the slowest is.
-    pub(super) fn describe_regions(&self, regions: &[&Region], facts: &mut Facts) {
+    pub(super) fn describe_regions(&self, regions: &[&CxlRegion], attributes: &mut AttributeBuilder) {
         let ways: Vec<u32> = regions.iter().filter_map(|region| region.interleave_ways).collect();
-        facts.number("interleaveWays", ways.first().copied().filter(|first| ways.iter().all(|ways| ways == first)));
+        attributes
+            .number("interleaveWays", ways.first().copied().filter(|first| ways.iter().all(|ways| ways == first)));
         let known = || regions.iter().filter_map(|region| region.performance);
-        facts.number("readBandwidth", known().filter_map(|fast| fast.read_bandwidth).min());
-        facts.number("writeBandwidth", known().filter_map(|fast| fast.write_bandwidth).min());
-        facts.number("readLatency", known().filter_map(|fast| fast.read_latency).max());
-        facts.number("writeLatency", known().filter_map(|fast| fast.write_latency).max());
+        attributes.number("readBandwidth", known().filter_map(|fast| fast.read_bandwidth).min());
+        attributes.number("writeBandwidth", known().filter_map(|fast| fast.write_bandwidth).min());
+        attributes.number("readLatency", known().filter_map(|fast| fast.read_latency).max());
+        attributes.number("writeLatency", known().filter_map(|fast| fast.write_latency).max());
     }
 
     /// The node that all these cards are attached to.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_api::{DeviceName, Quantity};
 use hostler_backend::{CounterSet, CounterUse, Enumeration};
 
-use crate::target::{CardId, Target};
+use crate::device::{CardId, CxlDevice};
 
 /// What the API server takes: counters of a set, and sets that a device draws on.
 const MOST_COUNTERS: usize = 32;
@@ -14,14 +14,14 @@ const MOST_SETS: usize = 2;
 /// Gives every card a counter of one, taken by whichever of its devices is held. A node of cards of more sets than a device
 /// may draw on takes none: planning knows all holders and refuses what does not go together.
 pub(super) fn add(found: &mut Enumeration) {
-    let targets: Vec<Option<Target>> = found.devices.iter().map(Target::of).collect();
+    let targets: Vec<Option<CxlDevice>> = found.devices.iter().map(CxlDevice::of).collect();
     let mut users: BTreeMap<&CardId, usize> = BTreeMap::new();
-    for card in targets.iter().flatten().flat_map(Target::cards) {
+    for card in targets.iter().flatten().flat_map(CxlDevice::cards) {
         *users.entry(card).or_default() += 1;
     }
     let mut members: Vec<(&CardId, DeviceName)> = Vec::new();
     for (device, target) in found.devices.iter().zip(&targets) {
-        if let Some(Target::Memory { card }) = target
+        if let Some(CxlDevice::Memory { card }) = target
             // A card whose memory is in no other device needs no counter.
             && users.get(card).is_some_and(|users| *users > 1)
         {
@@ -42,7 +42,7 @@ pub(super) fn add(found: &mut Enumeration) {
     found.counter_sets = sets;
 }
 
-fn uses(target: &Target, place: &BTreeMap<&CardId, (DeviceName, DeviceName)>) -> Vec<CounterUse> {
+fn uses(target: &CxlDevice, place: &BTreeMap<&CardId, (DeviceName, DeviceName)>) -> Vec<CounterUse> {
     let mut uses: BTreeMap<DeviceName, CounterUse> = BTreeMap::new();
     for (set, counter) in target.cards().iter().filter_map(|card| place.get(card)) {
         let all = uses.entry(set.clone()).or_insert_with(|| CounterUse { set: set.clone(), counters: BTreeMap::new() });

@@ -5,14 +5,14 @@ use hostler_backend::{ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
 use serde_json::json;
 
-use super::{Scene, device_name};
+use super::{CxlScan, device_name};
 use crate::{
-    attributes::{Facts, put_bytes},
-    objects::{Dax, Memdev, Mode},
-    target::{DaxId, RegionId, Target},
+    attributes::{AttributeBuilder, put_bytes},
+    device::{CxlDevice, DaxId, RegionId},
+    objects::{DaxDevice, Memdev, RegionMode},
 };
 
-impl Scene<'_> {
+impl CxlScan<'_> {
     pub(super) fn daxes(&self, found: &mut Enumeration) {
         // Memory of the system is a node. Without a driver there is no device node to hand over, and nobody uses it.
         let offered = self.objects.daxes.iter().filter(|dax| !dax.is_system_ram() && self.is_cxl(dax));
@@ -29,9 +29,9 @@ impl Scene<'_> {
 
     /// Whether a dax device is of volatile CXL memory. What firmware sets aside can be other memory too, and can be that of
     /// a region that there is by now.
-    fn is_cxl(&self, dax: &Dax) -> bool {
+    fn is_cxl(&self, dax: &DaxDevice) -> bool {
         if let Some(region) = self.objects.region_of(dax) {
-            return region.mode == Some(Mode::Ram);
+            return region.mode == Some(RegionMode::Ram);
         }
         let Some(range) = dax.range().filter(|_| dax.hmem.is_some()) else { return false };
         let mut windows = self.objects.root_decoders.iter().filter_map(|window| window.start.zip(window.size));
@@ -41,7 +41,7 @@ impl Scene<'_> {
     }
 
     /// Its card and, where the region does not begin with the card or is of several, that too.
-    fn dax_name(&self, dax: &Dax, identity: &DaxId) -> Option<String> {
+    fn dax_name(&self, dax: &DaxDevice, identity: &DaxId) -> Option<String> {
         match identity {
             DaxId::Region(RegionId { cards, dpa, .. }) => {
                 let first = self.card_name(cards.first()?.find(&self.objects)?)?;
@@ -53,23 +53,23 @@ impl Scene<'_> {
         }
     }
 
-    fn dax(&self, name: DeviceName, dax: &Dax, identity: DaxId) -> Device {
+    fn dax(&self, name: DeviceName, dax: &DaxDevice, identity: DaxId) -> Device {
         let region = self.objects.region_of(dax);
         let members: Vec<&Memdev> = region.map(|region| self.objects.memdevs_of(region)).unwrap_or_default();
         let mut device = Device::new(name);
         put_bytes(&mut device.capacity, "memory", dax.size.unwrap_or(0), None);
-        let mut facts = Facts::of_kind("dax");
-        facts.number("cxlType", Some(3_u64));
-        facts.number("resource.kubernetes.io/numaNode", self.near_node(&members));
-        facts.number("targetNode", dax.target_node);
-        facts.number("align", dax.align);
-        facts.number("cards", region.map(|_| members.len() as u64));
+        let mut attributes = AttributeBuilder::of_kind("dax");
+        attributes.number("cxlType", Some(3_u64));
+        attributes.number("resource.kubernetes.io/numaNode", self.near_node(&members));
+        attributes.number("targetNode", dax.target_node);
+        attributes.number("align", dax.align);
+        attributes.number("cards", region.map(|_| members.len() as u64));
         if let Some(region) = region {
-            facts.text("mode", region.mode.map(Mode::as_str));
-            facts.flag("committed", Some(region.committed));
-            self.describe_regions(&[region], &mut facts);
+            attributes.text("mode", region.mode.map(RegionMode::as_str));
+            attributes.flag("committed", Some(region.committed));
+            self.describe_regions(&[region], &mut attributes);
         }
-        device.attributes = facts.done();
+        device.attributes = attributes.done();
         device.health = match region {
             Some(region) if !region.committed => unhealthy("its region is not committed: nothing translates addresses"),
             _ if dax.driver.is_none() => unhealthy("no driver is bound to it: it has no device node"),
@@ -77,7 +77,7 @@ impl Scene<'_> {
         };
         let node = DeviceNode { path: format!("/{}", dax.device_node().display()), ..DeviceNode::default() };
         device.edits = ContainerEdits { device_nodes: vec![node], ..ContainerEdits::default() };
-        device.data = json!(Target::Dax { memory: identity });
+        device.data = json!(CxlDevice::Dax { memory: identity });
         device
     }
 }

@@ -7,26 +7,26 @@ use hostler_linux::{
     pci::{self, PciAddress},
 };
 
-use crate::attributes::Facts;
+use crate::attributes::AttributeBuilder;
 
 /// Puts what is known of the function into a device's attributes, and gives its driver. A sleeping function is not woken
 /// for it.
-pub(super) fn describe(root: &SysRoot, address: PciAddress, facts: &mut Facts) -> Option<String> {
+pub(super) fn describe(root: &SysRoot, address: PciAddress, attributes: &mut AttributeBuilder) -> Option<String> {
     let function = pci::function(root, address).ok()?;
-    facts.id("vendor", Some(function.vendor));
-    facts.id("device", Some(function.device));
-    facts.text("driver", function.driver.as_ref());
-    facts.number("resource.kubernetes.io/numaNode", function.numa_node);
-    facts.text("resource.kubernetes.io/pciBusID", function.pci_bus_id());
-    facts.text("resource.kubernetes.io/pcieRoot", function.pcie_root().ok());
+    attributes.id("vendor", Some(function.vendor));
+    attributes.id("device", Some(function.device));
+    attributes.text("driver", function.driver.as_ref());
+    attributes.number("resource.kubernetes.io/numaNode", function.numa_node);
+    attributes.text("resource.kubernetes.io/pciBusID", function.pci_bus_id());
+    attributes.text("resource.kubernetes.io/pcieRoot", function.pcie_root().ok());
     let folder = pci::folder(root, function.address);
     if is_awake(root, &folder) {
         let text = |name: &str| root.attribute(folder.join(name)).filter(|text| text != "Unknown");
         let number = |name: &str| text(name)?.parse::<u64>().ok().filter(|width| *width > 0);
-        facts.text("linkSpeed", text("current_link_speed"));
-        facts.text("linkSpeedMax", text("max_link_speed"));
-        facts.number("linkWidth", number("current_link_width"));
-        facts.number("linkWidthMax", number("max_link_width"));
+        attributes.text("linkSpeed", text("current_link_speed"));
+        attributes.text("linkSpeedMax", text("max_link_speed"));
+        attributes.number("linkWidth", number("current_link_width"));
+        attributes.number("linkWidthMax", number("max_link_width"));
     }
     function.driver
 }

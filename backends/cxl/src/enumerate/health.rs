@@ -2,11 +2,11 @@
 
 use hostler_backend::Health;
 
-use super::{Scene, function};
+use super::{CxlScan, function};
 use crate::{
-    attributes::Facts,
+    attributes::AttributeBuilder,
     health::CardHealth,
-    objects::{Memdev, Mode},
+    objects::{Memdev, RegionMode},
 };
 
 /// The state of a card.
@@ -17,7 +17,7 @@ pub(super) struct CardState {
     pub(super) said: Option<CardHealth>,
 }
 
-impl Scene<'_> {
+impl CxlScan<'_> {
     /// Looks at a card: what the kernel knows, what its counters show, what it says.
     pub(super) fn look_at(&self, memdev: &Memdev) -> CardState {
         let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.root, folder));
@@ -30,7 +30,7 @@ impl Scene<'_> {
         } else if self.objects.endpoint_of(memdev).is_none() {
             Some("no endpoint leads to it from a host bridge".to_owned())
         } else {
-            said.and_then(|said| said.problem(memdev.bytes(Mode::Pmem) > 0)).or(link).or(events)
+            said.and_then(|said| said.problem(memdev.bytes(RegionMode::Pmem) > 0)).or(link).or(events)
         };
         let health = problem.map_or(Health::Healthy, |reason| Health::Unhealthy { reason });
         CardState { health, said }
@@ -42,11 +42,11 @@ impl Scene<'_> {
 
     /// Puts what a card says of itself into its attributes: what is worth a look and no reason to take it away. Figures
     /// that move all the time are left out, each change is written to the API server.
-    pub(super) fn describe_health(&self, memdev: &Memdev, facts: &mut Facts) {
+    pub(super) fn describe_health(&self, memdev: &Memdev, attributes: &mut AttributeBuilder) {
         let Some(said) = self.cards.get(&memdev.name).and_then(|state| state.said) else { return };
-        facts.flag("maintenanceNeeded", Some(said.maintenance));
-        facts.flag("performanceDegraded", Some(said.degraded));
-        facts.number("lifeUsed", said.life_used);
+        attributes.flag("maintenanceNeeded", Some(said.maintenance));
+        attributes.flag("performanceDegraded", Some(said.degraded));
+        attributes.number("lifeUsed", said.life_used);
     }
 
     /// The state of what is made of several cards: that of the sickest, with the card's name.

@@ -5,11 +5,11 @@ use hostler_backend::{Device, Enumeration, Health, NodeAllocatable, Sharing};
 use hostler_linux::memory_blocks::{self, PhysicalRange};
 use serde_json::json;
 
-use super::{Scene, device_name};
+use super::{CxlScan, device_name};
 use crate::{
-    attributes::{Facts, put_bytes, qualified},
-    objects::{Memdev, Performance, Region},
-    target::{CardId, Target},
+    attributes::{AttributeBuilder, put_bytes, qualified},
+    device::{CardId, CxlDevice},
+    objects::{AccessCoordinates, CxlRegion, Memdev},
 };
 
 /// What memory is handed out in, as the memory backend does.
@@ -17,24 +17,24 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Name of the capacity, and of the node's own resource that it is a part of.
 const MEMORY: &str = "memory";
 
-impl Scene<'_> {
+impl CxlScan<'_> {
     pub(super) fn node_devices(&self, found: &mut Enumeration) {
         let block_bytes = memory_blocks::block_bytes(self.root).unwrap_or(0);
         for (node, blocks) in &self.nodes {
             let folder = format!("sys/devices/system/node/node{node}");
             let Some(name) = device_name(found, folder.as_ref(), format!("node{node}")) else { continue };
             let block = |number: &u64| number.saturating_mul(block_bytes);
-            let holds = |region: &&Region| {
+            let holds = |region: &&CxlRegion| {
                 region.range().is_some_and(|range: PhysicalRange| {
                     blocks.iter().any(|number| (range.start..range.end()).contains(&block(number)))
                 })
             };
-            let regions: Vec<&Region> = self.objects.regions.iter().filter(holds).collect();
+            let regions: Vec<&CxlRegion> = self.objects.regions.iter().filter(holds).collect();
             found.devices.push(self.node(name, *node, &folder, &regions));
         }
     }
 
-    fn node(&self, name: DeviceName, node: u32, folder: &str, regions: &[&Region]) -> Device {
+    fn node(&self, name: DeviceName, node: u32, folder: &str, regions: &[&CxlRegion]) -> Device {
         let mut members: Vec<&Memdev> = regions.iter().flat_map(|region| self.objects.memdevs_of(region)).collect();
         members.sort_by_key(|memdev| CardId::of(memdev));
         members.dedup_by_key(|memdev| &memdev.name);
@@ -43,21 +43,21 @@ impl Scene<'_> {
         put_bytes(&mut device.capacity, MEMORY, self.node_bytes(folder), Some(STEP_BYTES));
         let per_byte = NodeAllocatable::PerCapacity { capacity: qualified(MEMORY), factor: Quantity::whole(1) };
         device.node_allocatable.insert(MEMORY.to_owned(), per_byte);
-        let mut facts = Facts::of_kind("node");
-        facts.number("cxlType", Some(3_u64));
-        facts.number("resource.kubernetes.io/numaNode", Some(node));
-        facts.number("cardNode", self.near_node(&members));
-        facts.number("cards", Some(members.len() as u64));
-        facts.number("tier", self.tier(node));
-        self.describe_regions(regions, &mut facts);
-        self.describe_access(regions, folder, &mut facts);
-        device.attributes = facts.done();
+        let mut attributes = AttributeBuilder::of_kind("node");
+        attributes.number("cxlType", Some(3_u64));
+        attributes.number("resource.kubernetes.io/numaNode", Some(node));
+        attributes.number("cardNode", self.near_node(&members));
+        attributes.number("cards", Some(members.len() as u64));
+        attributes.number("tier", self.tier(node));
+        self.describe_regions(regions, &mut attributes);
+        self.describe_access(regions, folder, &mut attributes);
+        device.attributes = attributes.done();
         device.health = match self.watch.node_errors(self.root, node) {
             Some(reason) => Health::Unhealthy { reason },
             None => self.health_of_all(&members),
         };
         let cards = members.iter().map(|memdev| CardId::of(memdev)).collect();
-        device.data = json!(Target::Node { node, cards });
+        device.data = json!(CxlDevice::Node { node, cards });
         device
     }
 
@@ -88,14 +88,14 @@ impl Scene<'_> {
     }
 
     /// Where no region says how fast its memory is, the node may. Some kernels do the one, some the other.
-    fn describe_access(&self, regions: &[&Region], folder: &str, facts: &mut Facts) {
+    fn describe_access(&self, regions: &[&CxlRegion], folder: &str, attributes: &mut AttributeBuilder) {
         if regions.iter().any(|region| region.performance.is_some()) {
             return;
         }
-        let Some(performance) = Performance::of_node(self.root, folder) else { return };
-        facts.number("readBandwidth", performance.read_bandwidth);
-        facts.number("writeBandwidth", performance.write_bandwidth);
-        facts.number("readLatency", performance.read_latency);
-        facts.number("writeLatency", performance.write_latency);
+        let Some(performance) = AccessCoordinates::of_node(self.root, folder) else { return };
+        attributes.number("readBandwidth", performance.read_bandwidth);
+        attributes.number("writeBandwidth", performance.write_bandwidth);
+        attributes.number("readLatency", performance.read_latency);
+        attributes.number("writeLatency", performance.write_latency);
     }
 }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
 
-use super::{Attributes, numbered};
+use super::{FolderAttributes, numbered};
 
 /// A dax device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Dax {
+pub struct DaxDevice {
     /// The kernel's name, for now: `dax0.0`.
     pub name: String,
     /// Its folder in the tree.
@@ -31,9 +31,9 @@ pub struct Dax {
     pub hmem: Option<String>,
 }
 
-impl Dax {
+impl DaxDevice {
     pub(crate) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         let above = |fits: fn(&str) -> bool| {
             folder.iter().filter_map(|name| name.to_str()).find(|name| fits(name)).map(str::to_owned)
         };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hostler_linux::SysRoot;
 
-use super::{Attributes, Mode, numbered};
+use super::{FolderAttributes, RegionMode, numbered};
 
 /// A window of physical addresses that firmware has set aside for CXL behind some host bridges. Nothing can be mapped
 /// outside of one.
@@ -34,7 +34,7 @@ pub struct RootDecoder {
 
 impl RootDecoder {
     pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         let targets = read.text("target_list").unwrap_or_default();
         let port = folder.parent().map(Path::to_path_buf).unwrap_or_default();
         Self {
@@ -52,17 +52,17 @@ impl RootDecoder {
     }
 
     /// Whether memory of a kind can be mapped in it.
-    pub fn takes(&self, mode: Mode) -> bool {
+    pub fn takes(&self, mode: RegionMode) -> bool {
         match mode {
-            Mode::Ram => self.cap_ram,
-            Mode::Pmem => self.cap_pmem,
+            RegionMode::Ram => self.cap_ram,
+            RegionMode::Pmem => self.cap_pmem,
         }
     }
 }
 
 /// The CXL side of a memory device.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Endpoint {
+pub struct EndpointPort {
     /// The kernel's name, for now: `endpoint3`.
     pub name: String,
     /// Its folder in the tree.
@@ -77,9 +77,9 @@ pub struct Endpoint {
     pub decoders: Vec<EndpointDecoder>,
 }
 
-impl Endpoint {
+impl EndpointPort {
     pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         let mut decoders: Vec<EndpointDecoder> = root
             .names(&folder)
             .into_iter()
@@ -106,7 +106,7 @@ pub struct EndpointDecoder {
     /// Its folder in the tree.
     pub folder: PathBuf,
     /// The kind of memory that it takes; `None` while it takes none.
-    pub mode: Option<Mode>,
+    pub mode: Option<RegionMode>,
     /// Where its part begins in the device's own addresses.
     pub dpa_resource: Option<u64>,
     /// Bytes of its part; 0 when free.
@@ -119,10 +119,10 @@ pub struct EndpointDecoder {
 
 impl EndpointDecoder {
     fn read(root: &SysRoot, folder: PathBuf, name: String) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         let dpa_size = read.number("dpa_size").unwrap_or(0);
         Self {
-            mode: read.text("mode").and_then(|mode| Mode::parse(&mode)),
+            mode: read.text("mode").and_then(|mode| RegionMode::parse(&mode)),
             dpa_resource: if dpa_size > 0 { read.address("dpa_resource") } else { None },
             dpa_size,
             region: read.text("region"),

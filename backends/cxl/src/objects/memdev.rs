@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hostler_linux::{SysRoot, pci::PciAddress};
 
-use super::{Attributes, Mode, parent};
+use super::{FolderAttributes, RegionMode, parent};
 
 /// A memory device. Those of type-2 accelerators have hardly any attributes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Memdev {
 
 impl Memdev {
     pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         Self {
             address: parent(&folder).and_then(|name| name.parse().ok()),
             serial: read.number("serial"),
@@ -66,19 +66,19 @@ impl Memdev {
     }
 
     /// The capacity of a kind, bytes; 0 where it has none or does not say.
-    pub fn bytes(&self, mode: Mode) -> u64 {
+    pub fn bytes(&self, mode: RegionMode) -> u64 {
         let bytes = match mode {
-            Mode::Ram => self.ram_bytes,
-            Mode::Pmem => self.pmem_bytes,
+            RegionMode::Ram => self.ram_bytes,
+            RegionMode::Pmem => self.pmem_bytes,
         };
         bytes.unwrap_or(0)
     }
 
     /// The quality of service class of a kind of capacity.
-    pub fn qos_class(&self, mode: Mode) -> Option<u32> {
+    pub fn qos_class(&self, mode: RegionMode) -> Option<u32> {
         match mode {
-            Mode::Ram => self.ram_qos_class,
-            Mode::Pmem => self.pmem_qos_class,
+            RegionMode::Ram => self.ram_qos_class,
+            RegionMode::Pmem => self.pmem_qos_class,
         }
     }
 }

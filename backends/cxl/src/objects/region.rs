@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
 use serde::{Deserialize, Serialize};
 
-use super::{Attributes, parent};
+use super::{FolderAttributes, parent};
 
 /// A kind of memory.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum RegionMode {
     /// Volatile.
     Ram,
     /// Persistent.
     Pmem,
 }
 
-impl Mode {
+impl RegionMode {
     /// Reads `ram` or `pmem`; `none` is neither.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -38,7 +38,7 @@ impl Mode {
 
 /// A region.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Region {
+pub struct CxlRegion {
     /// The kernel's name, for now: `region0`.
     pub name: String,
     /// Its folder in the tree.
@@ -46,7 +46,7 @@ pub struct Region {
     /// The kernel's name of its window.
     pub root_decoder: Option<String>,
     /// The kind of memory.
-    pub mode: Option<Mode>,
+    pub mode: Option<RegionMode>,
     /// Bytes.
     pub size: Option<u64>,
     /// Where it begins in physical addresses; `None` while it has no place.
@@ -66,13 +66,13 @@ pub struct Region {
     /// The bound driver.
     pub driver: Option<String>,
     /// What to expect of its memory, where the kernel knows.
-    pub performance: Option<Performance>,
+    pub performance: Option<AccessCoordinates>,
 }
 
-/// How fast memory is, from the CPUs next to it. Kernels disagree about units of latency: it orders the memory of one
-/// machine under one kernel, and means nothing else.
+/// How fast memory is, from the CPUs next to it; the kernel's `struct access_coordinate`. Kernels disagree about units of
+/// latency: it orders the memory of one machine under one kernel, and means nothing else.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Performance {
+pub struct AccessCoordinates {
     /// MiB/s.
     pub read_bandwidth: Option<u64>,
     /// MiB/s.
@@ -83,15 +83,15 @@ pub struct Performance {
     pub write_latency: Option<u64>,
 }
 
-impl Region {
+impl CxlRegion {
     pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = Attributes { root, folder: &folder };
+        let read = FolderAttributes { root, folder: &folder };
         let interleave_ways = read.small("interleave_ways");
         // The specification ends at 16 ways.
         let ways = interleave_ways.unwrap_or(1).min(16);
         Self {
             root_decoder: parent(&folder).filter(|name| name.starts_with("decoder")).map(str::to_owned),
-            mode: read.text("mode").and_then(|mode| Mode::parse(&mode)),
+            mode: read.text("mode").and_then(|mode| RegionMode::parse(&mode)),
             size: read.number("size"),
             resource: read.address("resource"),
             committed: read.truth("commit").unwrap_or(false),
@@ -101,7 +101,7 @@ impl Region {
             uuid: read.text("uuid"),
             locked: read.truth("locked").unwrap_or(false),
             driver: read.driver(),
-            performance: Performance::read(read, "access0").or_else(|| Performance::read(read, "access1")),
+            performance: AccessCoordinates::read(read, "access0").or_else(|| AccessCoordinates::read(read, "access1")),
             name,
             folder,
         }
@@ -113,14 +113,14 @@ impl Region {
     }
 }
 
-impl Performance {
+impl AccessCoordinates {
     /// What the node of a folder says of itself. Class 1 counts CPUs alone.
     pub(crate) fn of_node(root: &SysRoot, folder: &str) -> Option<Self> {
-        let read = Attributes { root, folder: folder.as_ref() };
+        let read = FolderAttributes { root, folder: folder.as_ref() };
         Self::read(read, "access1/initiators").or_else(|| Self::read(read, "access0/initiators"))
     }
 
-    fn read(read: Attributes<'_>, class: &str) -> Option<Self> {
+    fn read(read: FolderAttributes<'_>, class: &str) -> Option<Self> {
         if !read.root.exists(read.folder.join(class)) {
             return None;
         }

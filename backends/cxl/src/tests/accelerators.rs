@@ -8,7 +8,7 @@ use hostler_linux::testkit::{
 };
 
 use super::{attribute, backend, device};
-use crate::{Config, CxlBackend, target::Target};
+use crate::{CxlBackend, CxlBackendConfig, device::CxlDevice};
 
 const GIB: u64 = 1 << 30;
 
@@ -99,9 +99,9 @@ fn one_that_works_as_plain_pcie_is_unhealthy() {
 fn what_is_configured_for_it_is_handed_over_through_vfio() {
     let (tree, _) = working();
     for text in ["0000:21:00.0", "1234:0c02"] {
-        let config = Config { vfio: vec![text.to_owned()], ..Config::default() };
+        let config = CxlBackendConfig { vfio: vec![text.to_owned()], ..CxlBackendConfig::default() };
         let found = CxlBackend::new(tree.root(), config).enumerate().unwrap();
-        let Some(Target::Accelerator { vfio, .. }) = Target::of(&found.devices[0]) else { panic!("{found:?}") };
+        let Some(CxlDevice::Accelerator { vfio, .. }) = CxlDevice::of(&found.devices[0]) else { panic!("{found:?}") };
         assert!(vfio, "{text}");
         assert_eq!((nodes(&found.devices[0]), reason(&found.devices[0])), (vec![], "healthy"));
     }

@@ -16,12 +16,12 @@ use super::{
     machine::{AT_ONCE, machine},
     regions::state,
 };
-use crate::{Config, CxlBackend};
+use crate::{CxlBackend, CxlBackendConfig};
 
 const DETACH: Operation = Operation::Detach { sanitize: false, remove: false };
 
 fn backend(root: &SysRoot) -> CxlBackend {
-    CxlBackend { pace: AT_ONCE, ..CxlBackend::new(root.clone(), Config::default()) }
+    CxlBackend { waits: AT_ONCE, ..CxlBackend::new(root.clone(), CxlBackendConfig::default()) }
 }
 
 fn config(fields: &Value) -> Vec<Value> {

@@ -11,11 +11,11 @@ use super::{
     regions::state,
 };
 use crate::{
-    detach::{Order, detach},
+    detach::{DetachOptions, detach},
     memory, region,
 };
 
-const OUT: Order = Order { sanitize: true, remove: true };
+const OUT: DetachOptions = DetachOptions { sanitize: true, remove: true };
 
 fn attach(kernel: &std::sync::Arc<CxlKernel>, serial: u64) -> Result<(), String> {
     let root = kernel.root();
@@ -23,8 +23,8 @@ fn attach(kernel: &std::sync::Arc<CxlKernel>, serial: u64) -> Result<(), String>
     memory::bring_online(&root, &dax, &AT_ONCE).map_err(|error| Chain(&error).to_string())
 }
 
-fn order(kernel: &std::sync::Arc<CxlKernel>, order: Order) -> Result<(), String> {
-    let done = detach(&kernel.root(), &card(NEIGHBOUR), order, &AT_ONCE, &mut Vec::new());
+fn order(kernel: &std::sync::Arc<CxlKernel>, options: DetachOptions) -> Result<(), String> {
+    let done = detach(&kernel.root(), &card(NEIGHBOUR), options, &AT_ONCE, &mut Vec::new());
     done.map_err(|error| Chain(&error).to_string())
 }
 
@@ -145,20 +145,20 @@ fn without_names(state: &str) -> String {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+enum GateTrouble {
     Fail(usize, Errno),
     Lie(usize),
     Online(usize),
     Pin(u64),
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = GateTrouble> {
     prop_oneof![
         (1..20_usize, prop::sample::select(vec![Errno::EBUSY, Errno::EIO, Errno::ENXIO, Errno::EPERM]))
-            .prop_map(|(write, errno)| Trouble::Fail(write, errno)),
-        (1..20_usize).prop_map(Trouble::Lie),
-        (1..60_usize).prop_map(Trouble::Online),
-        (110..112_u64).prop_map(Trouble::Pin),
+            .prop_map(|(write, errno)| GateTrouble::Fail(write, errno)),
+        (1..20_usize).prop_map(GateTrouble::Lie),
+        (1..60_usize).prop_map(GateTrouble::Online),
+        (110..112_u64).prop_map(GateTrouble::Pin),
     ]
 }
 
@@ -172,13 +172,13 @@ proptest! {
         troubles in prop::collection::vec((any::<bool>(), trouble()), 1..6),
     ) {
         let kernel = machine(kind);
-        let stay = Order { sanitize: false, remove: false };
+        let stay = DetachOptions { sanitize: false, remove: false };
         for (inwards, trouble) in troubles {
             match trouble {
-                Trouble::Fail(write, errno) => kernel.fail_write(write, errno),
-                Trouble::Lie(write) => kernel.lie_at_write(write),
-                Trouble::Online(access) => kernel.online_before(access),
-                Trouble::Pin(block) => kernel.pin(block),
+                GateTrouble::Fail(write, errno) => kernel.fail_write(write, errno),
+                GateTrouble::Lie(write) => kernel.lie_at_write(write),
+                GateTrouble::Online(access) => kernel.online_before(access),
+                GateTrouble::Pin(block) => kernel.pin(block),
             }
             let _ = if inwards { attach(&kernel, NEIGHBOUR) } else { order(&kernel, stay) };
             prop_assert_eq!(kernel.dead(), None);

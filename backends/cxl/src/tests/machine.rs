@@ -10,14 +10,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hostler_linux::testkit::{CxlKernel, CxlMachine, FakePciFunction, MachineTree, NewBlocks};
 
-use crate::{target::CardId, write::Pace};
+use crate::{device::CardId, write::WaitLimits};
 
 pub(super) const MIB: u64 = 1 << 20;
 const ROOT: &str = "sys/devices/platform/ACPI0017:00/root0";
 const CXL: &str = "sys/bus/cxl/devices";
 
 /// No test waits for anything.
-pub(super) const AT_ONCE: Pace = Pace { step: Duration::ZERO, tries: 3, looks: 2, erasing: 10 };
+pub(super) const AT_ONCE: WaitLimits = WaitLimits { step: Duration::ZERO, tries: 3, looks: 2, erasing: 10 };
 
 /// The cards.
 pub(super) const LARGE: u64 = 0x1001;

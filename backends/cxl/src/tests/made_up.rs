@@ -12,7 +12,7 @@ use hostler_linux::testkit::{
 use nix::errno::Errno;
 
 use super::{attribute, backend, device};
-use crate::{cdat, target::Target};
+use crate::{cdat, device::CxlDevice};
 
 const GIB: u64 = 1 << 30;
 
@@ -217,7 +217,7 @@ fn devices_carry_their_identity_and_no_kernel_names() {
     host.region(&[&cards[0]], RegionUse::SystemRam(5));
     host.region(&[&cards[1]], RegionUse::DevDax(6));
     for device in scan(&tree).devices {
-        assert!(Target::of(&device).is_some(), "{device:?}");
+        assert!(CxlDevice::of(&device).is_some(), "{device:?}");
         let data = device.data.to_string();
         for name in ["mem0", "mem1", "region0", "region1", "decoder", "endpoint", "dax1"] {
             assert!(!data.contains(name), "{data} names {name}");

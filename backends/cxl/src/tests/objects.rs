@@ -2,8 +2,8 @@
 
 use super::captured;
 use crate::{
-    objects::{Mode, Objects},
-    target::{CardId, DaxId, RegionId},
+    device::{CardId, DaxId, RegionId},
+    objects::{CxlObjects, RegionMode},
 };
 
 const MIB: u64 = 1 << 20;
@@ -13,7 +13,7 @@ const GIB: u64 = 1 << 30;
 fn cards_are_joined_with_functions_endpoints_regions_and_nodes() {
     let capture = captured("regions");
     let root = &capture.root();
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     assert_eq!(objects.warnings, []);
     let mut cards: Vec<_> = objects
         .memdevs
@@ -42,9 +42,12 @@ fn cards_are_joined_with_functions_endpoints_regions_and_nodes() {
 #[test]
 fn a_region_is_joined_with_its_card_its_window_and_its_dax_device() {
     let capture = captured("regions");
-    let objects = Objects::read(&capture.root());
+    let objects = CxlObjects::read(&capture.root());
     let region = objects.region("region2").unwrap();
-    assert_eq!((region.mode, region.size, region.resource), (Some(Mode::Ram), Some(256 * MIB), Some(0x4_8000_0000)));
+    assert_eq!(
+        (region.mode, region.size, region.resource),
+        (Some(RegionMode::Ram), Some(256 * MIB), Some(0x4_8000_0000))
+    );
     assert!(region.committed);
     let serials: Vec<_> = objects.memdevs_of(region).iter().map(|memdev| memdev.serial).collect();
     assert_eq!(serials, [Some(0x2002)]);
@@ -61,10 +64,10 @@ fn a_region_is_joined_with_its_card_its_window_and_its_dax_device() {
 fn windows_are_told_by_host_bridge_and_have_what_regions_leave() {
     for (moment, free) in [("boot", [4 * GIB, 4 * GIB]), ("regions", [4 * GIB - 768 * MIB, 4 * GIB - 512 * MIB])] {
         let capture = captured(moment);
-        let objects = Objects::read(&capture.root());
+        let objects = CxlObjects::read(&capture.root());
         let near = |serial| {
             let memdev = objects.memdevs.iter().find(|memdev| memdev.serial == Some(serial)).unwrap();
-            objects.windows_for(memdev, Mode::Ram)
+            objects.windows_for(memdev, RegionMode::Ram)
         };
         for (serial, window, free) in [(0x1001, "decoder0.0", free[0]), (0x2002, "decoder0.1", free[1])] {
             let windows: Vec<_> = near(serial).iter().map(|window| window.name.as_str()).collect();
@@ -77,9 +80,9 @@ fn windows_are_told_by_host_bridge_and_have_what_regions_leave() {
 #[test]
 fn identities_written_down_find_the_objects_of_another_reading() {
     let capture = captured("regions");
-    let objects = Objects::read(&capture.root());
+    let objects = CxlObjects::read(&capture.root());
     let later = captured("hotadd");
-    let later = Objects::read(&later.root());
+    let later = CxlObjects::read(&later.root());
     for region in &objects.regions {
         let identity = RegionId::of(&objects, region).unwrap();
         let written = serde_json::to_string(&identity).unwrap();
@@ -92,14 +95,14 @@ fn identities_written_down_find_the_objects_of_another_reading() {
         assert_eq!(identity.find(&later).map(|found| found.resource), Some(dax.resource));
     }
     let boot = captured("boot");
-    let boot = Objects::read(&boot.root());
+    let boot = CxlObjects::read(&boot.root());
     assert!(objects.regions.iter().all(|region| RegionId::of(&objects, region).unwrap().find(&boot).is_none()));
 }
 
 #[test]
 fn a_card_is_found_by_its_serial_number_wherever_it_is_and_by_place_where_that_is_no_help() {
     let capture = captured("boot");
-    let mut objects = Objects::read(&capture.root());
+    let mut objects = CxlObjects::read(&capture.root());
     let moved = CardId { serial: Some(0x1001), address: "0000:99:00.0".parse().ok() };
     assert_eq!(moved.find(&objects).unwrap().address.unwrap().to_string(), "0000:41:00.0");
     for memdev in &mut objects.memdevs {
@@ -121,6 +124,6 @@ fn a_card_is_found_by_its_serial_number_wherever_it_is_and_by_place_where_that_i
 #[test]
 fn a_machine_without_cxl_has_no_objects() {
     let tree = hostler_linux::testkit::MachineTree::new();
-    let objects = Objects::read(&tree.root());
+    let objects = CxlObjects::read(&tree.root());
     assert!(objects.memdevs.is_empty() && objects.daxes.is_empty() && objects.warnings.is_empty());
 }

@@ -7,11 +7,11 @@ use hostler_linux::{
 };
 
 use super::machine::{AT_ONCE, LARGE, MIB, NEIGHBOUR, OTHER, card, kernels, machine};
-use crate::{memory, objects::Objects, region};
+use crate::{memory, objects::CxlObjects, region};
 
 /// What a card's memory is like, in words: everything that a region leaves traces in.
 pub(super) fn state(root: &SysRoot) -> String {
-    let objects = Objects::read(root);
+    let objects = CxlObjects::read(root);
     let mut lines: Vec<String> = Vec::new();
     for region in &objects.regions {
         let range = region.range().map(|range| range.to_string()).unwrap_or_default();
@@ -86,7 +86,7 @@ fn a_neighbour_on_the_same_node_is_not_touched() {
         });
         assert!(!touched);
         assert_eq!(root.attribute("sys/devices/system/node/node5/meminfo").unwrap().lines().count(), 2);
-        assert_eq!(Objects::read(&root).regions.len(), 2);
+        assert_eq!(CxlObjects::read(&root).regions.len(), 2);
     }
 }
 
@@ -164,7 +164,7 @@ fn a_card_without_a_window_is_refused_with_what_each_window_said() {
     assert!(error.starts_with("no window of physical addresses takes 536870912 bytes of mem1: decoder0.0"), "{error}");
     assert_eq!(state(&root), before);
     attach(&root, NEIGHBOUR).unwrap();
-    let none = Objects::read(&root).memdev("mem1").unwrap().bytes(crate::objects::Mode::Ram);
+    let none = CxlObjects::read(&root).memdev("mem1").unwrap().bytes(crate::objects::RegionMode::Ram);
     assert_eq!(none, 512 * MIB);
 }
 
@@ -187,12 +187,12 @@ fn regions_of_others_are_not_taken_for_ones_own() {
     let kernel = machine(CxlMachine::default());
     let root = kernel.root();
     attach(&root, LARGE).unwrap();
-    let folder = Objects::read(&root).regions[0].folder.clone();
+    let folder = CxlObjects::read(&root).regions[0].folder.clone();
     let kinds = [("mode", "pmem", "persistent memory"), ("locked", "1", "locked by firmware")];
     for (file, text, said) in kinds {
         let before = kernel.tree().text(folder.join(file));
         kernel.tree().file(folder.join(file), text);
-        let objects = Objects::read(&root);
+        let objects = CxlObjects::read(&root);
         let error = region::take_down(&root, &objects, &objects.regions[0], &AT_ONCE).unwrap_err();
         assert!(error.to_string().contains(said), "{error}");
         kernel.tree().file(folder.join(file), before);

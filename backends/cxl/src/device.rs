@@ -6,12 +6,12 @@ use hostler_backend::Device;
 use hostler_linux::pci::PciAddress;
 use serde::{Deserialize, Serialize};
 
-use crate::objects::{Dax, Memdev, Mode, Objects, Region};
+use crate::objects::{CxlObjects, CxlRegion, DaxDevice, Memdev, RegionMode};
 
 /// What a device stands for; travels in [`Device::data`] and in plans.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Target {
+pub enum CxlDevice {
     /// A type-1 or type-2 function.
     Accelerator {
         /// Where it is.
@@ -38,7 +38,7 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl CxlDevice {
     /// What a device stands for, if it is one of this backend.
     pub fn of(device: &Device) -> Option<Self> {
         Self::deserialize(&device.data).ok()
@@ -80,7 +80,7 @@ impl CardId {
 
     /// The memory device that this is today: the one with its serial number, wherever it is plugged in now; where that
     /// number is missing or not the only one, the one at its place.
-    pub fn find<'a>(&self, objects: &'a Objects) -> Option<&'a Memdev> {
+    pub fn find<'a>(&self, objects: &'a CxlObjects) -> Option<&'a Memdev> {
         let same = |memdev: &&Memdev| CardId::of(memdev).serial == self.serial;
         let mut candidates = objects.memdevs.iter().filter(same);
         match (self.serial, candidates.next(), candidates.next()) {
@@ -96,14 +96,14 @@ pub struct RegionId {
     /// Its cards in the order of interleaving.
     pub cards: Vec<CardId>,
     /// Volatile or persistent.
-    pub mode: Mode,
+    pub mode: RegionMode,
     /// Where its part begins in the first card's own addresses.
     pub dpa: u64,
 }
 
 impl RegionId {
     /// The identity of a region; `None` while it has no cards.
-    pub fn of(objects: &Objects, region: &Region) -> Option<Self> {
+    pub fn of(objects: &CxlObjects, region: &CxlRegion) -> Option<Self> {
         let members = objects.members_of(region);
         let (_, first) = members.first()?;
         Some(Self {
@@ -114,7 +114,7 @@ impl RegionId {
     }
 
     /// The region that this is today. A card that has moved since is the same card.
-    pub fn find<'a>(&self, objects: &'a Objects) -> Option<&'a Region> {
+    pub fn find<'a>(&self, objects: &'a CxlObjects) -> Option<&'a CxlRegion> {
         let mine: Option<Vec<&Memdev>> = self.cards.iter().map(|card| card.find(objects)).collect();
         let mine = mine?;
         objects.regions.iter().find(|region| {
@@ -145,7 +145,7 @@ pub enum DaxId {
 
 impl DaxId {
     /// The identity of a dax device; `None` where it stands for something else than CXL memory.
-    pub fn of(objects: &Objects, dax: &Dax) -> Option<Self> {
+    pub fn of(objects: &CxlObjects, dax: &DaxDevice) -> Option<Self> {
         match objects.region_of(dax) {
             Some(region) => RegionId::of(objects, region).map(Self::Region),
             None => dax.hmem.as_ref().map(|_| Self::Firmware { start: dax.resource, node: dax.target_node }),
@@ -153,7 +153,7 @@ impl DaxId {
     }
 
     /// The dax device that this is today; of a region that was split, the first.
-    pub fn find<'a>(&self, objects: &'a Objects) -> Option<&'a Dax> {
+    pub fn find<'a>(&self, objects: &'a CxlObjects) -> Option<&'a DaxDevice> {
         match self {
             Self::Region(region) => {
                 let region = region.find(objects)?;
