@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use hostler_backend::{ConfigProblem, duration};
-use hostler_linux::pci::{PciAddress, PciIdentity};
+use hostler_linux::pci::{PciIdentity, PciPick};
 use serde::{Deserialize, Serialize};
 
 use crate::bitstream::Guid;
@@ -34,13 +34,6 @@ impl Default for FpgaBackendConfig {
     }
 }
 
-/// A line of [`FpgaBackendConfig::vfio`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Pick {
-    Address(PciAddress),
-    Model(u16, u16),
-}
-
 impl FpgaBackendConfig {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
@@ -49,10 +42,8 @@ impl FpgaBackendConfig {
             problems.push(ConfigProblem::new("bitstreams", "is not absolute; begin it with /"));
         }
         problems.extend(self.blank.keys().filter_map(|key| blank_problem(key)));
-        for text in self.vfio.iter().filter(|text| pick(text).is_none()) {
-            let reason = format!("{text:?} is neither an address such as 0000:b1:00.5 nor a model such as 8086:bccf");
-            problems.push(ConfigProblem::new("vfio", reason));
-        }
+        let picks = self.vfio.iter().filter_map(|text| text.parse::<PciPick>().err());
+        problems.extend(picks.map(|error| ConfigProblem::new("vfio", error.to_string())));
         if !self.poll.is_zero() && self.poll < Duration::from_secs(1) {
             problems.push(ConfigProblem::new("poll", "is less than a second; write 1s or more, or 0s for never"));
         }
@@ -61,10 +52,7 @@ impl FpgaBackendConfig {
 
     /// Whether this function is to be passed on whole.
     pub(crate) fn passes_on(&self, function: &PciIdentity) -> bool {
-        self.vfio.iter().filter_map(|text| pick(text)).any(|pick| match pick {
-            Pick::Address(address) => address == function.address,
-            Pick::Model(vendor, device) => (vendor, device) == (function.vendor, function.device),
-        })
+        self.vfio.iter().filter_map(|text| text.parse::<PciPick>().ok()).any(|pick| pick.names(function))
     }
 }
 
@@ -73,16 +61,6 @@ fn blank_problem(key: &str) -> Option<ConfigProblem> {
     let canonical = Guid::parse(key).is_some_and(|id| id.as_str() == key);
     let reason = "is not an interface id as in `compat_id`: 32 lower-case hexadecimal digits without hyphens";
     (!canonical).then(|| ConfigProblem::new(format!("blank.{key:?}"), reason))
-}
-
-fn pick(text: &str) -> Option<Pick> {
-    let model = || {
-        let (vendor, device) =
-            text.split_once(':').filter(|(vendor, device)| vendor.len() == 4 && device.len() == 4)?;
-        let number = |text: &str| u16::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'));
-        Some(Pick::Model(number(vendor)?, number(device)?))
-    };
-    text.parse().map(Pick::Address).ok().or_else(model)
 }
 
 #[cfg(test)]
