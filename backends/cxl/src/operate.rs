@@ -116,7 +116,7 @@ fn told(
     };
     let done =
         if done.is_empty() { "nothing is changed".to_owned() } else { format!("done before: {}", done.join("; ")) };
-    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", Chain(error).to_string()))
+    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", Chain(error)))
 }
 
 /// Who uses the memory of the nodes, if that is what is in the way.

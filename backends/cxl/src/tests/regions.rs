@@ -96,8 +96,7 @@ fn memory_becomes_a_device_and_memory_of_the_system_again() {
         let kernel = machine(kind.clone());
         let root = kernel.root();
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();
-        memory::make_device(&root, &dax, &AT_ONCE)
-            .unwrap_or_else(|error| panic!("{kind:?}: {}", Chain(&error).to_string()));
+        memory::make_device(&root, &dax, &AT_ONCE).unwrap_or_else(|error| panic!("{kind:?}: {}", Chain(&error)));
         memory::is_device(&root, &dax).unwrap();
         assert_eq!(blocks(&kernel, 5), [""; 0]);
         let dax = region::create(&root, &card(LARGE), &AT_ONCE).unwrap();
