@@ -165,7 +165,8 @@ pub struct CounterUse {
 }
 
 /// What the scheduler waits for, once a device is allocated, before the pod is bound to its node.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Binding {
     /// Whether the allocation is then only good on the node that was chosen.
     pub binds_to_node: bool,

@@ -3,10 +3,10 @@
 use hostler_api::DeviceName;
 use hostler_backend::{BackendError, Device, Enumeration, Health};
 
-use crate::script::{Script, ScriptError, ScriptedDevice};
+use crate::script::{FakeScript, ScriptError, ScriptedDevice};
 
 /// The answer to the enumeration that `earlier` others have gone before.
-pub(crate) fn enumeration(script: &Script, earlier: u64) -> Enumeration {
+pub(crate) fn enumeration(script: &FakeScript, earlier: u64) -> Enumeration {
     let devices = script.devices.iter().map(|scripted| now(scripted, earlier)).collect();
     Enumeration { devices, counter_sets: script.counter_sets.clone(), warnings: script.warnings.clone() }
 }
@@ -21,7 +21,7 @@ fn health(scripted: &ScriptedDevice, earlier: u64) -> &Health {
 }
 
 /// Whether the device is there and works, as the last of `enumerations` has seen it.
-pub(crate) fn usable(script: &Script, enumerations: u64, name: &DeviceName) -> Result<(), BackendError> {
+pub(crate) fn usable(script: &FakeScript, enumerations: u64, name: &DeviceName) -> Result<(), BackendError> {
     let Some(scripted) = script.devices.iter().find(|scripted| scripted.device.name == *name) else {
         return Err(BackendError::NotUsable { reason: format!("{name} is not there any more") });
     };

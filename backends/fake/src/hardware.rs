@@ -10,11 +10,11 @@ use hostler_backend::{BackendError, Plan};
 
 /// The folder.
 #[derive(Debug)]
-pub(crate) struct Hardware {
+pub(crate) struct FakeHardware {
     dir: PathBuf,
 }
 
-impl Hardware {
+impl FakeHardware {
     pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }

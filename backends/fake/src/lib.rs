@@ -64,7 +64,7 @@ mod enumerate;
 mod hardware;
 mod prepare;
 mod script;
-mod source;
+mod script_file;
 #[cfg(test)]
 mod tests;
 
@@ -78,9 +78,9 @@ use hostler_backend::{
 pub use config::Config;
 pub use script::ScriptError;
 
-use hardware::Hardware;
-use script::{Script, Step};
-use source::Source;
+use hardware::FakeHardware;
+use script::{BackendMethod, FakeScript};
+use script_file::ScriptFile;
 
 /// What a process ends with that a fault has killed: none of the codes that the daemon or a shell uses.
 pub const KILL_EXIT_CODE: i32 = 86;
@@ -90,32 +90,32 @@ pub const KILL_EXIT_CODE: i32 = 86;
 /// # Errors
 /// The first mistake, with its line, field and fix.
 pub fn check_script(path: &Path, text: &str) -> Result<(), ScriptError> {
-    Script::parse(path, text).map(drop)
+    FakeScript::parse(path, text).map(drop)
 }
 
 /// The devices of a script.
 #[derive(Debug)]
 pub struct FakeBackend {
-    source: Source,
-    hardware: Hardware,
+    script: ScriptFile,
+    hardware: FakeHardware,
 }
 
 impl FakeBackend {
     /// A backend for the script that `config` names. The script is first read by [`Backend::enumerate`].
     pub fn new(config: Config) -> Self {
-        Self { hardware: Hardware::new(config.state_dir()), source: Source::new(config.script) }
+        Self { hardware: FakeHardware::new(config.state_dir()), script: ScriptFile::new(config.script) }
     }
 
-    /// One step on the grant's device. A script that is gone or wrong leaves the last one in force (`enumerate` reports
+    /// One method for the grant's device. A script that is gone or wrong leaves the last one in force (`enumerate` reports
     /// the mistake), and none at all strikes nothing: what is prepared can be taken back without a script.
     fn rehearse<T>(
         &self,
-        step: Step,
+        method: BackendMethod,
         grant: &Grant,
         effect: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let _ = self.source.refresh();
-        self.source.rehearse(step, Some(&grant.device), effect)
+        let _ = self.script.refresh();
+        self.script.rehearse(method, Some(&grant.device), effect)
     }
 }
 
@@ -131,29 +131,30 @@ impl Backend for FakeBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let script = self.source.read().map_err(enumerate::failed)?;
-        self.source.rehearse(Step::Enumerate, None, || Ok(enumerate::enumeration(&script, self.source.enumerated())))
+        let script = self.script.read().map_err(enumerate::failed)?;
+        self.script
+            .rehearse(BackendMethod::Enumerate, None, || Ok(enumerate::enumeration(&script, self.script.enumerated())))
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-        self.rehearse(Step::Plan, work.grant, || prepare::plan(work))
+        self.rehearse(BackendMethod::Plan, work.grant, || prepare::plan(work))
     }
 
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        self.rehearse(Step::Prepare, work.grant, || {
+        self.rehearse(BackendMethod::Prepare, work.grant, || {
             self.hardware.write(work.claim, work.grant, work.plan)?;
             Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
         })
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
-        self.rehearse(Step::Unprepare, work.grant, || self.hardware.remove(work.claim, work.grant))
+        self.rehearse(BackendMethod::Unprepare, work.grant, || self.hardware.remove(work.claim, work.grant))
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
-        self.rehearse(Step::Verify, work.grant, || {
+        self.rehearse(BackendMethod::Verify, work.grant, || {
             self.hardware.check(work.claim, work.grant, work.plan)?;
-            match self.source.last() {
+            match self.script.last() {
                 Some((script, enumerations)) => enumerate::usable(&script, enumerations, &work.grant.device),
                 None => Ok(()),
             }

@@ -1,30 +1,34 @@
 //! The script: what may stand in it, and what it means.
 
-mod mistake;
-mod raw;
-mod shared;
+mod entries;
+mod numbering;
+mod problem;
 #[cfg(test)]
 mod tests;
 mod values;
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use hostler_api::DeviceName;
-use hostler_backend::{CounterSet, Device, Health, Warning};
-use mistake::{Mistake, Place};
+use hostler_backend::{ConfigProblem, CounterSet, Device, Health, Warning};
 use serde::Deserialize;
+use toml::Table;
 
-pub use mistake::ScriptError;
+use entries::{CounterSetEntry, DeviceEntry};
+use numbering::expand;
+use problem::{read, within};
+
+pub use problem::ScriptError;
 
 /// A script that makes sense.
-#[derive(Debug)]
-pub(crate) struct Script {
+#[derive(Debug, Default)]
+pub(crate) struct FakeScript {
     pub(crate) seed: u64,
     pub(crate) counter_sets: Vec<CounterSet>,
     pub(crate) devices: Vec<ScriptedDevice>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<ScriptedFault>,
     pub(crate) warnings: Vec<Warning>,
-    latency_ms: raw::Latency,
+    latency_ms: MethodLatencies,
 }
 
 /// A device, and what becomes of its health.
@@ -38,11 +42,11 @@ pub(crate) struct ScriptedDevice {
 /// What goes wrong, and when.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Fault {
-    pub(crate) step: Step,
+pub(crate) struct ScriptedFault {
+    pub(crate) step: BackendMethod,
     pub(crate) device: Option<DeviceName>,
     #[serde(default)]
-    pub(crate) at: Moment,
+    pub(crate) at: FaultTiming,
     #[serde(default)]
     pub(crate) skip: u64,
     pub(crate) times: Option<u64>,
@@ -54,10 +58,10 @@ pub(crate) struct Fault {
     pub(crate) kill: bool,
 }
 
-/// A method of the backend.
+/// A method of the backend; the script calls it a step.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Step {
+pub(crate) enum BackendMethod {
     Enumerate,
     Plan,
     Prepare,
@@ -65,107 +69,110 @@ pub(crate) enum Step {
     Unprepare,
 }
 
-/// Where in a step a fault strikes.
+/// When a fault strikes: before the method has its effect, or after.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Moment {
+pub(crate) enum FaultTiming {
     #[default]
     Before,
     After,
 }
 
-impl Step {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Enumerate => "enumerate",
-            Self::Plan => "plan",
-            Self::Prepare => "prepare",
-            Self::Verify => "verify",
-            Self::Unprepare => "unprepare",
+/// How long each method takes, milliseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct MethodLatencies {
+    enumerate: u64,
+    plan: u64,
+    prepare: u64,
+    verify: u64,
+    unprepare: u64,
+}
+
+/// The whole file as it is written. Devices and counter sets are tables until they are counted out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptTables {
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    latency_ms: MethodLatencies,
+    #[serde(default)]
+    counter_set: Vec<Table>,
+    #[serde(default)]
+    device: Vec<Table>,
+    #[serde(default)]
+    fault: Vec<ScriptedFault>,
+    #[serde(default)]
+    warning: Vec<Warning>,
+}
+
+impl ScriptedFault {
+    pub(crate) fn concerns(&self, method: BackendMethod, device: Option<&DeviceName>) -> bool {
+        self.step == method && (self.device.is_none() || self.device.as_ref() == device)
+    }
+
+    fn check(&self) -> Result<(), ConfigProblem> {
+        let Self { step, device, times, probability, delay_ms, error, kill, .. } = self;
+        let rules = [
+            (*kill && error.is_some(), "kill", "a fault ends the process or gives an error; leave one out"),
+            (
+                !kill && error.is_none() && *delay_ms == 0,
+                "",
+                "a fault does something: add error = \"…\", kill = true or delay_ms = …",
+            ),
+            (error.as_ref().is_some_and(|error| error.trim().is_empty()), "error", "say what goes wrong"),
+            (
+                *step == BackendMethod::Enumerate && device.is_some(),
+                "device",
+                "enumerate concerns all devices; leave this out",
+            ),
+            (*times == Some(0), "times", "0 strikes are none; write 1 or more, or remove the fault"),
+            (
+                probability.is_some_and(|share| !(0.0..=1.0).contains(&share)),
+                "probability",
+                "write a number from 0 to 1",
+            ),
+        ];
+        match rules.into_iter().find(|(broken, ..)| *broken) {
+            Some((_, field, reason)) => Err(ConfigProblem::new(field, reason)),
+            None => Ok(()),
         }
     }
 }
 
-impl Fault {
-    pub(crate) fn concerns(&self, step: Step, device: Option<&DeviceName>) -> bool {
-        self.step == step && (self.device.is_none() || self.device.as_ref() == device)
-    }
-
-    fn check(&self, place: &Place) -> Result<(), Mistake> {
-        if self.kill && self.error.is_some() {
-            return Err(place.key("kill").mistake("a fault ends the process or gives an error; leave one out"));
-        }
-        if !self.kill && self.error.is_none() && self.delay_ms == 0 {
-            return Err(place.mistake("a fault does something: add error = \"…\", kill = true or delay_ms = …"));
-        }
-        if self.error.as_ref().is_some_and(|error| error.trim().is_empty()) {
-            return Err(place.key("error").mistake("say what goes wrong"));
-        }
-        if self.step == Step::Enumerate && self.device.is_some() {
-            return Err(place.key("device").mistake("enumerate concerns all devices; leave this out"));
-        }
-        if self.times == Some(0) {
-            return Err(place.key("times").mistake("0 strikes are none; write 1 or more, or remove the fault"));
-        }
-        if self.probability.is_some_and(|probability| !(0.0..=1.0).contains(&probability)) {
-            return Err(place.key("probability").mistake("write a number from 0 to 1"));
-        }
-        Ok(())
-    }
-}
-
-impl Script {
+impl FakeScript {
     /// Reads `text`; `path` is for messages.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ScriptError> {
-        let raw = raw::parse(path, text)?;
-        Self::from_raw(raw).map_err(|mistake| mistake.located(path, text))
+        let toml = toml::Deserializer::parse(text).map_err(|error| ScriptError::syntax(path, text, &error))?;
+        read(toml).and_then(Self::from_tables).map_err(|problem| ScriptError::mistake(path, text, problem))
     }
 
-    fn from_raw(raw: raw::Script) -> Result<Self, Mistake> {
-        let counter_sets = shared::counter_sets(raw.counter_set)?;
-        let mut devices = Vec::new();
-        let mut names = BTreeSet::new();
-        for (index, entry) in raw.device.into_iter().enumerate() {
-            let place = Place::default().key("device").index(index);
-            for scripted in entry.expand(&place)? {
-                if let Some(problem) = scripted.device.counter_problems(&counter_sets).into_iter().next() {
-                    return Err(place.path(&problem.field).mistake(problem.reason));
-                }
-                if !names.insert(scripted.device.name.clone()) {
-                    let reason = format!("{} is taken by an earlier device; choose another", scripted.device.name);
-                    return Err(place.key("name").mistake(reason));
-                }
-                devices.push(scripted);
-            }
+    fn from_tables(tables: ScriptTables) -> Result<Self, ConfigProblem> {
+        let ScriptTables { seed, latency_ms, counter_set, device, fault: faults, warning: warnings } = tables;
+        let counter_sets = expand("counter_set", counter_set, CounterSetEntry::counter_set, |set| &set.name)?;
+        let make = |entry: DeviceEntry| entry.device(&counter_sets);
+        let devices = expand("device", device, make, |scripted| &scripted.device.name)?;
+        for (index, fault) in faults.iter().enumerate() {
+            fault.check().map_err(|problem| within(&format!("fault[{index}]"), problem))?;
         }
-        for (index, fault) in raw.fault.iter().enumerate() {
-            fault.check(&Place::default().key("fault").index(index))?;
-        }
-        let (seed, latency_ms) = (raw.seed, raw.latency_ms);
-        Ok(Self { seed, counter_sets, devices, faults: raw.fault, warnings: raw.warning, latency_ms })
+        Ok(Self { seed, counter_sets, devices, faults, warnings, latency_ms })
     }
 
     /// What is in force whichever device it is about.
     pub(crate) fn without_devices(&self) -> Self {
-        let Self { seed, faults, latency_ms, .. } = self;
-        Self {
-            seed: *seed,
-            devices: Vec::new(),
-            counter_sets: Vec::new(),
-            faults: faults.clone(),
-            warnings: Vec::new(),
-            latency_ms: *latency_ms,
-        }
+        let Self { seed, latency_ms, .. } = *self;
+        Self { seed, latency_ms, faults: self.faults.clone(), ..Self::default() }
     }
 
-    pub(crate) fn latency(&self, step: Step) -> Duration {
-        let raw::Latency { enumerate, plan, prepare, verify, unprepare } = self.latency_ms;
-        Duration::from_millis(match step {
-            Step::Enumerate => enumerate,
-            Step::Plan => plan,
-            Step::Prepare => prepare,
-            Step::Verify => verify,
-            Step::Unprepare => unprepare,
+    pub(crate) fn latency(&self, method: BackendMethod) -> Duration {
+        let MethodLatencies { enumerate, plan, prepare, verify, unprepare } = self.latency_ms;
+        Duration::from_millis(match method {
+            BackendMethod::Enumerate => enumerate,
+            BackendMethod::Plan => plan,
+            BackendMethod::Prepare => prepare,
+            BackendMethod::Verify => verify,
+            BackendMethod::Unprepare => unprepare,
         })
     }
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parse(text: &str) -> Result<Script, String> {
-    Script::parse(Path::new("/s.toml"), text).map_err(|error| error.to_string())
+fn parse(text: &str) -> Result<FakeScript, String> {
+    FakeScript::parse(Path::new("/s.toml"), text).map_err(|error| error.to_string())
 }
 
 fn attribute(device: &Device, name: &str) -> Option<AttributeValue> {
@@ -20,7 +20,7 @@ fn attribute(device: &Device, name: &str) -> Option<AttributeValue> {
 fn an_empty_script_has_no_devices() {
     let script = parse("").unwrap();
     assert!(script.devices.is_empty() && script.faults.is_empty());
-    assert_eq!(script.latency(Step::Prepare), Duration::ZERO);
+    assert_eq!(script.latency(BackendMethod::Prepare), Duration::ZERO);
 }
 
 #[test]
@@ -70,6 +70,8 @@ fn a_count_numbers_every_text_of_the_device() {
         count = 12
         pci_bus_id = "0000:{x}:00.0"
         attributes = { serial = "s{n}", cores = 1 }
+        health = "unhealthy"
+        reason = "slot {n} has no power"
         edits = { env = ["GPU={n}"], mounts = [{ hostPath = "/run/{n}", containerPath = "/gpu" }] }
         [[device]]
         name = "port{n}of2"
@@ -82,6 +84,7 @@ fn a_count_numbers_every_text_of_the_device() {
     assert_eq!(last.name.as_str(), "gpu-11");
     assert_eq!(attribute(last, "resource.kubernetes.io/pciBusID"), Some("0000:0b:00.0".into()));
     assert_eq!(attribute(last, "serial"), Some("s11".into()));
+    assert_eq!(last.health, Health::Unhealthy { reason: "slot 11 has no power".to_owned() });
     assert_eq!((&*last.edits.env[0], &*last.edits.mounts[0].host_path), ("GPU=11", "/run/11"));
     assert_eq!(script.devices[13].device.name.as_str(), "port1of2");
 }
@@ -119,6 +122,10 @@ fn a_mistake_is_told_with_file_line_field_and_fix() {
             "line 4, device[0].attributes.b: \"1\" is no",
         ),
         ("[[device]]\nname = \"a\"\n[device.attributes]\n\"b-c\" = 1", "line 4, device[0].attributes"),
+        (
+            "[[device]]\nname = \"a\"\n[device.attributes]\nb = [1,\n1979-05-27]",
+            "line 5, device[0].attributes.b[1]: 1979-05-27 is a date",
+        ),
         ("[[device]]\nname = \"a\"\ncapacity.m = \"1Qi\"", "line 3, device[0].capacity.m: \"1Qi\" is not a quantity"),
         ("[[device]]\nname = \"a\"\ncapacity.m = -1", "line 3, device[0].capacity.m: -1 is negative"),
         (

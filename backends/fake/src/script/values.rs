@@ -1,153 +1,104 @@
 //! Values that a script may write in more than one way.
 
-use std::fmt;
+use hostler_api::{ParseQuantityError, QualifiedName, Quantity};
+use hostler_backend::{AttributeValue, Capacity, ConfigProblem, NodeAllocatable, RequestPolicy};
+use serde::Deserialize;
+use toml::Value;
 
-use hostler_api::Quantity;
-use hostler_backend::{AttributeValue, Capacity, RequestPolicy};
-use serde::{
-    Deserialize, Deserializer,
-    de::{
-        Error, MapAccess, SeqAccess, Visitor,
-        value::{MapAccessDeserializer, SeqAccessDeserializer},
-    },
-};
-
-/// A number, truth value or text, `{ version = "…" }`, or a list of numbers or of texts.
-#[derive(Clone, Debug)]
-pub(super) struct Attribute(pub(super) AttributeValue);
-
-/// An amount, or `{ value, default, min, step }`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CapacityEntry(pub(super) Capacity);
+use super::problem::read;
 
 /// A whole number, or a text such as "16Gi".
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
 pub(super) struct Amount(pub(super) Quantity);
 
-impl<'de> Deserialize<'de> for Attribute {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AttributeVisitor;
-        impl<'de> Visitor<'de> for AttributeVisitor {
-            type Value = Attribute;
+impl TryFrom<Value> for Amount {
+    type Error = String;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a whole number, true, false, a text, { version = \"1.2.3\" }, or a list of numbers or texts",
-                )
-            }
-
-            fn visit_bool<E: Error>(self, value: bool) -> Result<Attribute, E> {
-                Ok(Attribute(AttributeValue::Bool(value)))
-            }
-
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Attribute, E> {
-                Ok(Attribute(AttributeValue::Int(value)))
-            }
-
-            fn visit_str<E: Error>(self, value: &str) -> Result<Attribute, E> {
-                Ok(Attribute(AttributeValue::String(value.to_owned())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Attribute, A::Error> {
-                #[derive(Deserialize)]
-                #[serde(untagged, expecting = "a list holds whole numbers only, or texts only")]
-                enum List {
-                    Ints(Vec<i64>),
-                    Strings(Vec<String>),
-                }
-                Ok(Attribute(match List::deserialize(SeqAccessDeserializer::new(list))? {
-                    List::Ints(values) => AttributeValue::Ints(values),
-                    List::Strings(texts) => AttributeValue::Strings(texts),
-                }))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Attribute, A::Error> {
-                #[derive(Deserialize)]
-                #[serde(deny_unknown_fields)]
-                struct Version {
-                    version: String,
-                }
-                let Version { version } = Version::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Attribute(AttributeValue::Version(version)))
-            }
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Integer(number) => match u64::try_from(number) {
+                Ok(number) => Ok(Self(Quantity::whole(number))),
+                Err(_) => Err(format!("{number} is negative; write 0 or more")),
+            },
+            Value::String(text) => text.parse().map(Self).map_err(|error: ParseQuantityError| error.to_string()),
+            other => Err(format!("{other} is no amount; write one such as 4 or \"16Gi\"")),
         }
-        deserializer.deserialize_any(AttributeVisitor)
     }
 }
 
-impl<'de> Deserialize<'de> for CapacityEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CapacityVisitor;
-        impl<'de> Visitor<'de> for CapacityVisitor {
-            type Value = CapacityEntry;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an amount such as 4 or \"16Gi\", or { value = …, min = …, step = …, default = … }")
-            }
-
-            fn visit_i64<E: Error>(self, value: i64) -> Result<CapacityEntry, E> {
-                whole(value).map(|value| CapacityEntry(Capacity { value, policy: None }))
-            }
-
-            fn visit_str<E: Error>(self, value: &str) -> Result<CapacityEntry, E> {
-                let value = value.parse().map_err(E::custom)?;
-                Ok(CapacityEntry(Capacity { value, policy: None }))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CapacityEntry, A::Error> {
-                CapacityTable::deserialize(MapAccessDeserializer::new(map)).map(CapacityTable::capacity)
-            }
+/// A number, truth value or text, `{ version = "…" }`, or a list of numbers or of texts.
+pub(super) fn attribute(value: Value) -> Result<AttributeValue, ConfigProblem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct VersionTable {
+        version: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a list holds whole numbers only, or texts only")]
+    enum ListEntry {
+        Ints(Vec<i64>),
+        Strings(Vec<String>),
+    }
+    Ok(match value {
+        Value::Integer(number) => AttributeValue::Int(number),
+        Value::Boolean(truth) => AttributeValue::Bool(truth),
+        Value::String(text) => AttributeValue::String(text),
+        Value::Table(table) => AttributeValue::Version(read::<VersionTable>(table)?.version),
+        Value::Array(_) => match read(value)? {
+            ListEntry::Ints(numbers) => AttributeValue::Ints(numbers),
+            ListEntry::Strings(texts) => AttributeValue::Strings(texts),
+        },
+        Value::Float(_) | Value::Datetime(_) => {
+            let kinds = "a whole number, true, false, a text, { version = \"1.2.3\" }, or a list of numbers or texts";
+            return Err(ConfigProblem::new("", format!("{value} is no attribute's value; write {kinds}")));
         }
-        deserializer.deserialize_any(CapacityVisitor)
+    })
+}
+
+/// An amount, or `{ value, default, min, step }`. Any of the last three makes a policy: the step is 1, the least is one
+/// step and the default is the least.
+pub(super) fn capacity(value: Value) -> Result<Capacity, ConfigProblem> {
+    #[derive(Deserialize)]
+    #[serde(
+        deny_unknown_fields,
+        expecting = "an amount such as 4 or \"16Gi\", or { value = …, min = …, step = …, default = … }"
+    )]
+    struct CapacityTable {
+        value: Amount,
+        default: Option<Amount>,
+        min: Option<Amount>,
+        step: Option<Amount>,
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CapacityTable {
-    value: Amount,
-    default: Option<Amount>,
-    min: Option<Amount>,
-    step: Option<Amount>,
-}
-
-impl CapacityTable {
-    /// Any of the three makes a policy: the step is 1, the least is one step and the default is the least.
-    fn capacity(self) -> CapacityEntry {
-        let Amount(value) = self.value;
-        let [default, min, step] =
-            [self.default, self.min, self.step].map(|amount| amount.map(|Amount(amount)| amount));
-        let policy = default.or(min).or(step).map(|_| {
-            let step = step.unwrap_or(Quantity::whole(1));
-            let min = min.unwrap_or(step);
-            RequestPolicy { default: default.unwrap_or(min), min, step }
-        });
-        CapacityEntry(Capacity { value, policy })
+    if matches!(value, Value::Integer(_) | Value::String(_)) {
+        return read(value).map(|Amount(value)| Capacity { value, policy: None });
     }
+    let CapacityTable { value: Amount(value), default, min, step } = read(value)?;
+    let policy = default.or(min).or(step).map(|_| {
+        let Amount(step) = step.unwrap_or(Amount(Quantity::whole(1)));
+        let Amount(min) = min.unwrap_or(Amount(step));
+        let Amount(default) = default.unwrap_or(Amount(min));
+        RequestPolicy { default, min, step }
+    });
+    Ok(Capacity { value, policy })
 }
 
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AmountVisitor;
-        impl Visitor<'_> for AmountVisitor {
-            type Value = Amount;
+/// What a device stands for of one of the node's own resources: `{ capacity, factor }` or `{ device }`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "{ capacity = \"…\", factor = … } or { device = … }")]
+pub(super) struct NodeAllocatableEntry {
+    capacity: Option<QualifiedName>,
+    factor: Option<Amount>,
+    device: Option<Amount>,
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an amount such as 4 or \"16Gi\"")
-            }
-
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Amount, E> {
-                whole(value).map(Amount)
-            }
-
-            fn visit_str<E: Error>(self, value: &str) -> Result<Amount, E> {
-                value.parse().map(Amount).map_err(E::custom)
-            }
+pub(super) fn node_allocatable(entry: NodeAllocatableEntry) -> Result<NodeAllocatable, ConfigProblem> {
+    match (entry.capacity, entry.factor, entry.device) {
+        (Some(capacity), factor, None) => {
+            let factor = factor.map_or(Quantity::whole(1), |Amount(factor)| factor);
+            Ok(NodeAllocatable::PerCapacity { capacity, factor })
         }
-        deserializer.deserialize_any(AmountVisitor)
+        (None, None, Some(Amount(amount))) => Ok(NodeAllocatable::PerDevice(amount)),
+        _ => Err(ConfigProblem::new("", "write { capacity = \"…\", factor = … } or { device = … }")),
     }
-}
-
-fn whole<E: Error>(value: i64) -> Result<Quantity, E> {
-    u64::try_from(value).map(Quantity::whole).map_err(|_| E::custom(format!("{value} is negative; write 0 or more")))
 }

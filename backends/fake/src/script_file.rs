@@ -13,22 +13,22 @@ use hostler_backend::BackendError;
 
 use crate::{
     KILL_EXIT_CODE,
-    script::{Fault, Moment, Script, ScriptError, Step},
+    script::{BackendMethod, FakeScript, FaultTiming, ScriptError, ScriptedFault},
 };
 
 /// A script's file and what was made of it.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct ScriptFile {
     path: PathBuf,
-    memory: Mutex<Option<Memory>>,
+    progress: Mutex<Option<ScriptProgress>>,
 }
 
 /// The last script that could be read, and what has happened since it has this content.
 #[derive(Debug)]
-struct Memory {
+struct ScriptProgress {
     text: String,
     /// Without devices: a thousand of them are worth megabytes, and are made from the text when somebody looks at them.
-    script: Arc<Script>,
+    script: Arc<FakeScript>,
     enumerations: u64,
     /// For each fault the calls that it could strike.
     calls: Vec<u64>,
@@ -36,15 +36,15 @@ struct Memory {
     strikes: Vec<u64>,
 }
 
-impl Source {
+impl ScriptFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, memory: Mutex::new(None) }
+        Self { path, progress: Mutex::new(None) }
     }
 
     /// The script as it is now.
-    pub(crate) fn read(&self) -> Result<Script, ScriptError> {
+    pub(crate) fn read(&self) -> Result<FakeScript, ScriptError> {
         let text = self.text()?;
-        let script = Script::parse(&self.path, &text)?;
+        let script = FakeScript::parse(&self.path, &text)?;
         self.remember(text, &script);
         Ok(script)
     }
@@ -52,7 +52,7 @@ impl Source {
     /// Has the script as it is now in force, as far as it can be read.
     pub(crate) fn refresh(&self) -> Result<(), ScriptError> {
         let text = self.text()?;
-        let is_known = self.lock().as_ref().is_some_and(|memory| memory.text == text);
+        let is_known = self.lock().as_ref().is_some_and(|progress| progress.text == text);
         if is_known { Ok(()) } else { self.read().map(drop) }
     }
 
@@ -61,64 +61,66 @@ impl Source {
         fs::read_to_string(&self.path).map_err(read)
     }
 
-    fn remember(&self, text: String, script: &Script) {
-        let mut memory = self.lock();
-        if memory.as_ref().is_some_and(|memory| memory.text == text) {
+    fn remember(&self, text: String, script: &FakeScript) {
+        let mut progress = self.lock();
+        if progress.as_ref().is_some_and(|progress| progress.text == text) {
             return;
         }
         let none = vec![0; script.faults.len()];
         let script = Arc::new(script.without_devices());
-        *memory = Some(Memory { text, script, enumerations: 0, calls: none.clone(), strikes: none });
+        *progress = Some(ScriptProgress { text, script, enumerations: 0, calls: none.clone(), strikes: none });
     }
 
     /// The last script that could be read, and how often it was enumerated.
-    pub(crate) fn last(&self) -> Option<(Script, u64)> {
-        let (text, enumerations) = self.lock().as_ref().map(|memory| (memory.text.clone(), memory.enumerations))?;
-        Script::parse(&self.path, &text).ok().map(|script| (script, enumerations))
+    pub(crate) fn last(&self) -> Option<(FakeScript, u64)> {
+        let (text, enumerations) =
+            self.lock().as_ref().map(|progress| (progress.text.clone(), progress.enumerations))?;
+        FakeScript::parse(&self.path, &text).ok().map(|script| (script, enumerations))
     }
 
     /// Counts an enumeration; returns how many there were before.
     pub(crate) fn enumerated(&self) -> u64 {
-        self.lock().as_mut().map_or(0, |memory| {
-            memory.enumerations += 1;
-            memory.enumerations - 1
+        self.lock().as_mut().map_or(0, |progress| {
+            progress.enumerations += 1;
+            progress.enumerations - 1
         })
     }
 
     /// Takes as long as the script last read says, and runs `effect` between the faults that strike before and after it.
     pub(crate) fn rehearse<T>(
         &self,
-        step: Step,
+        method: BackendMethod,
         device: Option<&DeviceName>,
         effect: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let (latency, faults) = self.strikes(step, device);
+        let (latency, faults) = self.strikes(method, device);
         thread::sleep(latency);
-        faults.iter().filter(|fault| fault.at == Moment::Before).try_for_each(|fault| strike(step, fault))?;
+        faults.iter().filter(|fault| fault.at == FaultTiming::Before).try_for_each(|fault| strike(method, fault))?;
         let result = effect()?;
-        faults.iter().filter(|fault| fault.at == Moment::After).try_for_each(|fault| strike(step, fault))?;
+        faults.iter().filter(|fault| fault.at == FaultTiming::After).try_for_each(|fault| strike(method, fault))?;
         Ok(result)
     }
 
-    fn strikes(&self, step: Step, device: Option<&DeviceName>) -> (Duration, Vec<Fault>) {
-        let mut memory = self.lock();
-        let Some(memory) = memory.as_mut() else { return (Duration::ZERO, Vec::new()) };
-        let script = Arc::clone(&memory.script);
+    fn strikes(&self, method: BackendMethod, device: Option<&DeviceName>) -> (Duration, Vec<ScriptedFault>) {
+        let mut progress = self.lock();
+        let Some(progress) = progress.as_mut() else { return (Duration::ZERO, Vec::new()) };
+        let script = Arc::clone(&progress.script);
         let faults = script.faults.iter().enumerate();
-        let struck = faults.filter(|(index, fault)| fault.concerns(step, device) && memory.is_struck(*index, fault));
+        let struck =
+            faults.filter(|(index, fault)| fault.concerns(method, device) && progress.is_struck(*index, fault));
         let struck = struck.map(|(_, fault)| fault.clone()).collect();
-        (script.latency(step), struck)
+        (script.latency(method), struck)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Memory>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ScriptProgress>> {
         // Nothing under the lock can leave a half-made value behind.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Memory {
+impl ScriptProgress {
     /// Counts a call that fault number `index` could strike, and says whether it does.
-    fn is_struck(&mut self, index: usize, fault: &Fault) -> bool {
+    fn is_struck(&mut self, index: usize, fault: &ScriptedFault) -> bool {
         let (Some(calls), Some(strikes)) = (self.calls.get_mut(index), self.strikes.get_mut(index)) else {
             return false;
         };
@@ -144,16 +146,17 @@ fn chance(seed: u64, fault: usize, call: u64) -> f64 {
 }
 
 #[expect(clippy::exit, reason = "ending the process without a word to anyone is the feature")]
-fn strike(step: Step, fault: &Fault) -> Result<(), BackendError> {
+fn strike(method: BackendMethod, fault: &ScriptedFault) -> Result<(), BackendError> {
     thread::sleep(Duration::from_millis(fault.delay_ms));
     if fault.kill {
         std::process::exit(KILL_EXIT_CODE);
     }
     let Some(error) = fault.error.clone() else { return Ok(()) };
-    Err(match step {
-        Step::Enumerate => BackendError::Enumerate { reason: error, source: None },
-        Step::Plan => BackendError::refused(error),
-        Step::Verify => BackendError::NotUsable { reason: error },
-        Step::Prepare | Step::Unprepare => BackendError::step(format!("{} a scripted device", step.as_str()), error),
+    Err(match method {
+        BackendMethod::Enumerate => BackendError::Enumerate { reason: error, source: None },
+        BackendMethod::Plan => BackendError::refused(error),
+        BackendMethod::Verify => BackendError::NotUsable { reason: error },
+        BackendMethod::Prepare => BackendError::step("prepare a scripted device", error),
+        BackendMethod::Unprepare => BackendError::step("unprepare a scripted device", error),
     })
 }
