@@ -208,15 +208,15 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Backends {
     /// CPUs; on by default.
-    pub cpu: Switched<hostler_cpu::Config>,
+    pub cpu: Switched<hostler_cpu::CpuBackendConfig>,
     /// Memory and huge pages; on by default.
-    pub memory: Switched<hostler_memory::Config>,
+    pub memory: Switched<hostler_memory::MemoryBackendConfig>,
     /// FPGAs; on by default.
     pub fpga: Switched<hostler_fpga::FpgaBackendConfig>,
     /// CXL accelerators and memory; on by default.
     pub cxl: Switched<hostler_cxl::CxlBackendConfig>,
     /// Made-up devices for tests and demonstrations; off by default.
-    pub fake: Switched<hostler_fake::Config>,
+    pub fake: Switched<hostler_fake::FakeBackendConfig>,
 }
 
 impl Config {

@@ -65,11 +65,11 @@ impl Host {
         let root = tempfile::tempdir().unwrap();
         machine(root.path());
         let sys = SysRoot::new(root.path());
-        let cpu = hostler_cpu::Config { mode: hostler_cpu::Mode::Machine, ..Default::default() };
-        let fake = hostler_fake::Config { script: root.path().join("fake.toml"), state_dir: None };
+        let cpu = hostler_cpu::CpuBackendConfig { mode: hostler_cpu::CpuGrouping::Machine, ..Default::default() };
+        let fake = hostler_fake::FakeBackendConfig { script: root.path().join("fake.toml"), state_dir: None };
         let backends: [Arc<dyn Backend>; 3] = [
             Arc::new(hostler_cpu::CpuBackend::new(sys.clone(), cpu)),
-            Arc::new(hostler_memory::MemoryBackend::new(sys, hostler_memory::Config::default())),
+            Arc::new(hostler_memory::MemoryBackend::new(sys, hostler_memory::MemoryBackendConfig::default())),
             Arc::new(hostler_fake::FakeBackend::new(fake)),
         ];
         let mut inventory = Inventory::default();

@@ -141,11 +141,11 @@ fn level(level: &str, problems: &mut Vec<Problem>) {
 fn backends(config: &Config, problems: &mut Vec<Problem>) {
     let backends = &config.backends;
     let found = [
-        ("cpu", backends.cpu.active().map(hostler_cpu::Config::validate)),
-        ("memory", backends.memory.active().map(hostler_memory::Config::validate)),
+        ("cpu", backends.cpu.active().map(hostler_cpu::CpuBackendConfig::validate)),
+        ("memory", backends.memory.active().map(hostler_memory::MemoryBackendConfig::validate)),
         ("fpga", backends.fpga.active().map(hostler_fpga::FpgaBackendConfig::validate)),
         ("cxl", backends.cxl.active().map(hostler_cxl::CxlBackendConfig::validate)),
-        ("fake", backends.fake.active().map(hostler_fake::Config::validate)),
+        ("fake", backends.fake.active().map(hostler_fake::FakeBackendConfig::validate)),
     ];
     for (name, found) in found {
         problems.extend(found.into_iter().flatten().map(|problem| {

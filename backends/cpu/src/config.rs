@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// How CPUs are offered.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
-pub struct Config {
+pub struct CpuBackendConfig {
     /// What one device is. Default: `numa`.
-    pub mode: Mode,
+    pub mode: CpuGrouping,
     /// CPUs that are never handed out, as a kernel list such as `0-1,64-65`: those that the system, the kubelet and
     /// pods without a claim run on. Default: none.
     pub reserved: String,
@@ -21,10 +21,10 @@ pub struct Config {
     pub full_cores: bool,
 }
 
-/// What one device is.
+/// How CPUs are grouped: what one device is.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum CpuGrouping {
     /// The CPUs of a NUMA node, shared by claims.
     #[default]
     Numa,
@@ -38,13 +38,13 @@ pub enum Mode {
     Core,
 }
 
-impl Default for Config {
+impl Default for CpuBackendConfig {
     fn default() -> Self {
-        Self { mode: Mode::default(), reserved: String::new(), exclude_isolated: false, full_cores: true }
+        Self { mode: CpuGrouping::default(), reserved: String::new(), exclude_isolated: false, full_cores: true }
     }
 }
 
-impl Config {
+impl CpuBackendConfig {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         self.reserved_cpus().err().into_iter().collect()

@@ -1,4 +1,4 @@
-//! Which devices the CPUs of a machine make. Pure: from a [`Topology`] and a [`Config`] to devices.
+//! Which devices the CPUs of a machine make. Pure: from a [`Topology`] and a [`CpuBackendConfig`] to devices.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use hostler_linux::{
 };
 
 use crate::{
-    config::{Config, Mode},
-    names::Names,
-    pick::{NO_CACHE, Offer, OfferedCore, Place},
+    config::{CpuBackendConfig, CpuGrouping},
+    names::DeviceNaming,
+    pick::{CorePlace, NO_CACHE, OfferedCore, OfferedCpus},
 };
 
 /// Name of the capacity: logical CPUs.
@@ -27,7 +27,7 @@ pub(crate) const CPU_FOLDER: &str = "/sys/devices/system/cpu";
 ///
 /// # Errors
 /// When the machine shows no CPU, or the configuration is not valid.
-pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, BackendError> {
+pub fn enumeration(topology: &Topology, config: &CpuBackendConfig) -> Result<Enumeration, BackendError> {
     let fail = |reason: &str, source| BackendError::Enumerate { reason: reason.to_owned(), source };
     if topology.cpus.is_empty() {
         return Err(fail("no online CPU was found in /sys/devices/system/cpu", None));
@@ -35,7 +35,7 @@ pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, 
     let reserved = config.reserved_cpus().map_err(|error| fail("bad configuration", Some(error.into())))?;
     let mut enumeration =
         Enumeration { devices: Vec::new(), counter_sets: Vec::new(), warnings: warnings(topology, &reserved) };
-    let names = Names::new(topology, config.mode);
+    let names = DeviceNaming::new(topology, config.mode);
     enumeration.warnings.extend(names.warning());
     let offered = offered_cpus(topology, config, &reserved);
     for group in groups(topology, config.mode) {
@@ -52,7 +52,7 @@ pub fn enumeration(topology: &Topology, config: &Config) -> Result<Enumeration, 
 
 /// The CPUs of one device: those of one NUMA node, L3 cache, package or core, or all; of one kind of core.
 #[derive(Debug)]
-struct Group<'a> {
+struct CpuGroup<'a> {
     key: GroupKey,
     /// The online CPUs by number, with what is known of each.
     cpus: BTreeMap<u32, &'a LogicalCpu>,
@@ -69,42 +69,42 @@ pub(crate) struct GroupKey {
 }
 
 impl GroupKey {
-    fn of(cpu: &LogicalCpu, mode: Mode) -> Self {
+    fn of(cpu: &LogicalCpu, mode: CpuGrouping) -> Self {
         let place = match mode {
-            Mode::Numa => cpu.node as usize,
-            Mode::L3 => cpu.l3.unwrap_or(usize::MAX),
-            Mode::Socket => cpu.package,
-            Mode::Machine => 0,
-            Mode::Core => cpu.core,
+            CpuGrouping::Numa => cpu.node as usize,
+            CpuGrouping::L3 => cpu.l3.unwrap_or(usize::MAX),
+            CpuGrouping::Socket => cpu.package,
+            CpuGrouping::Machine => 0,
+            CpuGrouping::Core => cpu.core,
         };
-        let node_without_l3 = (mode == Mode::L3 && cpu.l3.is_none()).then_some(cpu.node);
+        let node_without_l3 = (mode == CpuGrouping::L3 && cpu.l3.is_none()).then_some(cpu.node);
         Self { place, node_without_l3, core_type: cpu.core_type }
     }
 }
 
-fn groups(topology: &Topology, mode: Mode) -> Vec<Group<'_>> {
+fn groups(topology: &Topology, mode: CpuGrouping) -> Vec<CpuGroup<'_>> {
     let mut groups: BTreeMap<GroupKey, BTreeMap<u32, &LogicalCpu>> = BTreeMap::new();
     for (number, cpu) in &topology.cpus {
         groups.entry(GroupKey::of(cpu, mode)).or_default().insert(*number, cpu);
     }
-    groups.into_iter().map(|(key, cpus)| Group { key, cpus }).collect()
+    groups.into_iter().map(|(key, cpus)| CpuGroup { key, cpus }).collect()
 }
 
 /// The CPUs that may be handed out at all.
-fn offered_cpus(topology: &Topology, config: &Config, reserved: &IdSet) -> IdSet {
+fn offered_cpus(topology: &Topology, config: &CpuBackendConfig, reserved: &IdSet) -> IdSet {
     let offered = topology.allowed_cpus.difference(reserved);
     if config.exclude_isolated { offered.difference(&topology.isolated) } else { offered }
 }
 
-impl Group<'_> {
+impl CpuGroup<'_> {
     /// The cores to hand out, and the CPUs that might be but are not because they are no whole core.
-    fn offer(&self, whole_cores: bool, offered: &IdSet, topology: &Topology) -> (Offer, IdSet) {
+    fn offer(&self, whole_cores: bool, offered: &IdSet, topology: &Topology) -> (OfferedCpus, IdSet) {
         let mut cores: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for (number, cpu) in &self.cpus {
             cores.entry(cpu.core).or_default().push(*number);
         }
         let threads = cores.values().map(Vec::len).max().unwrap_or(0);
-        let mut offer = Offer { whole_cores, ..Offer::default() };
+        let mut offer = OfferedCpus { whole_cores, ..OfferedCpus::default() };
         let mut left_over = IdSet::new();
         for mut cpus in cores.into_values() {
             let running = cpus.len();
@@ -132,7 +132,7 @@ impl Group<'_> {
         values.all(|value| value.as_ref() == Some(&first)).then_some(first)
     }
 
-    fn attributes(&self, offer: &Offer, topology: &Topology) -> Result<Attributes, NameError> {
+    fn attributes(&self, offer: &OfferedCpus, topology: &Topology) -> Result<Attributes, NameError> {
         let id = |id: Option<u32>| id.map(|id| AttributeValue::Int(id.into()));
         let socket = self.common(|cpu| topology.packages.get(cpu.package)?.id);
         let die = self.common(|cpu| topology.dies.get(cpu.die?)?.id);
@@ -154,7 +154,7 @@ impl Group<'_> {
     }
 }
 
-fn place_of(cpu: &LogicalCpu) -> Place {
+fn place_of(cpu: &LogicalCpu) -> CorePlace {
     // No machine has so many caches or packages; what is too large is one place together.
     let index = |index: Option<usize>| index.and_then(|index| u32::try_from(index).ok()).unwrap_or(NO_CACHE);
     [index(Some(cpu.package)), cpu.node, index(cpu.l3)]
@@ -171,15 +171,15 @@ fn core_type(core_type: CoreType) -> &'static str {
 
 fn device(
     name: DeviceName,
-    group: &Group<'_>,
-    offer: &Offer,
-    mode: Mode,
+    group: &CpuGroup<'_>,
+    offer: &OfferedCpus,
+    mode: CpuGrouping,
     topology: &Topology,
 ) -> Result<Device, NameError> {
     let mut device = Device::new(name);
     device.attributes = group.attributes(offer, topology)?;
     device.data = serde_json::json!(offer);
-    if mode == Mode::Core {
+    if mode == CpuGrouping::Core {
         stand_for_cpus(&mut device, NodeAllocatable::PerDevice(quantity(offer.cpus())));
     } else {
         let step = quantity(offer.step());

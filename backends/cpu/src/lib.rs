@@ -8,13 +8,13 @@
 
 mod config;
 mod enumerate;
-mod kept;
 mod names;
 mod pick;
 mod prepare;
+mod requirements;
 #[cfg(test)]
 mod tests;
-mod wish;
+mod withheld;
 
 use std::collections::BTreeSet;
 
@@ -22,20 +22,20 @@ use hostler_api::BackendName;
 use hostler_backend::{Backend, BackendError, Device, Enumeration, Plan, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
-pub use config::{Config, Mode};
+pub use config::{CpuBackendConfig, CpuGrouping};
 pub use enumerate::enumeration;
 
 /// The CPUs of the machine under a root.
 #[derive(Clone, Debug)]
 pub struct CpuBackend {
     root: SysRoot,
-    config: Config,
+    config: CpuBackendConfig,
 }
 
 impl CpuBackend {
-    /// A backend for the machine under `root`. A `config` that does not [`validate`](Config::validate) makes
+    /// A backend for the machine under `root`. A `config` that does not [`validate`](CpuBackendConfig::validate) makes
     /// [`enumerate`](Backend::enumerate) fail: CPUs that were meant to be reserved must not be handed out.
-    pub fn new(root: SysRoot, config: Config) -> Self {
+    pub fn new(root: SysRoot, config: CpuBackendConfig) -> Self {
         Self { root, config }
     }
 }

@@ -9,21 +9,21 @@ use hostler_backend::Warning;
 use hostler_linux::topology::{CoreType, CpuCore, Topology};
 
 use crate::{
-    config::Mode,
+    config::CpuGrouping,
     enumerate::{CPU_FOLDER, GroupKey},
 };
 
 /// How the groups of a machine are named, in the order of [`GroupKey::place`].
 #[derive(Debug)]
-pub(crate) struct Names<'a> {
+pub(crate) struct DeviceNaming<'a> {
     topology: &'a Topology,
-    mode: Mode,
-    scheme: Scheme,
+    mode: CpuGrouping,
+    scheme: NamingScheme,
 }
 
 /// What tells the groups apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Scheme {
+enum NamingScheme {
     /// The kernel's id of the group; for cores, the ids of package and core.
     Id,
     /// For cores: the ids of package, die and core.
@@ -32,11 +32,13 @@ enum Scheme {
     LowestCpu,
 }
 
-impl<'a> Names<'a> {
-    pub(crate) fn new(topology: &'a Topology, mode: Mode) -> Self {
-        let mut names = Self { topology, mode, scheme: Scheme::Id };
-        let schemes = if mode == Mode::Core { &[Scheme::Id, Scheme::DieId][..] } else { &[Scheme::Id] };
-        names.scheme = schemes.iter().copied().find(|scheme| names.is_unique(*scheme)).unwrap_or(Scheme::LowestCpu);
+impl<'a> DeviceNaming<'a> {
+    pub(crate) fn new(topology: &'a Topology, mode: CpuGrouping) -> Self {
+        let mut names = Self { topology, mode, scheme: NamingScheme::Id };
+        let schemes =
+            if mode == CpuGrouping::Core { &[NamingScheme::Id, NamingScheme::DieId][..] } else { &[NamingScheme::Id] };
+        names.scheme =
+            schemes.iter().copied().find(|scheme| names.is_unique(*scheme)).unwrap_or(NamingScheme::LowestCpu);
         names
     }
 
@@ -52,7 +54,7 @@ impl<'a> Names<'a> {
         DeviceName::new(match (self.mode, key.core_type) {
             // A core has one kind; the strongest cores go without a suffix and so keep their name when all others go
             // offline.
-            (Mode::Core, _) | (_, CoreType::Uniform | CoreType::Performance) => stem,
+            (CpuGrouping::Core, _) | (_, CoreType::Uniform | CoreType::Performance) => stem,
             (_, CoreType::Balanced) => format!("{stem}-balanced"),
             (_, CoreType::Efficiency) => format!("{stem}-efficiency"),
         })
@@ -61,7 +63,7 @@ impl<'a> Names<'a> {
     /// Says so where names may change with the set of online CPUs and CPUs are offline.
     pub(crate) fn warning(&self) -> Option<Warning> {
         let offline = self.topology.present.difference(&self.topology.online);
-        (self.scheme == Scheme::LowestCpu && !offline.is_empty()).then(|| Warning {
+        (self.scheme == NamingScheme::LowestCpu && !offline.is_empty()).then(|| Warning {
             path: CPU_FOLDER.to_owned(),
             reason: format!(
                 "the kernel's ids do not tell the groups of CPUs apart, so devices are named after their lowest \
@@ -70,35 +72,35 @@ impl<'a> Names<'a> {
         })
     }
 
-    fn is_unique(&self, scheme: Scheme) -> bool {
+    fn is_unique(&self, scheme: NamingScheme) -> bool {
         let places: BTreeSet<usize> = match self.mode {
-            Mode::Numa | Mode::Machine => return true,
-            Mode::L3 => self.topology.cpus.values().filter_map(|cpu| cpu.l3).collect(),
-            Mode::Socket => self.topology.cpus.values().map(|cpu| cpu.package).collect(),
-            Mode::Core => self.topology.cpus.values().map(|cpu| cpu.core).collect(),
+            CpuGrouping::Numa | CpuGrouping::Machine => return true,
+            CpuGrouping::L3 => self.topology.cpus.values().filter_map(|cpu| cpu.l3).collect(),
+            CpuGrouping::Socket => self.topology.cpus.values().map(|cpu| cpu.package).collect(),
+            CpuGrouping::Core => self.topology.cpus.values().map(|cpu| cpu.core).collect(),
         };
         let mut seen = BTreeSet::new();
         places.into_iter().all(|place| self.stem(place, scheme).is_some_and(|stem| seen.insert(stem)))
     }
 
-    fn stem(&self, place: usize, scheme: Scheme) -> Option<String> {
-        if scheme == Scheme::LowestCpu {
+    fn stem(&self, place: usize, scheme: NamingScheme) -> Option<String> {
+        if scheme == NamingScheme::LowestCpu {
             return None;
         }
         match self.mode {
-            Mode::Numa => Some(format!("numa{place}")),
-            Mode::Machine => Some("machine".to_owned()),
-            Mode::L3 => Some(format!("l3-{}", self.topology.caches.get(place)?.id?)),
-            Mode::Socket => Some(format!("socket{}", self.topology.packages.get(place)?.id?)),
-            Mode::Core => self.core_stem(self.topology.cores.get(place)?, scheme),
+            CpuGrouping::Numa => Some(format!("numa{place}")),
+            CpuGrouping::Machine => Some("machine".to_owned()),
+            CpuGrouping::L3 => Some(format!("l3-{}", self.topology.caches.get(place)?.id?)),
+            CpuGrouping::Socket => Some(format!("socket{}", self.topology.packages.get(place)?.id?)),
+            CpuGrouping::Core => self.core_stem(self.topology.cores.get(place)?, scheme),
         }
     }
 
-    fn core_stem(&self, core: &CpuCore, scheme: Scheme) -> Option<String> {
+    fn core_stem(&self, core: &CpuCore, scheme: NamingScheme) -> Option<String> {
         let cpu = self.topology.cpus.get(&core.cpus.first()?)?;
         let package = self.topology.packages.get(cpu.package)?.id?;
         let core_id = cpu.core_id?;
-        if scheme == Scheme::DieId {
+        if scheme == NamingScheme::DieId {
             return Some(format!("core-{package}-{}-{core_id}", self.topology.dies.get(cpu.die?)?.id?));
         }
         Some(format!("core-{package}-{core_id}"))
@@ -106,8 +108,8 @@ impl<'a> Names<'a> {
 
     fn lowest_cpu_stem(&self, place: usize) -> String {
         let (word, cpus) = match self.mode {
-            Mode::L3 => ("l3", self.topology.caches.get(place).map(|cache| &cache.cpus)),
-            Mode::Socket => ("socket", self.topology.packages.get(place).map(|package| &package.cpus)),
+            CpuGrouping::L3 => ("l3", self.topology.caches.get(place).map(|cache| &cache.cpus)),
+            CpuGrouping::Socket => ("socket", self.topology.packages.get(place).map(|package| &package.cpus)),
             _ => ("core", self.topology.cores.get(place).map(|core| &core.cpus)),
         };
         let lowest = cpus.and_then(|cpus| cpus.first());

@@ -20,7 +20,7 @@ pub(crate) use spread::domain;
 
 /// What a device offers; travels in [`hostler_backend::Device::data`].
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedCpus {
     /// Whether a core is given whole or not at all.
     pub(crate) whole_cores: bool,
     /// The cores, by lowest CPU.
@@ -28,25 +28,25 @@ pub(crate) struct Offer {
     /// The CPUs of cores of which some running thread is not offered.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub(crate) partial: IdSet,
-    /// All running CPUs behind each L3 cache, offered or not, by the number that stands in [`Place`].
+    /// All running CPUs behind each L3 cache, offered or not, by the number that stands in [`CorePlace`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) caches: BTreeMap<u32, IdSet>,
 }
 
 /// The CPUs of a core that may be handed out, ascending, and where the core is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct OfferedCore(pub(crate) Vec<u32>, pub(crate) Place);
+pub(crate) struct OfferedCore(pub(crate) Vec<u32>, pub(crate) CorePlace);
 
 /// Package, NUMA node and L3 cache of a core. A prefix of it is the place one or two levels up.
-pub(crate) type Place = [u32; 3];
+pub(crate) type CorePlace = [u32; 3];
 
 /// The L3 cache of a core whose cache is not known.
 pub(crate) const NO_CACHE: u32 = u32::MAX;
 
-/// How much of a [`Place`] is compared: finest first.
+/// How much of a [`CorePlace`] is compared: finest first.
 const LEVELS: [usize; 3] = [3, 2, 1];
 
-impl Offer {
+impl OfferedCpus {
     /// The number of CPUs that can be handed out.
     pub(crate) fn cpus(&self) -> usize {
         self.cores.iter().map(|core| core.0.len()).sum()
@@ -104,7 +104,7 @@ struct FreeCore {
     free: Vec<u32>,
     /// Whether nobody holds any of its CPUs.
     whole: bool,
-    place: Place,
+    place: CorePlace,
 }
 
 fn count(cores: &[&FreeCore]) -> usize {

@@ -12,40 +12,41 @@ use serde::Deserialize;
 
 use crate::{
     enumerate::CPUS,
-    kept::{Kept, Taken},
-    pick::Offer,
-    wish::Wish,
+    pick::OfferedCpus,
+    requirements::CpuRequirements,
+    withheld::{HeldCpus, WithheldCpus},
 };
 
 /// Chooses the CPUs of a grant. Needs nothing but `work`: what the device offers is in its data.
 ///
 /// # Errors
-/// When there are not so many CPUs free that fulfil the wish of the grant, or not in whole cores, or the configuration is
-/// wrong.
+/// When there are not so many CPUs free that fulfil the requirements of the grant, or not in whole cores, or the
+/// configuration is wrong.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
     let config: CpuConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
         return Ok(Plan::default());
     }
-    let wish = Wish::new(&config, work.within);
+    let required = CpuRequirements::new(&config, work.within);
     let whole = offer(work.device)?;
-    let taken = Taken::new(work, &whole);
+    let taken = HeldCpus::new(work, &whole);
     let whole_cpus = whole.cpus();
-    let offer = wish.narrow(work.device, whole)?;
+    let offer = required.narrow(work.device, whole)?;
     let wanted = wanted(work, &offer, whole_cpus)?;
-    let held = unavailable(work, &wish, &offer, &taken);
-    let picked = offer.pick_spread(wish.spread, wanted, &held);
-    let picked = picked.ok_or_else(|| BackendError::refused(refusal(work, &wish, &offer, wanted, &taken, &held)))?;
-    Ok(planned(&wish, &offer, picked))
+    let held = unavailable(work, &required, &offer, &taken);
+    let picked = offer.pick_spread(required.spread, wanted, &held);
+    let picked =
+        picked.ok_or_else(|| BackendError::refused(refusal(work, &required, &offer, wanted, &taken, &held)))?;
+    Ok(planned(&required, &offer, picked))
 }
 
 /// The number of CPUs that the grant could have now.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
-    let wish = Wish::new(&config_of(work.grant).ok()?, work.within);
+    let required = CpuRequirements::new(&config_of(work.grant).ok()?, work.within);
     let whole = offer(work.device).ok()?;
-    let taken = Taken::new(work, &whole);
-    let offer = wish.narrow(work.device, whole).ok()?;
-    Some(offer.free(&unavailable(work, &wish, &offer, &taken)) as u64)
+    let taken = HeldCpus::new(work, &whole);
+    let offer = required.narrow(work.device, whole).ok()?;
+    Some(offer.free(&unavailable(work, &required, &offer, &taken)) as u64)
 }
 
 /// The NUMA nodes of the CPUs that a device offers.
@@ -53,15 +54,20 @@ pub(crate) fn nodes(device: &Device) -> BTreeSet<u32> {
     offer(device).map(|offer| offer.cores.iter().map(|core| core.1[1]).collect()).unwrap_or_default()
 }
 
-fn offer(device: &Device) -> Result<Offer, BackendError> {
-    Offer::deserialize(&device.data).map_err(|error| BackendError::step("read the cores of the device", error))
+fn offer(device: &Device) -> Result<OfferedCpus, BackendError> {
+    OfferedCpus::deserialize(&device.data).map_err(|error| BackendError::step("read the cores of the device", error))
 }
 
 /// The CPUs that the grant cannot have: those that are kept by anyone, and, where it wants caches to itself, all behind a
 /// cache of which another claim has a CPU.
-fn unavailable(work: &PlanWork<'_>, wish: &Wish, offer: &Offer, taken: &Taken<'_>) -> BTreeSet<u32> {
+fn unavailable(
+    work: &PlanWork<'_>,
+    required: &CpuRequirements,
+    offer: &OfferedCpus,
+    taken: &HeldCpus<'_>,
+) -> BTreeSet<u32> {
     let mut held = taken.cpus();
-    if wish.l3_exclusive {
+    if required.l3_exclusive {
         let others = taken.of_others(work);
         let shared = offer.caches.values().filter(|cache| !cache.is_disjoint(&others));
         held.extend(shared.flat_map(IdSet::iter));
@@ -70,14 +76,14 @@ fn unavailable(work: &PlanWork<'_>, wish: &Wish, offer: &Offer, taken: &Taken<'_
 }
 
 /// What a container is bound to, and what it keeps from others.
-fn planned(wish: &Wish, offer: &Offer, picked: BTreeSet<u32>) -> Plan {
-    let mut kept = Kept::default();
-    if wish.l3_exclusive {
+fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> Plan {
+    let mut kept = WithheldCpus::default();
+    if required.l3_exclusive {
         let touched = offer.caches.values().filter(|cache| !cache.as_set().is_disjoint(&picked));
         kept.l3 = Some(touched.flat_map(IdSet::iter).collect());
     }
     let mut cpus = picked;
-    if wish.isolated {
+    if required.isolated {
         let later = offer.cores.iter().flat_map(|core| core.0.iter().skip(1));
         let idle: BTreeSet<u32> = later.filter(|cpu| cpus.contains(cpu)).copied().collect();
         cpus.retain(|cpu| !idle.contains(cpu));
@@ -87,7 +93,7 @@ fn planned(wish: &Wish, offer: &Offer, picked: BTreeSet<u32>) -> Plan {
 }
 
 /// The number of CPUs that the grant takes, of `whole` that the device has.
-fn wanted(work: &PlanWork<'_>, offer: &Offer, whole: usize) -> Result<usize, BackendError> {
+fn wanted(work: &PlanWork<'_>, offer: &OfferedCpus, whole: usize) -> Result<usize, BackendError> {
     let device = &work.device.name;
     let Some(asked) = work.grant.consumed.get(CPUS).filter(|_| work.device.sharing == Sharing::Shared) else {
         return Ok(whole);
@@ -105,19 +111,19 @@ fn wanted(work: &PlanWork<'_>, offer: &Offer, whole: usize) -> Result<usize, Bac
 /// Says what is wanted, what is free and who holds the rest.
 fn refusal(
     work: &PlanWork<'_>,
-    wish: &Wish,
-    offer: &Offer,
+    required: &CpuRequirements,
+    offer: &OfferedCpus,
     wanted: usize,
-    taken: &Taken<'_>,
+    taken: &HeldCpus<'_>,
     held: &BTreeSet<u32>,
 ) -> String {
     let (device, total, free) = (&work.device.name, offer.cpus(), offer.free(held));
     let mut ours: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
-    if wish.l3_exclusive {
+    if required.l3_exclusive {
         ours.extend(offer.caches.values().flat_map(IdSet::iter));
     }
-    let (noun, holders) = (wish.noun(offer), taken.holders(&ours));
-    let lie = match wish.spread {
+    let (noun, holders) = (required.noun(offer), taken.holders(&ours));
+    let lie = match required.spread {
         Spread::L3 if free >= wanted => ", but behind one L3 cache, and spread: l3 asks for several",
         Spread::Numa if free >= wanted => ", but on one NUMA node, and spread: numa asks for several",
         _ => "",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Where the script and the make-believe hardware are.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct FakeBackendConfig {
     /// The script. Absolute.
     pub script: PathBuf,
     /// The folder that stands for the hardware. Absolute; made when first needed. Where absent, the script's path with
@@ -17,7 +17,7 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
 }
 
-impl Config {
+impl FakeBackendConfig {
     /// Everything that is wrong. The script itself is checked when it is read: it may come and change later.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
@@ -35,7 +35,7 @@ impl Config {
     }
 
     /// The folder that stands for the hardware.
-    pub fn state_dir(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| {
             let mut path = self.script.clone().into_os_string();
             path.push(".state");

@@ -75,7 +75,7 @@ use hostler_backend::{
     Backend, BackendError, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
 };
 
-pub use config::Config;
+pub use config::FakeBackendConfig;
 pub use script::ScriptError;
 
 use hardware::FakeHardware;
@@ -102,7 +102,7 @@ pub struct FakeBackend {
 
 impl FakeBackend {
     /// A backend for the script that `config` names. The script is first read by [`Backend::enumerate`].
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: FakeBackendConfig) -> Self {
         Self { hardware: FakeHardware::new(config.state_dir()), script: ScriptFile::new(config.script) }
     }
 

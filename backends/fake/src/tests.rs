@@ -8,7 +8,7 @@ use hostler_backend::{
     testkit::{Effect, Samples, conformance},
 };
 
-use crate::{Config, FakeBackend, KILL_EXIT_CODE};
+use crate::{FakeBackend, FakeBackendConfig, KILL_EXIT_CODE};
 
 /// A script in a folder of its own, and the backend that reads it.
 struct Bench {
@@ -19,14 +19,14 @@ struct Bench {
 impl Bench {
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config { script: dir.path().join("fake.toml"), state_dir: None };
+        let config = FakeBackendConfig { script: dir.path().join("fake.toml"), state_dir: None };
         let bench = Self { dir, backend: FakeBackend::new(config) };
         bench.write(script);
         bench
     }
 
-    fn config(&self) -> Config {
-        Config { script: self.dir.path().join("fake.toml"), state_dir: None }
+    fn config(&self) -> FakeBackendConfig {
+        FakeBackendConfig { script: self.dir.path().join("fake.toml"), state_dir: None }
     }
 
     fn write(&self, script: &str) {
@@ -353,7 +353,7 @@ fn killed() {
     let Some(script) = std::env::var_os("HOSTLER_FAKE_KILLED").map(PathBuf::from) else {
         return println!("skipped: HOSTLER_FAKE_KILLED is not set");
     };
-    let backend = FakeBackend::new(Config { script, state_dir: None });
+    let backend = FakeBackend::new(FakeBackendConfig { script, state_dir: None });
     let device = backend.enumerate().unwrap().devices.remove(0);
     let Claim { uid, grant, plan, .. } = claim("c1", "a");
     let _ = backend.prepare(&PrepareWork { claim: &uid, grant: &grant, device: &device, plan: &plan });
@@ -377,7 +377,7 @@ fn a_kill_ends_the_process_before_or_after_the_effect() {
 #[test]
 fn a_configuration_without_absolute_paths_is_refused() {
     let problems = |script: &str, state_dir: Option<&str>| {
-        let config = Config { script: script.into(), state_dir: state_dir.map(Into::into) };
+        let config = FakeBackendConfig { script: script.into(), state_dir: state_dir.map(Into::into) };
         config.validate().iter().map(|problem| problem.field.clone()).collect::<Vec<_>>()
     };
     assert_eq!(problems("", None), ["script"]);
@@ -387,9 +387,9 @@ fn a_configuration_without_absolute_paths_is_refused() {
 
 #[test]
 fn the_state_folder_stands_beside_the_script_unless_it_is_named() {
-    let config: Config = toml::from_str("script = \"/a/fake.toml\"").unwrap();
+    let config: FakeBackendConfig = toml::from_str("script = \"/a/fake.toml\"").unwrap();
     assert_eq!(config.state_dir(), PathBuf::from("/a/fake.toml.state"));
-    let config: Config = toml::from_str("script = \"/a/fake.toml\"\nstate_dir = \"/b\"").unwrap();
+    let config: FakeBackendConfig = toml::from_str("script = \"/a/fake.toml\"\nstate_dir = \"/b\"").unwrap();
     assert_eq!(config.state_dir(), PathBuf::from("/b"));
-    assert!(toml::from_str::<Config>("scirpt = \"/a\"").is_err());
+    assert!(toml::from_str::<FakeBackendConfig>("scirpt = \"/a\"").is_err());
 }

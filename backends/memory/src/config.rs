@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// How memory is offered.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
-pub struct Config {
+pub struct MemoryBackendConfig {
     /// What is never handed out, per NUMA node: for the system, the kubelet and pods without a claim. Keys are node
     /// numbers, and `default` for every node that is not named; values are quantities, for example
     /// `{ "0" = "4Gi", default = "512Mi" }`. Huge pages are not touched by it. Default: nothing.
@@ -18,18 +18,18 @@ pub struct Config {
 
 /// Bytes that are never handed out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedMemory {
     pub(crate) by_node: BTreeMap<u32, u64>,
     default: u64,
 }
 
-impl Reserved {
+impl ReservedMemory {
     pub(crate) fn of(&self, node: u32) -> u64 {
         self.by_node.get(&node).copied().unwrap_or(self.default)
     }
 }
 
-impl Config {
+impl MemoryBackendConfig {
     /// All mistakes; none for a good configuration.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         self.reserved().err().unwrap_or_default()
@@ -39,8 +39,8 @@ impl Config {
     ///
     /// # Errors
     /// All mistakes in `reserved`.
-    pub(crate) fn reserved(&self) -> Result<Reserved, Vec<ConfigProblem>> {
-        let mut reserved = Reserved::default();
+    pub(crate) fn reserved(&self) -> Result<ReservedMemory, Vec<ConfigProblem>> {
+        let mut reserved = ReservedMemory::default();
         let mut problems = Vec::new();
         for (key, value) in &self.reserved {
             let problem = |reason| ConfigProblem::new(format!("reserved.{key}"), reason);

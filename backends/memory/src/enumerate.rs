@@ -1,4 +1,5 @@
-//! Which devices the memory of a machine makes. Pure: from a [`Topology`], [`Zones`] and a [`Config`] to devices.
+//! Which devices the memory of a machine makes. Pure: from a [`Topology`], [`ZoneInfo`] and a [`MemoryBackendConfig`] to
+//! devices.
 
 use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
@@ -9,8 +10,8 @@ use hostler_linux::topology::{NumaNode, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{Config, Reserved},
-    zones::Zones,
+    config::{MemoryBackendConfig, ReservedMemory},
+    zones::ZoneInfo,
 };
 
 /// Name of the capacity: bytes.
@@ -20,7 +21,7 @@ const STEP_BYTES: u64 = 1 << 20;
 
 /// What a plan must know of a device; travels in [`Device::data`].
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Source {
+pub(crate) struct NodeMemory {
     /// The NUMA node.
     pub(crate) node: u32,
     /// The size of its huge pages, bytes; `None` for base memory.
@@ -32,7 +33,11 @@ pub(crate) struct Source {
 ///
 /// # Errors
 /// When the machine shows no NUMA node, or the configuration is not valid.
-pub fn enumeration(topology: &Topology, zones: &Zones, config: &Config) -> Result<Enumeration, BackendError> {
+pub fn enumeration(
+    topology: &Topology,
+    zones: &ZoneInfo,
+    config: &MemoryBackendConfig,
+) -> Result<Enumeration, BackendError> {
     let fail = |reason: &str, source| BackendError::Enumerate { reason: reason.to_owned(), source };
     if topology.nodes.is_empty() {
         return Err(fail("no online NUMA node was found in /sys/devices/system/node", None));
@@ -52,7 +57,7 @@ pub fn enumeration(topology: &Topology, zones: &Zones, config: &Config) -> Resul
     Ok(enumeration)
 }
 
-fn warnings(topology: &Topology, reserved: &Reserved) -> Vec<Warning> {
+fn warnings(topology: &Topology, reserved: &ReservedMemory) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = topology
         .warnings
         .iter()
@@ -68,7 +73,7 @@ fn warnings(topology: &Topology, reserved: &Reserved) -> Vec<Warning> {
 }
 
 /// The devices of one node: its base memory, then its huge pages.
-fn node_devices(number: u32, node: &NumaNode, zones: &Zones, reserved: u64) -> Result<Enumeration, NameError> {
+fn node_devices(number: u32, node: &NumaNode, zones: &ZoneInfo, reserved: u64) -> Result<Enumeration, NameError> {
     let mut found = Enumeration::default();
     let Some(total) = node.memory_bytes else {
         found.warnings.push(warning(number, "the size of its memory is not known; it is not offered".to_owned()));
@@ -79,8 +84,8 @@ fn node_devices(number: u32, node: &NumaNode, zones: &Zones, reserved: u64) -> R
     let taken = kernel.saturating_add(pools).saturating_add(reserved);
     let free = total.saturating_sub(taken) / STEP_BYTES * STEP_BYTES;
     if free > 0 {
-        let source = Source { node: number, huge_page_bytes: None };
-        found.devices.push(device(node, source, free, zones.page_bytes(number, total))?);
+        let memory = NodeMemory { node: number, huge_page_bytes: None };
+        found.devices.push(device(node, memory, free, zones.page_bytes(number, total))?);
     } else if total > 0 {
         let human = |bytes| Quantity::whole(bytes).human();
         found.warnings.push(warning(
@@ -98,8 +103,8 @@ fn node_devices(number: u32, node: &NumaNode, zones: &Zones, reserved: u64) -> R
     for size in node.huge_pages.keys() {
         let bytes = pool_bytes(node, *size);
         if bytes > 0 {
-            let source = Source { node: number, huge_page_bytes: Some(*size) };
-            found.devices.push(device(node, source, bytes, Some(*size))?);
+            let memory = NodeMemory { node: number, huge_page_bytes: Some(*size) };
+            found.devices.push(device(node, memory, bytes, Some(*size))?);
         }
     }
     Ok(found)
@@ -114,19 +119,19 @@ fn warning(node: u32, reason: String) -> Warning {
     Warning { path: format!("/sys/devices/system/node/node{node}"), reason }
 }
 
-fn device(node: &NumaNode, source: Source, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {
-    let suffix = source.huge_page_bytes.map_or_else(String::new, |size| format!("-hugepages-{}", page_size(size)));
-    let mut device = Device::new(DeviceName::new(format!("node{}{}", source.node, suffix.to_lowercase()))?);
+fn device(node: &NumaNode, memory: NodeMemory, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {
+    let suffix = memory.huge_page_bytes.map_or_else(String::new, |size| format!("-hugepages-{}", page_size(size)));
+    let mut device = Device::new(DeviceName::new(format!("node{}{}", memory.node, suffix.to_lowercase()))?);
     // The resource that the node accounts for: `memory`, or `hugepages-2Mi`, both in bytes.
     let resource = suffix.strip_prefix('-').filter(|name| !name.is_empty()).unwrap_or(MEMORY);
     let per_byte = NodeAllocatable::PerCapacity { capacity: QualifiedName::new(MEMORY)?, factor: Quantity::whole(1) };
     device.node_allocatable.insert(resource.to_owned(), per_byte);
-    let step = Quantity::whole(source.huge_page_bytes.unwrap_or(STEP_BYTES));
+    let step = Quantity::whole(memory.huge_page_bytes.unwrap_or(STEP_BYTES));
     let policy = Some(RequestPolicy { default: step, min: step, step });
     device.sharing = Sharing::Shared;
     device.capacity.insert(QualifiedName::new(MEMORY)?, Capacity { value: Quantity::whole(bytes), policy });
-    device.attributes = attributes(node, source, page_bytes)?;
-    device.data = serde_json::json!(source);
+    device.attributes = attributes(node, memory, page_bytes)?;
+    device.data = serde_json::json!(memory);
     Ok(device)
 }
 
@@ -135,13 +140,13 @@ fn page_size(bytes: u64) -> String {
     Quantity::whole(bytes).human()
 }
 
-fn attributes(node: &NumaNode, source: Source, page_bytes: Option<u64>) -> Result<Attributes, NameError> {
+fn attributes(node: &NumaNode, memory: NodeMemory, page_bytes: Option<u64>) -> Result<Attributes, NameError> {
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok()).map(AttributeValue::Int);
     let access = node.access.clone().unwrap_or_default();
     let cache = node.memory_side_caches.iter().max_by_key(|cache| cache.level).map(|cache| cache.size_bytes);
     [
-        ("resource.kubernetes.io/numaNode", number(Some(source.node.into()))),
-        ("hugepages", Some(source.huge_page_bytes.is_some().into())),
+        ("resource.kubernetes.io/numaNode", number(Some(memory.node.into()))),
+        ("hugepages", Some(memory.huge_page_bytes.is_some().into())),
         ("pageSize", page_bytes.map(|bytes| page_size(bytes).as_str().into())),
         ("cpuless", Some(node.cpus.is_empty().into())),
         ("tier", number(node.tier.map(Into::into))),

@@ -20,23 +20,23 @@ use hostler_api::BackendName;
 use hostler_backend::{Backend, BackendError, Enumeration, Plan, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
-pub use config::Config;
+pub use config::MemoryBackendConfig;
 pub use enumerate::enumeration;
-pub use zones::Zones;
+pub use zones::ZoneInfo;
 
 /// The memory of the machine under a root.
 #[derive(Clone, Debug)]
 pub struct MemoryBackend {
     root: SysRoot,
-    config: Config,
+    config: MemoryBackendConfig,
     /// Whether nodes that are made of CXL memory are offered.
     cxl_nodes: bool,
 }
 
 impl MemoryBackend {
-    /// A backend for the machine under `root`. A `config` that does not [`validate`](Config::validate) makes
+    /// A backend for the machine under `root`. A `config` that does not [`validate`](MemoryBackendConfig::validate) makes
     /// [`enumerate`](Backend::enumerate) fail: memory that was meant to be reserved must not be handed out.
-    pub fn new(root: SysRoot, config: Config) -> Self {
+    pub fn new(root: SysRoot, config: MemoryBackendConfig) -> Self {
         Self { root, config, cxl_nodes: true }
     }
 
@@ -71,7 +71,7 @@ impl Backend for MemoryBackend {
         if !self.cxl_nodes {
             leave_out_cxl_nodes(&self.root, &mut topology);
         }
-        enumeration(&topology, &Zones::read(&self.root), &self.config)
+        enumeration(&topology, &ZoneInfo::read(&self.root), &self.config)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {

@@ -10,13 +10,13 @@ use hostler_backend::{
 use hostler_linux::SysRoot;
 use serde::{Deserialize, Serialize};
 
-use crate::enumerate::{MEMORY, Source};
+use crate::enumerate::{MEMORY, NodeMemory};
 
 /// What a grant was given; stands in the claim's record.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-struct Taken {
+struct GrantedMemory {
     #[serde(flatten)]
-    source: Source,
+    memory: NodeMemory,
     bytes: u64,
 }
 
@@ -30,15 +30,15 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
     if work.grant.access == Access::Admin {
         return Ok(Plan::default());
     }
-    let source = Source::deserialize(&work.device.data)
+    let memory = NodeMemory::deserialize(&work.device.data)
         .map_err(|error| BackendError::step("read the node of the device", error))?;
-    if let Some(node) = work.within.filter(|node| *node != source.node) {
-        let (device, own) = (&work.device.name, source.node);
+    if let Some(node) = work.within.filter(|node| *node != memory.node) {
+        let (device, own) = (&work.device.name, memory.node);
         return Err(BackendError::refused(format!("{device} is on NUMA node {own}, not on node {node}")));
     }
     let share = Share::new(work, MEMORY);
     let bytes = share.take(&holders(work, &share))?;
-    Ok(Plan { pinning: pinning(source.node, config.policy), data: serde_json::json!(Taken { source, bytes }) })
+    Ok(Plan { pinning: pinning(memory.node, config.policy), data: serde_json::json!(GrantedMemory { memory, bytes }) })
 }
 
 /// A mempolicy belongs to a task and cannot be given to it from outside. What the node's cpuset can enforce is enforced,
@@ -51,17 +51,18 @@ fn pinning(node: u32, mode: Option<MemoryMode>) -> Pinning {
 
 /// The bytes that are free, if the device is on the wanted node at all.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
-    let source = Source::deserialize(&work.device.data).ok()?;
+    let memory = NodeMemory::deserialize(&work.device.data).ok()?;
     let share = Share::new(work, MEMORY);
     let free = share.free(&holders(work, &share));
-    Some(if work.within.is_none_or(|node| node == source.node) { free } else { 0 })
+    Some(if work.within.is_none_or(|node| node == memory.node) { free } else { 0 })
 }
 
 /// The claims that hold a part of this device: as recorded; without a readable record as much as it may have been given.
 fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>) -> Holders<'a> {
     let own = |held: &&Held<'_>| held.grant.device == work.device.name && held.grant.access != Access::Admin;
-    let bytes =
-        |held: &Held<'_>| Taken::deserialize(&held.plan.data).map_or_else(|_| share.at_most(held), |taken| taken.bytes);
+    let bytes = |held: &Held<'_>| {
+        GrantedMemory::deserialize(&held.plan.data).map_or_else(|_| share.at_most(held), |granted| granted.bytes)
+    };
     work.held.iter().filter(own).map(|held| (held.claim_name, bytes(held))).collect()
 }
 
@@ -75,8 +76,9 @@ pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
     if plan.data.is_null() {
         return Ok(());
     }
-    let taken = Taken::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;
-    let Source { node, huge_page_bytes } = taken.source;
+    let granted =
+        GrantedMemory::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;
+    let NodeMemory { node, huge_page_bytes } = granted.memory;
     // A kernel without NUMA shows no node; its memory, node 0, cannot go, but its huge pages can.
     let numa = node != 0 || root.exists("sys/devices/system/node");
     let folder = format!("sys/devices/system/node/node{node}");
@@ -87,7 +89,7 @@ pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
     let pools = if numa { format!("{folder}/hugepages") } else { "sys/kernel/mm/hugepages".to_owned() };
     let pool = format!("{pools}/hugepages-{}kB/nr_hugepages", size / 1024);
     let pages: u64 = root.text(&pool).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let wanted = taken.bytes / size.max(1);
+    let wanted = granted.bytes / size.max(1);
     if pages < wanted {
         return unusable(format!("/{pool} is {pages}, {wanted} pages are claimed"));
     }

@@ -6,13 +6,13 @@ use hostler_linux::SysRoot;
 
 /// Page counts per NUMA node; empty where the kernel does not show them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Zones {
-    nodes: BTreeMap<u32, Pages>,
+pub struct ZoneInfo {
+    nodes: BTreeMap<u32, ZonePages>,
 }
 
 /// Sums over the zones of a node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Pages {
+struct ZonePages {
     /// Pages that the page allocator hands out; `MemTotal` of the node is the same in kB.
     managed: u64,
     /// Pages below which only the kernel's emergencies are served.
@@ -21,15 +21,15 @@ struct Pages {
     boost: u64,
 }
 
-impl Zones {
+impl ZoneInfo {
     /// Reads `/proc/zoneinfo`; nothing is known where it is absent or hidden.
     pub fn read(root: &SysRoot) -> Self {
         root.text("proc/zoneinfo").map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
     /// Reads the text of `/proc/zoneinfo`. Lines that are not understood are passed over.
-    pub fn parse(text: &str) -> Self {
-        let mut nodes: BTreeMap<u32, Pages> = BTreeMap::new();
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut nodes: BTreeMap<u32, ZonePages> = BTreeMap::new();
         let mut node = None;
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("Node ") {

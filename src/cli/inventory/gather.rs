@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hostler_api::Chain;
 use hostler_backend::{Backend, BackendError, Device, Enumeration, Warning};
 use hostler_linux::{SysRoot, topology::Topology};
-use hostler_memory::Zones;
+use hostler_memory::ZoneInfo;
 
 use crate::config::{Backends, Config};
 
@@ -91,7 +91,7 @@ fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str
         if cxl.active().is_some() {
             hostler_memory::leave_out_cxl_nodes(root, &mut topology);
         }
-        scans.push(("memory", hostler_memory::enumeration(&topology, &Zones::read(root), config)));
+        scans.push(("memory", hostler_memory::enumeration(&topology, &ZoneInfo::read(root), config)));
     }
     scans
 }

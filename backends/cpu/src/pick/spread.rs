@@ -7,10 +7,10 @@ use std::{
 
 use hostler_backend::opaque::Spread;
 
-use super::{FreeCore, LEVELS, Place, count, places, take};
+use super::{CorePlace, FreeCore, LEVELS, count, places, take};
 
 /// The place that is evened out over. What has no known cache counts as one cache.
-pub(crate) fn domain(place: &Place, spread: Spread) -> u32 {
+pub(crate) fn domain(place: &CorePlace, spread: Spread) -> u32 {
     if spread == Spread::Numa { place[1] } else { place[2] }
 }
 

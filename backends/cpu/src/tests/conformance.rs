@@ -9,9 +9,10 @@ use hostler_backend::{
 use hostler_linux::SysRoot;
 use serde_json::{Value, json};
 
-use crate::{Config, CpuBackend, Mode};
+use crate::{CpuBackend, CpuBackendConfig, CpuGrouping};
 
-const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
+const MODES: [CpuGrouping; 5] =
+    [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core];
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -51,12 +52,13 @@ fn a_small_machine_is_read_as_it_is() {
     let root = tempfile::tempdir().unwrap();
     machine(root.path());
     let names = |mode| -> Vec<String> {
-        let backend = CpuBackend::new(SysRoot::new(root.path()), Config { mode, ..Config::default() });
+        let backend =
+            CpuBackend::new(SysRoot::new(root.path()), CpuBackendConfig { mode, ..CpuBackendConfig::default() });
         backend.enumerate().unwrap().devices.iter().map(|device| device.name.to_string()).collect()
     };
-    assert_eq!(names(Mode::Numa), ["numa0", "numa1"]);
-    assert_eq!(names(Mode::L3), ["l3-0", "l3-1"]);
-    assert_eq!(names(Mode::Core), ["core-0-0", "core-0-1", "core-1-0", "core-1-1"]);
+    assert_eq!(names(CpuGrouping::Numa), ["numa0", "numa1"]);
+    assert_eq!(names(CpuGrouping::L3), ["l3-0", "l3-1"]);
+    assert_eq!(names(CpuGrouping::Core), ["core-0-0", "core-0-1", "core-1-0", "core-1-1"]);
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn every_mode_keeps_the_promises_of_a_backend() {
     let root = tempfile::tempdir().unwrap();
     machine(root.path());
     for (mode, full_cores) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
-        let config = Config { mode, full_cores, reserved: "0-1".to_owned(), ..Config::default() };
+        let config = CpuBackendConfig { mode, full_cores, reserved: "0-1".to_owned(), ..CpuBackendConfig::default() };
         let backend = || CpuBackend::new(SysRoot::new(root.path()), config.clone());
         let restart = || -> Box<dyn Backend> { Box::new(backend()) };
         let mut configs = vec![Vec::new(), vec![wish(&json!({"l3Exclusive": true, "coreType": "performance"}))]];
@@ -91,7 +93,8 @@ fn wish(fields: &Value) -> Value {
 
 #[test]
 fn this_machine_keeps_the_promises_of_a_backend() {
-    let backend = CpuBackend::new(SysRoot::host(), Config { full_cores: false, ..Config::default() });
+    let backend =
+        CpuBackend::new(SysRoot::host(), CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() });
     match backend.enumerate() {
         Ok(found) if !found.devices.is_empty() => conformance(&backend, &Samples::default()),
         other => println!("skipped: no CPU of this machine can be offered: {other:?}"),

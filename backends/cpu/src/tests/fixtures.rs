@@ -10,9 +10,10 @@ use hostler_backend::{
 use hostler_linux::{IdSet, archive::UnpackedCapture, topology::Topology};
 
 use super::wishes::{Ask, Host, wishes};
-use crate::{Config, CpuBackend, Mode, enumeration};
+use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration};
 
-const MODES: [Mode; 5] = [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core];
+const MODES: [CpuGrouping; 5] =
+    [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core];
 
 /// The captures; none, with a word, where the folder is absent.
 fn captures() -> Vec<PathBuf> {
@@ -62,7 +63,7 @@ fn all_cpus(backend: &CpuBackend, devices: &[Device]) -> IdSet {
 }
 
 /// What is offered in a mode must be what the host lets us hand out, in whole cores where that is wanted.
-fn check_sum(capture: &UnpackedCapture, topology: &Topology, config: &Config, label: &str) {
+fn check_sum(capture: &UnpackedCapture, topology: &Topology, config: &CpuBackendConfig, label: &str) {
     let found = enumeration(topology, config).unwrap();
     for device in &found.devices {
         assert_eq!(device.problems(), [], "{label}");
@@ -85,7 +86,8 @@ fn check_sum(capture: &UnpackedCapture, topology: &Topology, config: &Config, la
 fn wish(topology: &Topology) {
     let mut planned = 0;
     for mode in MODES {
-        let mut host = Host::new(topology.clone(), &Config { mode, full_cores: false, ..Config::default() });
+        let mut host =
+            Host::new(topology.clone(), &CpuBackendConfig { mode, full_cores: false, ..CpuBackendConfig::default() });
         let names: Vec<String> = host.devices.iter().take(3).map(|device| device.name.to_string()).collect();
         for (index, (config, on)) in wishes().into_iter().zip(names.iter().cycle()).enumerate() {
             let claim = format!("claim-{index}");
@@ -105,17 +107,24 @@ fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend()
         let topology = Topology::read(&capture.root());
         if topology.cpus.is_empty() {
             // A capture of PCI devices alone.
-            assert!(CpuBackend::new(capture.root(), Config::default()).enumerate().is_err(), "{}", path.display());
+            assert!(
+                CpuBackend::new(capture.root(), CpuBackendConfig::default()).enumerate().is_err(),
+                "{}",
+                path.display()
+            );
             continue;
         }
         wish(&topology);
         for mode in MODES {
             for full_cores in [true, false] {
-                let config = Config { mode, full_cores, ..Config::default() };
+                let config = CpuBackendConfig { mode, full_cores, ..CpuBackendConfig::default() };
                 let label = format!("{} {mode:?} full_cores={full_cores}", path.display());
                 check_sum(&capture, &topology, &config, &label);
             }
-            conformance(&CpuBackend::new(capture.root(), Config { mode, ..Config::default() }), &Samples::default());
+            conformance(
+                &CpuBackend::new(capture.root(), CpuBackendConfig { mode, ..CpuBackendConfig::default() }),
+                &Samples::default(),
+            );
         }
     }
 }

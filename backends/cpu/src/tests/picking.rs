@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::machines::Shape;
 use crate::{
-    Config, Mode, enumeration,
-    pick::{Offer, OfferedCore, Place},
+    CpuBackendConfig, CpuGrouping, enumeration,
+    pick::{CorePlace, OfferedCore, OfferedCpus},
 };
 
 /// Cores in random places, with one to `threads` CPUs each; with whole cores all alike.
-fn offers() -> impl Strategy<Value = Offer> {
+fn offers() -> impl Strategy<Value = OfferedCpus> {
     let places = prop::collection::vec((0..2_u32, 0..3_u32, 0..3_u32, 1..5_usize), 1..24);
     (any::<bool>(), 1..4_usize, places).prop_map(|(whole_cores, threads, places)| {
         let mut next = 0;
@@ -23,11 +23,11 @@ fn offers() -> impl Strategy<Value = Offer> {
             OfferedCore(cpus, [package, package * 3 + node, (package * 3 + node) * 3 + l3])
         };
         let cores = places.into_iter().map(&mut core).collect();
-        Offer { whole_cores, cores, ..Offer::default() }
+        OfferedCpus { whole_cores, cores, ..OfferedCpus::default() }
     })
 }
 
-fn free(offer: &Offer, held: &BTreeSet<u32>, level: usize) -> BTreeMap<Vec<u32>, usize> {
+fn free(offer: &OfferedCpus, held: &BTreeSet<u32>, level: usize) -> BTreeMap<Vec<u32>, usize> {
     let mut free: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
     for OfferedCore(cpus, place) in &offer.cores {
         let count = cpus.iter().filter(|cpu| !held.contains(cpu)).count();
@@ -37,13 +37,21 @@ fn free(offer: &Offer, held: &BTreeSet<u32>, level: usize) -> BTreeMap<Vec<u32>,
     free
 }
 
-fn touched(offer: &Offer, picked: &BTreeSet<u32>, level: usize) -> BTreeSet<Vec<u32>> {
+fn touched(offer: &OfferedCpus, picked: &BTreeSet<u32>, level: usize) -> BTreeSet<Vec<u32>> {
     let cores = offer.cores.iter().filter(|core| core.0.iter().any(|cpu| picked.contains(cpu)));
-    cores.map(|OfferedCore(_, place): &OfferedCore| -> &Place { place }).map(|place| place[..level].to_vec()).collect()
+    cores
+        .map(|OfferedCore(_, place): &OfferedCore| -> &CorePlace { place })
+        .map(|place| place[..level].to_vec())
+        .collect()
 }
 
 /// Checks one answer against what was free.
-fn check(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, picked: &BTreeSet<u32>) -> Result<(), TestCaseError> {
+fn check(
+    offer: &OfferedCpus,
+    wanted: usize,
+    held: &BTreeSet<u32>,
+    picked: &BTreeSet<u32>,
+) -> Result<(), TestCaseError> {
     prop_assert_eq!(picked.len(), wanted);
     prop_assert!(picked.is_disjoint(held));
     let all: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
@@ -69,7 +77,7 @@ fn check(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, picked: &BTreeSet<u
 
 /// As many whole cores as can be, and one is split only when the cores that are split already do not suffice.
 fn check_in_one_cache(
-    offer: &Offer,
+    offer: &OfferedCpus,
     wanted: usize,
     held: &BTreeSet<u32>,
     picked: &BTreeSet<u32>,
@@ -96,7 +104,7 @@ fn check_in_one_cache(
 }
 
 /// The least number of caches of a node that have room for `wanted` together.
-fn fewest_caches(offer: &Offer, wanted: usize, held: &BTreeSet<u32>, node: &BTreeSet<Vec<u32>>) -> usize {
+fn fewest_caches(offer: &OfferedCpus, wanted: usize, held: &BTreeSet<u32>, node: &BTreeSet<Vec<u32>>) -> usize {
     let caches = free(offer, held, 3).into_iter().filter(|(place, _)| node.contains(&place[..2]));
     let mut sizes: Vec<usize> = caches.map(|(_, free)| free).collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(*size));
@@ -159,15 +167,15 @@ proptest! {
     ) {
         let shape = Shape { packages, nodes, caches, cores, threads };
         let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
-        let config = Config {
-            mode: [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine][mode],
+        let config = CpuBackendConfig {
+            mode: [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine][mode],
             reserved: hostler_linux::IdSet::from(reserved.clone()).to_string(),
             full_cores,
-            ..Config::default()
+            ..CpuBackendConfig::default()
         };
         let found = enumeration(&shape.machine(), &config).unwrap();
         for device in &found.devices {
-            let offer: Offer = serde_json::from_value(device.data.clone()).unwrap();
+            let offer: OfferedCpus = serde_json::from_value(device.data.clone()).unwrap();
             let capacity = device.capacity["cpus"];
             let (value, policy) = (capacity.value.as_whole().unwrap(), capacity.policy.unwrap());
             let step = policy.step.as_whole().unwrap();
@@ -181,9 +189,9 @@ proptest! {
     }
 }
 
-fn one_cache(cores: &[&[u32]]) -> Offer {
+fn one_cache(cores: &[&[u32]]) -> OfferedCpus {
     let cores = cores.iter().map(|cpus| OfferedCore(cpus.to_vec(), [0, 0, 0])).collect();
-    Offer { cores, ..Offer::default() }
+    OfferedCpus { cores, ..OfferedCpus::default() }
 }
 
 #[test]
@@ -195,7 +203,7 @@ fn single_threads_come_from_cores_that_are_split_already() {
 
 #[test]
 fn whole_cores_come_before_the_tightest_cache() {
-    let offer = Offer {
+    let offer = OfferedCpus {
         whole_cores: false,
         cores: vec![
             OfferedCore(vec![0, 4], [0, 0, 0]),
@@ -203,7 +211,7 @@ fn whole_cores_come_before_the_tightest_cache() {
             OfferedCore(vec![2, 6], [0, 0, 1]),
             OfferedCore(vec![3, 7], [0, 0, 1]),
         ],
-        ..Offer::default()
+        ..OfferedCpus::default()
     };
     // The first cache has exactly two threads left, of two cores; the second has a whole core.
     assert_eq!(offer.pick(2, &BTreeSet::from([0, 1])), Some(BTreeSet::from([2, 6])));
@@ -212,7 +220,7 @@ fn whole_cores_come_before_the_tightest_cache() {
 #[test]
 fn a_request_that_fits_one_cache_does_not_cross_into_another() {
     let cores = (0..8).map(|core| OfferedCore(vec![core], [0, 0, core / 4])).collect();
-    let offer = Offer { whole_cores: true, cores, ..Offer::default() };
+    let offer = OfferedCpus { whole_cores: true, cores, ..OfferedCpus::default() };
     // One CPU of the first cache is taken: three stay there, four in the second.
     assert_eq!(offer.pick(4, &BTreeSet::from([0])), Some(BTreeSet::from([4, 5, 6, 7])));
     assert_eq!(offer.pick(3, &BTreeSet::from([0])), Some(BTreeSet::from([1, 2, 3])));
@@ -227,7 +235,7 @@ fn of_split_cores_the_one_with_enough_threads_is_taken() {
 
 #[test]
 fn large_cores_count_before_small_ones() {
-    let offer = Offer {
+    let offer = OfferedCpus {
         whole_cores: false,
         cores: vec![
             OfferedCore(vec![0], [0, 0, 0]),
@@ -235,7 +243,7 @@ fn large_cores_count_before_small_ones() {
             OfferedCore(vec![3, 4], [0, 0, 1]),
             OfferedCore(vec![5, 6], [0, 0, 1]),
         ],
-        ..Offer::default()
+        ..OfferedCpus::default()
     };
     // Both caches have a core of two threads; the first has less left over.
     assert_eq!(offer.pick(2, &BTreeSet::new()), Some(BTreeSet::from([1, 2])));

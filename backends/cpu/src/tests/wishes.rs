@@ -12,7 +12,7 @@ use super::{
     device,
     machines::{Shape, hybrid, offline, server},
 };
-use crate::{Config, CpuBackend, Mode, enumeration, kept::Kept};
+use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration, withheld::WithheldCpus};
 
 /// A grant that was planned.
 pub(super) struct Planned {
@@ -24,7 +24,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> WithheldCpus {
         serde_json::from_value(self.plan.data.clone()).unwrap_or_default()
     }
 
@@ -57,7 +57,7 @@ fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> Ask<'a> {
 }
 
 impl Host {
-    pub(super) fn new(topology: Topology, config: &Config) -> Self {
+    pub(super) fn new(topology: Topology, config: &CpuBackendConfig) -> Self {
         let devices = enumeration(&topology, config).unwrap().devices;
         Self { topology, devices, planned: Vec::new() }
     }
@@ -86,7 +86,7 @@ impl Host {
         });
         let held: Vec<Held<'_>> = held.collect();
         let uid = ClaimUid::new(ask.claim).unwrap();
-        let backend = CpuBackend::new(SysRoot::new("/nonexistent"), Config::default());
+        let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
         let work = PlanWork { claim: &uid, grant: &grant, device, held: &held, within: ask.within };
         let plan = backend.plan(&work)?;
         assert_eq!(plan, backend.plan(&work).unwrap(), "the same work has the same answer");
@@ -151,12 +151,12 @@ impl Host {
     }
 }
 
-fn threads() -> Config {
-    Config { full_cores: false, ..Config::default() }
+fn threads() -> CpuBackendConfig {
+    CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() }
 }
 
-fn machine() -> Config {
-    Config { mode: Mode::Machine, ..Config::default() }
+fn machine() -> CpuBackendConfig {
+    CpuBackendConfig { mode: CpuGrouping::Machine, ..CpuBackendConfig::default() }
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn full_cores_are_given_where_the_device_would_split_them() {
 fn a_core_with_a_reserved_or_offline_thread_is_no_full_core() {
     let mut topology = server();
     offline(&mut topology, "17");
-    let config = Config { reserved: "16".to_owned(), ..threads() };
+    let config = CpuBackendConfig { reserved: "16".to_owned(), ..threads() };
     let mut host = Host::new(topology, &config);
     assert_eq!(host.take(&ask("a", "numa0", 4, json!({"fullCores": true}))).unwrap(), "2-3,18-19");
     let error = host.take(&ask("b", "numa0", 2, json!({"smt": "isolated"}))).unwrap_err();
     assert!(error.starts_with("numa0 has 0 of 4 CPUs in whole cores free, 2 are wanted"), "{error}");
-    let config = Config { reserved: "16-31".to_owned(), ..threads() };
+    let config = CpuBackendConfig { reserved: "16-31".to_owned(), ..threads() };
     let error = Host::new(server(), &config).take(&ask("a", "numa0", 2, json!({"fullCores": true}))).unwrap_err();
     assert_eq!(error, "numa0 has no core with all of its threads to give, as fullCores asks");
 }
@@ -215,7 +215,8 @@ fn spreading_over_cores_uses_a_core_twice_only_when_all_are_used() {
     assert_eq!(host.take(&ask("b", "numa0", 3, json!({"spread": "cores"}))).unwrap(), "2-3,16");
     let mut host = Host::new(server(), &threads());
     assert_eq!(host.take(&ask("a", "numa0", 6, json!({"spread": "cores"}))).unwrap(), "0-3,16-17");
-    let error = Host::new(server(), &Config::default()).take(&ask("a", "numa0", 2, json!({"spread": "cores"})));
+    let error =
+        Host::new(server(), &CpuBackendConfig::default()).take(&ask("a", "numa0", 2, json!({"spread": "cores"})));
     assert_eq!(
         error.unwrap_err(),
         "spread: cores asks for one CPU of each core, and numa0 gives whole cores of 2 CPUs; ask for smt: isolated to use \
@@ -228,13 +229,14 @@ fn spreading_over_caches_and_nodes_is_even_and_never_in_one() {
     let mut host = Host::new(server(), &machine());
     assert_eq!(host.take(&ask("a", "machine", 4, json!({"spread": "l3"}))).unwrap(), "0,2,16,18");
     assert_eq!(host.take(&ask("b", "machine", 8, json!({"spread": "numa"}))).unwrap(), "1,4,8,12,17,20,24,28");
-    for (on, word, config) in
-        [("numa0", "numa", Config::default()), ("l3-0", "l3", Config { mode: Mode::L3, ..Config::default() })]
-    {
+    for (on, word, config) in [
+        ("numa0", "numa", CpuBackendConfig::default()),
+        ("l3-0", "l3", CpuBackendConfig { mode: CpuGrouping::L3, ..CpuBackendConfig::default() }),
+    ] {
         let error = Host::new(server(), &config).take(&ask("a", on, 2, json!({"spread": word}))).unwrap_err();
         assert!(error.ends_with(&format!("and spread: {word} asks for several")), "{error}");
     }
-    let mut host = Host::new(server(), &Config::default());
+    let mut host = Host::new(server(), &CpuBackendConfig::default());
     host.take(&ask("a", "numa0", 4, json!({}))).unwrap();
     let error = host.take(&ask("b", "numa0", 4, json!({"spread": "l3"}))).unwrap_err();
     assert_eq!(
@@ -246,7 +248,7 @@ fn spreading_over_caches_and_nodes_is_even_and_never_in_one() {
 
 #[test]
 fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
-    let mut host = Host::new(server(), &Config::default());
+    let mut host = Host::new(server(), &CpuBackendConfig::default());
     assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": true}))).unwrap(), "0,16");
     assert_eq!(host.planned[0].plan.data, json!({"l3": "0-1,16-17"}));
     assert_eq!(host.take(&ask("b", "numa0", 2, json!({}))).unwrap(), "2,18");
@@ -261,11 +263,11 @@ fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
 
 #[test]
 fn an_exclusive_cache_holds_across_devices_that_share_it() {
-    let mut host = Host::new(hybrid(), &Config::default());
+    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
     assert_eq!(host.take(&ask("a", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap(), "4");
     let error = host.take(&ask("b", "numa0", 2, json!({}))).unwrap_err();
     assert!(error.ends_with("held by default/a (4)"), "{error}");
-    let mut host = Host::new(hybrid(), &Config::default());
+    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
     host.take(&ask("a", "numa0", 2, json!({}))).unwrap();
     let error = host.take(&ask("b", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap_err();
     assert!(error.contains("has 0 of 4 CPUs") && error.ends_with("held by default/a (2)"), "{error}");
@@ -276,7 +278,7 @@ fn unknown_caches_can_neither_be_exclusive_nor_spread_over() {
     let mut topology = server();
     topology.cpus.values_mut().for_each(|cpu| cpu.l3 = None);
     topology.caches.clear();
-    let mut host = Host::new(topology, &Config::default());
+    let mut host = Host::new(topology, &CpuBackendConfig::default());
     for (config, expected) in [
         (json!({"l3Exclusive": true}), "the L3 caches of numa0 are not known, and l3Exclusive asks for one"),
         (json!({"spread": "l3"}), "the L3 caches of numa0 are not known, and spread: l3 asks for several"),
@@ -287,12 +289,12 @@ fn unknown_caches_can_neither_be_exclusive_nor_spread_over() {
 
 #[test]
 fn the_kind_of_core_is_checked() {
-    let mut host = Host::new(hybrid(), &Config::default());
+    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
     assert!(host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok());
     assert!(host.take(&ask("a", "numa0-efficiency", 1, json!({"coreType": "efficient"}))).is_ok());
     let error = host.take(&ask("b", "numa0", 2, json!({"coreType": "efficient"}))).unwrap_err();
     assert!(error.starts_with("the cores of numa0 are performance, not efficient as coreType asks"), "{error}");
-    let mut host = Host::new(server(), &Config::default());
+    let mut host = Host::new(server(), &CpuBackendConfig::default());
     assert!(
         host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok(),
         "all cores are the strongest"
@@ -303,7 +305,7 @@ fn the_kind_of_core_is_checked() {
 #[test]
 fn a_device_of_several_nodes_is_narrowed_to_one() {
     let mut host = Host::new(server(), &machine());
-    let backend = CpuBackend::new(SysRoot::new("/nonexistent"), Config::default());
+    let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
     assert_eq!(backend.nodes(&host.devices[0]), BTreeSet::from([0, 1, 2, 3]));
     let on = |claim, cpus, within| Ask { within: Some(within), ..ask(claim, "machine", cpus, json!({})) };
     assert_eq!(host.take(&on("a", 6, 2)).unwrap(), "8-10,24-26");
@@ -346,11 +348,11 @@ proptest! {
     ) {
         let shape = Shape { packages, nodes, caches, cores, threads };
         let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
-        let config = Config {
-            mode: [Mode::Numa, Mode::L3, Mode::Socket, Mode::Machine, Mode::Core][mode],
+        let config = CpuBackendConfig {
+            mode: [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core][mode],
             reserved: IdSet::from(reserved).to_string(),
             full_cores,
-            ..Config::default()
+            ..CpuBackendConfig::default()
         };
         let mut host = Host::new(shape.machine(), &config);
         let wishes = wishes();

@@ -9,7 +9,7 @@ use hostler_backend::{
 use hostler_linux::SysRoot;
 use serde_json::json;
 
-use crate::{Config, MemoryBackend};
+use crate::{MemoryBackend, MemoryBackendConfig};
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -42,7 +42,7 @@ fn machine(root: &Path) {
 fn a_small_machine_is_read_as_it_is() {
     let root = tempfile::tempdir().unwrap();
     machine(root.path());
-    let found = MemoryBackend::new(SysRoot::new(root.path()), Config::default()).enumerate().unwrap();
+    let found = MemoryBackend::new(SysRoot::new(root.path()), MemoryBackendConfig::default()).enumerate().unwrap();
     let devices = found.devices.iter().map(|device| (device.name.as_str(), device.capacity["memory"].value.human()));
     let expected =
         [("node0", "895Mi"), ("node0-hugepages-2mi", "128Mi"), ("node1", "512Mi")].map(|(a, b)| (a, b.to_owned()));
@@ -53,7 +53,7 @@ fn a_small_machine_is_read_as_it_is() {
 fn a_small_machine_keeps_the_promises_of_a_backend() {
     let root = tempfile::tempdir().unwrap();
     machine(root.path());
-    let backend = || MemoryBackend::new(SysRoot::new(root.path()), Config::default());
+    let backend = || MemoryBackend::new(SysRoot::new(root.path()), MemoryBackendConfig::default());
     let restart = || -> Box<dyn Backend> { Box::new(backend()) };
     let policy =
         |policy: &str| vec![json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "MemoryConfig", "policy": policy})];
@@ -63,7 +63,7 @@ fn a_small_machine_keeps_the_promises_of_a_backend() {
 
 #[test]
 fn this_machine_keeps_the_promises_of_a_backend() {
-    let backend = MemoryBackend::new(SysRoot::host(), Config::default());
+    let backend = MemoryBackend::new(SysRoot::host(), MemoryBackendConfig::default());
     match backend.enumerate() {
         Ok(found) if !found.devices.is_empty() => conformance(&backend, &Samples::default()),
         other => println!("skipped: no memory of this machine can be offered: {other:?}"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use hostler_backend::Backend;
 use hostler_linux::archive::UnpackedCapture;
 
-use crate::{Config, MemoryBackend};
+use crate::{MemoryBackend, MemoryBackendConfig};
 
 #[test]
 fn nodes_of_cxl_memory_are_left_out_where_another_backend_offers_them() {
@@ -15,7 +15,7 @@ fn nodes_of_cxl_memory_are_left_out_where_another_backend_offers_them() {
         let names = |backend: MemoryBackend| -> Vec<String> {
             backend.enumerate().unwrap().devices.iter().map(|device| device.name.to_string()).collect()
         };
-        let backend = MemoryBackend::new(capture.root(), Config::default());
+        let backend = MemoryBackend::new(capture.root(), MemoryBackendConfig::default());
         let (with, without) = (names(backend.clone()), names(backend.without_cxl_nodes()));
         assert_eq!(with.iter().filter(|name| !without.contains(name)).collect::<Vec<_>>(), cxl, "{moment}");
         assert!(without.contains(&"node3".to_owned()), "{moment}: {without:?}");

@@ -8,7 +8,7 @@ use hostler_backend::{
 };
 use hostler_linux::{archive::UnpackedCapture, topology::Topology};
 
-use crate::{Config, MemoryBackend};
+use crate::{MemoryBackend, MemoryBackendConfig};
 
 /// The captures; none, with a word, where the folder is absent.
 fn captures() -> Vec<PathBuf> {
@@ -38,7 +38,7 @@ fn captured_machines_offer_no_more_than_they_have_and_keep_the_promises_of_a_bac
         // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
         let capture = UnpackedCapture::open(&path).unwrap();
         let topology = Topology::read(&capture.root());
-        let backend = MemoryBackend::new(capture.root(), Config::default());
+        let backend = MemoryBackend::new(capture.root(), MemoryBackendConfig::default());
         let label = path.display();
         if topology.nodes.is_empty() {
             // A capture of PCI devices alone.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{GIB, MIB, bytes, device, machine};
-use crate::{Config, MemoryBackend, Zones, enumeration};
+use crate::{MemoryBackend, MemoryBackendConfig, ZoneInfo, enumeration};
 
 /// A claim, as the daemon holds it.
 struct Claim {
@@ -29,7 +29,7 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let found = enumeration(&machine(), &Zones::default(), &Config::default()).unwrap();
+        let found = enumeration(&machine(), &ZoneInfo::default(), &MemoryBackendConfig::default()).unwrap();
         Self { devices: found.devices, claims: Vec::new() }
     }
 
@@ -59,7 +59,7 @@ impl Host {
         let claim = ClaimUid::new("new").unwrap();
         let device = device(&self.devices, grant.device.as_str());
         let work = PlanWork { claim: &claim, grant, device, held: &held, within };
-        MemoryBackend::new(SysRoot::new("/nonexistent"), Config::default()).plan(&work)
+        MemoryBackend::new(SysRoot::new("/nonexistent"), MemoryBackendConfig::default()).plan(&work)
     }
 
     fn hold(&mut self, name: &str, grant: Grant) -> Result<Plan, BackendError> {
@@ -201,7 +201,7 @@ fn a_plan_is_usable_only_while_node_and_pages_are_there() {
     let grant = host.grant("node0-hugepages-2mi", Some("8Mi"));
     let plan = host.hold("default/a", grant.clone()).unwrap();
     let root = tempfile::tempdir().unwrap();
-    let backend = MemoryBackend::new(SysRoot::new(root.path()), Config::default());
+    let backend = MemoryBackend::new(SysRoot::new(root.path()), MemoryBackendConfig::default());
     let claim = ClaimUid::new("c").unwrap();
     let verify = || {
         let work = VerifyWork { claim: &claim, grant: &grant, plan: &plan };
@@ -224,7 +224,7 @@ fn a_plan_is_usable_only_while_node_and_pages_are_there() {
 fn a_kernel_without_numa_keeps_its_one_node_but_may_lose_pages() {
     let mut host = Host::new();
     let root = tempfile::tempdir().unwrap();
-    let backend = MemoryBackend::new(SysRoot::new(root.path()), Config::default());
+    let backend = MemoryBackend::new(SysRoot::new(root.path()), MemoryBackendConfig::default());
     let claim = ClaimUid::new("c").unwrap();
     let mut verify = |on: &str, amount: &str| {
         let grant = host.grant(on, Some(amount));

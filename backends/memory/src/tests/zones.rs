@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{GIB, MIB};
-use crate::Zones;
+use crate::ZoneInfo;
 
 /// Two nodes as a current kernel shows them, cut short. 1,433,600 pages of 4 KiB are managed on node 0.
 const TEXT: &str = "\
@@ -43,7 +43,7 @@ const NODE_0: u64 = 1_433_600 * 4096;
 
 #[test]
 fn minimum_watermarks_are_kept_without_boosts() {
-    let zones = Zones::parse(TEXT);
+    let zones = ZoneInfo::parse(TEXT);
     assert_eq!(zones.kernel_bytes(0, NODE_0), (44 + 7936) * 4096);
     assert_eq!(zones.kernel_bytes(1, GIB), 0);
     assert_eq!(zones.kernel_bytes(7, GIB), 0);
@@ -51,7 +51,7 @@ fn minimum_watermarks_are_kept_without_boosts() {
 
 #[test]
 fn the_page_size_follows_from_pages_and_bytes() {
-    let zones = Zones::parse(TEXT);
+    let zones = ZoneInfo::parse(TEXT);
     assert_eq!(zones.page_bytes(0, NODE_0), Some(4096));
     // Memory came online between the two reads.
     assert_eq!(zones.page_bytes(0, NODE_0 + 128 * MIB), Some(4096));
@@ -63,7 +63,7 @@ fn the_page_size_follows_from_pages_and_bytes() {
 #[test]
 fn nothing_is_known_without_the_file() {
     let root = tempfile::tempdir().unwrap();
-    assert_eq!(Zones::read(&hostler_linux::SysRoot::new(root.path())), Zones::default());
+    assert_eq!(ZoneInfo::read(&hostler_linux::SysRoot::new(root.path())), ZoneInfo::default());
 }
 
 proptest! {
@@ -72,7 +72,7 @@ proptest! {
         lines in prop::collection::vec("(Node [0-2],? zone|  (min|managed|boost|pages)) +[0-9]{0,20}", 0..20),
         bytes: u64,
     ) {
-        let zones = Zones::parse(&lines.join("\n"));
+        let zones = ZoneInfo::parse(&lines.join("\n"));
         for node in 0..3 {
             prop_assert!(zones.kernel_bytes(node, bytes) <= bytes);
             let _ = zones.page_bytes(node, bytes);

@@ -6,11 +6,11 @@ use hostler_backend::{Held, PlanWork};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
-use crate::pick::Offer;
+use crate::pick::OfferedCpus;
 
 /// What a claim keeps beside the CPUs that it is bound to; stands in its record.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Kept {
+pub(crate) struct WithheldCpus {
     /// Threads that stay idle, nobody's to have. Present, if empty, where a claim wants its cores isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle: Option<IdSet>,
@@ -19,7 +19,7 @@ pub(crate) struct Kept {
     pub(crate) l3: Option<IdSet>,
 }
 
-impl Kept {
+impl WithheldCpus {
     /// As it stands in a plan; null where nothing is kept.
     pub(crate) fn to_data(&self) -> serde_json::Value {
         if *self == Self::default() { serde_json::Value::Null } else { serde_json::json!(self) }
@@ -33,30 +33,30 @@ impl Kept {
 
 /// The CPUs that each holder keeps from the grant of `work`, as far as `offer` knows them.
 #[derive(Debug)]
-pub(crate) struct Taken<'a>(Vec<Share<'a>>);
+pub(crate) struct HeldCpus<'a>(Vec<HolderCpus<'a>>);
 
 /// What one grant keeps.
 #[derive(Debug)]
-struct Share<'a> {
+struct HolderCpus<'a> {
     held: &'a Held<'a>,
     /// Beside the CPUs that its containers are bound to; mostly none, and then nothing is copied.
     beside: BTreeSet<u32>,
 }
 
-impl Share<'_> {
+impl HolderCpus<'_> {
     fn cpus(&self) -> impl Iterator<Item = u32> {
         self.held.plan.pinning.cpus.iter().chain(&self.beside).copied()
     }
 }
 
-impl<'a> Taken<'a> {
+impl<'a> HeldCpus<'a> {
     /// What is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong to the
     /// core or cache that the claim has to itself.
-    pub(crate) fn new(work: &PlanWork<'a>, offer: &Offer) -> Self {
+    pub(crate) fn new(work: &PlanWork<'a>, offer: &OfferedCpus) -> Self {
         let share = |held: &'a Held<'a>| {
             let mut beside = BTreeSet::new();
             if !held.plan.data.is_null() {
-                let kept = Kept::of(held);
+                let kept = WithheldCpus::of(held);
                 if let Some(idle) = &kept.idle {
                     beside.extend(idle.iter());
                     beside.extend(whole_cores(offer, held, idle));
@@ -67,19 +67,19 @@ impl<'a> Taken<'a> {
                     beside.extend(caches.flat_map(IdSet::iter));
                 }
             }
-            Share { held, beside }
+            HolderCpus { held, beside }
         };
         Self(work.held.iter().map(share).collect())
     }
 
     /// All of them.
     pub(crate) fn cpus(&self) -> BTreeSet<u32> {
-        self.0.iter().flat_map(Share::cpus).collect()
+        self.0.iter().flat_map(HolderCpus::cpus).collect()
     }
 
     /// Those that other claims than that of `work` keep.
     pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> IdSet {
-        self.0.iter().filter(|share| share.held.claim != work.claim).flat_map(Share::cpus).collect()
+        self.0.iter().filter(|share| share.held.claim != work.claim).flat_map(HolderCpus::cpus).collect()
     }
 
     /// The claims that keep any of `cpus`, with how many: `default/train (4), default/web (2)`.
@@ -95,7 +95,7 @@ impl<'a> Taken<'a> {
 }
 
 /// All CPUs of the cores of which a grant has any.
-fn whole_cores<'a>(offer: &'a Offer, held: &'a Held<'_>, idle: &'a IdSet) -> impl Iterator<Item = u32> + 'a {
+fn whole_cores<'a>(offer: &'a OfferedCpus, held: &'a Held<'_>, idle: &'a IdSet) -> impl Iterator<Item = u32> + 'a {
     let has = |cpu: &u32| held.plan.pinning.cpus.contains(cpu) || idle.contains(*cpu);
     offer.cores.iter().filter(move |core| core.0.iter().any(has)).flat_map(|core| &core.0).copied()
 }

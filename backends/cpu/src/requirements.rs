@@ -1,4 +1,4 @@
-//! What a claim wishes of the CPUs of a device, and which of them can fulfil it at all, whoever holds them.
+//! What a claim requires of the CPUs of a device, and which of them can fulfil it at all, whoever holds them.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use hostler_backend::{
     opaque::{CoreKind, CpuConfig, Smt, Spread, Word},
 };
 
-use crate::pick::{NO_CACHE, Offer, OfferedCore, domain};
+use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
 
-/// The wish of one grant, with every default filled in.
+/// What one grant requires, with every default filled in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct CpuRequirements {
     pub(crate) spread: Spread,
     pub(crate) isolated: bool,
     pub(crate) l3_exclusive: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Wish {
     within: Option<u32>,
 }
 
-impl Wish {
+impl CpuRequirements {
     pub(crate) fn new(config: &CpuConfig, within: Option<u32>) -> Self {
         let isolated = config.smt == Some(Smt::Isolated);
         let spread = match config.spread.unwrap_or_default() {
@@ -38,11 +38,11 @@ impl Wish {
         }
     }
 
-    /// The part of `offer` that fulfils the wish.
+    /// The part of `offer` that fulfils the requirements.
     ///
     /// # Errors
     /// When no part of the device ever does.
-    pub(crate) fn narrow(&self, device: &Device, mut offer: Offer) -> Result<Offer, BackendError> {
+    pub(crate) fn narrow(&self, device: &Device, mut offer: OfferedCpus) -> Result<OfferedCpus, BackendError> {
         self.check_core_type(device)?;
         self.keep_node(device, &mut offer)?;
         self.keep_whole_cores(device, &mut offer)?;
@@ -51,8 +51,8 @@ impl Wish {
         Ok(offer)
     }
 
-    /// What the CPUs are called that the wish leaves, for messages.
-    pub(crate) fn noun(&self, offer: &Offer) -> String {
+    /// What the CPUs are called that the requirements leave, for messages.
+    pub(crate) fn noun(&self, offer: &OfferedCpus) -> String {
         let cores = if offer.whole_cores { " in whole cores" } else { "" };
         let caches = if self.l3_exclusive { " behind L3 caches that no other claim uses" } else { "" };
         let node = self.within.map(|node| format!(" on NUMA node {node}")).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Wish {
         ))
     }
 
-    fn keep_node(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+    fn keep_node(&self, device: &Device, offer: &mut OfferedCpus) -> Result<(), BackendError> {
         let Some(node) = self.within else { return Ok(()) };
         offer.cores.retain(|core| core.1[1] == node);
         if offer.cores.is_empty() {
@@ -86,7 +86,7 @@ impl Wish {
         Ok(())
     }
 
-    fn keep_whole_cores(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+    fn keep_whole_cores(&self, device: &Device, offer: &mut OfferedCpus) -> Result<(), BackendError> {
         if self.full_cores || self.isolated {
             let is_whole = |core: &OfferedCore| !core.0.iter().any(|cpu| offer.partial.contains(*cpu));
             offer.cores.retain(is_whole);
@@ -103,7 +103,7 @@ impl Wish {
         Ok(())
     }
 
-    fn keep_known_caches(&self, device: &Device, offer: &mut Offer) -> Result<(), BackendError> {
+    fn keep_known_caches(&self, device: &Device, offer: &mut OfferedCpus) -> Result<(), BackendError> {
         if self.l3_exclusive {
             offer.cores.retain(|core| offer.caches.contains_key(&core.1[2]));
         }
@@ -113,7 +113,7 @@ impl Wish {
         Ok(())
     }
 
-    fn check_spread(&self, device: &Device, offer: &Offer) -> Result<(), BackendError> {
+    fn check_spread(&self, device: &Device, offer: &OfferedCpus) -> Result<(), BackendError> {
         let device = &device.name;
         let domains = || offer.cores.iter().map(|core| domain(&core.1, self.spread)).collect::<BTreeSet<u32>>();
         match self.spread {
