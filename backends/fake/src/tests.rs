@@ -11,12 +11,12 @@ use hostler_backend::{
 use crate::{FakeBackend, FakeBackendConfig, KILL_EXIT_CODE};
 
 /// A script in a folder of its own, and the backend that reads it.
-struct Bench {
+struct ScriptBench {
     dir: tempfile::TempDir,
     backend: FakeBackend,
 }
 
-impl Bench {
+impl ScriptBench {
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = FakeBackendConfig { script: dir.path().join("fake.toml"), state_dir: None };
@@ -50,36 +50,36 @@ impl Bench {
         self.backend.enumerate().unwrap().devices.remove(0).health
     }
 
-    fn plan(&self, claim: &Claim, held: &[Held<'_>]) -> Result<Plan, BackendError> {
+    fn plan(&self, claim: &HeldClaim, held: &[Held<'_>]) -> Result<Plan, BackendError> {
         let devices = self.backend.enumerate().unwrap().devices;
         let device = devices.iter().find(|device| device.name == claim.grant.device).unwrap();
         self.backend.plan(&PlanWork { claim: &claim.uid, grant: &claim.grant, device, held, within: None })
     }
 
-    fn prepare(&self, claim: &Claim) -> Result<(), BackendError> {
+    fn prepare(&self, claim: &HeldClaim) -> Result<(), BackendError> {
         let devices = self.backend.enumerate().unwrap().devices;
         let device = devices.iter().find(|device| device.name == claim.grant.device).unwrap();
         let (claim, grant, plan) = (&claim.uid, &claim.grant, &claim.plan);
         self.backend.prepare(&PrepareWork { claim, grant, device, plan }).map(drop)
     }
 
-    fn verify(&self, claim: &Claim) -> Result<(), BackendError> {
+    fn verify(&self, claim: &HeldClaim) -> Result<(), BackendError> {
         self.backend.verify(&VerifyWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan })
     }
 
-    fn unprepare(&self, claim: &Claim) -> Result<(), BackendError> {
+    fn unprepare(&self, claim: &HeldClaim) -> Result<(), BackendError> {
         self.backend.unprepare(&UnprepareWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan })
     }
 }
 
-struct Claim {
+struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
     plan: Plan,
 }
 
-fn claim(name: &str, device: &str) -> Claim {
+fn claim(name: &str, device: &str) -> HeldClaim {
     let grant = Grant {
         request: "r".to_owned(),
         pool: "node/fake".to_owned(),
@@ -89,14 +89,14 @@ fn claim(name: &str, device: &str) -> Claim {
         consumed: BTreeMap::new(),
         config: Vec::new(),
     };
-    Claim { uid: ClaimUid::new(name).unwrap(), name: format!("default/{name}"), grant, plan: Plan::default() }
+    HeldClaim { uid: ClaimUid::new(name).unwrap(), name: format!("default/{name}"), grant, plan: Plan::default() }
 }
 
-fn held(claim: &Claim) -> Held<'_> {
+fn held(claim: &HeldClaim) -> Held<'_> {
     Held { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan }
 }
 
-fn consuming(name: &str, device: &str, memory: u64) -> Claim {
+fn consuming(name: &str, device: &str, memory: u64) -> HeldClaim {
     let mut claim = claim(name, device);
     claim.grant.consumed.insert(hostler_api::QualifiedName::new("memory").unwrap(), Quantity::whole(memory));
     claim
@@ -106,7 +106,7 @@ const ONE: &str = "[[device]]\nname = \"a\"\n";
 
 #[test]
 fn the_fake_keeps_what_every_backend_promises() {
-    let bench = Bench::new(
+    let bench = ScriptBench::new(
         r#"
         [[device]]
         name = "gpu"
@@ -137,7 +137,7 @@ fn the_fake_keeps_what_every_backend_promises() {
 
 #[test]
 fn devices_come_and_go_with_the_file() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     assert_eq!(bench.names(), ["a"]);
     bench.write("[[device]]\nname = \"b\"\ncount = 2");
     assert_eq!(bench.names(), ["b-0", "b-1"]);
@@ -147,7 +147,7 @@ fn devices_come_and_go_with_the_file() {
 
 #[test]
 fn a_script_that_cannot_be_used_fails_enumerate_and_says_why() {
-    let bench = Bench::new("[[device]]\nnaem = \"a\"");
+    let bench = ScriptBench::new("[[device]]\nnaem = \"a\"");
     let error = bench.backend.enumerate().unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(matches!(error, BackendError::Enumerate { .. }), "{error:?}");
@@ -158,7 +158,7 @@ fn a_script_that_cannot_be_used_fails_enumerate_and_says_why() {
 
 #[test]
 fn what_is_prepared_can_be_taken_back_without_a_script() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let claim = claim("c1", "a");
     bench.prepare(&claim).unwrap();
     fs::remove_file(bench.config().script).unwrap();
@@ -170,7 +170,7 @@ fn what_is_prepared_can_be_taken_back_without_a_script() {
 
 #[test]
 fn the_hardware_is_one_file_per_claim_device_and_share() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let mut claim = claim("c1", "a");
     claim.plan = bench.plan(&claim, &[]).unwrap();
     bench.prepare(&claim).unwrap();
@@ -184,7 +184,7 @@ fn the_hardware_is_one_file_per_claim_device_and_share() {
 
 #[test]
 fn verify_notices_lost_and_changed_hardware() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let claim = claim("c1", "a");
     bench.prepare(&claim).unwrap();
     bench.verify(&claim).unwrap();
@@ -199,7 +199,7 @@ fn verify_notices_lost_and_changed_hardware() {
 
 #[test]
 fn verify_fails_for_a_device_that_is_gone_or_broken() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let claim = claim("c1", "a");
     bench.prepare(&claim).unwrap();
     bench.write("[[device]]\nname = \"a\"\nhealth = \"unhealthy\"\nreason = \"smoke\"");
@@ -211,7 +211,7 @@ fn verify_fails_for_a_device_that_is_gone_or_broken() {
 #[test]
 fn health_changes_after_as_many_enumerations_as_the_script_says() {
     let script = format!("{ONE}health_change = [{{ enumerations = 2, health = \"unhealthy\", reason = \"hot\" }}]");
-    let bench = Bench::new(&script);
+    let bench = ScriptBench::new(&script);
     let hot = Health::Unhealthy { reason: "hot".to_owned() };
     assert_eq!([bench.health(), bench.health(), bench.health()], [Health::Healthy, Health::Healthy, hot]);
     bench.write(&format!("# anew\n{script}"));
@@ -220,7 +220,7 @@ fn health_changes_after_as_many_enumerations_as_the_script_says() {
 
 #[test]
 fn an_exclusive_device_is_refused_with_the_name_of_its_holder() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let (first, mut second) = (claim("c1", "a"), claim("c2", "a"));
     let error = bench.plan(&second, &[held(&first)]).unwrap_err();
     assert_eq!(error.to_string(), "device a is held by default/c1");
@@ -231,7 +231,8 @@ fn an_exclusive_device_is_refused_with_the_name_of_its_holder() {
 
 #[test]
 fn a_shared_device_gives_no_more_than_it_has() {
-    let bench = Bench::new("[[device]]\nname = \"a\"\nsharing = \"shared\"\ncapacity.memory = { value = 8, min = 1 }");
+    let bench =
+        ScriptBench::new("[[device]]\nname = \"a\"\nsharing = \"shared\"\ncapacity.memory = { value = 8, min = 1 }");
     let first = consuming("c1", "a", 6);
     assert!(bench.plan(&consuming("c2", "a", 2), &[held(&first)]).is_ok());
     let error = bench.plan(&consuming("c2", "a", 3), &[held(&first)]).unwrap_err();
@@ -242,7 +243,7 @@ fn a_shared_device_gives_no_more_than_it_has() {
 
 #[test]
 fn configuration_that_is_no_object_is_refused() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let mut claim = claim("c1", "a");
     claim.grant.config = vec![serde_json::json!({"mode": "slow"}), serde_json::json!({"mode": "fast"})];
     assert_eq!(bench.plan(&claim, &[]).unwrap().data["config"]["mode"], "fast");
@@ -252,7 +253,7 @@ fn configuration_that_is_no_object_is_refused() {
 
 #[test]
 fn of_this_drivers_kinds_the_fake_takes_its_own_and_leaves_placement_to_the_daemon() {
-    let bench = Bench::new(ONE);
+    let bench = ScriptBench::new(ONE);
     let mut claim = claim("c1", "a");
     let of_kind = |kind: &str| serde_json::json!({"apiVersion": "hostler.dev/v1alpha1", "kind": kind});
     claim.grant.config = vec![of_kind("FakeConfig"), of_kind("PlacementConfig")];
@@ -265,7 +266,8 @@ fn of_this_drivers_kinds_the_fake_takes_its_own_and_leaves_placement_to_the_daem
 
 #[test]
 fn a_fault_skips_strikes_and_stops() {
-    let bench = Bench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nskip = 1\ntimes = 2\nerror = \"no power\""));
+    let bench =
+        ScriptBench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nskip = 1\ntimes = 2\nerror = \"no power\""));
     let claim = claim("c1", "a");
     let results: Vec<bool> = (0..5).map(|_| bench.prepare(&claim).is_ok()).collect();
     assert_eq!(results, [true, false, false, true, true]);
@@ -274,7 +276,7 @@ fn a_fault_skips_strikes_and_stops() {
 #[test]
 fn a_new_script_counts_anew() {
     let script = format!("{ONE}[[fault]]\nstep = \"verify\"\ntimes = 1\nerror = \"no light\"");
-    let bench = Bench::new(&script);
+    let bench = ScriptBench::new(&script);
     let claim = claim("c1", "a");
     bench.prepare(&claim).unwrap();
     assert!(bench.verify(&claim).is_err() && bench.verify(&claim).is_ok());
@@ -284,7 +286,7 @@ fn a_new_script_counts_anew() {
 
 #[test]
 fn a_fault_strikes_its_device_and_step_alone() {
-    let bench = Bench::new(
+    let bench = ScriptBench::new(
         "[[device]]\nname = \"a\"\ncount = 2\n[[fault]]\nstep = \"unprepare\"\ndevice = \"a-1\"\nerror = \"stuck\"",
     );
     assert!(bench.unprepare(&claim("c1", "a-0")).is_ok());
@@ -297,7 +299,8 @@ fn a_fault_strikes_its_device_and_step_alone() {
 #[test]
 fn a_fault_before_the_step_leaves_no_effect_and_one_after_it_does() {
     for (at, state) in [("before", vec![]), ("after", vec!["c1.a"])] {
-        let bench = Bench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nat = \"{at}\"\nerror = \"no power\""));
+        let bench =
+            ScriptBench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nat = \"{at}\"\nerror = \"no power\""));
         assert!(bench.prepare(&claim("c1", "a")).is_err());
         assert_eq!(bench.state(), state, "{at}");
     }
@@ -307,19 +310,19 @@ fn a_fault_before_the_step_leaves_no_effect_and_one_after_it_does() {
 fn every_step_can_fail_with_the_error_of_its_kind() {
     let fault = |step| format!("{ONE}[[fault]]\nstep = \"{step}\"\nerror = \"scripted\"");
     let claim = claim("c1", "a");
-    let enumerate = Bench::new(&fault("enumerate")).backend.enumerate();
+    let enumerate = ScriptBench::new(&fault("enumerate")).backend.enumerate();
     assert!(matches!(enumerate, Err(BackendError::Enumerate { reason, .. }) if reason == "scripted"));
-    let plan = Bench::new(&fault("plan")).plan(&claim, &[]);
+    let plan = ScriptBench::new(&fault("plan")).plan(&claim, &[]);
     assert!(matches!(plan, Err(BackendError::Refused { reason }) if reason == "scripted"));
-    assert!(matches!(Bench::new(&fault("prepare")).prepare(&claim), Err(BackendError::Step { .. })));
-    assert!(matches!(Bench::new(&fault("verify")).verify(&claim), Err(BackendError::NotUsable { .. })));
-    assert!(matches!(Bench::new(&fault("unprepare")).unprepare(&claim), Err(BackendError::Step { .. })));
+    assert!(matches!(ScriptBench::new(&fault("prepare")).prepare(&claim), Err(BackendError::Step { .. })));
+    assert!(matches!(ScriptBench::new(&fault("verify")).verify(&claim), Err(BackendError::NotUsable { .. })));
+    assert!(matches!(ScriptBench::new(&fault("unprepare")).unprepare(&claim), Err(BackendError::Step { .. })));
 }
 
 #[test]
 fn chance_follows_the_seed() {
     let strikes = |seed: u32| {
-        let bench = Bench::new(&format!(
+        let bench = ScriptBench::new(&format!(
             "seed = {seed}\n{ONE}[[fault]]\nstep = \"unprepare\"\nprobability = 0.3\nerror = \"bad luck\""
         ));
         (0..200).map(|_| bench.unprepare(&claim("c1", "a")).is_err()).collect::<Vec<bool>>()
@@ -332,7 +335,8 @@ fn chance_follows_the_seed() {
 
 #[test]
 fn latencies_and_delays_take_their_time() {
-    let bench = Bench::new(&format!("[latency_ms]\nverify = 20\n{ONE}[[fault]]\nstep = \"verify\"\ndelay_ms = 30"));
+    let bench =
+        ScriptBench::new(&format!("[latency_ms]\nverify = 20\n{ONE}[[fault]]\nstep = \"verify\"\ndelay_ms = 30"));
     let claim = claim("c1", "a");
     bench.prepare(&claim).unwrap();
     let start = Instant::now();
@@ -342,7 +346,7 @@ fn latencies_and_delays_take_their_time() {
 
 #[test]
 fn warnings_are_passed_on() {
-    let bench = Bench::new("[[warning]]\npath = \"/sys/x\"\nreason = \"makes no sense\"");
+    let bench = ScriptBench::new("[[warning]]\npath = \"/sys/x\"\nreason = \"makes no sense\"");
     assert_eq!(bench.backend.enumerate().unwrap().warnings[0].reason, "makes no sense");
 }
 
@@ -355,7 +359,7 @@ fn killed() {
     };
     let backend = FakeBackend::new(FakeBackendConfig { script, state_dir: None });
     let device = backend.enumerate().unwrap().devices.remove(0);
-    let Claim { uid, grant, plan, .. } = claim("c1", "a");
+    let HeldClaim { uid, grant, plan, .. } = claim("c1", "a");
     let _ = backend.prepare(&PrepareWork { claim: &uid, grant: &grant, device: &device, plan: &plan });
 }
 
@@ -363,7 +367,7 @@ fn killed() {
 #[expect(clippy::disallowed_methods, reason = "a process must end for this test; it is this test's own program")]
 fn a_kill_ends_the_process_before_or_after_the_effect() {
     for (at, state) in [("before", vec![]), ("after", vec!["c1.a"])] {
-        let bench = Bench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nat = \"{at}\"\nkill = true"));
+        let bench = ScriptBench::new(&format!("{ONE}[[fault]]\nstep = \"prepare\"\nat = \"{at}\"\nkill = true"));
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tests::killed", "--ignored"])
             .env("HOSTLER_FAKE_KILLED", bench.config().script)

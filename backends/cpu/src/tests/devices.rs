@@ -6,7 +6,7 @@ use hostler_linux::topology::Topology;
 
 use super::{
     attribute, cpus, device,
-    machines::{Shape, hybrid, offline, server},
+    machines::{MachineShape, hybrid, offline, server},
     names,
 };
 use crate::{CpuBackendConfig, CpuGrouping, enumeration, pick::OfferedCpus};
@@ -210,7 +210,7 @@ fn reserving_what_cannot_exist_is_a_warning() {
 
 #[test]
 fn a_core_split_between_groups_by_contradictory_masks_is_offered_in_parts_only_as_threads() {
-    let mut machine = Shape { packages: 1, nodes: 2, caches: 1, cores: 2, threads: 2 }.machine();
+    let mut machine = MachineShape { packages: 1, nodes: 2, caches: 1, cores: 2, threads: 2 }.machine();
     machine.cpus.get_mut(&4).unwrap().node = 1;
     let threads = CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() };
     let found = enumeration(&machine, &threads).unwrap();

@@ -9,7 +9,7 @@ use hostler_backend::{
 };
 use hostler_linux::{IdSet, archive::UnpackedCapture, topology::Topology};
 
-use super::wishes::{Ask, Host, wishes};
+use super::wishes::{ClaimedMachine, CpuRequest, wishes};
 use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration};
 
 const MODES: [CpuGrouping; 5] =
@@ -86,13 +86,15 @@ fn check_sum(capture: &UnpackedCapture, topology: &Topology, config: &CpuBackend
 fn wish(topology: &Topology) {
     let mut planned = 0;
     for mode in MODES {
-        let mut host =
-            Host::new(topology.clone(), &CpuBackendConfig { mode, full_cores: false, ..CpuBackendConfig::default() });
+        let mut host = ClaimedMachine::new(
+            topology.clone(),
+            &CpuBackendConfig { mode, full_cores: false, ..CpuBackendConfig::default() },
+        );
         let names: Vec<String> = host.devices.iter().take(3).map(|device| device.name.to_string()).collect();
         for (index, (config, on)) in wishes().into_iter().zip(names.iter().cycle()).enumerate() {
             let claim = format!("claim-{index}");
             // What cannot be had is refused, and nothing is held.
-            let _ = host.take(&Ask { claim: &claim, on, cpus: 2, config, within: None });
+            let _ = host.take(&CpuRequest { claim: &claim, on, cpus: 2, config, within: None });
         }
         planned += host.planned.len();
     }

@@ -9,7 +9,7 @@ use hostler_linux::{
 
 /// A regular machine; each number is how many of one thing there are in the next larger.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct MachineShape {
     pub(super) packages: u32,
     pub(super) nodes: u32,
     pub(super) caches: u32,
@@ -17,7 +17,7 @@ pub(super) struct Shape {
     pub(super) threads: u32,
 }
 
-impl Shape {
+impl MachineShape {
     fn all_cores(self) -> u32 {
         self.packages * self.nodes * self.caches * self.cores
     }
@@ -104,7 +104,7 @@ pub(super) fn offline(topology: &mut Topology, cpus: &str) {
 
 /// Two packages of two nodes with two L3 caches of two cores with two threads: 32 CPUs.
 pub(super) fn server() -> Topology {
-    Shape { packages: 2, nodes: 2, caches: 2, cores: 2, threads: 2 }.machine()
+    MachineShape { packages: 2, nodes: 2, caches: 2, cores: 2, threads: 2 }.machine()
 }
 
 /// One package: two performance cores of two threads (CPUs 0-3), four efficiency cores (CPUs 4-7).

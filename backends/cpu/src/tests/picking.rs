@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::machines::Shape;
+use super::machines::MachineShape;
 use crate::{
     CpuBackendConfig, CpuGrouping, enumeration,
     pick::{CorePlace, OfferedCore, OfferedCpus},
@@ -165,7 +165,7 @@ proptest! {
         reserved in prop::collection::btree_set(0..96_u32, 0..8),
         full_cores: bool, mode in 0..4_usize,
     ) {
-        let shape = Shape { packages, nodes, caches, cores, threads };
+        let shape = MachineShape { packages, nodes, caches, cores, threads };
         let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
         let config = CpuBackendConfig {
             mode: [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine][mode],

@@ -8,12 +8,12 @@ use hostler_linux::SysRoot;
 
 use super::{
     device,
-    machines::{Shape, server},
+    machines::{MachineShape, server},
 };
 use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration};
 
 /// A claim, as the daemon holds it.
-struct Claim {
+struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
@@ -34,12 +34,12 @@ fn grant(device: &Device, cpus: Option<&str>) -> Grant {
 }
 
 /// A made-up machine and the claims on it.
-struct Host {
+struct ClaimedServer {
     devices: Vec<Device>,
-    claims: Vec<Claim>,
+    claims: Vec<HeldClaim>,
 }
 
-impl Host {
+impl ClaimedServer {
     fn new(config: &CpuBackendConfig) -> Self {
         Self { devices: enumeration(&server(), config).unwrap().devices, claims: Vec::new() }
     }
@@ -67,7 +67,7 @@ impl Host {
         let plan = self.plan(&grant).unwrap();
         let list = hostler_linux::IdSet::from(plan.pinning.cpus.clone()).to_string();
         let uid = ClaimUid::new(format!("uid-{}", self.claims.len())).unwrap();
-        self.claims.push(Claim { uid, name: name.to_owned(), grant, plan });
+        self.claims.push(HeldClaim { uid, name: name.to_owned(), grant, plan });
         list
     }
 
@@ -78,7 +78,7 @@ impl Host {
 
 #[test]
 fn claims_get_whole_cores_of_one_cache_and_never_the_same() {
-    let mut host = Host::new(&CpuBackendConfig::default());
+    let mut host = ClaimedServer::new(&CpuBackendConfig::default());
     assert_eq!(host.take("default/a", "numa0", Some("2")), "0,16");
     // The half-used cache has just enough: the untouched one stays whole.
     assert_eq!(host.take("default/b", "numa0", Some("2")), "1,17");
@@ -91,25 +91,25 @@ fn claims_get_whole_cores_of_one_cache_and_never_the_same() {
 
 #[test]
 fn a_grant_that_names_no_amount_takes_the_device_whole() {
-    let mut host = Host::new(&CpuBackendConfig::default());
+    let mut host = ClaimedServer::new(&CpuBackendConfig::default());
     assert_eq!(host.take("default/a", "numa1", None), "4-7,20-23");
     assert!(host.refusal("numa1", None).ends_with("8 are wanted; held by default/a (8)"));
 }
 
 #[test]
 fn amounts_off_the_step_are_refused_with_the_next_valid_one() {
-    let host = Host::new(&CpuBackendConfig::default());
+    let host = ClaimedServer::new(&CpuBackendConfig::default());
     for (cpus, fix) in [("3", "4"), ("1500m", "2"), ("0", "2"), ("1", "2")] {
         let refusal = host.refusal("numa0", Some(cpus));
         assert!(refusal.ends_with(&format!("whole cores of 2 CPUs; ask for {fix}")), "{refusal}");
     }
-    let host = Host::new(&CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() });
+    let host = ClaimedServer::new(&CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() });
     assert!(host.refusal("numa0", Some("1.5")).ends_with("whole CPUs; ask for 2"));
 }
 
 #[test]
 fn more_than_there_is_is_refused_without_a_holder() {
-    let host = Host::new(&CpuBackendConfig::default());
+    let host = ClaimedServer::new(&CpuBackendConfig::default());
     assert_eq!(
         host.refusal("numa0", Some("10")),
         "numa0 has 8 of 8 CPUs in whole cores free, 10 are wanted; held by nobody"
@@ -118,7 +118,7 @@ fn more_than_there_is_is_refused_without_a_holder() {
 
 #[test]
 fn a_core_held_under_another_mode_is_not_given_again() {
-    let mut host = Host::new(&CpuBackendConfig::default());
+    let mut host = ClaimedServer::new(&CpuBackendConfig::default());
     assert_eq!(host.take("default/a", "numa0", Some("2")), "0,16");
     host.devices = enumeration(&server(), &CpuBackendConfig { mode: CpuGrouping::Core, ..CpuBackendConfig::default() })
         .unwrap()
@@ -129,7 +129,7 @@ fn a_core_held_under_another_mode_is_not_given_again() {
 
 #[test]
 fn a_core_with_one_held_thread_is_not_given_whole() {
-    let mut host = Host::new(&CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() });
+    let mut host = ClaimedServer::new(&CpuBackendConfig { full_cores: false, ..CpuBackendConfig::default() });
     assert_eq!(host.take("default/a", "numa0", Some("1")), "0");
     host.devices = enumeration(&server(), &CpuBackendConfig::default()).unwrap().devices;
     assert_eq!(host.take("default/b", "numa0", Some("6")), "1-3,17-19");
@@ -141,7 +141,7 @@ fn a_core_with_one_held_thread_is_not_given_whole() {
 
 #[test]
 fn administrative_access_binds_nothing_and_takes_nothing() {
-    let mut host = Host::new(&CpuBackendConfig::default());
+    let mut host = ClaimedServer::new(&CpuBackendConfig::default());
     host.take("default/a", "numa0", None);
     let admin = Grant { access: Access::Admin, ..grant(&host.devices[0], None) };
     assert_eq!(host.plan(&admin).unwrap(), Plan::default());
@@ -149,7 +149,7 @@ fn administrative_access_binds_nothing_and_takes_nothing() {
 
 #[test]
 fn what_crosses_caches_stays_inside_a_node_and_a_package_where_it_can() {
-    let mut host = Host::new(&CpuBackendConfig { mode: CpuGrouping::Machine, ..CpuBackendConfig::default() });
+    let mut host = ClaimedServer::new(&CpuBackendConfig { mode: CpuGrouping::Machine, ..CpuBackendConfig::default() });
     assert_eq!(host.take("default/a", "machine", Some("2")), "0,16");
     // Best fit of a whole node, not the one that is broken into.
     assert_eq!(host.take("default/b", "machine", Some("8")), "4-7,20-23");
@@ -164,7 +164,7 @@ fn planned_cpus_that_went_offline_are_not_usable() {
     fs::write(folder.join("online"), "0-3\n").unwrap();
     let backend = CpuBackend::new(SysRoot::new(root.path()), CpuBackendConfig::default());
     let machine = enumeration(
-        &Shape { packages: 1, nodes: 1, caches: 1, cores: 4, threads: 1 }.machine(),
+        &MachineShape { packages: 1, nodes: 1, caches: 1, cores: 4, threads: 1 }.machine(),
         &CpuBackendConfig::default(),
     );
     let grant = grant(&machine.unwrap().devices[0], Some("2"));

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::{
     device,
-    machines::{Shape, hybrid, offline, server},
+    machines::{MachineShape, hybrid, offline, server},
 };
 use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration, withheld::WithheldCpus};
 
 /// A grant that was planned.
-pub(super) struct Planned {
+pub(super) struct PlannedGrant {
     uid: ClaimUid,
     name: String,
     grant: Grant,
@@ -23,7 +23,7 @@ pub(super) struct Planned {
     plan: Plan,
 }
 
-impl Planned {
+impl PlannedGrant {
     fn kept(&self) -> WithheldCpus {
         serde_json::from_value(self.plan.data.clone()).unwrap_or_default()
     }
@@ -36,15 +36,15 @@ impl Planned {
 }
 
 /// A machine and the claims on it.
-pub(super) struct Host {
+pub(super) struct ClaimedMachine {
     pub(super) topology: Topology,
     pub(super) devices: Vec<Device>,
-    pub(super) planned: Vec<Planned>,
+    pub(super) planned: Vec<PlannedGrant>,
 }
 
 /// What a claim asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct CpuRequest<'a> {
     pub(super) claim: &'a str,
     pub(super) on: &'a str,
     pub(super) cpus: u64,
@@ -52,17 +52,17 @@ pub(super) struct Ask<'a> {
     pub(super) within: Option<u32>,
 }
 
-fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> Ask<'a> {
-    Ask { claim, on, cpus, config, within: None }
+fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> CpuRequest<'a> {
+    CpuRequest { claim, on, cpus, config, within: None }
 }
 
-impl Host {
+impl ClaimedMachine {
     pub(super) fn new(topology: Topology, config: &CpuBackendConfig) -> Self {
         let devices = enumeration(&topology, config).unwrap().devices;
         Self { topology, devices, planned: Vec::new() }
     }
 
-    fn plan(&self, ask: &Ask<'_>) -> Result<Planned, BackendError> {
+    fn plan(&self, ask: &CpuRequest<'_>) -> Result<PlannedGrant, BackendError> {
         let device = device(&self.devices, ask.on);
         let mut config = ask.config.clone();
         config["apiVersion"] = "hostler.dev/v1alpha1".into();
@@ -91,11 +91,11 @@ impl Host {
         let plan = backend.plan(&work)?;
         assert_eq!(plan, backend.plan(&work).unwrap(), "the same work has the same answer");
         let name = format!("default/{uid}");
-        Ok(Planned { uid, name, grant, config: ask.config.clone(), plan })
+        Ok(PlannedGrant { uid, name, grant, config: ask.config.clone(), plan })
     }
 
     /// Plans, checks and holds; the CPUs that a container would run on.
-    pub(super) fn take(&mut self, ask: &Ask<'_>) -> Result<String, String> {
+    pub(super) fn take(&mut self, ask: &CpuRequest<'_>) -> Result<String, String> {
         let planned = self.plan(ask).map_err(|error| error.to_string())?;
         self.check(ask, &planned);
         let list = IdSet::from(planned.plan.pinning.cpus.clone()).to_string();
@@ -108,7 +108,7 @@ impl Host {
     }
 
     /// What must be true of a plan: the wish is fulfilled, and nobody else is touched.
-    fn check(&self, ask: &Ask<'_>, new: &Planned) {
+    fn check(&self, ask: &CpuRequest<'_>, new: &PlannedGrant) {
         let (own, running) = (new.footprint(), IdSet::from(new.plan.pinning.cpus.clone()));
         if device(&self.devices, ask.on).sharing == Sharing::Shared {
             assert_eq!(own.len() as u64, ask.cpus, "{ask:?}");
@@ -138,7 +138,7 @@ impl Host {
     }
 
     /// Whether `one` has what it was promised beside `other`.
-    fn check_beside(&self, one: &Planned, other: &Planned) {
+    fn check_beside(&self, one: &PlannedGrant, other: &PlannedGrant) {
         let (ours, theirs) = (one.footprint(), other.footprint());
         assert!(ours.is_disjoint(&theirs), "{} {ours} and {} {theirs}", one.name, other.name);
         if one.config["smt"] == "isolated" || one.config["fullCores"] == true {
@@ -161,7 +161,7 @@ fn machine() -> CpuBackendConfig {
 
 #[test]
 fn full_cores_are_given_where_the_device_would_split_them() {
-    let mut host = Host::new(server(), &threads());
+    let mut host = ClaimedMachine::new(server(), &threads());
     assert_eq!(host.take(&ask("a", "numa0", 1, json!({}))).unwrap(), "0");
     assert_eq!(host.take(&ask("b", "numa0", 2, json!({"fullCores": true}))).unwrap(), "1,17");
     let error = host.take(&ask("c", "numa0", 3, json!({"fullCores": true}))).unwrap_err();
@@ -176,18 +176,19 @@ fn a_core_with_a_reserved_or_offline_thread_is_no_full_core() {
     let mut topology = server();
     offline(&mut topology, "17");
     let config = CpuBackendConfig { reserved: "16".to_owned(), ..threads() };
-    let mut host = Host::new(topology, &config);
+    let mut host = ClaimedMachine::new(topology, &config);
     assert_eq!(host.take(&ask("a", "numa0", 4, json!({"fullCores": true}))).unwrap(), "2-3,18-19");
     let error = host.take(&ask("b", "numa0", 2, json!({"smt": "isolated"}))).unwrap_err();
     assert!(error.starts_with("numa0 has 0 of 4 CPUs in whole cores free, 2 are wanted"), "{error}");
     let config = CpuBackendConfig { reserved: "16-31".to_owned(), ..threads() };
-    let error = Host::new(server(), &config).take(&ask("a", "numa0", 2, json!({"fullCores": true}))).unwrap_err();
+    let error =
+        ClaimedMachine::new(server(), &config).take(&ask("a", "numa0", 2, json!({"fullCores": true}))).unwrap_err();
     assert_eq!(error, "numa0 has no core with all of its threads to give, as fullCores asks");
 }
 
 #[test]
 fn isolated_cores_run_one_thread_and_keep_the_others_idle() {
-    let mut host = Host::new(server(), &threads());
+    let mut host = ClaimedMachine::new(server(), &threads());
     assert_eq!(host.take(&ask("a", "numa0", 4, json!({"smt": "isolated"}))).unwrap(), "0-1");
     assert_eq!(host.planned[0].plan.data, json!({"idle": "16-17"}));
     assert_eq!(host.take(&ask("b", "numa0", 4, json!({}))).unwrap(), "2-3,18-19");
@@ -200,7 +201,7 @@ fn isolated_cores_run_one_thread_and_keep_the_others_idle() {
 fn a_sibling_that_comes_online_later_stays_with_the_isolated_core() {
     let mut topology = server();
     offline(&mut topology, "16-31");
-    let mut host = Host::new(topology, &threads());
+    let mut host = ClaimedMachine::new(topology, &threads());
     assert_eq!(host.take(&ask("a", "numa0", 2, json!({"smt": "isolated"}))).unwrap(), "0-1");
     host.devices = enumeration(&server(), &threads()).unwrap().devices;
     host.topology = server();
@@ -210,13 +211,17 @@ fn a_sibling_that_comes_online_later_stays_with_the_isolated_core() {
 
 #[test]
 fn spreading_over_cores_uses_a_core_twice_only_when_all_are_used() {
-    let mut host = Host::new(server(), &threads());
+    let mut host = ClaimedMachine::new(server(), &threads());
     assert_eq!(host.take(&ask("a", "numa0", 2, json!({"spread": "cores"}))).unwrap(), "0-1");
     assert_eq!(host.take(&ask("b", "numa0", 3, json!({"spread": "cores"}))).unwrap(), "2-3,16");
-    let mut host = Host::new(server(), &threads());
+    let mut host = ClaimedMachine::new(server(), &threads());
     assert_eq!(host.take(&ask("a", "numa0", 6, json!({"spread": "cores"}))).unwrap(), "0-3,16-17");
-    let error =
-        Host::new(server(), &CpuBackendConfig::default()).take(&ask("a", "numa0", 2, json!({"spread": "cores"})));
+    let error = ClaimedMachine::new(server(), &CpuBackendConfig::default()).take(&ask(
+        "a",
+        "numa0",
+        2,
+        json!({"spread": "cores"}),
+    ));
     assert_eq!(
         error.unwrap_err(),
         "spread: cores asks for one CPU of each core, and numa0 gives whole cores of 2 CPUs; ask for smt: isolated to use \
@@ -226,17 +231,17 @@ fn spreading_over_cores_uses_a_core_twice_only_when_all_are_used() {
 
 #[test]
 fn spreading_over_caches_and_nodes_is_even_and_never_in_one() {
-    let mut host = Host::new(server(), &machine());
+    let mut host = ClaimedMachine::new(server(), &machine());
     assert_eq!(host.take(&ask("a", "machine", 4, json!({"spread": "l3"}))).unwrap(), "0,2,16,18");
     assert_eq!(host.take(&ask("b", "machine", 8, json!({"spread": "numa"}))).unwrap(), "1,4,8,12,17,20,24,28");
     for (on, word, config) in [
         ("numa0", "numa", CpuBackendConfig::default()),
         ("l3-0", "l3", CpuBackendConfig { mode: CpuGrouping::L3, ..CpuBackendConfig::default() }),
     ] {
-        let error = Host::new(server(), &config).take(&ask("a", on, 2, json!({"spread": word}))).unwrap_err();
+        let error = ClaimedMachine::new(server(), &config).take(&ask("a", on, 2, json!({"spread": word}))).unwrap_err();
         assert!(error.ends_with(&format!("and spread: {word} asks for several")), "{error}");
     }
-    let mut host = Host::new(server(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(server(), &CpuBackendConfig::default());
     host.take(&ask("a", "numa0", 4, json!({}))).unwrap();
     let error = host.take(&ask("b", "numa0", 4, json!({"spread": "l3"}))).unwrap_err();
     assert_eq!(
@@ -248,7 +253,7 @@ fn spreading_over_caches_and_nodes_is_even_and_never_in_one() {
 
 #[test]
 fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
-    let mut host = Host::new(server(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(server(), &CpuBackendConfig::default());
     assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": true}))).unwrap(), "0,16");
     assert_eq!(host.planned[0].plan.data, json!({"l3": "0-1,16-17"}));
     assert_eq!(host.take(&ask("b", "numa0", 2, json!({}))).unwrap(), "2,18");
@@ -263,11 +268,11 @@ fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
 
 #[test]
 fn an_exclusive_cache_holds_across_devices_that_share_it() {
-    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(hybrid(), &CpuBackendConfig::default());
     assert_eq!(host.take(&ask("a", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap(), "4");
     let error = host.take(&ask("b", "numa0", 2, json!({}))).unwrap_err();
     assert!(error.ends_with("held by default/a (4)"), "{error}");
-    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(hybrid(), &CpuBackendConfig::default());
     host.take(&ask("a", "numa0", 2, json!({}))).unwrap();
     let error = host.take(&ask("b", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap_err();
     assert!(error.contains("has 0 of 4 CPUs") && error.ends_with("held by default/a (2)"), "{error}");
@@ -278,7 +283,7 @@ fn unknown_caches_can_neither_be_exclusive_nor_spread_over() {
     let mut topology = server();
     topology.cpus.values_mut().for_each(|cpu| cpu.l3 = None);
     topology.caches.clear();
-    let mut host = Host::new(topology, &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(topology, &CpuBackendConfig::default());
     for (config, expected) in [
         (json!({"l3Exclusive": true}), "the L3 caches of numa0 are not known, and l3Exclusive asks for one"),
         (json!({"spread": "l3"}), "the L3 caches of numa0 are not known, and spread: l3 asks for several"),
@@ -289,12 +294,12 @@ fn unknown_caches_can_neither_be_exclusive_nor_spread_over() {
 
 #[test]
 fn the_kind_of_core_is_checked() {
-    let mut host = Host::new(hybrid(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(hybrid(), &CpuBackendConfig::default());
     assert!(host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok());
     assert!(host.take(&ask("a", "numa0-efficiency", 1, json!({"coreType": "efficient"}))).is_ok());
     let error = host.take(&ask("b", "numa0", 2, json!({"coreType": "efficient"}))).unwrap_err();
     assert!(error.starts_with("the cores of numa0 are performance, not efficient as coreType asks"), "{error}");
-    let mut host = Host::new(server(), &CpuBackendConfig::default());
+    let mut host = ClaimedMachine::new(server(), &CpuBackendConfig::default());
     assert!(
         host.take(&ask("a", "numa0", 2, json!({"coreType": "performance"}))).is_ok(),
         "all cores are the strongest"
@@ -304,16 +309,16 @@ fn the_kind_of_core_is_checked() {
 
 #[test]
 fn a_device_of_several_nodes_is_narrowed_to_one() {
-    let mut host = Host::new(server(), &machine());
+    let mut host = ClaimedMachine::new(server(), &machine());
     let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
     assert_eq!(backend.nodes(&host.devices[0]), BTreeSet::from([0, 1, 2, 3]));
-    let on = |claim, cpus, within| Ask { within: Some(within), ..ask(claim, "machine", cpus, json!({})) };
+    let on = |claim, cpus, within| CpuRequest { within: Some(within), ..ask(claim, "machine", cpus, json!({})) };
     assert_eq!(host.take(&on("a", 6, 2)).unwrap(), "8-10,24-26");
     let error = host.take(&on("b", 4, 2)).unwrap_err();
     let held = "held by default/a (6)";
     assert_eq!(error, format!("machine has 2 of 8 CPUs in whole cores on NUMA node 2 free, 4 are wanted; {held}"));
     assert_eq!(host.take(&on("b", 4, 7)).unwrap_err(), "machine has no CPU on NUMA node 7");
-    let both = Ask { within: Some(1), ..ask("b", "machine", 4, json!({"spread": "numa"})) };
+    let both = CpuRequest { within: Some(1), ..ask("b", "machine", 4, json!({"spread": "numa"})) };
     let error = host.take(&both).unwrap_err();
     assert_eq!(error, "spread: numa asks for several NUMA nodes, and sameNumaNode for one");
 }
@@ -346,7 +351,7 @@ proptest! {
             1..24,
         ),
     ) {
-        let shape = Shape { packages, nodes, caches, cores, threads };
+        let shape = MachineShape { packages, nodes, caches, cores, threads };
         let reserved: BTreeSet<u32> = reserved.into_iter().filter(|cpu| *cpu < shape.cpus()).collect();
         let config = CpuBackendConfig {
             mode: [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core][mode],
@@ -354,7 +359,7 @@ proptest! {
             full_cores,
             ..CpuBackendConfig::default()
         };
-        let mut host = Host::new(shape.machine(), &config);
+        let mut host = ClaimedMachine::new(shape.machine(), &config);
         let wishes = wishes();
         for (on, wish, cpus, claim, release, within) in steps {
             if host.devices.is_empty() {
@@ -368,7 +373,7 @@ proptest! {
             let wish = wishes[wish.index(wishes.len())].clone();
             let claim = ["a", "b", "c", "d", "e"][claim];
             // What is given is checked where it is taken.
-            if let Err(reason) = host.take(&Ask { claim, on: &on, cpus, config: wish, within }) {
+            if let Err(reason) = host.take(&CpuRequest { claim, on: &on, cpus, config: wish, within }) {
                 prop_assert!(reason.contains(&on) || reason.contains("sameNumaNode"), "{}", reason);
             }
         }

@@ -13,7 +13,7 @@ use toml::Value;
 use super::{
     ScriptedDevice,
     problem::within,
-    values::{Amount, NodeAllocatableEntry, attribute, capacity, node_allocatable},
+    values::{NodeAllocatableEntry, ScriptedAmount, attribute, capacity, node_allocatable},
 };
 
 /// The standard attributes, with the keys that stand for them.
@@ -151,8 +151,8 @@ fn each<K: Display + Ord, V, T>(
 }
 
 fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<DeviceName, Quantity>, D::Error> {
-    let amounts: BTreeMap<DeviceName, Amount> = BTreeMap::deserialize(deserializer)?;
-    Ok(amounts.into_iter().map(|(name, Amount(amount))| (name, amount)).collect())
+    let amounts: BTreeMap<DeviceName, ScriptedAmount> = BTreeMap::deserialize(deserializer)?;
+    Ok(amounts.into_iter().map(|(name, ScriptedAmount(amount))| (name, amount)).collect())
 }
 
 /// The first limit that is broken, at the key where the script breaks it.

@@ -10,9 +10,9 @@ use super::problem::read;
 /// A whole number, or a text such as "16Gi".
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Amount(pub(super) Quantity);
+pub(super) struct ScriptedAmount(pub(super) Quantity);
 
-impl TryFrom<Value> for Amount {
+impl TryFrom<Value> for ScriptedAmount {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, String> {
@@ -65,19 +65,19 @@ pub(super) fn capacity(value: Value) -> Result<Capacity, ConfigProblem> {
         expecting = "an amount such as 4 or \"16Gi\", or { value = …, min = …, step = …, default = … }"
     )]
     struct CapacityTable {
-        value: Amount,
-        default: Option<Amount>,
-        min: Option<Amount>,
-        step: Option<Amount>,
+        value: ScriptedAmount,
+        default: Option<ScriptedAmount>,
+        min: Option<ScriptedAmount>,
+        step: Option<ScriptedAmount>,
     }
     if matches!(value, Value::Integer(_) | Value::String(_)) {
-        return read(value).map(|Amount(value)| Capacity { value, policy: None });
+        return read(value).map(|ScriptedAmount(value)| Capacity { value, policy: None });
     }
-    let CapacityTable { value: Amount(value), default, min, step } = read(value)?;
+    let CapacityTable { value: ScriptedAmount(value), default, min, step } = read(value)?;
     let policy = default.or(min).or(step).map(|_| {
-        let Amount(step) = step.unwrap_or(Amount(Quantity::whole(1)));
-        let Amount(min) = min.unwrap_or(Amount(step));
-        let Amount(default) = default.unwrap_or(Amount(min));
+        let ScriptedAmount(step) = step.unwrap_or(ScriptedAmount(Quantity::whole(1)));
+        let ScriptedAmount(min) = min.unwrap_or(ScriptedAmount(step));
+        let ScriptedAmount(default) = default.unwrap_or(ScriptedAmount(min));
         RequestPolicy { default, min, step }
     });
     Ok(Capacity { value, policy })
@@ -88,17 +88,17 @@ pub(super) fn capacity(value: Value) -> Result<Capacity, ConfigProblem> {
 #[serde(deny_unknown_fields, expecting = "{ capacity = \"…\", factor = … } or { device = … }")]
 pub(super) struct NodeAllocatableEntry {
     capacity: Option<QualifiedName>,
-    factor: Option<Amount>,
-    device: Option<Amount>,
+    factor: Option<ScriptedAmount>,
+    device: Option<ScriptedAmount>,
 }
 
 pub(super) fn node_allocatable(entry: NodeAllocatableEntry) -> Result<NodeAllocatable, ConfigProblem> {
     match (entry.capacity, entry.factor, entry.device) {
         (Some(capacity), factor, None) => {
-            let factor = factor.map_or(Quantity::whole(1), |Amount(factor)| factor);
+            let factor = factor.map_or(Quantity::whole(1), |ScriptedAmount(factor)| factor);
             Ok(NodeAllocatable::PerCapacity { capacity, factor })
         }
-        (None, None, Some(Amount(amount))) => Ok(NodeAllocatable::PerDevice(amount)),
+        (None, None, Some(ScriptedAmount(amount))) => Ok(NodeAllocatable::PerDevice(amount)),
         _ => Err(ConfigProblem::new("", "write { capacity = \"…\", factor = … } or { device = … }")),
     }
 }

@@ -14,7 +14,7 @@ use super::{GIB, MIB, bytes, device, machine};
 use crate::{MemoryBackend, MemoryBackendConfig, ZoneInfo, enumeration};
 
 /// A claim, as the daemon holds it.
-struct Claim {
+struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
@@ -22,12 +22,12 @@ struct Claim {
 }
 
 /// A made-up machine and the claims on it.
-struct Host {
+struct ClaimedServer {
     devices: Vec<Device>,
-    claims: Vec<Claim>,
+    claims: Vec<HeldClaim>,
 }
 
-impl Host {
+impl ClaimedServer {
     fn new() -> Self {
         let found = enumeration(&machine(), &ZoneInfo::default(), &MemoryBackendConfig::default()).unwrap();
         Self { devices: found.devices, claims: Vec::new() }
@@ -65,7 +65,7 @@ impl Host {
     fn hold(&mut self, name: &str, grant: Grant) -> Result<Plan, BackendError> {
         let plan = self.plan(&grant)?;
         let uid = ClaimUid::new(format!("uid-{}", self.claims.len())).unwrap();
-        self.claims.push(Claim { uid, name: name.to_owned(), grant, plan: plan.clone() });
+        self.claims.push(HeldClaim { uid, name: name.to_owned(), grant, plan: plan.clone() });
         Ok(plan)
     }
 
@@ -76,7 +76,7 @@ impl Host {
 
 #[test]
 fn a_claim_is_bound_to_the_node_and_accounted() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     let plan = host.take("default/a", "node2", Some("1Gi")).unwrap();
     assert_eq!(plan.pinning.mems, [2].into());
     assert!(plan.pinning.cpus.is_empty());
@@ -87,7 +87,7 @@ fn a_claim_is_bound_to_the_node_and_accounted() {
 
 #[test]
 fn more_than_is_left_is_refused_and_the_holders_are_named() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     host.take("default/a", "node2", Some("3Gi")).unwrap();
     host.take("default/b", "node2", Some("512Mi")).unwrap();
     host.take("default/a", "node2", Some("256Mi")).unwrap();
@@ -102,7 +102,7 @@ fn more_than_is_left_is_refused_and_the_holders_are_named() {
 
 #[test]
 fn a_grant_that_names_no_amount_takes_the_device_whole() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     host.take("default/a", "node0", None).unwrap();
     let refusal = host.take("default/b", "node0", Some("1Mi")).unwrap_err().to_string();
     assert_eq!(refusal, "node0 has 0 of 6Gi free, 1Mi are wanted; held by default/a (6Gi)");
@@ -110,7 +110,7 @@ fn a_grant_that_names_no_amount_takes_the_device_whole() {
 
 #[test]
 fn amounts_off_the_step_are_refused_with_the_next_valid_one() {
-    let host = Host::new();
+    let host = ClaimedServer::new();
     for (on, amount, fix) in [
         ("node0", "1500Ki", "1500Ki of node0 cannot be given: it gives multiples of 1Mi; ask for 2Mi"),
         ("node0", "0", "0 of node0 cannot be given: it gives multiples of 1Mi; ask for 1Mi"),
@@ -123,7 +123,7 @@ fn amounts_off_the_step_are_refused_with_the_next_valid_one() {
 
 #[test]
 fn administrative_access_binds_nothing_and_takes_nothing() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     let admin = Grant { access: Access::Admin, ..host.grant("node2", None) };
     assert_eq!(host.hold("default/monitor", admin).unwrap(), Plan::default());
     host.take("default/a", "node2", None).unwrap();
@@ -131,7 +131,7 @@ fn administrative_access_binds_nothing_and_takes_nothing() {
 
 #[test]
 fn a_holder_without_a_readable_record_counts_with_what_it_may_have() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     host.take("default/a", "node2", None).unwrap();
     host.claims[0].plan.data = json!("old");
     let refusal = host.take("default/b", "node2", Some("1Mi")).unwrap_err().to_string();
@@ -146,7 +146,7 @@ fn configured(fields: &serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn a_policy_is_kept_beside_the_binding_and_a_preference_binds_nothing() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     for (policy, mode, mems) in [
         ("bind", MemoryMode::Bind, vec![2]),
         ("interleave", MemoryMode::Interleave, vec![2]),
@@ -165,7 +165,7 @@ fn a_policy_is_kept_beside_the_binding_and_a_preference_binds_nothing() {
 
 #[test]
 fn a_node_that_is_not_the_wanted_one_is_refused() {
-    let host = Host::new();
+    let host = ClaimedServer::new();
     let grant = host.grant("node2", Some("1Gi"));
     let error = host.plan_within(&grant, Some(0)).unwrap_err().to_string();
     assert_eq!(error, "node2 is on NUMA node 2, not on node 0");
@@ -174,7 +174,7 @@ fn a_node_that_is_not_the_wanted_one_is_refused() {
 
 #[test]
 fn opaque_configuration_that_is_wrong_is_refused_by_field() {
-    let host = Host::new();
+    let host = ClaimedServer::new();
     for (config, expected) in [
         (
             configured(&json!({"policy": "local"})),
@@ -197,7 +197,7 @@ fn write(root: &Path, path: &str, text: &str) {
 
 #[test]
 fn a_plan_is_usable_only_while_node_and_pages_are_there() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     let grant = host.grant("node0-hugepages-2mi", Some("8Mi"));
     let plan = host.hold("default/a", grant.clone()).unwrap();
     let root = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn a_plan_is_usable_only_while_node_and_pages_are_there() {
 
 #[test]
 fn a_kernel_without_numa_keeps_its_one_node_but_may_lose_pages() {
-    let mut host = Host::new();
+    let mut host = ClaimedServer::new();
     let root = tempfile::tempdir().unwrap();
     let backend = MemoryBackend::new(SysRoot::new(root.path()), MemoryBackendConfig::default());
     let claim = ClaimUid::new("c").unwrap();
@@ -241,7 +241,7 @@ fn a_kernel_without_numa_keeps_its_one_node_but_may_lose_pages() {
 proptest! {
     #[test]
     fn no_order_of_claims_takes_more_than_there_is(steps in prop::collection::vec((0..4_usize, 1..3000_u64, any::<bool>()), 1..30)) {
-        let mut host = Host::new();
+        let mut host = ClaimedServer::new();
         let names: Vec<String> = host.devices.iter().map(|device| device.name.to_string()).collect();
         for (index, amount, release) in steps {
             if release && !host.claims.is_empty() {
@@ -250,7 +250,7 @@ proptest! {
             let name = &names[index];
             let step = host.devices[index].capacity["memory"].policy.unwrap().step.as_whole().unwrap();
             let wanted = amount * step;
-            let held = |host: &Host| -> u64 {
+            let held = |host: &ClaimedServer| -> u64 {
                 let ours = host.claims.iter().filter(|claim| claim.grant.device.as_str() == name);
                 ours.map(|claim| claim.plan.data["bytes"].as_u64().unwrap()).sum()
             };
