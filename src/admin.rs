@@ -7,6 +7,7 @@ mod claims;
 mod devices;
 mod explain;
 mod failures;
+mod metrics;
 mod serve;
 pub mod types;
 
@@ -28,11 +29,16 @@ use axum::{
 use tokio::sync::watch;
 
 pub use failures::RecentFailures;
+pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
 use hostler_api::Chain;
 
-use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus};
+use self::{
+    claims::claim_state,
+    metrics::resident_bytes,
+    types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus},
+};
 use crate::{
     claims::ClaimsHandle,
     inventory::{Inventory, LostDrains, task::InventoryHandle},
@@ -41,7 +47,7 @@ use crate::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
     },
-    metrics::{Metrics, Snapshot, claim_state, resident_bytes},
+    metrics::Metrics,
     standalone::Manifests,
 };
 
@@ -335,8 +341,8 @@ async fn metrics(State(stage): State<Stage>) -> Result<String, Failure> {
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     let ready = admin.not_ready().is_empty();
-    let now = Snapshot { inventory: &inventory, claims: &claims, ready, rss_bytes: resident_bytes() };
-    admin.0.metrics.render(&now).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
+    let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready, rss_bytes: resident_bytes() };
+    render_metrics(&admin.0.metrics, &now).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
 }
 
 async fn healthz(State(stage): State<Stage>) -> &'static str {

@@ -9,7 +9,7 @@ mod folder;
 mod in_service;
 mod manifest;
 
-pub use create::{CreateError, allocate};
+pub use create::{CreateClaim, CreateDevice, CreateError, allocate};
 pub use folder::{Manifests, ManifestsError};
 pub use in_service::{DrainedError, InService};
 pub use manifest::{ManifestError, parse};

@@ -10,10 +10,11 @@ use std::{
 };
 
 use hostler::{
+    admin::{MetricsSnapshot, render_metrics},
     claims::ClaimTable,
     config::Config,
     inventory::{Inventory, Pool},
-    metrics::{Metrics, Operation, Snapshot},
+    metrics::{Metrics, Operation},
 };
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::Device;
@@ -276,8 +277,8 @@ fn figures() -> BTreeSet<String> {
     let devices = vec![Device::new(DeviceName::new("a").unwrap())];
     let pool = Pool { name: "n/fake".to_owned(), devices, ..Pool::default() };
     let inventory = Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() };
-    let now = Snapshot { inventory: &inventory, claims: &ClaimTable::default(), ready: true, rss_bytes: 1 };
-    let text = metrics.render(&now).unwrap();
+    let now = MetricsSnapshot { inventory: &inventory, claims: &ClaimTable::default(), ready: true, rss_bytes: 1 };
+    let text = render_metrics(&metrics, &now).unwrap();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
 }

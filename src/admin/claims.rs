@@ -14,8 +14,7 @@ use super::{
     types::{AdminClaim, AdminClaimDevice, AdminContainer, CreateClaim},
 };
 use crate::{
-    claims::{ClaimView, spec::prepared_devices},
-    metrics::claim_state,
+    claims::{ClaimView, spec::prepared_devices, store::RecordState},
     standalone::{Manifests, ManifestsError, allocate},
 };
 
@@ -245,6 +244,15 @@ impl Admin {
             devices: devices.collect(),
             containers: Vec::new(),
         }
+    }
+}
+
+/// The state of a claim in one word.
+pub(super) fn claim_state(view: &ClaimView) -> &'static str {
+    match view {
+        ClaimView::Quarantined(_) => "quarantined",
+        ClaimView::Recorded { record, problem: None } if record.state == RecordState::Prepared => "prepared",
+        ClaimView::Recorded { .. } => "preparing",
     }
 }
 

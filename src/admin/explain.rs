@@ -9,13 +9,15 @@ use axum::{
 use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
 use hostler_linux::IdSet;
 
-use super::{Admin, Failure, claims::Namespace};
+use super::{
+    Admin, Failure,
+    claims::{Namespace, claim_state},
+};
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
     explain::{DeviceFact, Explanation, Facts, FailureFact, Object, Origin, RecordFact, explain as conclude},
     inventory::Inventory,
     kubernetes::claim_reader::ClaimReadError,
-    metrics::claim_state,
     standalone::ManifestsError,
 };
 

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use hostler_api::Quantity;
 use serde::{Deserialize, Serialize};
 
+pub use crate::standalone::{CreateClaim, CreateDevice};
+
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminError {
@@ -206,32 +208,4 @@ pub struct AdminClaimDevice {
     pub mems: String,
     /// Parts of capacities taken.
     pub consumed: BTreeMap<String, Quantity>,
-}
-
-/// `POST /v1/claims`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct CreateClaim {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// What to give it, in order.
-    pub devices: Vec<CreateDevice>,
-}
-
-/// A device of a [`CreateClaim`].
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct CreateDevice {
-    /// Pool, or the name of a backend.
-    pub pool: String,
-    /// Device.
-    pub device: String,
-    /// Name of the request; `all` where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
-    /// Parts of capacities; what is absent is what the device's policy gives by default.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub capacity: BTreeMap<String, Quantity>,
 }

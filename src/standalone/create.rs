@@ -10,14 +10,40 @@ use hostler_api::{
     },
 };
 use hostler_backend::{Capacity, Device, Sharing};
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    admin::types::{CreateClaim, CreateDevice},
-    inventory::{Inventory, Pool},
-};
+use crate::inventory::{Inventory, Pool};
 
 /// The request of devices for which none is named: a container made by hand gets the whole claim.
 const WHOLE: &str = "all";
+
+/// A claim that an operator asks for: the body of `POST /v1/claims`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateClaim {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What to give it, in order.
+    pub devices: Vec<CreateDevice>,
+}
+
+/// A device of a [`CreateClaim`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateDevice {
+    /// Pool, or the name of a backend.
+    pub pool: String,
+    /// Device.
+    pub device: String,
+    /// Name of the request; `all` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Parts of capacities; what is absent is what the device's policy gives by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, Quantity>,
+}
 
 /// Why an allocation cannot be made from a request.
 #[derive(Debug, thiserror::Error)]

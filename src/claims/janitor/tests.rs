@@ -5,6 +5,7 @@ use std::{fs, sync::Mutex};
 use hostler_api::Allocation;
 use hostler_backend::Backend;
 use hostler_linux::SysRoot;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::sync::watch;
 
 use super::{
@@ -129,9 +130,10 @@ impl World {
     }
 
     fn figures(&self) -> String {
-        let (inventory, claims) = (inventory(), self.janitor.parts.claims.table().borrow().clone());
-        let now = crate::metrics::Snapshot { inventory: &inventory, claims: &claims, ready: true, rss_bytes: 0 };
-        self.metrics.render(&now).unwrap()
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        self.metrics.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        text
     }
 }
 
