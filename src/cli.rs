@@ -43,7 +43,7 @@ use std::{
 use clap::{Parser, Subcommand, ValueEnum};
 use hostler_api::Chain;
 
-use crate::config::{Config, ConfigErrors};
+use crate::config::{ConfigErrors, DaemonConfig};
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
 
@@ -84,8 +84,8 @@ struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    fn load(&self) -> Result<Config, ConfigErrors> {
-        Config::load_or_default(self.config.as_deref())
+    fn load(&self) -> Result<DaemonConfig, ConfigErrors> {
+        DaemonConfig::load_or_default(self.config.as_deref())
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_wrong_configuration_has_an_exit_code_of_its_own() {
         let mut err = Vec::new();
-        let errors = Config::load(std::path::Path::new("/nonexistent/hostler.toml")).unwrap_err();
+        let errors = DaemonConfig::load(std::path::Path::new("/nonexistent/hostler.toml")).unwrap_err();
         assert_eq!(exit_code(Err(errors.into()), &mut err), ExitCode::from(78));
         assert!(String::from_utf8(err).unwrap().starts_with("/nonexistent/hostler.toml: failed to read"));
     }

@@ -1,7 +1,7 @@
 //! The daemon's configuration: every key, its unit, its default and its rules.
 //!
 //! ```text
-//!   file ── TOML ──► sections, key by key ([`read`]) ──► Config ──► rules ([`check`]) ──► Config or every mistake
+//!   file ── TOML ──► sections, key by key ([`read`]) ──► DaemonConfig ──► rules ([`check`]) ──► DaemonConfig or every mistake
 //! ```
 //!
 //! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.
@@ -11,7 +11,7 @@ mod error;
 mod fields;
 mod listen;
 mod read;
-mod switch;
+mod section;
 
 use std::{
     fs,
@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 
 pub use hostler_backend::duration;
 
-pub use error::{ConfigErrors, Problem};
-pub use listen::Listen;
-pub use switch::Switched;
+pub use error::{ConfigErrors, ConfigMistake};
+pub use listen::ListenAddress;
+pub use section::BackendSection;
 
 /// Where the daemon and the command line look for a configuration file when none is named.
 pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
@@ -34,7 +34,7 @@ pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
 /// The whole configuration.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Config {
+pub struct DaemonConfig {
     /// The node's name, first part of every pool's name. In a cluster it must equal the Node object's name. Default: the
     /// environment's `HOSTLER_NODE_NAME`, which a pod gets from its own specification, else the host name in lower case.
     pub node_name: String,
@@ -46,26 +46,26 @@ pub struct Config {
     /// the same path on both sides. `hook` is then not used.
     pub hook_dir: Option<PathBuf>,
     /// Folders of the daemon and of the programs that it works with.
-    pub paths: Paths,
+    pub paths: PathsConfig,
     /// Where claims come from.
-    pub cluster: Cluster,
+    pub cluster: ClusterConfig,
     /// The services that the kubelet calls.
-    pub kubelet: Kubelet,
+    pub kubelet: KubeletConfig,
     /// When the hardware is looked at again.
-    pub inventory: Inventory,
+    pub inventory: InventoryConfig,
     /// What is logged, and how.
-    pub log: Log,
+    pub log: LogConfig,
     /// Where figures can be read.
-    pub metrics: Metrics,
+    pub metrics: MetricsConfig,
     /// The kinds of hardware to look after.
     #[serde(skip_deserializing)]
-    pub backends: Backends,
+    pub backends: BackendsConfig,
 }
 
 /// `[paths]`: folders, absolute.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Paths {
+pub struct PathsConfig {
     /// Claim records; must survive a reboot.
     pub state: PathBuf,
     /// The admin socket and the lock; may be emptied by a reboot.
@@ -81,7 +81,7 @@ pub struct Paths {
 /// `[cluster]`: where claims come from.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Cluster {
+pub struct ClusterConfig {
     /// The source of claims.
     pub mode: ClusterMode,
     /// Folder with ResourceClaim manifests, for `mode = "standalone"`.
@@ -136,7 +136,7 @@ pub enum ClusterMode {
 /// `[kubelet]`: the services that the kubelet calls.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Kubelet {
+pub struct KubeletConfig {
     /// Whether to offer them. A host without a kubelet loses nothing by it.
     pub enabled: bool,
 }
@@ -144,9 +144,9 @@ pub struct Kubelet {
 /// `[inventory]`: when the hardware is looked at again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Inventory {
+pub struct InventoryConfig {
     /// Whose events tell of changes.
-    pub uevents: Uevents,
+    pub uevents: UeventMode,
     /// Time after which hardware is scanned that no event told of.
     #[serde(with = "duration")]
     pub rescan: Duration,
@@ -161,7 +161,7 @@ pub struct Inventory {
 /// Whose events tell of changes of the hardware.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Uevents {
+pub enum UeventMode {
     /// udevd's where one runs, else the kernel's; nobody's where `paths.root` is not `/`, since the kernel's events are
     /// about this machine and not about a captured one.
     #[default]
@@ -177,7 +177,7 @@ pub enum Uevents {
 /// `[log]`: what is logged, and how.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Log {
+pub struct LogConfig {
     /// For people or for programs.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug`, `trace` or `off`; `TARGET=LEVEL` after a comma sets the level of one module.
@@ -198,28 +198,28 @@ pub enum LogFormat {
 /// `[metrics]`: where figures can be read.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Metrics {
+pub struct MetricsConfig {
     /// `unix:/path`, a loopback address with a port, or `off`. Serves `/metrics`, `/healthz` and `/readyz`. Default:
     /// `metrics.sock` in `paths.run`.
-    pub listen: Option<Listen>,
+    pub listen: Option<ListenAddress>,
 }
 
 /// `[backends.*]`: the kinds of hardware to look after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Backends {
+pub struct BackendsConfig {
     /// CPUs; on by default.
-    pub cpu: Switched<hostler_cpu::CpuBackendConfig>,
+    pub cpu: BackendSection<hostler_cpu::CpuBackendConfig>,
     /// Memory and huge pages; on by default.
-    pub memory: Switched<hostler_memory::MemoryBackendConfig>,
+    pub memory: BackendSection<hostler_memory::MemoryBackendConfig>,
     /// FPGAs; on by default.
-    pub fpga: Switched<hostler_fpga::FpgaBackendConfig>,
+    pub fpga: BackendSection<hostler_fpga::FpgaBackendConfig>,
     /// CXL accelerators and memory; on by default.
-    pub cxl: Switched<hostler_cxl::CxlBackendConfig>,
+    pub cxl: BackendSection<hostler_cxl::CxlBackendConfig>,
     /// Made-up devices for tests and demonstrations; off by default.
-    pub fake: Switched<hostler_fake::FakeBackendConfig>,
+    pub fake: BackendSection<hostler_fake::FakeBackendConfig>,
 }
 
-impl Config {
+impl DaemonConfig {
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -245,13 +245,13 @@ impl Config {
     ///
     /// # Errors
     /// Every mistake, in the order of the text.
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
         let (config, mut problems, lines) = read::read(text);
         for problem in check::problems(&config) {
             let line = lines.of(&problem.key);
             // One report per key is enough: a socket path and another made from it are too long together.
-            if !problems.iter().any(|known: &Problem| known.key == problem.key) {
-                problems.push(Problem { line, ..problem });
+            if !problems.iter().any(|known: &ConfigMistake| known.key == problem.key) {
+                problems.push(ConfigMistake { line, ..problem });
             }
         }
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
@@ -269,8 +269,8 @@ impl Config {
     }
 
     /// Where figures are served.
-    pub fn metrics_listen(&self) -> Listen {
-        self.metrics.listen.clone().unwrap_or_else(|| Listen::Unix(self.paths.run.join("metrics.sock")))
+    pub fn metrics_listen(&self) -> ListenAddress {
+        self.metrics.listen.clone().unwrap_or_else(|| ListenAddress::Unix(self.paths.run.join("metrics.sock")))
     }
 
     /// The socket on which the kubelet finds the driver. The `@` keeps the kubelet's client from reading the name as a
@@ -285,7 +285,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
+impl Default for DaemonConfig {
     fn default() -> Self {
         Self {
             node_name: node_name(),
@@ -293,13 +293,13 @@ impl Default for Config {
             // An empty path is no valid one: the check then asks for the key.
             hook: std::env::current_exe().unwrap_or_default(),
             hook_dir: None,
-            paths: Paths::default(),
-            cluster: Cluster::default(),
-            kubelet: Kubelet::default(),
-            inventory: Inventory::default(),
-            log: Log::default(),
-            metrics: Metrics::default(),
-            backends: Backends::default(),
+            paths: PathsConfig::default(),
+            cluster: ClusterConfig::default(),
+            kubelet: KubeletConfig::default(),
+            inventory: InventoryConfig::default(),
+            log: LogConfig::default(),
+            metrics: MetricsConfig::default(),
+            backends: BackendsConfig::default(),
         }
     }
 }
@@ -312,7 +312,7 @@ fn node_name() -> String {
     })
 }
 
-impl Default for Paths {
+impl Default for PathsConfig {
     fn default() -> Self {
         Self {
             state: "/var/lib/hostler".into(),
@@ -324,7 +324,7 @@ impl Default for Paths {
     }
 }
 
-impl Default for Cluster {
+impl Default for ClusterConfig {
     fn default() -> Self {
         Self {
             mode: ClusterMode::default(),
@@ -341,33 +341,33 @@ impl Default for Cluster {
     }
 }
 
-impl Default for Kubelet {
+impl Default for KubeletConfig {
     fn default() -> Self {
         Self { enabled: true }
     }
 }
 
-impl Default for Inventory {
+impl Default for InventoryConfig {
     fn default() -> Self {
         let QuietPeriod { quiet, limit } = QuietPeriod::default();
-        Self { uevents: Uevents::default(), rescan: Duration::from_secs(60), quiet, quiet_limit: limit }
+        Self { uevents: UeventMode::default(), rescan: Duration::from_secs(60), quiet, quiet_limit: limit }
     }
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
         Self { format: LogFormat::default(), level: "info".to_owned() }
     }
 }
 
-impl Default for Backends {
+impl Default for BackendsConfig {
     fn default() -> Self {
         Self {
-            cpu: Switched::on(),
-            memory: Switched::on(),
-            fpga: Switched::on(),
-            cxl: Switched::on(),
-            fake: Switched::off(),
+            cpu: BackendSection::on(),
+            memory: BackendSection::on(),
+            fpga: BackendSection::on(),
+            cxl: BackendSection::on(),
+            fake: BackendSection::off(),
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::{
         janitor::{self, JanitorParts},
         spec::Naming,
     },
-    config::{ClusterMode, Config, Uevents},
+    config::{ClusterMode, DaemonConfig, UeventMode},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
@@ -117,7 +117,7 @@ pub enum DaemonError {
 ///
 /// # Errors
 /// When it cannot start, or when a part ends by itself.
-pub async fn run(config: Config, machine: Machine) -> Result<(), DaemonError> {
+pub async fn run(config: DaemonConfig, machine: Machine) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
     let starting = start(config, machine, &tasks);
@@ -201,7 +201,7 @@ impl Machine {
 }
 
 /// Starts everything.
-async fn start(config: Config, machine: Machine, tasks: &Tasks) -> Result<(), DaemonError> {
+async fn start(config: DaemonConfig, machine: Machine, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
     for path in [&config.paths.run, &config.paths.state] {
         private_folder(path)?;
@@ -262,7 +262,7 @@ fn private_folder(path: &Path) -> Result<(), DaemonError> {
 }
 
 /// Listens first, then scans: what happens in between is not missed.
-async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> InventoryHandle {
+async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -> InventoryHandle {
     let backends = registry::from_config(config, root);
     let parts = InventoryParts {
         backends,
@@ -287,12 +287,12 @@ async fn start_inventory(config: &Config, root: &SysRoot, tasks: &Tasks) -> Inve
 }
 
 /// Whose events to listen to, if anybody's.
-fn uevents(config: &Config, root: &SysRoot) -> Option<UeventSource> {
+fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
     match config.inventory.uevents {
-        Uevents::Auto if config.paths.root == Path::new("/") => Some(UeventSource::detect(root)),
-        Uevents::Auto | Uevents::Off => None,
-        Uevents::Udev => Some(UeventSource::Udev),
-        Uevents::Kernel => Some(UeventSource::Kernel),
+        UeventMode::Auto if config.paths.root == Path::new("/") => Some(UeventSource::detect(root)),
+        UeventMode::Auto | UeventMode::Off => None,
+        UeventMode::Udev => Some(UeventSource::Udev),
+        UeventMode::Kernel => Some(UeventSource::Kernel),
     }
 }
 
@@ -304,7 +304,7 @@ enum Probes {
 }
 
 /// Waits until no other daemon works.
-async fn lock(config: &Config, stage: &Stage, tasks: &Tasks) -> Result<(lock::Lock, Probes), DaemonError> {
+async fn lock(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> Result<(lock::Lock, Probes), DaemonError> {
     let path = config.paths.state.join("lock");
     let fail = |source| DaemonError::Lock { path: path.clone(), source };
     if let Some(lock) = lock::Lock::try_take(&path).map_err(fail)? {
@@ -320,7 +320,7 @@ async fn lock(config: &Config, stage: &Stage, tasks: &Tasks) -> Result<(lock::Lo
 }
 
 /// Says on the address of figures and probes that this daemon stands by, unless the other daemon has the same address.
-async fn serve_standby(config: &Config, stage: &Stage, tasks: &Tasks) -> Probes {
+async fn serve_standby(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> Probes {
     match serve_metrics(stage.clone(), config.metrics_listen(), tasks).await {
         Ok(()) => return Probes::Served,
         Err(error) if error.is_taken() => info!("figures and probes are the other daemon's until it ends"),
@@ -330,7 +330,7 @@ async fn serve_standby(config: &Config, stage: &Stage, tasks: &Tasks) -> Probes 
 }
 
 /// The binary that the hooks of containers run, as the container runtime sees it.
-async fn install_hook(config: &Config, tasks: &Tasks) -> Result<PathBuf, DaemonError> {
+async fn install_hook(config: &DaemonConfig, tasks: &Tasks) -> Result<PathBuf, DaemonError> {
     let Some(dir) = config.hook_dir.clone() else { return Ok(config.hook.clone()) };
     let installing = tasks.blocking(move || install::install(Path::new("/proc/self/exe"), &dir));
     let ended = |error| DaemonError::Ended { name: "installation", source: Some(Box::from(error)) };
@@ -338,7 +338,7 @@ async fn install_hook(config: &Config, tasks: &Tasks) -> Result<PathBuf, DaemonE
 }
 
 /// Recovery has written the CDI files of ready claims anew, so what they do not name is not needed any more.
-fn remove_other_hooks(config: &Config, hook: PathBuf, tasks: &Tasks) {
+fn remove_other_hooks(config: &DaemonConfig, hook: PathBuf, tasks: &Tasks) {
     let Some(dir) = config.hook_dir.clone() else { return };
     let (cdi, driver) = (SpecDir::new(config.paths.cdi.clone()), config.driver.clone());
     tasks.blocking(move || match install::named(&cdi, &driver) {
@@ -351,7 +351,7 @@ fn remove_other_hooks(config: &Config, hook: PathBuf, tasks: &Tasks) {
 }
 
 async fn start_claims(
-    config: &Config,
+    config: &DaemonConfig,
     hook: &Path,
     inventory: &InventoryHandle,
     reader: Arc<dyn ReadClaims>,
@@ -384,7 +384,7 @@ async fn start_claims(
     started.map_err(ended)?.map_err(DaemonError::Claims)
 }
 
-fn start_janitor(config: &Config, source: &ClaimSource, claims: &ClaimsHandle, metrics: &Metrics, tasks: &Tasks) {
+fn start_janitor(config: &DaemonConfig, source: &ClaimSource, claims: &ClaimsHandle, metrics: &Metrics, tasks: &Tasks) {
     let parts = JanitorParts {
         claims: claims.clone(),
         observer: source.observer(config, metrics, tasks),
@@ -416,7 +416,7 @@ async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Task
 }
 
 fn kubelet_side(
-    config: &Config,
+    config: &DaemonConfig,
     sockets: &KubeletConfig,
     registration_rx: watch::Receiver<Registration>,
     connections_rx: watch::Receiver<Connections>,

@@ -6,7 +6,7 @@ use hostler_api::BackendName;
 use hostler_backend::Backend;
 use hostler_linux::SysRoot;
 
-use crate::config::Config;
+use crate::config::DaemonConfig;
 
 /// The configured backends. Cheap to clone.
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ impl Backends {
 }
 
 /// The enabled backends, over the machine under `root`. A new backend gets its line here.
-pub fn from_config(config: &Config, root: &SysRoot) -> Backends {
+pub fn from_config(config: &DaemonConfig, root: &SysRoot) -> Backends {
     let backends = &config.backends;
     let mut enabled: Vec<Arc<dyn Backend>> = Vec::new();
     if backends.cpu.enabled {

@@ -3,20 +3,20 @@
 
 use std::path::Path;
 
-use hostler::{config::Config, kubelet::KubeletConfig};
+use hostler::{config::DaemonConfig, kubelet::KubeletConfig};
 
-fn example() -> (Config, String) {
+fn example() -> (DaemonConfig, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/hostler.toml");
-    let config = Config::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+    let config = DaemonConfig::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
     (config, std::fs::read_to_string(path).unwrap())
 }
 
 #[test]
 fn the_example_gives_the_defaults() {
     let (example, _) = example();
-    let default = Config::default();
-    let metrics = hostler::config::Metrics { listen: Some(default.metrics_listen()) };
-    assert_eq!(example, Config { hook: "/usr/bin/hostler".into(), metrics, ..default });
+    let default = DaemonConfig::default();
+    let metrics = hostler::config::MetricsConfig { listen: Some(default.metrics_listen()) };
+    assert_eq!(example, DaemonConfig { hook: "/usr/bin/hostler".into(), metrics, ..default });
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_example_explains_every_key() {
 
 #[test]
 fn the_socket_paths_that_are_checked_are_those_that_are_bound() {
-    let config = Config::default();
+    let config = DaemonConfig::default();
     let bound = KubeletConfig::new(&config.driver, &config.paths.kubelet);
     assert_eq!(config.registration_socket(), bound.registration_socket());
     assert_eq!(config.service_socket(), bound.service_socket());

@@ -12,7 +12,7 @@ use std::{
 use hostler::{
     admin::{MetricsSnapshot, render_metrics},
     claims::ClaimTable,
-    config::Config,
+    config::DaemonConfig,
     inventory::{Inventory, Pool},
     metrics::{Metrics, Operation},
 };
@@ -195,10 +195,10 @@ fn every_page_that_a_manifest_sends_its_reader_to_is_there() {
     }
 }
 
-fn configuration() -> Config {
+fn configuration() -> DaemonConfig {
     let (_, map) = objects("ConfigMap").remove(0);
     let text = map["data"]["hostler.toml"].as_str().unwrap();
-    Config::parse(text).unwrap_or_else(|problems| panic!("{problems:?}"))
+    DaemonConfig::parse(text).unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
 #[test]

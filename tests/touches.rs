@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use hostler::{config::Config, registry};
+use hostler::{config::DaemonConfig, registry};
 use hostler_api::BackendName;
 use hostler_linux::testkit::{
     AccessCounts, CpuLayout, CxlCard, CxlHost, FakeDflCard, FakePciFunction, FakeXrtCard, MachineTree, cxl_function,
@@ -37,7 +37,7 @@ fn machine(size: u32) -> MachineTree {
 /// What each backend reads in one scan, and how often.
 fn touched(tree: &MachineTree) -> BTreeMap<String, BTreeMap<PathBuf, usize>> {
     let counts = Arc::new(AccessCounts::default());
-    let backends = registry::from_config(&Config::default(), &tree.root().tapped(counts.clone()));
+    let backends = registry::from_config(&DaemonConfig::default(), &tree.root().tapped(counts.clone()));
     let touched = |name: &BackendName| {
         backends.get(name).unwrap().enumerate().unwrap();
         let mut paths: BTreeMap<PathBuf, usize> = BTreeMap::new();

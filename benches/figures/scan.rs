@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler::{config::Config, registry};
+use hostler::{config::DaemonConfig, registry};
 use hostler_linux::testkit::{AccessCounts, MachineTree};
 
 use super::{
@@ -60,7 +60,7 @@ fn scans(tree: &MachineTree) -> (Samples, usize) {
 fn opened(tree: &MachineTree) -> BTreeMap<String, usize> {
     let counts = Arc::new(AccessCounts::default());
     let root = tree.root().tapped(counts.clone());
-    let backends = registry::from_config(&Config::default(), &root);
+    let backends = registry::from_config(&DaemonConfig::default(), &root);
     let opened = |backend: &dyn hostler_backend::Backend| {
         backend.enumerate().unwrap();
         counts.take().into_values().sum()

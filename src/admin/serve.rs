@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Admin, Stage};
 use crate::{
-    config::Listen,
+    config::ListenAddress,
     socket::{Access, Socket, SocketError},
     tasks::Tasks,
 };
@@ -70,13 +70,13 @@ pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(
 ///
 /// # Errors
 /// When the socket cannot be made or the address is taken.
-pub async fn serve_metrics(stage: Stage, listen: Listen, tasks: &Tasks) -> Result<(), ServeError> {
+pub async fn serve_metrics(stage: Stage, listen: ListenAddress, tasks: &Tasks) -> Result<(), ServeError> {
     let routes = stage.routes();
     match listen {
-        Listen::Off => Ok(()),
+        ListenAddress::Off => Ok(()),
         // Figures may be read by the group that the unit names; nothing can be changed here.
-        Listen::Unix(path) => serve_unix("metrics", routes, path, Access::Group, tasks).await,
-        Listen::Tcp(address) => {
+        ListenAddress::Unix(path) => serve_unix("metrics", routes, path, Access::Group, tasks).await,
+        ListenAddress::Tcp(address) => {
             let listener =
                 TcpListener::bind(address).await.map_err(|source| ServeError::Address { address, source })?;
             serve("metrics", routes, listener, tasks);

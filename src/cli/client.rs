@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{ConfigArgs, Failure};
-use crate::{admin::types::AdminError, config::Listen};
+use crate::{admin::types::AdminError, config::ListenAddress};
 
 /// Preparing waits for hardware; a daemon that needs longer than this has lost the request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -156,12 +156,12 @@ impl Client {
 }
 
 /// Asks the address of figures and probes.
-pub(super) fn probe(listen: &Listen, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
+pub(super) fn probe(listen: &ListenAddress, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
     let request = request(Method::GET, path, Bytes::new())?;
     match listen {
-        Listen::Off => Err(ClientError::Off),
-        Listen::Unix(socket) => patiently(PATIENCE, send(socket, request)),
-        Listen::Tcp(address) => patiently(PATIENCE, async {
+        ListenAddress::Off => Err(ClientError::Off),
+        ListenAddress::Unix(socket) => patiently(PATIENCE, send(socket, request)),
+        ListenAddress::Tcp(address) => patiently(PATIENCE, async {
             let failed = |source| ClientError::Unreachable { address: *address, source };
             converse(TcpStream::connect(address).await.map_err(failed)?, request).await
         }),
@@ -288,7 +288,7 @@ mod tests {
     fn probes_are_asked_for_wherever_they_are_served() {
         let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nno!\n";
         let (_dir, client, _served) = daemon(answer);
-        let said = probe(&Listen::Unix(client.socket), "/readyz").unwrap();
+        let said = probe(&ListenAddress::Unix(client.socket), "/readyz").unwrap();
         assert_eq!((said.0.as_u16(), &*said.1), (503, &b"no!\n"[..]));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -297,10 +297,10 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").unwrap();
         });
-        assert_eq!(probe(&Listen::Tcp(address), "/readyz").unwrap().0.as_u16(), 200);
+        assert_eq!(probe(&ListenAddress::Tcp(address), "/readyz").unwrap().0.as_u16(), 200);
         served.join().unwrap();
-        assert!(matches!(probe(&Listen::Tcp(address), "/readyz").unwrap_err(), ClientError::Unreachable { .. }));
-        assert!(matches!(probe(&Listen::Off, "/readyz").unwrap_err(), ClientError::Off));
+        assert!(matches!(probe(&ListenAddress::Tcp(address), "/readyz").unwrap_err(), ClientError::Unreachable { .. }));
+        assert!(matches!(probe(&ListenAddress::Off, "/readyz").unwrap_err(), ClientError::Off));
     }
 
     #[test]

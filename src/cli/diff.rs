@@ -23,7 +23,7 @@ use super::{
     machine::Opened,
     write_json,
 };
-use crate::config::Config;
+use crate::config::DaemonConfig;
 use compare::Difference;
 
 /// Raised when a field of the JSON answer changes its meaning or goes away.
@@ -102,7 +102,7 @@ fn open(path: &Path, config: &ConfigArgs) -> Result<Opened, Failure> {
     }
     Ok(Opened::here(match config.config {
         Some(_) => config.load()?,
-        None => Config::default(),
+        None => DaemonConfig::default(),
     }))
 }
 

@@ -17,7 +17,7 @@ use super::{
     machine::{MachineArgs, Opened},
     write_json,
 };
-use crate::config::{Config, ConfigErrors};
+use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
 use facts::Facts;
 
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 }
 
 /// All checks, of this host, and the configuration that they were made with.
-fn of_host(loaded: Result<Config, ConfigErrors>) -> (Config, Vec<Finding>) {
+fn of_host(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<Finding>) {
     let (config, mut findings) = configuration(loaded);
     let facts = Facts::gather(&config, &SysRoot::host());
     findings.extend(host::checks(&facts));
@@ -111,17 +111,17 @@ pub(super) fn look_at_machine(root: &SysRoot) {
 }
 
 /// A wrong configuration is one more thing that is wrong; the rest is checked with the defaults.
-fn configuration(loaded: Result<Config, ConfigErrors>) -> (Config, Vec<Finding>) {
+fn configuration(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<Finding>) {
     match loaded {
         Ok(config) => (config, vec![Finding::ok("configuration", "in order")]),
         Err(errors) => {
             let place = errors.path.as_ref().map_or_else(|| "defaults".to_owned(), |path| path.display().to_string());
-            let finding = |problem: &crate::config::Problem| {
+            let finding = |problem: &crate::config::ConfigMistake| {
                 let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
                 let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
                 Finding::fail("configuration", format!("{place}{line}: {key}{}", problem.what), problem.fix.clone())
             };
-            (Config::default(), errors.problems.iter().map(finding).collect())
+            (DaemonConfig::default(), errors.problems.iter().map(finding).collect())
         }
     }
 }

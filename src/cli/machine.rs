@@ -9,7 +9,7 @@ use hostler_backend::Warning;
 use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
 use super::{ConfigArgs, Failure, capture::manifest::Manifest};
-use crate::config::Config;
+use crate::config::DaemonConfig;
 
 /// The options of every subcommand that looks at a machine.
 #[derive(clap::Args, Debug)]
@@ -35,7 +35,7 @@ impl MachineArgs {
 #[derive(Debug)]
 pub(super) struct Opened {
     /// What is enabled and reserved.
-    pub(super) config: Config,
+    pub(super) config: DaemonConfig,
     /// The machine.
     pub(super) root: SysRoot,
     /// What the capture says about itself; absent for this machine, and for trees that were made otherwise.
@@ -48,7 +48,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// This machine.
-    pub(super) fn here(config: Config) -> Self {
+    pub(super) fn here(config: DaemonConfig) -> Self {
         let root = SysRoot::new(&config.paths.root);
         Self { config, root, manifest: None, warnings: Vec::new(), _capture: None }
     }
@@ -58,7 +58,7 @@ impl Opened {
     pub(super) fn captured(path: &Path, config: &ConfigArgs) -> Result<Self, Failure> {
         let config = match config.config {
             Some(_) => config.load()?,
-            None => Config { node_name: String::new(), ..Config::default() },
+            None => DaemonConfig { node_name: String::new(), ..DaemonConfig::default() },
         };
         let capture = path.is_file().then(|| open(path)).transpose()?;
         let root = capture.as_ref().map_or_else(|| folder(path), |capture| Ok(capture.root()))?;

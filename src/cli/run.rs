@@ -21,7 +21,7 @@ use super::{
     machine::{MachineArgs, Opened},
 };
 use crate::{
-    config::{Cluster, ClusterMode, Config, Log, LogFormat, Paths},
+    config::{ClusterConfig, ClusterMode, DaemonConfig, LogConfig, LogFormat, PathsConfig},
     daemon::{self, Machine},
 };
 
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
     }
 }
 
-fn daemon(config: Config, machine: Machine) -> Result<Outcome, Failure> {
+fn daemon(config: DaemonConfig, machine: Machine) -> Result<Outcome, Failure> {
     // Before there are threads: what is resident is most of what the daemon costs.
     heap::share_one_arena();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
@@ -75,8 +75,8 @@ fn rehearse(root: &Path, machine: &Opened) -> Result<Outcome, Failure> {
 }
 
 /// Nothing of this host is touched: not its claims, its CDI files, its kubelet or its cluster.
-fn rehearsal(config: Config, own: &Path) -> Config {
-    let paths = Paths {
+fn rehearsal(config: DaemonConfig, own: &Path) -> DaemonConfig {
+    let paths = PathsConfig {
         state: own.join("state"),
         run: own.join("run"),
         cdi: own.join("cdi"),
@@ -84,15 +84,15 @@ fn rehearsal(config: Config, own: &Path) -> Config {
         // The root is passed beside the configuration; uevents of this machine do not belong to that one.
         root: own.join("root"),
     };
-    let cluster = Cluster { mode: ClusterMode::Standalone, manifests: own.join("claims"), ..config.cluster };
+    let cluster = ClusterConfig { mode: ClusterMode::Standalone, manifests: own.join("claims"), ..config.cluster };
     let node_name = if config.node_name.is_empty() { "rehearsal".to_owned() } else { config.node_name };
-    let mut config = Config { node_name, hook_dir: None, paths, cluster, ..config };
+    let mut config = DaemonConfig { node_name, hook_dir: None, paths, cluster, ..config };
     config.kubelet.enabled = false;
     config.metrics.listen = None;
     config
 }
 
-fn log_to_stderr(log: &Log) -> Result<(), Failure> {
+fn log_to_stderr(log: &LogConfig) -> Result<(), Failure> {
     // "info, hostler=debug": the parser would take the space for a part of the name.
     let level: String = log.level.split_whitespace().collect();
     let filter: Targets = level.parse().map_err(|source: ParseError| Failure::step("read log.level", source))?;

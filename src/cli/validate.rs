@@ -7,7 +7,7 @@ use std::{
 
 use super::{Failure, Outcome};
 use crate::{
-    config::Config,
+    config::DaemonConfig,
     validate::{Findings, check},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let driver = args.driver.clone().unwrap_or_else(|| Config::default().driver);
+    let driver = args.driver.clone().unwrap_or_else(|| DaemonConfig::default().driver);
     let (mut checked, mut problems) = (0, 0);
     for file in &args.files {
         let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };

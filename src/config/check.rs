@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Config, Listen, Problem};
+use super::{ConfigMistake, DaemonConfig, ListenAddress};
 
 /// The kernel's limit for the path of a unix socket, without the NUL byte.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -15,7 +15,7 @@ const SHORTEST_RESCAN: Duration = Duration::from_secs(1);
 const SHORTEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Every broken rule.
-pub(super) fn problems(config: &Config) -> Vec<Problem> {
+pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     let mut problems = Vec::new();
     names(config, &mut problems);
     paths(config, &mut problems);
@@ -26,16 +26,16 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     problems
 }
 
-fn names(config: &Config, problems: &mut Vec<Problem>) {
+fn names(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     if !is_subdomain(&config.driver, 63) {
-        problems.push(Problem::new(
+        problems.push(ConfigMistake::new(
             "driver",
             format!("{:?} is no driver name", config.driver),
             "write a DNS subdomain of at most 63 lower-case characters, such as \"hostler.dev\"",
         ));
     }
     if !is_subdomain(&config.node_name, 253) {
-        problems.push(Problem::new(
+        problems.push(ConfigMistake::new(
             "node_name",
             format!("{:?} is no node name", config.node_name),
             "write the name of the Node object: a DNS subdomain in lower case",
@@ -56,7 +56,7 @@ fn is_subdomain(name: &str, longest: usize) -> bool {
     name.len() <= longest && name.split('.').all(label)
 }
 
-fn paths(config: &Config, problems: &mut Vec<Problem>) {
+fn paths(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let paths = &config.paths;
     for (key, path) in [
         ("hook", &config.hook),
@@ -75,21 +75,21 @@ fn paths(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-fn path_problem(key: &str, path: &Path) -> Option<Problem> {
+fn path_problem(key: &str, path: &Path) -> Option<ConfigMistake> {
     let shown = path.display();
     if !path.is_absolute() {
-        return Some(Problem::new(key, format!("\"{shown}\" is not absolute"), "begin it with /"));
+        return Some(ConfigMistake::new(key, format!("\"{shown}\" is not absolute"), "begin it with /"));
     }
     let climbs = path.components().any(|component| component == Component::ParentDir);
-    climbs.then(|| Problem::new(key, format!("\"{shown}\" contains .."), "write the path that is meant"))
+    climbs.then(|| ConfigMistake::new(key, format!("\"{shown}\" contains .."), "write the path that is meant"))
 }
 
-fn sockets(config: &Config, problems: &mut Vec<Problem>) {
+fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let mut check = |key: &str, path: &Path| {
         let length = path.as_os_str().len();
         if length > LONGEST_SOCKET_PATH {
             let what = format!("makes the socket path {} {length} bytes long", path.display());
-            problems.push(Problem::new(key, what, format!("shorten it: the kernel takes {LONGEST_SOCKET_PATH}")));
+            problems.push(ConfigMistake::new(key, what, format!("shorten it: the kernel takes {LONGEST_SOCKET_PATH}")));
         }
     };
     check("paths.run", &config.admin_socket());
@@ -101,7 +101,7 @@ fn sockets(config: &Config, problems: &mut Vec<Problem>) {
         check(key, &config.service_socket());
     }
     match &config.metrics.listen {
-        Some(Listen::Unix(path)) => {
+        Some(ListenAddress::Unix(path)) => {
             check("metrics.listen", path);
             problems.extend(path_problem("metrics.listen", path));
         }
@@ -110,35 +110,35 @@ fn sockets(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-fn times(config: &Config, problems: &mut Vec<Problem>) {
+fn times(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let inventory = &config.inventory;
     if inventory.rescan < SHORTEST_RESCAN {
-        problems.push(Problem::new("inventory.rescan", "is shorter than a second", "write \"1s\" or more"));
+        problems.push(ConfigMistake::new("inventory.rescan", "is shorter than a second", "write \"1s\" or more"));
     }
     if config.cluster.release_after < SHORTEST_RELEASE {
         let what = "is shorter than ten seconds, within which a claim can come back";
-        problems.push(Problem::new("cluster.release_after", what, "write \"10s\" or more"));
+        problems.push(ConfigMistake::new("cluster.release_after", what, "write \"10s\" or more"));
     }
     if inventory.quiet_limit < inventory.quiet {
         let what = "is shorter than inventory.quiet, so that no burst of events would ever be collected";
-        problems.push(Problem::new("inventory.quiet_limit", what, "write a time that is not shorter"));
+        problems.push(ConfigMistake::new("inventory.quiet_limit", what, "write a time that is not shorter"));
     }
 }
 
 /// A word without `=` would be taken for a module's name and switch on all of its tracing.
-fn level(level: &str, problems: &mut Vec<Problem>) {
+fn level(level: &str, problems: &mut Vec<ConfigMistake>) {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     for part in level.split(',') {
         let (target, name) = part.split_once('=').map_or((None, part), |(target, name)| (Some(target), name));
         if !levels.contains(&name.trim()) || target.is_some_and(str::is_empty) {
             let what = format!("{part:?} is no level");
-            problems.push(Problem::new("log.level", what, format!("write one of {}", levels.join(", "))));
+            problems.push(ConfigMistake::new("log.level", what, format!("write one of {}", levels.join(", "))));
         }
     }
 }
 
 /// A backend that is switched off may keep its mistakes: nothing reads them.
-fn backends(config: &Config, problems: &mut Vec<Problem>) {
+fn backends(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let backends = &config.backends;
     let found = [
         ("cpu", backends.cpu.active().map(hostler_cpu::CpuBackendConfig::validate)),
@@ -150,7 +150,7 @@ fn backends(config: &Config, problems: &mut Vec<Problem>) {
     for (name, found) in found {
         problems.extend(found.into_iter().flatten().map(|problem| {
             // The reason of a backend's problem has the fix in it.
-            Problem::new(format!("backends.{name}.{}", problem.field), problem.reason, "")
+            ConfigMistake::new(format!("backends.{name}.{}", problem.field), problem.reason, "")
         }));
     }
 }

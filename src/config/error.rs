@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// One mistake.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Problem {
+pub struct ConfigMistake {
     /// Line of the file, from 1; `None` where the key is not in the file.
     pub line: Option<usize>,
     /// Path of the key, `inventory.rescan`; empty for the file as a whole.
@@ -21,14 +21,14 @@ pub struct Problem {
     pub fix: String,
 }
 
-impl Problem {
+impl ConfigMistake {
     /// A mistake whose line is not known (yet).
     pub fn new(key: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { line: None, key: key.into(), what: what.into(), fix: fix.into() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
@@ -44,7 +44,7 @@ pub struct ConfigErrors {
     /// The file; `None` for the defaults.
     pub path: Option<PathBuf>,
     /// The mistakes, at least one.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigMistake>,
 }
 
 impl ConfigErrors {
@@ -54,7 +54,7 @@ impl ConfigErrors {
             io::ErrorKind::PermissionDenied => "make it readable for the user that hostler runs as",
             _ => "a configuration is a regular file of UTF-8 text",
         };
-        let problem = Problem::new("", format!("failed to read the file ({error})"), fix);
+        let problem = ConfigMistake::new("", format!("failed to read the file ({error})"), fix);
         Self { path: Some(path.to_owned()), problems: vec![problem] }
     }
 }

@@ -17,13 +17,13 @@ pub(super) fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
 struct FieldNames;
 
 #[derive(Debug)]
-struct Found(&'static [&'static str]);
+struct FieldNamesError(&'static [&'static str]);
 
 impl<'de> Deserializer<'de> for FieldNames {
-    type Error = Found;
+    type Error = FieldNamesError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Found> {
-        Err(Found(&[]))
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, FieldNamesError> {
+        Err(FieldNamesError(&[]))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -31,8 +31,8 @@ impl<'de> Deserializer<'de> for FieldNames {
         _name: &'static str,
         fields: &'static [&'static str],
         _visitor: V,
-    ) -> Result<V::Value, Found> {
-        Err(Found(fields))
+    ) -> Result<V::Value, FieldNamesError> {
+        Err(FieldNamesError(fields))
     }
 
     forward_to_deserialize_any! {
@@ -41,15 +41,15 @@ impl<'de> Deserializer<'de> for FieldNames {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FieldNamesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fields {:?}", self.0)
     }
 }
 
-impl std::error::Error for Found {}
+impl std::error::Error for FieldNamesError {}
 
-impl de::Error for Found {
+impl de::Error for FieldNamesError {
     fn custom<T: fmt::Display>(_message: T) -> Self {
         Self(&[])
     }
@@ -61,14 +61,14 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(default, rename_all = "kebab-case")]
-    struct Section {
+    struct SampleSection {
         first_key: u32,
         second: Option<String>,
     }
 
     #[test]
     fn fields_are_named_as_in_the_file() {
-        assert_eq!(fields_of::<Section>(), ["first-key", "second"]);
+        assert_eq!(fields_of::<SampleSection>(), ["first-key", "second"]);
         assert!(fields_of::<u32>().is_empty());
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An address of the metrics server. Only local ones: nothing asks a reader who it is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Listen {
+pub enum ListenAddress {
     /// Nowhere.
     Off,
     /// A unix socket.
@@ -30,7 +30,7 @@ pub enum ListenError {
     NotLoopback(SocketAddr),
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = ListenError;
 
     fn from_str(text: &str) -> Result<Self, ListenError> {
@@ -47,7 +47,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -57,7 +57,7 @@ impl fmt::Display for Listen {
     }
 }
 
-impl TryFrom<String> for Listen {
+impl TryFrom<String> for ListenAddress {
     type Error = ListenError;
 
     fn try_from(text: String) -> Result<Self, ListenError> {
@@ -65,8 +65,8 @@ impl TryFrom<String> for Listen {
     }
 }
 
-impl From<Listen> for String {
-    fn from(listen: Listen) -> String {
+impl From<ListenAddress> for String {
+    fn from(listen: ListenAddress) -> String {
         listen.to_string()
     }
 }

@@ -8,13 +8,13 @@ use toml::{
     de::{DeString, DeTable, DeValue, Deserializer, Error},
 };
 
-use super::{Backends, Config, Problem, Switched, fields::fields_of};
+use super::{BackendSection, BackendsConfig, ConfigMistake, DaemonConfig, fields::fields_of};
 
 /// Lines of keys, by key path.
 #[derive(Debug, Default)]
-pub(super) struct Lines(BTreeMap<String, usize>);
+pub(super) struct KeyLines(BTreeMap<String, usize>);
 
-impl Lines {
+impl KeyLines {
     /// The line of a key, else of the nearest key around it. `None` where the file has neither.
     pub(super) fn of(&self, key: &str) -> Option<usize> {
         let around = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
@@ -23,9 +23,9 @@ impl Lines {
 }
 
 /// Everything that could be read, and what could not.
-pub(super) fn read(text: &str) -> (Config, Vec<Problem>, Lines) {
+pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let (root, syntax_errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, problems: Vec::new(), lines: Lines::default() };
+    let mut reader = ConfigReader { text, problems: Vec::new(), lines: KeyLines::default() };
     for error in syntax_errors {
         reader.report("", &error, None);
     }
@@ -37,22 +37,22 @@ pub(super) fn read(text: &str) -> (Config, Vec<Problem>, Lines) {
     let log = reader.section("log", &mut root);
     let metrics = reader.section("metrics", &mut root);
     let backends = reader.backends(&mut root);
-    let scalars: Config = reader.keys("", root, &["backends"]);
-    let config = Config { paths, cluster, kubelet, inventory, log, metrics, backends, ..scalars };
+    let scalars: DaemonConfig = reader.keys("", root, &["backends"]);
+    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, backends, ..scalars };
     (config, reader.problems, reader.lines)
 }
 
-struct Reader<'t> {
+struct ConfigReader<'t> {
     text: &'t str,
-    problems: Vec<Problem>,
-    lines: Lines,
+    problems: Vec<ConfigMistake>,
+    lines: KeyLines,
 }
 
-impl<'t> Reader<'t> {
-    fn backends(&mut self, root: &mut DeTable<'t>) -> Backends {
+impl<'t> ConfigReader<'t> {
+    fn backends(&mut self, root: &mut DeTable<'t>) -> BackendsConfig {
         let mut table = self.table("backends", root);
-        let default = Backends::default();
-        let backends = Backends {
+        let default = BackendsConfig::default();
+        let backends = BackendsConfig {
             cpu: self.switched("backends.cpu", &mut table, default.cpu.enabled),
             memory: self.switched("backends.memory", &mut table, default.memory.enabled),
             fpga: self.switched("backends.fpga", &mut table, default.fpga.enabled),
@@ -63,7 +63,7 @@ impl<'t> Reader<'t> {
         backends
     }
 
-    fn switched<T>(&mut self, path: &str, parent: &mut DeTable<'t>, enabled: bool) -> Switched<T>
+    fn switched<T>(&mut self, path: &str, parent: &mut DeTable<'t>, enabled: bool) -> BackendSection<T>
     where
         T: DeserializeOwned + Default,
     {
@@ -71,13 +71,14 @@ impl<'t> Reader<'t> {
         let written = table.remove_entry("enabled").and_then(|(key, value)| {
             let path = self.place(path, &key);
             value.get_ref().as_bool().or_else(|| {
-                let problem = Problem::new(&*path, "is neither true nor false", "write true or false without quotes");
-                self.problems.push(Problem { line: self.lines.of(&path), ..problem });
+                let problem =
+                    ConfigMistake::new(&*path, "is neither true nor false", "write true or false without quotes");
+                self.problems.push(ConfigMistake { line: self.lines.of(&path), ..problem });
                 None
             })
         });
         let config = self.keys(path, table, &["enabled"]);
-        Switched { enabled: written.unwrap_or(enabled), config }
+        BackendSection { enabled: written.unwrap_or(enabled), config }
     }
 
     fn section<T: DeserializeOwned + Default>(&mut self, path: &str, parent: &mut DeTable<'t>) -> T {
@@ -95,8 +96,8 @@ impl<'t> Reader<'t> {
             DeValue::Table(table) => table,
             other => {
                 let what = format!("is a section, not a {}", other.type_str());
-                let problem = Problem::new(path, what, format!("write [{path}] on a line of its own"));
-                self.problems.push(Problem { line: Some(line), ..problem });
+                let problem = ConfigMistake::new(path, what, format!("write [{path}] on a line of its own"));
+                self.problems.push(ConfigMistake { line: Some(line), ..problem });
                 DeTable::new()
             }
         }
@@ -130,8 +131,8 @@ impl<'t> Reader<'t> {
         for key in unknown {
             table.remove(&key);
             let place = self.place(path, &key);
-            let problem = Problem::new(&*place, "is no key that hostler knows", suggestion(key.get_ref(), known));
-            self.problems.push(Problem { line: self.lines.of(&place), ..problem });
+            let problem = ConfigMistake::new(&*place, "is no key that hostler knows", suggestion(key.get_ref(), known));
+            self.problems.push(ConfigMistake { line: self.lines.of(&place), ..problem });
         }
     }
 
@@ -146,7 +147,7 @@ impl<'t> Reader<'t> {
 
     fn report(&mut self, key: &str, error: &Error, value_start: Option<usize>) {
         let line = error.span().map(|span| span.start).or(value_start).map(|offset| self.line(offset));
-        self.problems.push(Problem { line, ..Problem::new(key, error.message(), "") });
+        self.problems.push(ConfigMistake { line, ..ConfigMistake::new(key, error.message(), "") });
     }
 
     fn line(&self, offset: usize) -> usize {

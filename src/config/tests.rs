@@ -3,7 +3,7 @@
 use super::*;
 
 fn mistakes(text: &str) -> Vec<(Option<usize>, String, String)> {
-    let problems = Config::parse(text).expect_err("the text has mistakes");
+    let problems = DaemonConfig::parse(text).expect_err("the text has mistakes");
     problems.into_iter().map(|problem| (problem.line, problem.key.clone(), problem.to_string())).collect()
 }
 
@@ -16,9 +16,9 @@ fn mistake(text: &str) -> (Option<usize>, String, String) {
 
 #[test]
 fn an_empty_file_gives_the_defaults() {
-    assert_eq!(Config::parse("").unwrap(), Config::default());
-    assert_eq!(Config::default().driver, "hostler.dev");
-    assert!(Config::default().backends.cpu.enabled && !Config::default().backends.fake.enabled);
+    assert_eq!(DaemonConfig::parse("").unwrap(), DaemonConfig::default());
+    assert_eq!(DaemonConfig::default().driver, "hostler.dev");
+    assert!(DaemonConfig::default().backends.cpu.enabled && !DaemonConfig::default().backends.fake.enabled);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn every_section_is_read() {
         enabled = true
         script = "/etc/hostler/fake.toml"
     "#;
-    let config = Config::parse(text).unwrap();
+    let config = DaemonConfig::parse(text).unwrap();
     assert_eq!(
         (&*config.node_name, &*config.driver, config.hook.as_path()),
         ("n1", "fpga.example.org", Path::new("/opt/hostler"))
@@ -67,7 +67,7 @@ fn every_section_is_read() {
     assert!(!config.kubelet.enabled);
     assert_eq!(config.inventory.rescan, Duration::from_secs(90));
     assert_eq!(config.log.format, LogFormat::Json);
-    assert_eq!(config.metrics_listen(), Listen::Tcp("127.0.0.1:9464".parse().unwrap()));
+    assert_eq!(config.metrics_listen(), ListenAddress::Tcp("127.0.0.1:9464".parse().unwrap()));
     // A section that says nothing about `enabled` keeps its default.
     assert_eq!(config.backends.cpu.active().unwrap().reserved, "0-1");
     assert!(config.backends.memory.active().is_none());
@@ -135,7 +135,7 @@ fn figures_are_not_served_to_other_hosts() {
     let (_, _, shown) = mistake("[metrics]\nlisten = \"9464\"");
     assert!(shown.contains("write \"unix:/run/hostler/metrics.sock\", \"127.0.0.1:9464\" or \"off\""), "{shown}");
     for good in ["off", "unix:/x", "[::1]:1", "localhost:9464"] {
-        assert!(Config::parse(&format!("[metrics]\nlisten = {good:?}")).is_ok(), "{good}");
+        assert!(DaemonConfig::parse(&format!("[metrics]\nlisten = {good:?}")).is_ok(), "{good}");
     }
 }
 
@@ -165,7 +165,7 @@ fn names_paths_times_and_levels_have_rules() {
 #[test]
 fn a_driver_name_has_63_characters_at_most() {
     let name = |length: usize| format!("driver = \"{}\"\n[kubelet]\nenabled = false", "a".repeat(length));
-    assert!(Config::parse(&name(63)).is_ok());
+    assert!(DaemonConfig::parse(&name(63)).is_ok());
     assert_eq!(mistake(&name(64)).1, "driver");
 }
 
@@ -174,19 +174,19 @@ fn socket_paths_that_the_kernel_refuses_are_found_before_it_does() {
     let text =
         |length: usize| format!("[metrics]\nlisten = \"off\"\n[paths]\nkubelet = \"/{}\"", "k".repeat(length - 1));
     let rest = "/plugins_registry/dra@hostler.dev-reg.sock".len();
-    assert!(Config::parse(&text(107 - rest)).is_ok());
+    assert!(DaemonConfig::parse(&text(107 - rest)).is_ok());
     let (line, key, shown) = mistake(&text(108 - rest));
     assert_eq!((line, &*key), (Some(4), "paths.kubelet"));
     assert!(shown.contains("108 bytes long") && shown.contains("the kernel takes 107"), "{shown}");
     let (_, key, _) = mistake(&format!("driver = \"{}\"", "a".repeat(63)));
     assert_eq!(key, "driver", "the name is longer than the kubelet's folder");
     let switched_off = format!("{}\n[kubelet]\nenabled = false", text(108 - rest));
-    assert!(Config::parse(&switched_off).is_ok(), "no socket is made there");
+    assert!(DaemonConfig::parse(&switched_off).is_ok(), "no socket is made there");
 }
 
 #[test]
 fn a_backend_that_is_off_may_keep_its_mistakes() {
-    assert!(Config::parse("[backends.cpu]\nenabled = false\nreserved = \"x\"").is_ok());
+    assert!(DaemonConfig::parse("[backends.cpu]\nenabled = false\nreserved = \"x\"").is_ok());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn broken_syntax_has_a_line_and_hides_nothing_else() {
 
 #[test]
 fn a_file_that_is_named_must_exist() {
-    let error = Config::load_or_default(Some(Path::new("/nonexistent/hostler.toml"))).unwrap_err();
+    let error = DaemonConfig::load_or_default(Some(Path::new("/nonexistent/hostler.toml"))).unwrap_err();
     let shown = error.to_string();
     assert!(shown.starts_with("/nonexistent/hostler.toml: failed to read the file"), "{shown}");
     assert!(shown.contains("leave out --config"), "{shown}");
@@ -209,7 +209,7 @@ fn errors_are_shown_with_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("h.toml");
     fs::write(&path, "drivr = 1\n[paths]\nrun = \"run\"\n").unwrap();
-    let shown = Config::load(&path).unwrap_err().to_string();
+    let shown = DaemonConfig::load(&path).unwrap_err().to_string();
     let place = path.display();
     let expected = format!(
         "{place}:1: drivr: is no key that hostler knows; did you mean \"driver\"?\n\
@@ -220,16 +220,16 @@ fn errors_are_shown_with_file_and_line() {
 
 #[test]
 fn what_is_shown_can_be_read_back() {
-    let mut config = Config::default();
+    let mut config = DaemonConfig::default();
     config.backends.cpu.config.reserved = "0-1".to_owned();
-    config.metrics.listen = Some(Listen::Off);
-    assert_eq!(Config::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+    config.metrics.listen = Some(ListenAddress::Off);
+    assert_eq!(DaemonConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
 }
 
 proptest::proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*") {
-        let _ = Config::parse(&text);
+        let _ = DaemonConfig::parse(&text);
     }
 
     #[test]
@@ -238,6 +238,6 @@ proptest::proptest! {
             "[paths]", "[backends.cpu]", "[[backends.cpu]]", "[backends]", "cpu = 1", "enabled = true", "enabled = 3",
             "driver = \"x\"", "paths.run = \"/x\"", "paths = 1", "reserved = {a=1}", "x", "= 1", "[a", "run = \"é\"",
         ]), 0..12)) {
-        let _ = Config::parse(&lines.join("\n"));
+        let _ = DaemonConfig::parse(&lines.join("\n"));
     }
 }

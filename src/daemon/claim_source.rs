@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
-    config::{ClusterMode, Config},
+    config::{ClusterMode, DaemonConfig},
     inventory::InventoryReader,
     kubernetes::{
         ClusterNode,
@@ -32,7 +32,7 @@ pub(super) enum ClaimSource {
 
 impl ClaimSource {
     /// Opens it. Nobody answers yet: the API server may come up after its nodes.
-    pub(super) fn open(config: &Config, tasks: &Tasks) -> Result<Self, ConnectError> {
+    pub(super) fn open(config: &DaemonConfig, tasks: &Tasks) -> Result<Self, ConnectError> {
         match config.cluster.mode {
             ClusterMode::Standalone => {
                 Ok(Self::Standalone(Manifests::new(&config.cluster.manifests, &config.driver, tasks)))
@@ -55,7 +55,7 @@ impl ClaimSource {
     /// Publishes the devices, where there is a cluster to publish them to. Does not wait for it.
     pub(super) fn publish(
         &self,
-        config: &Config,
+        config: &DaemonConfig,
         inventory: InventoryReader,
         metrics: &Metrics,
         tasks: &Tasks,
@@ -72,7 +72,12 @@ impl ClaimSource {
     }
 
     /// For the janitor. Manifests are an operator's, who says what is to be taken back.
-    pub(super) fn observer(&self, config: &Config, metrics: &Metrics, tasks: &Tasks) -> Option<Arc<dyn ObserveClaims>> {
+    pub(super) fn observer(
+        &self,
+        config: &DaemonConfig,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Option<Arc<dyn ObserveClaims>> {
         match self {
             Self::Standalone(_) => None,
             Self::Kubernetes(cluster) => {
@@ -101,7 +106,7 @@ impl ClaimSource {
     /// Starts what tells the API server of claims.
     pub(super) fn tell(
         &self,
-        config: &Config,
+        config: &DaemonConfig,
         claims: &ClaimsHandle,
         inventory: &InventoryReader,
         metrics: &Metrics,

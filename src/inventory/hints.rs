@@ -52,7 +52,7 @@ mod tests {
     use hostler_linux::{SysRoot, uevent::UeventAction};
 
     use super::*;
-    use crate::{config::Config, registry};
+    use crate::{config::DaemonConfig, registry};
 
     /// Who is scanned, `+`-separated, after an event as the kernel sends it.
     fn scanned(backends: &Backends, devpath: &str, subsystem: &str) -> String {
@@ -72,7 +72,7 @@ mod tests {
     /// The actions do not matter here: whatever happens to a device, its subsystem is looked at.
     #[test]
     fn each_kind_of_event_reaches_the_backends_that_need_it_and_no_other() {
-        let backends = registry::from_config(&Config::default(), &SysRoot::new("/nonexistent"));
+        let backends = registry::from_config(&DaemonConfig::default(), &SysRoot::new("/nonexistent"));
         let card = "/devices/pci0000:b0/0000:b0:01.0/0000:b1:00.0";
         for (devpath, subsystem, expected) in [
             // Online and offline.

@@ -19,7 +19,7 @@ use crate::{
         client::Client,
         machine::Opened,
     },
-    config::Config,
+    config::DaemonConfig,
 };
 use conceal::Conceal;
 
@@ -41,11 +41,16 @@ pub(super) struct BundleArgs {
 }
 
 /// Writes the bundle of this host to `path`.
-pub(super) fn write(args: &BundleArgs, path: &Path, config: &Config, findings: &[Finding]) -> Result<(), Failure> {
+pub(super) fn write(
+    args: &BundleArgs,
+    path: &Path,
+    config: &DaemonConfig,
+    findings: &[Finding],
+) -> Result<(), Failure> {
     capture::save(path, &bundle(config, findings, args.full)?, args.force)
 }
 
-fn bundle(config: &Config, findings: &[Finding], full: bool) -> Result<Vec<u8>, Failure> {
+fn bundle(config: &DaemonConfig, findings: &[Finding], full: bool) -> Result<Vec<u8>, Failure> {
     let machine = Opened::here(config.clone());
     let taken = take::take(&machine, Kept::default())?;
     let conceal = Conceal::new(taken.replaced, &config.node_name);

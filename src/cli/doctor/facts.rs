@@ -12,7 +12,7 @@ use std::{
 
 use hostler_linux::{SysRoot, boot, topology::Topology};
 
-use crate::config::Config;
+use crate::config::DaemonConfig;
 
 /// Everything that the checks judge.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ pub(super) enum Socket {
 
 impl Facts {
     /// Looks at the host whose files are under `root`.
-    pub(super) fn gather(config: &Config, root: &SysRoot) -> Self {
+    pub(super) fn gather(config: &DaemonConfig, root: &SysRoot) -> Self {
         let at = |path: &Path| root.path(path.strip_prefix("/").unwrap_or(path));
         let text = |path: PathBuf| fs::read_to_string(at(&path)).ok();
         Self {
@@ -257,7 +257,7 @@ mod tests {
         write("etc/containerd/config.toml", "version = 2\n");
         write("etc/crio/crio.conf.d/10.conf", "[crio]\n");
         write("var/lib/kubelet/cpu_manager_state", "{}");
-        let facts = Facts::gather(&Config::default(), &SysRoot::new(dir.path()));
+        let facts = Facts::gather(&DaemonConfig::default(), &SysRoot::new(dir.path()));
         assert_eq!(facts.online_cpus.as_deref(), Some("0-3"));
         assert_eq!(facts.unified_controllers.as_deref(), Some("cpuset cpu io"));
         assert_eq!(facts.runtimes, [("containerd", "version = 2".to_owned()), ("CRI-O", "[crio]".to_owned())]);

@@ -6,12 +6,12 @@ use super::{
     Finding,
     facts::{Facts, PathFacts, Socket},
 };
-use crate::config::Config;
+use crate::config::DaemonConfig;
 
 /// What runtimes read where nothing else is configured.
 const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
-pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Finding> {
+pub(super) fn checks(facts: &Facts, config: &DaemonConfig) -> Vec<Finding> {
     let mut findings = vec![
         hook(&facts.hook, &config.hook),
         state(&facts.state, &config.paths.state),
@@ -180,7 +180,7 @@ fn kubelet(facts: &PathFacts, path: &Path) -> Finding {
     }
 }
 
-fn registration(facts: &Facts, config: &Config) -> Finding {
+fn registration(facts: &Facts, config: &DaemonConfig) -> Finding {
     const CHECK: &str = "kubelet sockets";
     let path = config.registration_socket();
     let shown = path.display();

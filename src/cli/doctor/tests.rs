@@ -36,7 +36,7 @@ fn good() -> Facts {
 }
 
 fn findings(facts: &Facts) -> Vec<Finding> {
-    let config = Config { hook: "/usr/bin/hostler".into(), ..Config::default() };
+    let config = DaemonConfig { hook: "/usr/bin/hostler".into(), ..DaemonConfig::default() };
     host::checks(facts).into_iter().chain(services::checks(facts, &config)).collect()
 }
 
@@ -132,8 +132,8 @@ fn a_wrong_configuration_is_a_finding_per_mistake() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("h.toml");
     std::fs::write(&path, "drivr = 1\n[log]\nlevel = \"x\"\n").unwrap();
-    let (config, found) = configuration(Config::load(&path));
-    assert_eq!(config, Config::default());
+    let (config, found) = configuration(DaemonConfig::load(&path));
+    assert_eq!(config, DaemonConfig::default());
     let shown: Vec<&str> = found.iter().map(|finding| &*finding.fix).collect();
     assert_eq!(shown, ["did you mean \"driver\"?", "write one of off, error, warn, info, debug, trace"]);
     assert!(found[0].found.contains("h.toml:1: drivr: "), "{}", found[0].found);

@@ -7,7 +7,7 @@ use hostler_backend::{Backend, BackendError, Device, Enumeration, Warning};
 use hostler_linux::{SysRoot, topology::Topology};
 use hostler_memory::ZoneInfo;
 
-use crate::config::{Backends, Config};
+use crate::config::{BackendsConfig, DaemonConfig};
 
 /// Everything that is shown.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Machine {
 
 /// Reads the machine under `root` and asks the enabled backends, or the one that is named. A backend that fails costs
 /// its devices and leaves a warning.
-pub(in crate::cli) fn gather(config: &Config, root: &SysRoot, only: Option<&str>) -> Machine {
+pub(in crate::cli) fn gather(config: &DaemonConfig, root: &SysRoot, only: Option<&str>) -> Machine {
     let topology = Topology::read(root);
     let mut machine = Machine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
     machine.warn(no_machine(root).into_iter().collect());
@@ -70,8 +70,8 @@ fn no_machine(root: &SysRoot) -> Option<Warning> {
 
 /// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
 /// nearly all that this program does.
-fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<Scan> {
-    let Backends { cpu, memory, fpga, cxl, fake } = &config.backends;
+fn scans(config: &DaemonConfig, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<Scan> {
+    let BackendsConfig { cpu, memory, fpga, cxl, fake } = &config.backends;
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     let mut scans: Vec<Scan> = Vec::new();
     if let Some(config) = cpu.active().filter(|_| wanted("cpu")) {
@@ -99,7 +99,7 @@ fn scans(config: &Config, root: &SysRoot, topology: &Topology, only: Option<&str
 type Scan = (&'static str, Result<Enumeration, BackendError>);
 
 /// The configured name; on a captured machine the host name that the tree tells, where it does.
-fn node_name(config: &Config, root: &SysRoot) -> String {
+fn node_name(config: &DaemonConfig, root: &SysRoot) -> String {
     if !config.node_name.is_empty() {
         return config.node_name.clone();
     }
@@ -120,11 +120,14 @@ pub(in crate::cli) fn own_warning(warning: &hostler_linux::TreeWarning) -> Warni
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Switched, registry};
+    use crate::{config::BackendSection, registry};
 
     #[test]
     fn the_backends_are_those_of_the_daemon() {
-        let config = Config { backends: Backends { fake: Switched::on(), ..Backends::default() }, ..Config::default() };
+        let config = DaemonConfig {
+            backends: BackendsConfig { fake: BackendSection::on(), ..BackendsConfig::default() },
+            ..DaemonConfig::default()
+        };
         let root = SysRoot::new("/nonexistent");
         let here: Vec<&str> = gather(&config, &root, None).pools.iter().map(|pool| pool.backend).collect();
         let daemon = registry::from_config(&config, &root);

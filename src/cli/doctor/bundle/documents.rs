@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::client::{Client, segment},
-    config::Config,
+    config::DaemonConfig,
 };
 
 /// A cluster's daemon asks the API server for each; this many take seconds, not minutes.
@@ -42,7 +42,7 @@ pub(super) fn of_daemon(client: &Client) -> Vec<Named> {
 }
 
 /// Records and CDI files; without `full` only what says whose devices they hold.
-pub(super) fn of_disk(config: &Config, full: bool) -> Vec<Named> {
+pub(super) fn of_disk(config: &DaemonConfig, full: bool) -> Vec<Named> {
     let mut documents = records(&config.paths.state.join("claims"), full);
     documents.extend(cdi_files(&SpecDir::new(&config.paths.cdi), &config.driver, full));
     documents

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-/// What can be switched on and off, and its own configuration.
+/// What can be switched on and off, beside its own configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Switched<T> {
+pub struct BackendSection<T> {
     /// Whether it is in use.
     pub enabled: bool,
     /// Its own keys.
@@ -12,7 +12,7 @@ pub struct Switched<T> {
     pub config: T,
 }
 
-impl<T: Default> Switched<T> {
+impl<T: Default> BackendSection<T> {
     /// In use, with defaults.
     pub fn on() -> Self {
         Self { enabled: true, config: T::default() }
