@@ -51,7 +51,7 @@ use crate::{
     kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
     metrics::Metrics,
     registry,
-    tasks::{Ended, Tasks},
+    tasks::{EndedService, Tasks},
 };
 
 /// Why the daemon ended.
@@ -135,12 +135,12 @@ pub async fn run(config: DaemonConfig, machine: Machine) -> Result<(), DaemonErr
 
 async fn wait(
     signals: &mut Signals,
-    mut ended_rx: mpsc::UnboundedReceiver<Ended>,
+    mut ended_rx: mpsc::UnboundedReceiver<EndedService>,
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let result = tokio::select! {
         // Cancel safe: a message that was not taken stays in the channel; a signal is remembered.
-        Some(Ended { name, outcome }) = ended_rx.recv() => Err(DaemonError::Ended { name, source: outcome.err() }),
+        Some(EndedService { name, outcome }) = ended_rx.recv() => Err(DaemonError::Ended { name, source: outcome.err() }),
         () = signals.recv() => Ok(()),
     };
     if let Err(error) = &result {

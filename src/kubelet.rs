@@ -40,7 +40,7 @@ use tracing::{info, warn};
 use crate::{
     claims::ClaimsHandle,
     inventory::InventoryReader,
-    socket::{self, Socket, SocketError},
+    socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
 };
 pub use connection::Connections;
@@ -107,8 +107,8 @@ fn is_ours(name: &str, suffix: &str) -> bool {
 /// Both sockets, listening. Calls wait until [`serve`] runs.
 #[derive(Debug)]
 pub struct Sockets {
-    registration: Socket,
-    service: Socket,
+    registration: ListeningSocket,
+    service: ListeningSocket,
 }
 
 impl Sockets {
@@ -121,8 +121,8 @@ impl Sockets {
         let registration = config.registration_suffix();
         socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
         socket::remove_dead(&config.plugin_dir, |name| is_ours(name, SERVICE_SUFFIX)).await?;
-        let service = Socket::bind(config.service_socket()).await?;
-        let registration = Socket::bind(config.registration_socket()).await?;
+        let service = ListeningSocket::bind(config.service_socket()).await?;
+        let registration = ListeningSocket::bind(config.registration_socket()).await?;
         Ok(Self { registration, service })
     }
 }
@@ -220,7 +220,7 @@ fn endpoint(path: &Path) -> Result<String, KubeletError> {
 /// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over. A connection on
 /// which nobody calls is not waited for.
 async fn serve_socket(
-    socket: Socket,
+    socket: ListeningSocket,
     routes: Routes,
     calls: TaskTracker,
     count: watch::Sender<Connections>,

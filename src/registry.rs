@@ -10,9 +10,9 @@ use crate::config::DaemonConfig;
 
 /// The configured backends. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Backends(Arc<BTreeMap<BackendName, Arc<dyn Backend>>>);
+pub struct BackendRegistry(Arc<BTreeMap<BackendName, Arc<dyn Backend>>>);
 
-impl Backends {
+impl BackendRegistry {
     /// Takes the backends; of two with one name the later stays.
     pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
         Self(Arc::new(backends.into_iter().map(|backend| (backend.name(), backend)).collect()))
@@ -30,7 +30,7 @@ impl Backends {
 }
 
 /// The enabled backends, over the machine under `root`. A new backend gets its line here.
-pub fn from_config(config: &DaemonConfig, root: &SysRoot) -> Backends {
+pub fn from_config(config: &DaemonConfig, root: &SysRoot) -> BackendRegistry {
     let backends = &config.backends;
     let mut enabled: Vec<Arc<dyn Backend>> = Vec::new();
     if backends.cpu.enabled {
@@ -49,10 +49,10 @@ pub fn from_config(config: &DaemonConfig, root: &SysRoot) -> Backends {
     if backends.fake.enabled {
         enabled.push(Arc::new(hostler_fake::FakeBackend::new(backends.fake.config.clone())));
     }
-    Backends::new(enabled)
+    BackendRegistry::new(enabled)
 }
 
-impl fmt::Debug for Backends {
+impl fmt::Debug for BackendRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -78,26 +78,26 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketEr
 
 /// A socket that is listened on, and its file. The file goes when this is dropped.
 #[derive(Debug)]
-pub struct Socket {
+pub struct ListeningSocket {
     path: PathBuf,
     listener: UnixListener,
     // The file at the path is ours as long as these two are its. The kernel does not give the inode's number to another
     // file while the listener lives.
     device: u64,
     inode: u64,
-    access: Access,
+    access: SocketAccess,
 }
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Access {
+pub enum SocketAccess {
     /// The daemon's user: mode 0600.
     Owner,
     /// The daemon's user and group: mode 0660.
     Group,
 }
 
-impl Access {
+impl SocketAccess {
     fn mode(self) -> u32 {
         match self {
             Self::Owner => 0o600,
@@ -106,21 +106,21 @@ impl Access {
     }
 }
 
-impl Socket {
+impl ListeningSocket {
     /// Listens on `path`, mode 0600. Makes the folder, mode 0750, where it is absent; replaces a socket that nobody
     /// listens on.
     ///
     /// # Errors
     /// When somebody listens there, when the path is too long or not a socket's, or when the kernel refuses a step.
     pub async fn bind(path: PathBuf) -> Result<Self, SocketError> {
-        Self::bind_for(path, Access::Owner).await
+        Self::bind_for(path, SocketAccess::Owner).await
     }
 
     /// As [`bind`](Self::bind), with a mode for `access`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
-    pub async fn bind_for(path: PathBuf, access: Access) -> Result<Self, SocketError> {
+    pub async fn bind_for(path: PathBuf, access: SocketAccess) -> Result<Self, SocketError> {
         let length = path.as_os_str().len();
         if length > MAX_PATH {
             return Err(SocketError::TooLong { path, length });
@@ -153,7 +153,7 @@ impl Socket {
     ) {
         let mut check = interval(CHECK);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut keep = Keep::default();
+        let mut keep = SocketRestorer::default();
         loop {
             tokio::select! {
                 // Cancel safe: a connection that was not taken stays in the backlog.
@@ -184,7 +184,7 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         if self.in_place() {
             // A file that stays is found dead and removed by the next start.
@@ -195,18 +195,18 @@ impl Drop for Socket {
 
 /// Puts a socket back whose file was taken away, and says so once.
 #[derive(Debug, Default)]
-struct Keep {
+struct SocketRestorer {
     /// The last failure, so that it is not told every few seconds.
     told: Option<String>,
 }
 
-impl Keep {
-    async fn look(&mut self, socket: &mut Socket) {
+impl SocketRestorer {
+    async fn look(&mut self, socket: &mut ListeningSocket) {
         if socket.in_place() {
             self.told = None;
             return;
         }
-        match Socket::bind_for(socket.path.clone(), socket.access).await {
+        match ListeningSocket::bind_for(socket.path.clone(), socket.access).await {
             Ok(new) => {
                 *socket = new;
                 self.told = None;
@@ -254,7 +254,7 @@ fn hidden_name(path: &Path) -> String {
 }
 
 /// Bind, mode, listen, in this order: nobody can connect before the mode is right.
-fn listen(path: &Path, access: Access) -> Result<UnixListener, SocketError> {
+fn listen(path: &Path, access: SocketAccess) -> Result<UnixListener, SocketError> {
     let socket = UnixSocket::new_stream().map_err(failed("open a socket for", path))?;
     socket.bind(path).map_err(failed("bind", path))?;
     fs::set_permissions(path, Permissions::from_mode(access.mode())).map_err(failed("set the mode of", path))?;

@@ -11,7 +11,7 @@ pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// A service that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedService {
     /// Its name.
     pub name: &'static str,
     /// How it ended.
@@ -23,12 +23,12 @@ pub struct Ended {
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
-    ended_tx: mpsc::UnboundedSender<Ended>,
+    ended_tx: mpsc::UnboundedSender<EndedService>,
 }
 
 impl Tasks {
     /// A new set, and where the names of ended services arrive.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Ended>) {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<EndedService>) {
         // Unbounded: one message per service in the life of the daemon.
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
         (Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), ended_tx }, ended_rx)
@@ -40,7 +40,7 @@ impl Tasks {
         let run = async move {
             let outcome = service.await;
             // The receiver is gone only when the daemon is already on its way out.
-            let _ = ended_tx.send(Ended { name, outcome });
+            let _ = ended_tx.send(EndedService { name, outcome });
         };
         self.tracker.spawn(run.instrument(tracing::info_span!("task", name)));
     }

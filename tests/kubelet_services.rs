@@ -26,7 +26,7 @@ use hostler::{
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
     kubelet::{KubeletConfig, KubeletError, KubeletParts, Registration, Sockets, serve},
     metrics::Metrics,
-    registry::Backends,
+    registry::BackendRegistry,
     socket::SocketError,
     tasks::Tasks,
 };
@@ -144,7 +144,7 @@ impl Node {
 
     async fn start_on(root: TempDir, devices: Vec<Device>) -> Self {
         let bench = Arc::new(Bench { devices: Mutex::new(devices), ..Bench::default() });
-        let backends = Backends::new([bench.clone() as Arc<dyn Backend>]);
+        let backends = BackendRegistry::new([bench.clone() as Arc<dyn Backend>]);
         let (tasks, _) = Tasks::new();
         let rescan = Duration::from_secs(3600);
         let state = root.path().to_owned();

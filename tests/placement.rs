@@ -9,7 +9,7 @@ use hostler::{
         store::RecordDevice,
     },
     inventory::{Inventory, Pool, pool_name},
-    registry::Backends,
+    registry::BackendRegistry,
     standalone::parse,
 };
 use hostler_api::{Chain, ClaimUid};
@@ -56,7 +56,7 @@ fn machine(root: &Path) {
 
 struct Host {
     inventory: Inventory,
-    backends: Backends,
+    backends: BackendRegistry,
     _root: tempfile::TempDir,
 }
 
@@ -78,7 +78,7 @@ impl Host {
             let name = pool_name("node", &backend.name());
             inventory.pools.insert(backend.name(), Pool { name, devices: found.devices, ..Pool::default() });
         }
-        Self { inventory, backends: Backends::new(backends), _root: root }
+        Self { inventory, backends: BackendRegistry::new(backends), _root: root }
     }
 
     /// What the claim gets whose allocation is made of these results, beside `held`.

@@ -116,14 +116,14 @@ mod tests {
     use super::*;
     use crate::{
         inventory::{Drain, Pool},
-        metrics::Operation,
+        metrics::ClaimOperation,
     };
 
     #[test]
     fn what_was_counted_and_what_is_there_is_rendered() {
         let metrics = Metrics::default();
-        metrics.observe(Operation::Prepare, true, Duration::from_millis(1));
-        metrics.observe(Operation::Prepare, false, Duration::from_secs(1));
+        metrics.observe(ClaimOperation::Prepare, true, Duration::from_millis(1));
+        metrics.observe(ClaimOperation::Prepare, false, Duration::from_secs(1));
         let mut device = Device::new(DeviceName::new("a").unwrap());
         device.health = Health::Unhealthy { reason: "hot".to_owned() };
         let pool =

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::{Admin, Stage};
 use crate::{
     config::ListenAddress,
-    socket::{Access, Socket, SocketError},
+    socket::{ListeningSocket, SocketAccess, SocketError},
     tasks::Tasks,
 };
 
@@ -63,7 +63,7 @@ impl ServeError {
 /// # Errors
 /// When the socket cannot be made.
 pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
-    serve_unix("admin", admin.admin_routes(), path, Access::Owner, tasks).await
+    serve_unix("admin", admin.admin_routes(), path, SocketAccess::Owner, tasks).await
 }
 
 /// Serves figures and probes until the daemon stops.
@@ -75,7 +75,7 @@ pub async fn serve_metrics(stage: Stage, listen: ListenAddress, tasks: &Tasks) -
     match listen {
         ListenAddress::Off => Ok(()),
         // Figures may be read by the group that the unit names; nothing can be changed here.
-        ListenAddress::Unix(path) => serve_unix("metrics", routes, path, Access::Group, tasks).await,
+        ListenAddress::Unix(path) => serve_unix("metrics", routes, path, SocketAccess::Group, tasks).await,
         ListenAddress::Tcp(address) => {
             let listener =
                 TcpListener::bind(address).await.map_err(|source| ServeError::Address { address, source })?;
@@ -89,10 +89,11 @@ async fn serve_unix(
     name: &'static str,
     routes: Router,
     path: PathBuf,
-    access: Access,
+    access: SocketAccess,
     tasks: &Tasks,
 ) -> Result<(), ServeError> {
-    let socket = Socket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
+    let socket =
+        ListeningSocket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let stop = tasks.stop_token();
     tasks.job(socket.accept(connections_tx, stop));
@@ -124,7 +125,7 @@ fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router,
     });
 }
 
-/// The connections of a [`Socket`], for axum.
+/// The connections of a [`ListeningSocket`], for axum.
 struct Connections(mpsc::Receiver<io::Result<UnixStream>>);
 
 impl Listener for Connections {

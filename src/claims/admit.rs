@@ -6,7 +6,7 @@ use hostler_api::{Access, Allocation, BackendName, ClaimRef, ClaimUid, Grant, Qu
 use hostler_backend::{Backend, Device, Held, PlanWork, Sharing};
 
 use super::{ClaimError, counters, place, store::RecordDevice};
-use crate::{inventory::Inventory, registry::Backends};
+use crate::{inventory::Inventory, registry::BackendRegistry};
 
 /// Something that a claim holds, with the claim's full name at hand.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub fn admit(
     claim: &ClaimRef,
     allocation: &Allocation,
     inventory: &Inventory,
-    backends: &Backends,
+    backends: &BackendRegistry,
     holdings: &[Holding<'_>],
 ) -> Result<Vec<RecordDevice>, ClaimError> {
     place::place(&Admission { claim, allocation, inventory, backends, holdings })
@@ -40,7 +40,7 @@ pub(super) struct Admission<'a> {
     pub(super) claim: &'a ClaimRef,
     pub(super) allocation: &'a Allocation,
     pub(super) inventory: &'a Inventory,
-    pub(super) backends: &'a Backends,
+    pub(super) backends: &'a BackendRegistry,
     pub(super) holdings: &'a [Holding<'a>],
 }
 

@@ -25,7 +25,7 @@ use crate::{
     containers::{Container, ContainerDir},
     inventory::{Inventory, InventoryReader},
     metrics::Metrics,
-    registry::Backends,
+    registry::BackendRegistry,
     tasks::Tasks,
 };
 
@@ -39,7 +39,7 @@ const FAILURES: usize = 64;
 /// What the claims task is made of.
 pub struct ClaimsParts {
     /// The backends that prepare.
-    pub backends: Backends,
+    pub backends: BackendRegistry,
     /// What hardware there is; must have seen its first scan.
     pub inventory: InventoryReader,
     /// Where allocations are read.

@@ -14,12 +14,12 @@ use super::{
     store::{Record, RecordDevice, RecordDir, RecordState},
     task::OrderJob,
 };
-use crate::{containers::ContainerDir, inventory::InventoryReader, registry::Backends};
+use crate::{containers::ContainerDir, inventory::InventoryReader, registry::BackendRegistry};
 
 /// What the steps work with.
 #[derive(Debug)]
 pub(super) struct Workshop {
-    pub(super) backends: Backends,
+    pub(super) backends: BackendRegistry,
     pub(super) inventory: InventoryReader,
     pub(super) records: RecordDir,
     pub(super) cdi: SpecDir,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use hostler_api::BackendName;
 use hostler_linux::uevent::{MonitorEvent, UeventHint};
 
-use crate::registry::Backends;
+use crate::registry::BackendRegistry;
 
 /// What the backends of a daemon want to hear of.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Interests(BTreeSet<&'static str>);
 
 impl Interests {
     /// What any of the backends names.
-    pub fn of(backends: &Backends) -> Self {
+    pub fn of(backends: &BackendRegistry) -> Self {
         Self(backends.iter().flat_map(|(_, backend)| backend.subsystems().iter().copied()).collect())
     }
 
@@ -41,7 +41,7 @@ fn means(word: &str, hint: &UeventHint) -> bool {
 }
 
 /// The backends that name one of these words.
-pub fn concerned(backends: &Backends, words: &BTreeSet<String>) -> Vec<BackendName> {
+pub fn concerned(backends: &BackendRegistry, words: &BTreeSet<String>) -> Vec<BackendName> {
     let is_concerned = |subsystems: &[&str]| subsystems.iter().any(|word| words.contains(*word));
     let concerned = backends.iter().filter(|(_, backend)| is_concerned(backend.subsystems()));
     concerned.map(|(name, _)| name.clone()).collect()
@@ -55,8 +55,8 @@ mod tests {
     use crate::{config::DaemonConfig, registry};
 
     /// Who is scanned, `+`-separated, after an event as the kernel sends it.
-    fn scanned(backends: &Backends, devpath: &str, subsystem: &str) -> String {
-        let event = MonitorEvent::Hint(UeventHint {
+    fn scanned(backends: &BackendRegistry, devpath: &str, subsystem: &str) -> String {
+        let event = MonitorEvent::UeventHint(UeventHint {
             subsystem: subsystem.to_owned(),
             action: UeventAction::Change,
             devpath: devpath.to_owned(),

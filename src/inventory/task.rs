@@ -31,7 +31,7 @@ use super::{
     pool_name,
 };
 use crate::{
-    registry::Backends,
+    registry::BackendRegistry,
     tasks::{Outcome, Tasks},
 };
 
@@ -44,7 +44,7 @@ const SHORTEST_POLL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct InventoryParts {
     /// What is scanned.
-    pub backends: Backends,
+    pub backends: BackendRegistry,
     /// The node's name, first part of every pool's name.
     pub node: String,
     /// Time after which a backend is scanned although nothing has asked for it; one that polls has a shorter one.
@@ -68,12 +68,12 @@ pub struct InventoryHandle {
     requests_tx: mpsc::Sender<Rescan>,
     orders_tx: mpsc::Sender<Order>,
     reader: InventoryReader,
-    backends: Backends,
+    backends: BackendRegistry,
 }
 
 impl InventoryHandle {
     /// What is scanned.
-    pub fn backends(&self) -> Backends {
+    pub fn backends(&self) -> BackendRegistry {
         self.backends.clone()
     }
 
@@ -158,7 +158,7 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
 }
 
 /// Nothing is due before the first scan, which whoever starts the daemon asks for and waits for.
-fn scans(backends: &Backends, rescan: Duration) -> BTreeMap<BackendName, Scan> {
+fn scans(backends: &BackendRegistry, rescan: Duration) -> BTreeMap<BackendName, Scan> {
     let scan = |backend: &dyn Backend| {
         let poll = backend.poll().map_or(rescan, |poll| poll.max(SHORTEST_POLL));
         Scan { period: poll.min(rescan), ..Scan::default() }
@@ -194,7 +194,7 @@ type Scanned = (BackendName, Result<Enumeration, BackendError>);
 
 struct Owner {
     node: String,
-    backends: Backends,
+    backends: BackendRegistry,
     keeper: Keeper,
     scans: BTreeMap<BackendName, Scan>,
     rescan: Duration,

@@ -48,7 +48,7 @@ async fn half_a_call(path: &Path) -> h2::SendStream<&'static [u8]> {
 async fn stop_with(calls: TaskTracker) -> Duration {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x-reg.sock");
-    let socket = Socket::bind(path.clone()).await.unwrap();
+    let socket = ListeningSocket::bind(path.clone()).await.unwrap();
     let (registration_tx, _registration_rx) = watch::channel(Registration::default());
     let service = registration::RegistrationService::new("x", "/x".into(), registration_tx);
     let stop = CancellationToken::new();

@@ -39,7 +39,7 @@ async fn until(state: impl Fn() -> bool) {
 async fn a_socket_is_private_to_its_owner_and_so_is_a_new_folder() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("plugins/x/dra@x.sock");
-    let socket = Socket::bind(path.clone()).await.unwrap();
+    let socket = ListeningSocket::bind(path.clone()).await.unwrap();
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o750));
     assert_eq!(names(path.parent().unwrap()), ["dra@x.sock"], "nothing hidden is left behind");
     assert!(answers(&path).await);
@@ -51,10 +51,10 @@ async fn a_socket_is_private_to_its_owner_and_so_is_a_new_folder() {
 async fn a_socket_for_the_group_stays_one_when_it_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dra.sock");
-    let mut socket = Socket::bind_for(path.clone(), Access::Group).await.unwrap();
+    let mut socket = ListeningSocket::bind_for(path.clone(), SocketAccess::Group).await.unwrap();
     assert_eq!(mode(&path), 0o660);
     fs::remove_file(&path).unwrap();
-    Keep::default().look(&mut socket).await;
+    SocketRestorer::default().look(&mut socket).await;
     assert_eq!(mode(&path), 0o660);
 }
 
@@ -62,7 +62,7 @@ async fn a_socket_for_the_group_stays_one_when_it_is_made_anew() {
 async fn the_mode_of_a_folder_that_is_there_is_left_alone() {
     let dir = TempDir::new().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).unwrap();
-    let _socket = Socket::bind(dir.path().join("dra@x.sock")).await.unwrap();
+    let _socket = ListeningSocket::bind(dir.path().join("dra@x.sock")).await.unwrap();
     assert_eq!(mode(dir.path()), 0o711);
 }
 
@@ -72,7 +72,7 @@ async fn a_dead_socket_is_replaced() {
     let path = dir.path().join("dra@x.sock");
     dead_socket(&path);
     dead_socket(&dir.path().join(hidden_name(&path)));
-    let _socket = Socket::bind(path.clone()).await.unwrap();
+    let _socket = ListeningSocket::bind(path.clone()).await.unwrap();
     assert!(answers(&path).await);
     assert_eq!(names(dir.path()), ["dra@x.sock"]);
 }
@@ -82,7 +82,7 @@ async fn a_living_socket_is_not_taken_over() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x.sock");
     let other = std_net::UnixListener::bind(&path).unwrap();
-    let error = Socket::bind(path.clone()).await.unwrap_err();
+    let error = ListeningSocket::bind(path.clone()).await.unwrap_err();
     assert!(error.to_string().contains("is served by another process"), "{error}");
     assert!(answers(&path).await);
     drop(other);
@@ -93,7 +93,7 @@ async fn a_file_that_is_not_a_socket_is_not_removed() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x.sock");
     fs::write(&path, "precious").unwrap();
-    let error = Socket::bind(path.clone()).await.unwrap_err();
+    let error = ListeningSocket::bind(path.clone()).await.unwrap_err();
     assert!(matches!(error, SocketError::NotASocket { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
@@ -105,9 +105,9 @@ async fn a_path_may_have_107_bytes_and_no_more() {
         let fill = length - dir.path().as_os_str().len() - "/.sock".len();
         dir.path().join(format!("{}.sock", "x".repeat(fill)))
     };
-    let longest = Socket::bind(path_of(107)).await.unwrap();
+    let longest = ListeningSocket::bind(path_of(107)).await.unwrap();
     assert!(answers(longest.path()).await);
-    let error = Socket::bind(path_of(108)).await.unwrap_err().to_string();
+    let error = ListeningSocket::bind(path_of(108)).await.unwrap_err().to_string();
     assert!(error.contains("has 108 bytes, 107 are possible: shorten"), "{error}");
 }
 
@@ -125,7 +125,9 @@ async fn dead_sockets_of_ours_are_swept_and_nothing_else() {
 }
 
 /// An accepting socket, its connections, and what stops it.
-fn accepting(socket: Socket) -> (mpsc::Receiver<io::Result<UnixStream>>, CancellationToken, impl Future<Output = ()>) {
+fn accepting(
+    socket: ListeningSocket,
+) -> (mpsc::Receiver<io::Result<UnixStream>>, CancellationToken, impl Future<Output = ()>) {
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let stop = CancellationToken::new();
     let accepting = socket.accept(connections_tx, stop.clone());
@@ -136,7 +138,7 @@ fn accepting(socket: Socket) -> (mpsc::Receiver<io::Result<UnixStream>>, Cancell
 async fn connections_are_passed_on_until_the_stop_and_then_the_file_is_gone() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x.sock");
-    let (mut connections_rx, stop, accepting) = accepting(Socket::bind(path.clone()).await.unwrap());
+    let (mut connections_rx, stop, accepting) = accepting(ListeningSocket::bind(path.clone()).await.unwrap());
     let client = async {
         let mut client = UnixStream::connect(&path).await.unwrap();
         let mut server = connections_rx.recv().await.unwrap().unwrap();
@@ -152,7 +154,7 @@ async fn connections_are_passed_on_until_the_stop_and_then_the_file_is_gone() {
 async fn a_socket_that_somebody_deleted_comes_back() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("plugins/dra@x.sock");
-    let (mut connections_rx, stop, accepting) = accepting(Socket::bind(path.clone()).await.unwrap());
+    let (mut connections_rx, stop, accepting) = accepting(ListeningSocket::bind(path.clone()).await.unwrap());
     let admin = async {
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
         until(|| path.exists()).await;
@@ -168,7 +170,7 @@ async fn a_socket_that_somebody_deleted_comes_back() {
 async fn a_socket_that_somebody_else_took_over_stays_theirs_until_they_die() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x.sock");
-    let (_connections_rx, stop, accepting) = accepting(Socket::bind(path.clone()).await.unwrap());
+    let (_connections_rx, stop, accepting) = accepting(ListeningSocket::bind(path.clone()).await.unwrap());
     let inode = || fs::metadata(&path).map_or(0, |metadata| metadata.ino());
     let other = async {
         fs::remove_file(&path).unwrap();
@@ -189,7 +191,7 @@ async fn a_socket_that_somebody_else_took_over_stays_theirs_until_they_die() {
 async fn the_file_of_somebody_else_outlives_our_stop() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x.sock");
-    let socket = Socket::bind(path.clone()).await.unwrap();
+    let socket = ListeningSocket::bind(path.clone()).await.unwrap();
     fs::remove_file(&path).unwrap();
     let _other = std_net::UnixListener::bind(&path).unwrap();
     drop(socket);

@@ -12,8 +12,8 @@ use super::{
     *,
 };
 
-fn backends() -> Backends {
-    Backends::new([Bench::new() as Arc<dyn Backend>])
+fn backends() -> BackendRegistry {
+    BackendRegistry::new([Bench::new() as Arc<dyn Backend>])
 }
 
 fn holder(grants: &[Grant]) -> Record {

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     claims::{admit::admit, store::RecordDevice, testing::*},
     inventory::Inventory,
-    registry::Backends,
+    registry::BackendRegistry,
 };
 
 fn name(text: &str) -> DeviceName {
@@ -48,7 +48,7 @@ fn ask(inventory: &Inventory, held: &Held, claim_name: &str, grants: &[Grant]) -
         .iter()
         .flat_map(|(uid, devices)| devices.iter().map(move |device| Holding { uid, name: "default/other", device }))
         .collect();
-    let backends = Backends::new([Bench::new() as std::sync::Arc<dyn Backend>]);
+    let backends = BackendRegistry::new([Bench::new() as std::sync::Arc<dyn Backend>]);
     admit(&claim(claim_name), &allocation(grants), inventory, &backends, &holdings).map_err(|error| error.to_string())
 }
 

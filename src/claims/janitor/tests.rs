@@ -15,7 +15,7 @@ use super::{
 use crate::{
     containers::{self, ContainerDir},
     inventory::InventoryReader,
-    registry::Backends,
+    registry::BackendRegistry,
 };
 
 const GRACE: Duration = Duration::from_secs(300);
@@ -92,7 +92,7 @@ impl World {
         let boot_id = hostler_linux::boot::boot_id(&SysRoot::host()).unwrap();
         let containers = ContainerDir::new(temp.path().join("containers"), SysRoot::host(), boot_id);
         let parts = ClaimsParts {
-            backends: Backends::new([Bench::new() as Arc<dyn Backend>]),
+            backends: BackendRegistry::new([Bench::new() as Arc<dyn Backend>]),
             inventory: InventoryReader::new(inventory_rx),
             reader: api.clone(),
             records: temp.path().join("claims"),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     inventory::{Inventory, Pool},
-    registry::Backends,
+    registry::BackendRegistry,
 };
 
 /// A backend whose devices have units on NUMA nodes: a grant takes all of its units from one node.
@@ -101,7 +101,7 @@ fn wish(device: &str, amount: u64, same: Option<&str>) -> Grant {
 fn nodes(devices: &[Device], held: &[RecordDevice], grants: &[Grant]) -> Result<Vec<u64>, String> {
     let pool = Pool { name: POOL.to_owned(), devices: devices.to_vec(), ..Pool::default() };
     let inventory = Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() };
-    let backends = Backends::new([Arc::new(Islands) as Arc<dyn Backend>]);
+    let backends = BackendRegistry::new([Arc::new(Islands) as Arc<dyn Backend>]);
     let uid: ClaimUid = uid("holder");
     let holdings: Vec<Holding<'_>> =
         held.iter().map(|device| Holding { uid: &uid, name: "default/holder", device }).collect();

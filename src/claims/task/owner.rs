@@ -23,7 +23,7 @@ use crate::{
         store::{Record, RecordDevice, RecordState},
         work::{Job, Prepared, Workshop},
     },
-    metrics::{Metrics, Operation},
+    metrics::{ClaimOperation, Metrics},
     tasks::Tasks,
 };
 pub(super) use orders::Order;
@@ -57,7 +57,7 @@ impl Asking {
         Self { since: Some(Instant::now()), prepare, unprepare }
     }
 
-    fn observe(&self, metrics: &Metrics, operation: Operation, ok: bool) {
+    fn observe(&self, metrics: &Metrics, operation: ClaimOperation, ok: bool) {
         if let Some(since) = self.since {
             metrics.observe(operation, ok, since.elapsed());
         }
@@ -356,7 +356,7 @@ impl Owner {
             }
         };
         let asking = self.settle(uid, left);
-        asking.observe(&self.parts.metrics, Operation::Prepare, result.is_ok());
+        asking.observe(&self.parts.metrics, ClaimOperation::Prepare, result.is_ok());
         self.answers.extend(asking.prepare.into_iter().map(|answer_tx| Answer::Prepare(answer_tx, result.clone())));
         self.wake(uid);
     }
@@ -373,7 +373,7 @@ impl Owner {
             }
         };
         let asking = self.settle(uid, left);
-        asking.observe(&self.parts.metrics, Operation::Unprepare, result.is_ok());
+        asking.observe(&self.parts.metrics, ClaimOperation::Unprepare, result.is_ok());
         self.answers.extend(asking.unprepare.into_iter().map(|answer_tx| Answer::Unprepare(answer_tx, result.clone())));
         self.wake(uid);
     }

@@ -70,7 +70,7 @@ impl World {
     async fn start(&self) -> ClaimsHandle {
         let (tasks, _ended_rx) = Tasks::new();
         let parts = ClaimsParts {
-            backends: Backends::new([self.bench.clone() as Arc<dyn hostler_backend::Backend>]),
+            backends: BackendRegistry::new([self.bench.clone() as Arc<dyn hostler_backend::Backend>]),
             inventory: InventoryReader::new(self.inventory_tx.subscribe()),
             reader: self.allocations.clone(),
             records: self.temp.path().join("claims"),

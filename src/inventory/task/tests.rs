@@ -86,7 +86,7 @@ fn started(backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
 
 fn started_in(state: PathBuf, backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
     let (tasks, _) = Tasks::new();
-    let backends = Backends::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
+    let backends = BackendRegistry::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
     let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600), state };
     (start(parts, &tasks), tasks)
 }
