@@ -44,7 +44,7 @@ use crate::{
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
-        hints::Interests,
+        hints::UeventInterests,
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
@@ -275,7 +275,7 @@ async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -
         let parts = HotplugParts {
             source,
             quiet: QuietPeriod { quiet: config.inventory.quiet, limit: config.inventory.quiet_limit },
-            interests: Interests::of(&inventory.backends()),
+            interests: UeventInterests::of(&inventory.backends()),
             requests_tx: inventory.requests(),
         };
         if let Err(error) = hotplug::listen(parts, tasks) {

@@ -19,7 +19,7 @@ use crate::{
     inventory::{
         Drain, Inventory,
         drains::DrainError,
-        lookup::{Key, lookup},
+        lookup::{DeviceKey, lookup},
     },
 };
 
@@ -97,14 +97,14 @@ fn failure(error: &DrainError) -> Failure {
 
 impl Admin {
     /// The device that is meant by `name`.
-    fn device(&self, name: &str) -> Result<Key, Failure> {
+    fn device(&self, name: &str) -> Result<DeviceKey, Failure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
-        let known: BTreeSet<Key> = all(&inventory, &claims).into_keys().collect();
+        let known: BTreeSet<DeviceKey> = all(&inventory, &claims).into_keys().collect();
         lookup(name, &known).map_err(|error| Failure::new(StatusCode::NOT_FOUND, &error))
     }
 
-    fn shown(&self, (backend, device): &Key) -> Result<Json<AdminDevice>, Failure> {
+    fn shown(&self, (backend, device): &DeviceKey) -> Result<Json<AdminDevice>, Failure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
         let found = devices(&inventory, &claims)
@@ -125,8 +125,8 @@ struct Known<'a> {
 }
 
 /// Every device that anybody knows of.
-fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<Key, Known<'a>> {
-    let mut all: BTreeMap<Key, Known<'a>> = BTreeMap::new();
+fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<DeviceKey, Known<'a>> {
+    let mut all: BTreeMap<DeviceKey, Known<'a>> = BTreeMap::new();
     for (backend, pool) in &inventory.pools {
         for device in &pool.devices {
             let known = all.entry((backend.clone(), device.name.clone())).or_default();

@@ -8,18 +8,18 @@ use super::Inventory;
 
 /// A difference between two inventories.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Change {
+pub struct InventoryChange {
     /// The pool.
     pub pool: String,
     /// The device; `None` where the whole pool is meant.
     pub device: Option<String>,
     /// What happened.
-    pub what: What,
+    pub what: ChangeKind,
 }
 
 /// What happened to a device or a pool.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum What {
+pub enum ChangeKind {
     /// It was not there before.
     Added,
     /// It is not there any more.
@@ -34,7 +34,7 @@ pub enum What {
     Fresh,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for ChangeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Added => f.write_str("added"),
@@ -48,42 +48,42 @@ impl fmt::Display for What {
 }
 
 /// The differences, pool by pool, by device name.
-pub fn changes(old: &Inventory, new: &Inventory) -> Vec<Change> {
+pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
     let mut found = Vec::new();
     for (backend, pool) in &new.pools {
         let before = old.pools.get(backend);
         let stale = before.and_then(|pool| pool.stale.as_ref());
         let what = match (&pool.stale, stale) {
-            (Some(now), before) if before != Some(now) => Some(What::Stale(now.clone())),
-            (None, Some(_)) => Some(What::Fresh),
+            (Some(now), before) if before != Some(now) => Some(ChangeKind::Stale(now.clone())),
+            (None, Some(_)) => Some(ChangeKind::Fresh),
             _ => None,
         };
-        found.extend(what.map(|what| Change { pool: pool.name.clone(), device: None, what }));
+        found.extend(what.map(|what| InventoryChange { pool: pool.name.clone(), device: None, what }));
         let before = before.map_or(&[][..], |pool| &pool.devices);
         found.extend(device_changes(&pool.name, before, &pool.devices));
     }
     found
 }
 
-fn device_changes(pool: &str, old: &[Device], new: &[Device]) -> Vec<Change> {
+fn device_changes(pool: &str, old: &[Device], new: &[Device]) -> Vec<InventoryChange> {
     let by_name = |devices: &[Device]| -> BTreeMap<String, Device> {
         devices.iter().map(|device| (device.name.to_string(), device.clone())).collect()
     };
     let (old, new) = (by_name(old), by_name(new));
-    let removed = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, What::Removed));
+    let removed = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, ChangeKind::Removed));
     let others = new.iter().filter_map(|(name, device)| Some((name, compare(old.get(name), device)?)));
     removed
         .chain(others)
-        .map(|(name, what)| Change { pool: pool.to_owned(), device: Some(name.clone()), what })
+        .map(|(name, what)| InventoryChange { pool: pool.to_owned(), device: Some(name.clone()), what })
         .collect()
 }
 
-fn compare(old: Option<&Device>, new: &Device) -> Option<What> {
-    let Some(old) = old else { return Some(What::Added) };
+fn compare(old: Option<&Device>, new: &Device) -> Option<ChangeKind> {
+    let Some(old) = old else { return Some(ChangeKind::Added) };
     if old.health != new.health {
-        return Some(What::Health(new.health.as_str()));
+        return Some(ChangeKind::Health(new.health.as_str()));
     }
-    (old != new).then_some(What::Changed)
+    (old != new).then_some(ChangeKind::Changed)
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn text(old: &Inventory, new: &Inventory) -> Vec<String> {
-        let name = |change: &Change| change.device.clone().unwrap_or_default();
+        let name = |change: &InventoryChange| change.device.clone().unwrap_or_default();
         changes(old, new).iter().map(|change| format!("{} {}", name(change), change.what)).collect()
     }
 

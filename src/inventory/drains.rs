@@ -6,9 +6,9 @@
 //!   a list that cannot be understood is `lost`: until an operator forgets it, every device counts as drained
 //! ```
 //!
-//! Writer: the inventory task, through [`keeper`]; on disk: [`store`]. Readers find the drains in the inventory.
+//! Writer: the inventory task, through [`list`]; on disk: [`store`]. Readers find the drains in the inventory.
 
-mod keeper;
+mod list;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use hostler_api::{BackendName, DeviceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-pub(super) use keeper::Keeper;
+pub(super) use list::DrainList;
 
 /// All drained devices.
 pub type Drains = BTreeMap<(BackendName, DeviceName), Drain>;
@@ -111,7 +111,7 @@ pub enum DrainError {
 
 /// What the inventory task is asked to do about drains.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum DrainCommand {
     /// Read the list. The one who takes over the node asks for it.
     Load,
     /// Take a device out of service. One that is drained already keeps its beginning.
@@ -122,9 +122,9 @@ pub(super) enum Wish {
     Forget,
 }
 
-/// A wish, and where the answer goes: the device's drain before, or for a new one, from now on.
+/// A command, and where the answer goes: the device's drain before, or for a new one, from now on.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) wish: Wish,
+pub(super) struct DrainRequest {
+    pub(super) command: DrainCommand,
     pub(super) done_tx: oneshot::Sender<Result<Option<Drain>, DrainError>>,
 }

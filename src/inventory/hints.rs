@@ -14,9 +14,9 @@ use crate::registry::BackendRegistry;
 
 /// What the backends of a daemon want to hear of.
 #[derive(Clone, Debug, Default)]
-pub struct Interests(BTreeSet<&'static str>);
+pub struct UeventInterests(BTreeSet<&'static str>);
 
-impl Interests {
+impl UeventInterests {
     /// What any of the backends names.
     pub fn of(backends: &BackendRegistry) -> Self {
         Self(backends.iter().flat_map(|(_, backend)| backend.subsystems().iter().copied()).collect())
@@ -61,8 +61,8 @@ mod tests {
             action: UeventAction::Change,
             devpath: devpath.to_owned(),
         });
-        let words = Interests::of(backends).words(event).into_iter().filter_map(|event| match event {
-            MonitorEvent::Hint(hint) => Some(hint.subsystem),
+        let words = UeventInterests::of(backends).words(event).into_iter().filter_map(|event| match event {
+            MonitorEvent::UeventHint(hint) => Some(hint.subsystem),
             MonitorEvent::Overflow => None,
         });
         let names: Vec<String> = concerned(backends, &words.collect()).iter().map(ToString::to_string).collect();
@@ -115,6 +115,6 @@ mod tests {
 
     #[test]
     fn lost_events_concern_everybody_even_who_names_nothing() {
-        assert_eq!(Interests::default().words(MonitorEvent::Overflow), [MonitorEvent::Overflow]);
+        assert_eq!(UeventInterests::default().words(MonitorEvent::Overflow), [MonitorEvent::Overflow]);
     }
 }

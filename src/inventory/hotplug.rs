@@ -6,7 +6,7 @@ use hostler_linux::uevent::{self, StopHandle, StopSignal, UeventCoalescer, Ueven
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use super::{hints::Interests, task::Rescan};
+use super::{hints::UeventInterests, task::Rescan};
 use crate::tasks::Tasks;
 
 /// What to listen to, and what for.
@@ -17,7 +17,7 @@ pub struct HotplugParts {
     /// How long to collect.
     pub quiet: uevent::QuietPeriod,
     /// Which events are not dropped.
-    pub interests: Interests,
+    pub interests: UeventInterests,
     /// Where rescans are asked for.
     pub requests_tx: mpsc::Sender<Rescan>,
 }

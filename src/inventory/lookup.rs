@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hostler_api::{BackendName, DeviceName};
 
 /// Backend and name of a device.
-pub type Key = (BackendName, DeviceName);
+pub type DeviceKey = (BackendName, DeviceName);
 
 /// Names that are shown at most beside one that is not known.
 const SHOWN: usize = 5;
@@ -35,8 +35,8 @@ pub enum LookupError {
 ///
 /// # Errors
 /// When there is none, or more than one.
-pub fn lookup(name: &str, known: &BTreeSet<Key>) -> Result<Key, LookupError> {
-    let found: Vec<&Key> = match name.split_once('/') {
+pub fn lookup(name: &str, known: &BTreeSet<DeviceKey>) -> Result<DeviceKey, LookupError> {
+    let found: Vec<&DeviceKey> = match name.split_once('/') {
         Some((backend, device)) => {
             known.iter().filter(|key| key.0.as_str() == backend && key.1.as_str() == device).collect()
         }
@@ -53,13 +53,13 @@ pub fn lookup(name: &str, known: &BTreeSet<Key>) -> Result<Key, LookupError> {
 }
 
 /// `backend/device`.
-fn full((backend, device): &Key) -> String {
+fn full((backend, device): &DeviceKey) -> String {
     format!("{backend}/{device}")
 }
 
 /// The names that differ least, with words in front.
-fn near(name: &str, known: &BTreeSet<Key>) -> String {
-    let distance = |key: &Key| {
+fn near(name: &str, known: &BTreeSet<DeviceKey>) -> String {
+    let distance = |key: &DeviceKey| {
         let whole = strsim::damerau_levenshtein(name, &full(key));
         if name.contains('/') { whole } else { whole.min(strsim::damerau_levenshtein(name, key.1.as_str())) }
     };

@@ -24,8 +24,8 @@ use tracing::{info, warn};
 
 use super::{
     Inventory, InventoryReader,
-    changes::{What, changes},
-    drains::{Drain, DrainError, Keeper, Order, Wish},
+    changes::{ChangeKind, changes},
+    drains::{Drain, DrainCommand, DrainError, DrainList, DrainRequest},
     hints,
     merge::merge,
     pool_name,
@@ -66,7 +66,7 @@ pub enum Rescan {
 #[derive(Clone, Debug)]
 pub struct InventoryHandle {
     requests_tx: mpsc::Sender<Rescan>,
-    orders_tx: mpsc::Sender<Order>,
+    drains_tx: mpsc::Sender<DrainRequest>,
     reader: InventoryReader,
     backends: BackendRegistry,
 }
@@ -101,7 +101,7 @@ impl InventoryHandle {
     /// When the daemon is stopping. A list that cannot be understood is no error: see
     /// [`LostDrains`](super::drains::LostDrains).
     pub async fn load_drains(&self) -> Result<(), DrainError> {
-        self.order(Wish::Load).await.map(drop)
+        self.ask_drains(DrainCommand::Load).await.map(drop)
     }
 
     /// Takes a device out of service; it is on disk and in the inventory when this returns. One that is drained already
@@ -110,7 +110,7 @@ impl InventoryHandle {
     /// # Errors
     /// When the list cannot be written; then nothing has changed.
     pub async fn drain(&self, backend: BackendName, device: DeviceName, drain: Drain) -> Result<Drain, DrainError> {
-        let known = self.order(Wish::Drain(backend, device, drain.clone())).await?;
+        let known = self.ask_drains(DrainCommand::Drain(backend, device, drain.clone())).await?;
         Ok(known.unwrap_or(drain))
     }
 
@@ -119,7 +119,7 @@ impl InventoryHandle {
     /// # Errors
     /// When the list cannot be written, or is lost and does not name the device; then nothing has changed.
     pub async fn undrain(&self, backend: BackendName, device: DeviceName) -> Result<Option<Drain>, DrainError> {
-        self.order(Wish::Undrain(backend, device)).await
+        self.ask_drains(DrainCommand::Undrain(backend, device)).await
     }
 
     /// Gives up a list of drained devices that cannot be understood.
@@ -127,12 +127,12 @@ impl InventoryHandle {
     /// # Errors
     /// When its file cannot be moved.
     pub async fn forget_lost_drains(&self) -> Result<(), DrainError> {
-        self.order(Wish::Forget).await.map(drop)
+        self.ask_drains(DrainCommand::Forget).await.map(drop)
     }
 
-    async fn order(&self, wish: Wish) -> Result<Option<Drain>, DrainError> {
+    async fn ask_drains(&self, command: DrainCommand) -> Result<Option<Drain>, DrainError> {
         let (done_tx, done_rx) = oneshot::channel();
-        self.orders_tx.send(Order { wish, done_tx }).await.map_err(|_| DrainError::Stopping)?;
+        self.drains_tx.send(DrainRequest { command, done_tx }).await.map_err(|_| DrainError::Stopping)?;
         done_rx.await.unwrap_or(Err(DrainError::Stopping))
     }
 }
@@ -140,35 +140,35 @@ impl InventoryHandle {
 /// Starts the task. The first scan begins at once; [`InventoryHandle::rescan`] waits for it.
 pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
-    let (orders_tx, orders_rx) = mpsc::channel(QUEUE);
+    let (drains_tx, drains_rx) = mpsc::channel(QUEUE);
     let (inventory_tx, inventory_rx) = watch::channel(Arc::default());
     let backends = parts.backends.clone();
-    let owner = Owner {
+    let owner = InventoryOwner {
         node: parts.node,
         scans: scans(&parts.backends, parts.rescan),
         rescan: parts.rescan,
         backends: parts.backends,
-        keeper: Keeper::new(parts.state, tasks.clone()),
+        drain_list: DrainList::new(parts.state, tasks.clone()),
         inventory_tx,
         running: JoinSet::new(),
         tasks: tasks.clone(),
     };
-    tasks.service("inventory", owner.run(requests_rx, orders_rx));
-    InventoryHandle { requests_tx, orders_tx, reader: InventoryReader::new(inventory_rx), backends }
+    tasks.service("inventory", owner.run(requests_rx, drains_rx));
+    InventoryHandle { requests_tx, drains_tx, reader: InventoryReader::new(inventory_rx), backends }
 }
 
 /// Nothing is due before the first scan, which whoever starts the daemon asks for and waits for.
-fn scans(backends: &BackendRegistry, rescan: Duration) -> BTreeMap<BackendName, Scan> {
+fn scans(backends: &BackendRegistry, rescan: Duration) -> BTreeMap<BackendName, ScanState> {
     let scan = |backend: &dyn Backend| {
         let poll = backend.poll().map_or(rescan, |poll| poll.max(SHORTEST_POLL));
-        Scan { period: poll.min(rescan), ..Scan::default() }
+        ScanState { period: poll.min(rescan), ..ScanState::default() }
     };
     backends.iter().map(|(name, backend)| (name.clone(), scan(backend.as_ref()))).collect()
 }
 
 /// The state of one backend's scan.
 #[derive(Default)]
-struct Scan {
+struct ScanState {
     /// Time from the end of a scan that found devices to the next one that nothing has asked for.
     period: Duration,
     /// When that is; `None` before the first scan and while one is running.
@@ -176,35 +176,39 @@ struct Scan {
     running: bool,
     again: bool,
     /// Who waits for the scan that is running, and for the one after it.
-    waiting: Vec<Arc<Done>>,
-    waiting_again: Vec<Arc<Done>>,
+    waiting: Vec<Arc<ScanWaiter>>,
+    waiting_again: Vec<Arc<ScanWaiter>>,
 }
 
 /// Answers when the last of several scans has let go of it.
-struct Done(Option<oneshot::Sender<()>>);
+struct ScanWaiter(Option<oneshot::Sender<()>>);
 
-impl Drop for Done {
+impl Drop for ScanWaiter {
     fn drop(&mut self) {
         // Whoever asked may have stopped waiting.
         self.0.take().map(|done_tx| done_tx.send(()));
     }
 }
 
-type Scanned = (BackendName, Result<Enumeration, BackendError>);
+type ScanResult = (BackendName, Result<Enumeration, BackendError>);
 
-struct Owner {
+struct InventoryOwner {
     node: String,
     backends: BackendRegistry,
-    keeper: Keeper,
-    scans: BTreeMap<BackendName, Scan>,
+    drain_list: DrainList,
+    scans: BTreeMap<BackendName, ScanState>,
     rescan: Duration,
     inventory_tx: watch::Sender<Arc<Inventory>>,
-    running: JoinSet<Option<Scanned>>,
+    running: JoinSet<Option<ScanResult>>,
     tasks: Tasks,
 }
 
-impl Owner {
-    async fn run(mut self, mut requests_rx: mpsc::Receiver<Rescan>, mut orders_rx: mpsc::Receiver<Order>) -> Outcome {
+impl InventoryOwner {
+    async fn run(
+        mut self,
+        mut requests_rx: mpsc::Receiver<Rescan>,
+        mut drains_rx: mpsc::Receiver<DrainRequest>,
+    ) -> Outcome {
         let stop = self.tasks.stop_token();
         loop {
             let due = self.scans.values().filter_map(|scan| scan.due).min();
@@ -214,8 +218,8 @@ impl Owner {
                 () = stop.cancelled() => return Ok(()),
                 () = wait_until(due) => self.scan_due(),
                 Some(request) = requests_rx.recv() => self.ask(request),
-                // An order that was taken is carried out to its end; a scan can wait for a write.
-                Some(order) = orders_rx.recv() => self.carry_out(order).await,
+                // A request that was taken is carried out to its end; a scan can wait for a write.
+                Some(request) = drains_rx.recv() => self.carry_out(request).await,
                 Some(scanned) = self.running.join_next() => {
                     if let Some((backend, result)) = scanned? {
                         self.take(&backend, result);
@@ -225,13 +229,13 @@ impl Owner {
         }
     }
 
-    async fn carry_out(&mut self, order: Order) {
-        let done = self.keeper.carry_out(order.wish).await;
+    async fn carry_out(&mut self, request: DrainRequest) {
+        let done = self.drain_list.carry_out(request.command).await;
         // Whoever has an answer must find it in the inventory. The channel's lock is let go of before it is written to.
         let latest = Inventory::clone(&self.inventory_tx.borrow());
         self.publish(latest);
         // Whoever asked may have stopped waiting.
-        let _ = order.done_tx.send(done);
+        let _ = request.done_tx.send(done);
     }
 
     fn ask(&mut self, request: Rescan) {
@@ -245,19 +249,19 @@ impl Owner {
 
     fn scan_due(&mut self) {
         let now = Instant::now();
-        let is_due = |scan: &Scan| scan.due.is_some_and(|due| due <= now);
+        let is_due = |scan: &ScanState| scan.due.is_some_and(|due| due <= now);
         let due = self.scans.iter().filter(|(_, scan)| is_due(scan));
         let names: Vec<BackendName> = due.map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.scan(name, None));
     }
 
     fn scan_all(&mut self, done_tx: Option<oneshot::Sender<()>>) {
-        let done = Arc::new(Done(done_tx));
+        let done = Arc::new(ScanWaiter(done_tx));
         let names: Vec<BackendName> = self.scans.keys().cloned().collect();
         names.iter().for_each(|name| self.scan(name, Some(done.clone())));
     }
 
-    fn scan(&mut self, name: &BackendName, done: Option<Arc<Done>>) {
+    fn scan(&mut self, name: &BackendName, done: Option<Arc<ScanWaiter>>) {
         let (Some(scan), Some(backend)) = (self.scans.get_mut(name), self.backends.get(name)) else { return };
         if scan.running {
             // What has changed may be behind the point that the running scan has reached.
@@ -301,7 +305,7 @@ impl Owner {
         for change in changes(&old, &new) {
             let device = change.device.as_deref().unwrap_or("*");
             match &change.what {
-                What::Stale(_) => {
+                ChangeKind::Stale(_) => {
                     warn!(backend = %name, pool = change.pool, device, change = %change.what, "inventory stale")
                 }
                 what => info!(backend = %name, pool = change.pool, device, change = %what, "inventory changed"),
@@ -311,8 +315,8 @@ impl Owner {
     }
 
     fn publish(&self, mut new: Inventory) {
-        new.drains = self.keeper.drains(&new.pools);
-        new.lost_drains = self.keeper.lost().cloned();
+        new.drains = self.drain_list.drains(&new.pools);
+        new.lost_drains = self.drain_list.lost().cloned();
         self.inventory_tx.send_if_modified(|latest| {
             let modified = **latest != new;
             *latest = Arc::new(new);

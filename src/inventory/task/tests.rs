@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::*;
 
 /// A backend whose answers the test decides.
-struct Scripted {
+struct ScriptedBackend {
     name: &'static str,
     poll: Option<Duration>,
     answer: Mutex<Result<Vec<&'static str>, &'static str>>,
@@ -17,7 +17,7 @@ struct Scripted {
     scanned: Notify,
 }
 
-impl Scripted {
+impl ScriptedBackend {
     fn new(name: &'static str, devices: &[&'static str]) -> Arc<Self> {
         Self::polled(name, None, devices)
     }
@@ -44,7 +44,7 @@ impl Scripted {
     }
 }
 
-impl Backend for Scripted {
+impl Backend for ScriptedBackend {
     fn name(&self) -> BackendName {
         BackendName::new(self.name).unwrap()
     }
@@ -79,12 +79,12 @@ impl Backend for Scripted {
     }
 }
 
-fn started(backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
+fn started(backends: &[Arc<ScriptedBackend>]) -> (InventoryHandle, Tasks) {
     // Nothing is read or written there unless a test asks for it.
     started_in("/nonexistent".into(), backends)
 }
 
-fn started_in(state: PathBuf, backends: &[Arc<Scripted>]) -> (InventoryHandle, Tasks) {
+fn started_in(state: PathBuf, backends: &[Arc<ScriptedBackend>]) -> (InventoryHandle, Tasks) {
     let (tasks, _) = Tasks::new();
     let backends = BackendRegistry::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
     let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600), state };
@@ -97,7 +97,7 @@ fn names(handle: &InventoryHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn a_rescan_sees_what_has_come_and_gone() {
-    let backend = Scripted::new("one", &["a", "b"]);
+    let backend = ScriptedBackend::new("one", &["a", "b"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     assert_eq!(names(&handle), ["node/one/a", "node/one/b"]);
@@ -108,7 +108,7 @@ async fn a_rescan_sees_what_has_come_and_gone() {
 
 #[tokio::test]
 async fn a_failing_backend_keeps_its_devices_and_hides_nobody() {
-    let (good, bad) = (Scripted::new("good", &["a"]), Scripted::new("ill", &["x"]));
+    let (good, bad) = (ScriptedBackend::new("good", &["a"]), ScriptedBackend::new("ill", &["x"]));
     let (handle, _tasks) = started(&[good.clone(), bad.clone()]);
     handle.rescan().await;
     bad.set(Err("bus fell off"));
@@ -122,7 +122,7 @@ async fn a_failing_backend_keeps_its_devices_and_hides_nobody() {
 
 #[tokio::test]
 async fn readers_are_woken_only_by_a_change() {
-    let backend = Scripted::new("one", &["a"]);
+    let backend = ScriptedBackend::new("one", &["a"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let mut inventory_rx = handle.reader().subscribe();
@@ -136,7 +136,7 @@ async fn readers_are_woken_only_by_a_change() {
 
 #[tokio::test]
 async fn a_hint_scans_only_backends_of_its_subsystem() {
-    let backend = Scripted::new("one", &["a"]);
+    let backend = ScriptedBackend::new("one", &["a"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let before = backend.scans();
@@ -153,7 +153,7 @@ async fn a_hint_scans_only_backends_of_its_subsystem() {
 
 #[tokio::test]
 async fn a_device_that_a_backend_names_twice_is_there_once_with_a_warning() {
-    let backend = Scripted::new("one", &["a", "a"]);
+    let backend = ScriptedBackend::new("one", &["a", "a"]);
     let (handle, _tasks) = started(&[backend]);
     handle.rescan().await;
     assert_eq!(names(&handle), ["node/one/a"]);
@@ -162,7 +162,7 @@ async fn a_device_that_a_backend_names_twice_is_there_once_with_a_warning() {
 
 #[tokio::test]
 async fn a_device_that_no_api_server_accepts_is_left_out_with_a_warning() {
-    let backend = Scripted::new("one", &["unacceptable", "b"]);
+    let backend = ScriptedBackend::new("one", &["unacceptable", "b"]);
     let (handle, _tasks) = started(&[backend]);
     handle.rescan().await;
     assert_eq!(names(&handle), ["node/one/b"]);
@@ -174,7 +174,7 @@ async fn a_device_that_no_api_server_accepts_is_left_out_with_a_warning() {
 #[tokio::test]
 async fn who_drains_a_device_finds_it_drained_and_scans_leave_it_so() {
     let state = tempfile::tempdir().unwrap();
-    let backend = Scripted::new("one", &["a", "b"]);
+    let backend = ScriptedBackend::new("one", &["a", "b"]);
     let (handle, _tasks) = started_in(state.path().to_owned(), std::slice::from_ref(&backend));
     handle.load_drains().await.unwrap();
     handle.rescan().await;
@@ -192,7 +192,7 @@ async fn who_drains_a_device_finds_it_drained_and_scans_leave_it_so() {
 async fn devices_that_appear_while_the_list_is_lost_are_drained_too() {
     let state = tempfile::tempdir().unwrap();
     std::fs::write(state.path().join("drains.json"), "").unwrap();
-    let backend = Scripted::new("one", &["a"]);
+    let backend = ScriptedBackend::new("one", &["a"]);
     let (handle, _tasks) = started_in(state.path().to_owned(), std::slice::from_ref(&backend));
     handle.load_drains().await.unwrap();
     handle.rescan().await;
@@ -210,8 +210,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_polls_is_scanned_by_its_own_time_and_others_by_the_common_one() {
-    let (often, seldom) = (Scripted::polled("often", Some(600 * SECOND), &["a"]), Scripted::new("seldom", &["b"]));
-    let slow = Scripted::polled("slow", Some(2 * HOUR), &["c"]);
+    let (often, seldom) =
+        (ScriptedBackend::polled("often", Some(600 * SECOND), &["a"]), ScriptedBackend::new("seldom", &["b"]));
+    let slow = ScriptedBackend::polled("slow", Some(2 * HOUR), &["c"]);
     let (handle, _tasks) = started(&[often.clone(), seldom.clone(), slow.clone()]);
     handle.rescan().await;
     let start = Instant::now();
@@ -228,7 +229,7 @@ async fn a_backend_that_polls_is_scanned_by_its_own_time_and_others_by_the_commo
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_polls_and_has_no_devices_costs_no_more_than_others() {
-    let backend = Scripted::polled("one", Some(5 * SECOND), &[]);
+    let backend = ScriptedBackend::polled("one", Some(5 * SECOND), &[]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let start = Instant::now();
@@ -241,7 +242,7 @@ async fn a_backend_that_polls_and_has_no_devices_costs_no_more_than_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scan_that_was_asked_for_puts_off_the_next_poll() {
-    let backend = Scripted::polled("one", Some(60 * SECOND), &["a"]);
+    let backend = ScriptedBackend::polled("one", Some(60 * SECOND), &["a"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     tokio::time::sleep(59 * SECOND).await;
@@ -254,7 +255,7 @@ async fn a_scan_that_was_asked_for_puts_off_the_next_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_cannot_poll_without_pause() {
-    let backend = Scripted::polled("one", Some(Duration::ZERO), &["a"]);
+    let backend = ScriptedBackend::polled("one", Some(Duration::ZERO), &["a"]);
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let start = Instant::now();

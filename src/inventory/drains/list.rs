@@ -5,19 +5,19 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use hostler_api::{BackendName, DeviceName};
 use tracing::{error, info, warn};
 
-use super::{Drain, DrainError, Drains, LostDrains, Wish, store::Store};
+use super::{Drain, DrainCommand, DrainError, Drains, LostDrains, store::Store};
 use crate::{inventory::Pool, tasks::Tasks};
 
 /// The drains as they are on disk. Part of the inventory task.
 #[derive(Debug)]
-pub(in crate::inventory) struct Keeper {
+pub(in crate::inventory) struct DrainList {
     store: Arc<Store>,
     listed: Drains,
     lost: Option<LostDrains>,
     tasks: Tasks,
 }
 
-impl Keeper {
+impl DrainList {
     /// Knows of no drain until it has read the list in the folder `state`.
     pub(in crate::inventory) fn new(state: PathBuf, tasks: Tasks) -> Self {
         Self { store: Arc::new(Store::new(state)), listed: Drains::new(), lost: None, tasks }
@@ -40,13 +40,13 @@ impl Keeper {
         drains
     }
 
-    /// Does what is wished; gives back the drain that the device then has or no longer has.
-    pub(in crate::inventory) async fn carry_out(&mut self, wish: Wish) -> Result<Option<Drain>, DrainError> {
-        match wish {
-            Wish::Load => self.load().await.map(|()| None),
-            Wish::Drain(backend, device, drain) => self.drain(backend, device, drain).await.map(Some),
-            Wish::Undrain(backend, device) => self.undrain(backend, device).await,
-            Wish::Forget => self.forget().await.map(|()| None),
+    /// Does what is asked for; gives back the drain that the device then has or no longer has.
+    pub(in crate::inventory) async fn carry_out(&mut self, command: DrainCommand) -> Result<Option<Drain>, DrainError> {
+        match command {
+            DrainCommand::Load => self.load().await.map(|()| None),
+            DrainCommand::Drain(backend, device, drain) => self.drain(backend, device, drain).await.map(Some),
+            DrainCommand::Undrain(backend, device) => self.undrain(backend, device).await,
+            DrainCommand::Forget => self.forget().await.map(|()| None),
         }
     }
 
