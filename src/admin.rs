@@ -42,7 +42,7 @@ use self::{
 use crate::{
     claims::ClaimsHandle,
     inventory::{Inventory, LostDrains, task::InventoryHandle},
-    kubelet::{Connections, Registration},
+    kubelet::{KubeletConnections, RegistrationState},
     kubernetes::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
@@ -112,9 +112,9 @@ pub struct AdminParts {
 #[derive(Clone, Debug)]
 pub struct KubeletSide {
     /// Its last word on the registration.
-    pub registration_rx: watch::Receiver<Registration>,
+    pub registration_rx: watch::Receiver<RegistrationState>,
     /// How many connections it has to the socket that it calls.
-    pub connections_rx: watch::Receiver<Connections>,
+    pub connections_rx: watch::Receiver<KubeletConnections>,
     /// The socket that it looks for.
     pub registration_socket: PathBuf,
     /// The socket that it calls.
@@ -134,12 +134,12 @@ impl KubeletSide {
     /// What is missing of the kubelet's side. A host on which no kubelet has ever worked misses nothing.
     fn missing(&self) -> Option<String> {
         match &*self.registration_rx.borrow() {
-            Registration::Registered => self.silence().map(|silence| {
+            RegistrationState::Registered => self.silence().map(|silence| {
                 format!("the kubelet has hung up {} s ago and did not come back: is it running?", silence.as_secs())
             }),
-            Registration::Waiting if !self.pods.exists() => None,
-            Registration::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
-            Registration::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
+            RegistrationState::Waiting if !self.pods.exists() => None,
+            RegistrationState::Waiting => Some("the kubelet has not registered the driver yet".to_owned()),
+            RegistrationState::Refused { error } => Some(format!("the kubelet refused the driver: {error}")),
         }
     }
 }
@@ -269,9 +269,9 @@ impl Admin {
 
 fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
     let (registered, error) = match &*kubelet.registration_rx.borrow() {
-        Registration::Waiting => (None, None),
-        Registration::Registered => (Some(true), None),
-        Registration::Refused { error } => (Some(false), Some(error.clone())),
+        RegistrationState::Waiting => (None, None),
+        RegistrationState::Registered => (Some(true), None),
+        RegistrationState::Refused { error } => (Some(false), Some(error.clone())),
     };
     AdminKubelet {
         registered,
@@ -362,10 +362,10 @@ async fn readyz(State(stage): State<Stage>) -> (StatusCode, String) {
 mod tests {
     use super::*;
 
-    fn missing(registration: Registration, open: usize, silence: Duration) -> Option<String> {
+    fn missing(registration: RegistrationState, open: usize, silence: Duration) -> Option<String> {
         let since = Instant::now().checked_sub(silence).unwrap();
         let (_registration_tx, registration_rx) = watch::channel(registration);
-        let (_connections_tx, connections_rx) = watch::channel(Connections { open, since });
+        let (_connections_tx, connections_rx) = watch::channel(KubeletConnections { open, since });
         let pods = std::env::temp_dir();
         let (registration_socket, service_socket) = ("/r".into(), "/s".into());
         KubeletSide { registration_rx, connections_rx, registration_socket, service_socket, pods }.missing()
@@ -373,12 +373,12 @@ mod tests {
 
     #[test]
     fn a_kubelet_that_registered_us_and_hung_up_is_missed_after_a_while() {
-        let registered = || Registration::Registered;
+        let registered = || RegistrationState::Registered;
         assert_eq!(missing(registered(), 1, Duration::from_secs(60)), None);
         assert_eq!(missing(registered(), 0, Duration::from_secs(5)), None, "it may be starting anew");
         let said = missing(registered(), 0, Duration::from_secs(11)).unwrap();
         assert_eq!(said, "the kubelet has hung up 11 s ago and did not come back: is it running?");
-        let waiting = missing(Registration::Waiting, 0, Duration::ZERO).unwrap();
+        let waiting = missing(RegistrationState::Waiting, 0, Duration::ZERO).unwrap();
         assert_eq!(waiting, "the kubelet has not registered the driver yet");
     }
 }

@@ -48,7 +48,8 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubelet::{self, Connections, KubeletConfig, KubeletParts, Registration, Sockets},
+    kubelet::{self, KubeletConnections, KubeletParts, KubeletPluginConfig, KubeletSockets, RegistrationState},
+    kubernetes::ConnectError,
     metrics::Metrics,
     registry,
     tasks::{EndedService, Tasks},
@@ -226,9 +227,10 @@ async fn start(config: DaemonConfig, machine: Machine, tasks: &Tasks) -> Result<
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
-    let kubelet_config = config.kubelet.enabled.then(|| KubeletConfig::new(&config.driver, &config.paths.kubelet));
-    let (registration_tx, registration_rx) = watch::channel(Registration::default());
-    let (connections_tx, connections_rx) = watch::channel(Connections::default());
+    let kubelet_config =
+        config.kubelet.enabled.then(|| KubeletPluginConfig::new(&config.driver, &config.paths.kubelet));
+    let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
+    let (connections_tx, connections_rx) = watch::channel(KubeletConnections::default());
     let admin = Admin::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
@@ -417,9 +419,9 @@ async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Task
 
 fn kubelet_side(
     config: &DaemonConfig,
-    sockets: &KubeletConfig,
-    registration_rx: watch::Receiver<Registration>,
-    connections_rx: watch::Receiver<Connections>,
+    sockets: &KubeletPluginConfig,
+    registration_rx: watch::Receiver<RegistrationState>,
+    connections_rx: watch::Receiver<KubeletConnections>,
 ) -> KubeletSide {
     KubeletSide {
         registration_rx,
@@ -431,15 +433,15 @@ fn kubelet_side(
 }
 
 async fn serve_kubelet(
-    config: &KubeletConfig,
+    config: &KubeletPluginConfig,
     claims: &ClaimsHandle,
     inventory: &InventoryHandle,
-    (registration_tx, connections_tx): (watch::Sender<Registration>, watch::Sender<Connections>),
+    (registration_tx, connections_tx): (watch::Sender<RegistrationState>, watch::Sender<KubeletConnections>),
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let parts = KubeletParts {
         driver: config.driver.clone(),
-        sockets: Sockets::bind(config).await.map_err(DaemonError::Kubelet)?,
+        sockets: KubeletSockets::bind(config).await.map_err(DaemonError::Kubelet)?,
         claims: claims.clone(),
         inventory: inventory.reader(),
         registration_tx,

@@ -43,8 +43,8 @@ use crate::{
     socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
 };
-pub use connection::Connections;
-pub use registration::{Registration, SUPPORTED_VERSIONS};
+pub use connection::KubeletConnections;
+pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);
@@ -57,7 +57,7 @@ const SERVICE_SUFFIX: &str = "@service.sock";
 
 /// Where the sockets are.
 #[derive(Clone, Debug)]
-pub struct KubeletConfig {
+pub struct KubeletPluginConfig {
     /// Name of the driver, a DNS subdomain.
     pub driver: String,
     /// Folder that the kubelet watches for drivers: `<kubelet root>/plugins_registry`.
@@ -68,7 +68,7 @@ pub struct KubeletConfig {
     pub instance: Option<String>,
 }
 
-impl KubeletConfig {
+impl KubeletPluginConfig {
     /// The usual folders below the kubelet's root folder (`--root-dir`).
     pub fn new(driver: &str, kubelet_root: &Path) -> Self {
         Self {
@@ -106,18 +106,18 @@ fn is_ours(name: &str, suffix: &str) -> bool {
 
 /// Both sockets, listening. Calls wait until [`serve`] runs.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct KubeletSockets {
     registration: ListeningSocket,
     service: ListeningSocket,
 }
 
-impl Sockets {
+impl KubeletSockets {
     /// Removes what crashed daemons of this driver left, and listens: on the service first, since the kubelet comes as
     /// soon as it sees the registration socket.
     ///
     /// # Errors
     /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
-    pub async fn bind(config: &KubeletConfig) -> Result<Self, SocketError> {
+    pub async fn bind(config: &KubeletPluginConfig) -> Result<Self, SocketError> {
         let registration = config.registration_suffix();
         socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
         socket::remove_dead(&config.plugin_dir, |name| is_ours(name, SERVICE_SUFFIX)).await?;
@@ -133,15 +133,15 @@ pub struct KubeletParts {
     /// Name of the driver.
     pub driver: String,
     /// Where the kubelet calls.
-    pub sockets: Sockets,
+    pub sockets: KubeletSockets,
     /// Who prepares.
     pub claims: ClaimsHandle,
     /// What there is.
     pub inventory: InventoryReader,
     /// Gets what the kubelet says about the registration.
-    pub registration_tx: watch::Sender<Registration>,
+    pub registration_tx: watch::Sender<RegistrationState>,
     /// Gets the number of connections to the service socket.
-    pub connections_tx: watch::Sender<Connections>,
+    pub connections_tx: watch::Sender<KubeletConnections>,
     /// Runs the health streams; its stop token ends the services.
     pub tasks: Tasks,
 }
@@ -223,14 +223,14 @@ async fn serve_socket(
     socket: ListeningSocket,
     routes: Routes,
     calls: TaskTracker,
-    count: watch::Sender<Connections>,
+    count: watch::Sender<KubeletConnections>,
     stop: CancellationToken,
 ) -> Result<(), KubeletError> {
     let path = socket.path().to_owned();
     info!(path = %path.display(), "listening for the kubelet");
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let connections = ReceiverStream::new(connections_rx).map(move |accepted: std::io::Result<_>| {
-        accepted.map(|stream| connection::Counted::new(stream, count.clone()))
+        accepted.map(|stream| connection::CountedConnection::new(stream, count.clone()))
     });
     let server =
         Server::builder().add_routes(routes).serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());

@@ -24,7 +24,7 @@ use hostler::{
     },
     containers::ContainerDir,
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
-    kubelet::{KubeletConfig, KubeletError, KubeletParts, Registration, Sockets, serve},
+    kubelet::{KubeletError, KubeletParts, KubeletPluginConfig, KubeletSockets, RegistrationState, serve},
     metrics::Metrics,
     registry::BackendRegistry,
     socket::SocketError,
@@ -132,7 +132,7 @@ struct Node {
     tasks: Tasks,
     inventory: InventoryHandle,
     claims: ClaimsHandle,
-    registration_rx: watch::Receiver<Registration>,
+    registration_rx: watch::Receiver<RegistrationState>,
     served: JoinHandle<Result<(), KubeletError>>,
 }
 
@@ -169,10 +169,10 @@ impl Node {
             metrics: Metrics::default(),
         };
         let claims = claims_task::start(parts, &tasks).unwrap();
-        let (registration_tx, registration_rx) = watch::channel(Registration::default());
+        let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
         let parts = KubeletParts {
             driver: DRIVER.into(),
-            sockets: Sockets::bind(&KubeletConfig::new(DRIVER, root.path())).await.unwrap(),
+            sockets: KubeletSockets::bind(&KubeletPluginConfig::new(DRIVER, root.path())).await.unwrap(),
             claims: claims.clone(),
             inventory: inventory.reader(),
             registration_tx,
@@ -192,7 +192,7 @@ impl Node {
     }
 
     fn registration_socket(&self) -> PathBuf {
-        KubeletConfig::new(DRIVER, self.root.path()).registration_socket()
+        KubeletPluginConfig::new(DRIVER, self.root.path()).registration_socket()
     }
 
     async fn set_devices(&self, devices: Vec<Device>) {
@@ -238,7 +238,7 @@ async fn every_supported_kubelet_registers_the_driver_and_prepares_a_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_and_their_folders_are_private() {
     let node = Node::start().await;
-    let config = KubeletConfig::new(DRIVER, node.root.path());
+    let config = KubeletPluginConfig::new(DRIVER, node.root.path());
     for socket in [config.registration_socket(), config.service_socket()] {
         assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o750), "{}", socket.display());
     }
@@ -248,17 +248,17 @@ async fn sockets_and_their_folders_are_private() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_kubelet_says_about_the_registration_is_remembered() {
     let mut node = Node::start().await;
-    assert_eq!(*node.registration_rx.borrow(), Registration::Waiting);
+    assert_eq!(*node.registration_rx.borrow(), RegistrationState::Waiting);
     node.plugin().await;
-    node.registration_rx.wait_for(|status| *status == Registration::Registered).await.unwrap();
+    node.registration_rx.wait_for(|status| *status == RegistrationState::Registered).await.unwrap();
     let socket = node.registration_socket();
     let mut client = RegistrationClient::new(kubelet::dial(&socket, &kubelet::authority(&socket)).await.unwrap());
     let refusal = RegistrationStatus { plugin_registered: false, error: "name taken".into() };
     client.notify_registration_status(refusal).await.unwrap();
-    let refused = Registration::Refused { error: "name taken".into() };
+    let refused = RegistrationState::Refused { error: "name taken".into() };
     node.registration_rx.wait_for(|status| *status == refused).await.unwrap();
     node.plugin().await;
-    node.registration_rx.wait_for(|status| *status == Registration::Registered).await.unwrap();
+    node.registration_rx.wait_for(|status| *status == RegistrationState::Registered).await.unwrap();
     node.stop().await;
 }
 
@@ -483,10 +483,10 @@ async fn stopping_leaves_no_socket_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
     let node = Node::start().await;
-    let config = KubeletConfig::new(DRIVER, node.root.path());
-    assert!(matches!(Sockets::bind(&config).await, Err(SocketError::InUse { .. })));
+    let config = KubeletPluginConfig::new(DRIVER, node.root.path());
+    assert!(matches!(KubeletSockets::bind(&config).await, Err(SocketError::InUse { .. })));
     // A second instance has sockets of its own, and leaves those of the first alone.
-    let second = Sockets::bind(&KubeletConfig { instance: Some("b".into()), ..config }).await.unwrap();
+    let second = KubeletSockets::bind(&KubeletPluginConfig { instance: Some("b".into()), ..config }).await.unwrap();
     assert_eq!(node.kubelet(Release::V1_37).sockets().len(), 2);
     drop(second);
     node.plugin().await;
@@ -496,8 +496,8 @@ async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_of_a_killed_daemon_are_in_nobodys_way() {
     let root = TempDir::new().unwrap();
-    let config = KubeletConfig::new(DRIVER, root.path());
-    let killed = KubeletConfig { instance: Some("killed".into()), ..config.clone() };
+    let config = KubeletPluginConfig::new(DRIVER, root.path());
+    let killed = KubeletPluginConfig { instance: Some("killed".into()), ..config.clone() };
     for path in
         [config.registration_socket(), config.service_socket(), killed.registration_socket(), killed.service_socket()]
     {

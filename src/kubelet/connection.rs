@@ -16,14 +16,14 @@ use tonic::transport::server::Connected;
 
 /// How many connections there are. Writer: the connections themselves, as they come and go. Readers: status, readiness.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Connections {
+pub struct KubeletConnections {
     /// Open now.
     pub open: usize,
     /// When that last changed.
     pub since: Instant,
 }
 
-impl Default for Connections {
+impl Default for KubeletConnections {
     fn default() -> Self {
         Self { open: 0, since: Instant::now() }
     }
@@ -31,37 +31,38 @@ impl Default for Connections {
 
 /// A connection that is counted until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedConnection {
     stream: UnixStream,
-    count: watch::Sender<Connections>,
+    count: watch::Sender<KubeletConnections>,
 }
 
-impl Counted {
-    pub(super) fn new(stream: UnixStream, count: watch::Sender<Connections>) -> Self {
-        count.send_modify(|now| *now = Connections { open: now.open + 1, since: Instant::now() });
+impl CountedConnection {
+    pub(super) fn new(stream: UnixStream, count: watch::Sender<KubeletConnections>) -> Self {
+        count.send_modify(|now| *now = KubeletConnections { open: now.open + 1, since: Instant::now() });
         Self { stream, count }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.count.send_modify(|now| *now = Connections { open: now.open.saturating_sub(1), since: Instant::now() });
+        self.count
+            .send_modify(|now| *now = KubeletConnections { open: now.open.saturating_sub(1), since: Instant::now() });
     }
 }
 
-impl Connected for Counted {
+impl Connected for CountedConnection {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -93,9 +94,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_counts_until_it_is_dropped() {
-        let count = watch::Sender::new(Connections::default());
+        let count = watch::Sender::new(KubeletConnections::default());
         let (one, _other) = UnixStream::pair().unwrap();
-        let connection = Counted::new(one, count.clone());
+        let connection = CountedConnection::new(one, count.clone());
         assert_eq!(count.borrow().open, 1);
         let since = count.borrow().since;
         drop(connection);

@@ -58,7 +58,7 @@ impl HealthService {
     fn watch(&self) -> ReceiverStream<Result<v1::NodeWatchResourcesResponse, Status>> {
         // One message waits for the reader; the next is made when that one is taken.
         let (reports_tx, reports_rx) = mpsc::channel(1);
-        let watch = Watch { inventory_rx: self.inventory.subscribe(), table_rx: self.claims.table() };
+        let watch = HealthWatch { inventory_rx: self.inventory.subscribe(), table_rx: self.claims.table() };
         let stop = self.tasks.stop_token();
         self.tasks.job(async move {
             tokio::select! {
@@ -98,41 +98,45 @@ impl V1Alpha1Api for HealthService {
 }
 
 /// The source of one stream.
-struct Watch {
+struct HealthWatch {
     inventory_rx: watch::Receiver<Arc<Inventory>>,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
 }
 
 /// Somebody has gone: the reader, or a task that we read from.
-struct Gone;
+struct StreamEnded;
 
-impl Watch {
+impl HealthWatch {
     async fn report_to(
         mut self,
         reports_tx: &mpsc::Sender<Result<v1::NodeWatchResourcesResponse, Status>>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), StreamEnded> {
         loop {
             // Only this task sends, so the room stays: what is reported is what is true once there is room.
-            drop(reports_tx.reserve().await.map_err(|_| Gone)?);
+            drop(reports_tx.reserve().await.map_err(|_| StreamEnded)?);
             let resend = Instant::now() + RESEND;
             let sent = self.states();
             let now = unix_seconds();
             // An empty report still tells the kubelet that the stream works.
             for part in parts(&sent) {
                 let devices = part.iter().map(|(id, state)| message(id, state, now)).collect();
-                reports_tx.send(Ok(v1::NodeWatchResourcesResponse { devices })).await.map_err(|_| Gone)?;
+                reports_tx.send(Ok(v1::NodeWatchResourcesResponse { devices })).await.map_err(|_| StreamEnded)?;
             }
             self.wait_until_other(&sent, resend).await?;
         }
     }
 
     /// Returns when there is something new to say, or when the old is to be said again.
-    async fn wait_until_other(&mut self, sent: &[(DeviceId, State)], resend: Instant) -> Result<(), Gone> {
+    async fn wait_until_other(
+        &mut self,
+        sent: &[(DeviceId, ReportedHealth)],
+        resend: Instant,
+    ) -> Result<(), StreamEnded> {
         while self.states() == sent {
             tokio::select! {
                 // Cancel safe: a change that was not taken is still marked as unseen.
-                changed = self.inventory_rx.changed() => changed.map_err(|_| Gone)?,
-                changed = self.table_rx.changed() => changed.map_err(|_| Gone)?,
+                changed = self.inventory_rx.changed() => changed.map_err(|_| StreamEnded)?,
+                changed = self.table_rx.changed() => changed.map_err(|_| StreamEnded)?,
                 // Cancel safe: the deadline is absolute.
                 () = sleep_until(resend) => return Ok(()),
             }
@@ -140,7 +144,7 @@ impl Watch {
         Ok(())
     }
 
-    fn states(&mut self) -> Vec<(DeviceId, State)> {
+    fn states(&mut self) -> Vec<(DeviceId, ReportedHealth)> {
         let inventory = self.inventory_rx.borrow_and_update().clone();
         let table = self.table_rx.borrow_and_update().clone();
         states(&inventory, table.held_devices())
@@ -154,7 +158,7 @@ struct DeviceId {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct State {
+struct ReportedHealth {
     health: v1::HealthStatus,
     message: String,
 }
@@ -163,7 +167,7 @@ struct State {
 fn states<'a>(
     inventory: &Inventory,
     held: impl Iterator<Item = (&'a str, &'a DeviceName, &'a ClaimUid)>,
-) -> Vec<(DeviceId, State)> {
+) -> Vec<(DeviceId, ReportedHealth)> {
     let mut states = Vec::new();
     let mut present = BTreeSet::new();
     for pool in inventory.pools.values() {
@@ -186,19 +190,19 @@ fn states<'a>(
 }
 
 /// A device of a backend whose last scan failed was fine once; whether it still is, nobody knows.
-fn state(device: &Device, stale: Option<&str>) -> State {
+fn state(device: &Device, stale: Option<&str>) -> ReportedHealth {
     let health = match (&device.health, stale) {
         (Health::Healthy, None) => v1::HealthStatus::Healthy,
         (Health::Healthy, Some(_)) | (Health::Unknown { .. }, _) => v1::HealthStatus::Unknown,
         (Health::Unhealthy { .. }, _) => v1::HealthStatus::Unhealthy,
     };
-    State { health, message: cut(device.health.reason().or(stale).unwrap_or_default()) }
+    ReportedHealth { health, message: cut(device.health.reason().or(stale).unwrap_or_default()) }
 }
 
-fn removed(holders: &BTreeSet<&ClaimUid>) -> State {
+fn removed(holders: &BTreeSet<&ClaimUid>) -> ReportedHealth {
     let holders: Vec<&str> = holders.iter().map(|uid| uid.as_str()).collect();
     let message = format!("removed from this host while held by claim {}", holders.join(", "));
-    State { health: v1::HealthStatus::Unhealthy, message: cut(&message) }
+    ReportedHealth { health: v1::HealthStatus::Unhealthy, message: cut(&message) }
 }
 
 /// At most [`MAX_MESSAGE`] bytes, and no half characters.
@@ -212,12 +216,12 @@ fn cut(message: &str) -> String {
 }
 
 /// At least one part, even if there is nothing to say.
-fn parts(states: &[(DeviceId, State)]) -> impl Iterator<Item = &[(DeviceId, State)]> {
+fn parts(states: &[(DeviceId, ReportedHealth)]) -> impl Iterator<Item = &[(DeviceId, ReportedHealth)]> {
     let nothing = states.is_empty().then_some(states);
     states.chunks(MAX_DEVICES).chain(nothing)
 }
 
-fn message(id: &DeviceId, state: &State, now: i64) -> v1::DeviceHealth {
+fn message(id: &DeviceId, state: &ReportedHealth, now: i64) -> v1::DeviceHealth {
     v1::DeviceHealth {
         device: Some(v1::DeviceIdentifier { pool_name: id.pool.clone(), device_name: id.device.clone() }),
         health: state.health.into(),

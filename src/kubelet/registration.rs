@@ -18,7 +18,7 @@ pub const SUPPORTED_VERSIONS: [&str; 4] =
 
 /// What the kubelet last said about us. Writer: [`RegistrationService`]. Readers: status and readiness.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum Registration {
+pub enum RegistrationState {
     /// No kubelet has called yet.
     #[default]
     Waiting,
@@ -35,12 +35,12 @@ pub enum Registration {
 #[derive(Debug)]
 pub(super) struct RegistrationService {
     info: PluginInfo,
-    status_tx: watch::Sender<Registration>,
+    status_tx: watch::Sender<RegistrationState>,
 }
 
 impl RegistrationService {
     /// For the driver whose service listens on `endpoint`, an absolute path.
-    pub(super) fn new(driver: &str, endpoint: String, status_tx: watch::Sender<Registration>) -> Self {
+    pub(super) fn new(driver: &str, endpoint: String, status_tx: watch::Sender<RegistrationState>) -> Self {
         let info = PluginInfo {
             r#type: TYPE.to_owned(),
             name: driver.to_owned(),
@@ -63,13 +63,13 @@ impl Api for RegistrationService {
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
         let status = match status.plugin_registered {
-            true => Registration::Registered,
-            false => Registration::Refused { error: status.error },
+            true => RegistrationState::Registered,
+            false => RegistrationState::Refused { error: status.error },
         };
         // The kubelet repeats itself, once a second in the worst case.
         if self.status_tx.send_replace(status.clone()) != status {
             match status {
-                Registration::Refused { error } => error!(error, "the kubelet refused the registration"),
+                RegistrationState::Refused { error } => error!(error, "the kubelet refused the registration"),
                 _ => info!("registered with the kubelet"),
             }
         }

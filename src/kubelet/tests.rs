@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn sockets_have_the_names_that_the_kubelet_can_call() {
-    let config = KubeletConfig::new("hostler.dev", Path::new("/var/lib/kubelet"));
+    let config = KubeletPluginConfig::new("hostler.dev", Path::new("/var/lib/kubelet"));
     assert_eq!(
         [config.registration_socket(), config.service_socket()],
         [
@@ -16,7 +16,7 @@ fn sockets_have_the_names_that_the_kubelet_can_call() {
             Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@service.sock"),
         ]
     );
-    let config = KubeletConfig { instance: Some("b2".into()), ..config };
+    let config = KubeletPluginConfig { instance: Some("b2".into()), ..config };
     assert_eq!(config.registration_socket().file_name().unwrap(), "dra-b2@hostler.dev-reg.sock");
     assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@service.sock");
 }
@@ -49,7 +49,7 @@ async fn stop_with(calls: TaskTracker) -> Duration {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("dra@x-reg.sock");
     let socket = ListeningSocket::bind(path.clone()).await.unwrap();
-    let (registration_tx, _registration_rx) = watch::channel(Registration::default());
+    let (registration_tx, _registration_rx) = watch::channel(RegistrationState::default());
     let service = registration::RegistrationService::new("x", "/x".into(), registration_tx);
     let stop = CancellationToken::new();
     let client = async {

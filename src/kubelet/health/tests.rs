@@ -23,7 +23,7 @@ fn inventory(pools: impl IntoIterator<Item = (BackendName, Pool)>) -> Inventory 
 }
 
 /// Pool, device, health and message of each state.
-fn lines(states: &[(DeviceId, State)]) -> Vec<(&str, &str, &str, &str)> {
+fn lines(states: &[(DeviceId, ReportedHealth)]) -> Vec<(&str, &str, &str, &str)> {
     states.iter().map(|(id, state)| (&*id.pool, &*id.device, state.health.as_str_name(), &*state.message)).collect()
 }
 
@@ -107,18 +107,18 @@ fn nothing_to_report_is_said_too() {
 }
 
 /// A stream under test: what it reads, and what it sends.
-struct Streaming {
+struct HealthStream {
     inventory_tx: watch::Sender<Arc<Inventory>>,
     table_tx: watch::Sender<Arc<ClaimTable>>,
     reports_rx: mpsc::Receiver<Result<v1::NodeWatchResourcesResponse, Status>>,
 }
 
-impl Streaming {
+impl HealthStream {
     fn start(tasks: &Tasks) -> Self {
         let (inventory_tx, inventory_rx) = watch::channel(Arc::new(fpga(Health::Healthy)));
         let (table_tx, table_rx) = watch::channel(Arc::default());
         let (reports_tx, reports_rx) = mpsc::channel(1);
-        tasks.job(async move { Watch { inventory_rx, table_rx }.report_to(&reports_tx).await.is_ok() });
+        tasks.job(async move { HealthWatch { inventory_rx, table_rx }.report_to(&reports_tx).await.is_ok() });
         Self { inventory_tx, table_tx, reports_rx }
     }
 
@@ -137,7 +137,7 @@ fn fpga(health: Health) -> Inventory {
 async fn an_unchanged_report_is_repeated_before_the_kubelet_stops_to_believe_it() {
     let (tasks, _ended_rx) = Tasks::new();
     let start = Instant::now();
-    let mut streaming = Streaming::start(&tasks);
+    let mut streaming = HealthStream::start(&tasks);
     for round in 0..3 {
         assert_eq!(streaming.next().await, (vec![1], start + round * Duration::from_secs(10)));
     }
@@ -146,7 +146,7 @@ async fn an_unchanged_report_is_repeated_before_the_kubelet_stops_to_believe_it(
 #[tokio::test(start_paused = true)]
 async fn a_change_is_told_at_once_and_other_news_are_not() {
     let (tasks, _ended_rx) = Tasks::new();
-    let mut streaming = Streaming::start(&tasks);
+    let mut streaming = HealthStream::start(&tasks);
     let start = streaming.next().await.1;
     streaming.inventory_tx.send_replace(Arc::new(fpga(sick("link down"))));
     assert_eq!(streaming.next().await, (vec![2], start));
@@ -159,7 +159,7 @@ async fn a_change_is_told_at_once_and_other_news_are_not() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_latest_state_and_not_every_state() {
     let (tasks, _ended_rx) = Tasks::new();
-    let mut streaming = Streaming::start(&tasks);
+    let mut streaming = HealthStream::start(&tasks);
     for flap in 0..100 {
         let health = if flap % 2 == 0 { sick("flapping") } else { Health::Healthy };
         streaming.inventory_tx.send_replace(Arc::new(fpga(health)));
@@ -174,7 +174,7 @@ async fn a_slow_reader_gets_the_latest_state_and_not_every_state() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_with_its_reader() {
     let (tasks, _ended_rx) = Tasks::new();
-    let mut streaming = Streaming::start(&tasks);
+    let mut streaming = HealthStream::start(&tasks);
     streaming.next().await;
     drop(streaming.reports_rx);
     tasks.drain().await;
