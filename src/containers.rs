@@ -55,7 +55,7 @@ impl ContainerId {
 
 /// What is known of a container from the moment in which it was made.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Entry {
+pub struct ContainerNote {
     /// The boot in which that was; nothing outlives it.
     pub boot_id: String,
     /// Its first process.
@@ -116,20 +116,20 @@ pub fn record(
     container: &ContainerId,
     pid: u32,
 ) -> Result<(), RecordError> {
-    let entry = look(root, pid)?;
+    let note = look(root, pid)?;
     let folder = folder.join(claim.as_str());
-    let name = format!("{}.{}", container.as_str(), entry.started);
+    let name = format!("{}.{}", container.as_str(), note.started);
     let (path, hidden) = (folder.join(format!("{name}.json")), folder.join(format!(".{name}.tmp")));
     let write = || {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
-        file.write_all(&serde_json::to_vec(&entry)?)?;
+        file.write_all(&serde_json::to_vec(&note)?)?;
         fs::rename(&hidden, &path)
     };
     write().map_err(|source| RecordError::Write { path: path.clone(), source })
 }
 
-fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
+fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {
     let failed = |path: &str| {
         let path = path.to_owned();
         move |source| RecordError::Look { path, source }
@@ -140,7 +140,7 @@ fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
     let pid_namespace = namespace(life::PID_NAMESPACE)?;
     // A cgroup that is also the hook's own is the runtime's, and is never empty.
     let own = |cgroup: &CpusetCgroup| !cgroup.holds(std::process::id()).unwrap_or(true);
-    Ok(Entry {
+    Ok(ContainerNote {
         boot_id: boot::boot_id(root).map_err(failed("proc/sys/kernel/random/boot_id"))?,
         pid,
         started,
@@ -154,11 +154,11 @@ fn look(root: &SysRoot, pid: u32) -> Result<Entry, RecordError> {
 
 /// A container that was made with a claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Container {
+pub struct ClaimContainer {
     /// Its id.
     pub id: ContainerId,
     /// What is known of it; `None` if its file is not understood.
-    pub entry: Option<Entry>,
+    pub note: Option<ContainerNote>,
     /// Whether it runs, or may run for all that can be known.
     pub runs: bool,
     file: PathBuf,
@@ -187,9 +187,9 @@ impl ContainerDir {
     ///
     /// # Errors
     /// When the folder is there and cannot be read.
-    pub fn of(&self, claim: &ClaimUid) -> io::Result<Vec<Container>> {
+    pub fn of(&self, claim: &ClaimUid) -> io::Result<Vec<ClaimContainer>> {
         let folder = self.path.join(claim.as_str());
-        let mut containers: Vec<Container> =
+        let mut containers: Vec<ClaimContainer> =
             names(&folder)?.iter().filter_map(|name| self.container(&folder, name)).collect();
         containers.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(containers)
@@ -221,23 +221,23 @@ impl ContainerDir {
     /// # Errors
     /// When the folder cannot be read or a file cannot be removed.
     pub fn sweep(&self, claim: &ClaimUid) -> io::Result<usize> {
-        let ended: Vec<Container> = self.of(claim)?.into_iter().filter(|container| !container.runs).collect();
+        let ended: Vec<ClaimContainer> = self.of(claim)?.into_iter().filter(|container| !container.runs).collect();
         for container in &ended {
             ignore_absent(fs::remove_file(&container.file))?;
         }
         Ok(ended.len())
     }
 
-    fn container(&self, folder: &Path, name: &str) -> Option<Container> {
+    fn container(&self, folder: &Path, name: &str) -> Option<ClaimContainer> {
         let (id, _started) = name.strip_suffix(".json")?.rsplit_once('.')?;
         let (id, file) = (ContainerId::new(id).ok()?, folder.join(name));
         let bytes = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             bytes => bytes.unwrap_or_default(),
         };
-        let entry: Option<Entry> = serde_json::from_slice(&bytes).ok();
-        let runs = entry.as_ref().is_none_or(|entry| life::may_run(&self.root, entry, &self.boot_id));
-        Some(Container { id, entry, runs, file })
+        let note: Option<ContainerNote> = serde_json::from_slice(&bytes).ok();
+        let runs = note.as_ref().is_none_or(|note| life::may_run(&self.root, note, &self.boot_id));
+        Some(ClaimContainer { id, note, runs, file })
     }
 }
 

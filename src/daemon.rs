@@ -118,8 +118,8 @@ pub enum DaemonError {
 ///
 /// # Errors
 /// When it cannot start, or when a part ends by itself.
-pub async fn run(config: DaemonConfig, machine: Machine) -> Result<(), DaemonError> {
-    let mut signals = Signals::new().map_err(DaemonError::Signals)?;
+pub async fn run(config: DaemonConfig, machine: RunningMachine) -> Result<(), DaemonError> {
+    let mut signals = StopSignals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
     let starting = start(config, machine, &tasks);
     let result = tokio::select! {
@@ -135,7 +135,7 @@ pub async fn run(config: DaemonConfig, machine: Machine) -> Result<(), DaemonErr
 }
 
 async fn wait(
-    signals: &mut Signals,
+    signals: &mut StopSignals,
     mut ended_rx: mpsc::UnboundedReceiver<EndedService>,
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
@@ -158,12 +158,12 @@ async fn wait(
 }
 
 /// SIGTERM and SIGINT.
-struct Signals {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -179,12 +179,12 @@ impl Signals {
 
 /// The machine that is looked after.
 #[derive(Debug)]
-pub struct Machine {
+pub struct RunningMachine {
     root: SysRoot,
     boot_id: String,
 }
 
-impl Machine {
+impl RunningMachine {
     /// The one under `root`, which has been running since some boot.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Machine {
 }
 
 /// Starts everything.
-async fn start(config: DaemonConfig, machine: Machine, tasks: &Tasks) -> Result<(), DaemonError> {
+async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
     for path in [&config.paths.run, &config.paths.state] {
         private_folder(path)?;
@@ -246,7 +246,7 @@ async fn start(config: DaemonConfig, machine: Machine, tasks: &Tasks) -> Result<
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, registration_rx, connections_rx)),
     });
     stage.live(admin.clone());
-    if probes == Probes::Missing {
+    if probes == ProbeState::Missing {
         serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     }
     serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
@@ -300,21 +300,25 @@ fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
 
 /// Whether figures and probes are served already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Probes {
+enum ProbeState {
     Served,
     Missing,
 }
 
 /// Waits until no other daemon works.
-async fn lock(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> Result<(lock::Lock, Probes), DaemonError> {
+async fn lock(
+    config: &DaemonConfig,
+    stage: &Stage,
+    tasks: &Tasks,
+) -> Result<(lock::InstanceLock, ProbeState), DaemonError> {
     let path = config.paths.state.join("lock");
     let fail = |source| DaemonError::Lock { path: path.clone(), source };
-    if let Some(lock) = lock::Lock::try_take(&path).map_err(fail)? {
-        return Ok((lock, Probes::Missing));
+    if let Some(lock) = lock::InstanceLock::try_take(&path).map_err(fail)? {
+        return Ok((lock, ProbeState::Missing));
     }
     info!(path = %path.display(), "another daemon is live; standing by");
     let waiting_path = path.clone();
-    let waiting = tasks.blocking(move || lock::Lock::take(&waiting_path));
+    let waiting = tasks.blocking(move || lock::InstanceLock::take(&waiting_path));
     let probes = serve_standby(config, stage, tasks).await;
     let lock = notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)?;
     info!("taking over");
@@ -322,13 +326,13 @@ async fn lock(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> Result<(lo
 }
 
 /// Says on the address of figures and probes that this daemon stands by, unless the other daemon has the same address.
-async fn serve_standby(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> Probes {
+async fn serve_standby(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> ProbeState {
     match serve_metrics(stage.clone(), config.metrics_listen(), tasks).await {
-        Ok(()) => return Probes::Served,
+        Ok(()) => return ProbeState::Served,
         Err(error) if error.is_taken() => info!("figures and probes are the other daemon's until it ends"),
         Err(error) => warn!(error = %Chain(&error), "no probes while standing by"),
     }
-    Probes::Missing
+    ProbeState::Missing
 }
 
 /// The binary that the hooks of containers run, as the container runtime sees it.
@@ -357,7 +361,7 @@ async fn start_claims(
     hook: &Path,
     inventory: &InventoryHandle,
     reader: Arc<dyn ReadClaims>,
-    machine: &Machine,
+    machine: &RunningMachine,
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> Result<ClaimsHandle, DaemonError> {

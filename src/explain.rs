@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was found out about a claim.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ClaimFacts {
     /// As it was asked for: `namespace/name`, or a UID.
     pub asked: String,
     /// Name of the driver.
@@ -19,11 +19,11 @@ pub struct Facts {
     /// Name of the node.
     pub node: String,
     /// Where claims come from.
-    pub origin: Origin,
+    pub origin: ClaimOrigin,
     /// This daemon's record.
     pub record: Option<RecordFact>,
     /// The claim itself.
-    pub object: Object,
+    pub object: ClaimLookup,
     /// The last failure since the daemon started.
     pub failure: Option<FailureFact>,
     /// The devices of the record, else those of the allocation.
@@ -32,14 +32,14 @@ pub struct Facts {
 
 /// Where claims come from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum ClaimOrigin {
     /// The API server.
     Cluster,
     /// Manifests on disk.
     Manifests,
 }
 
-impl Origin {
+impl ClaimOrigin {
     fn place(self) -> &'static str {
         match self {
             Self::Cluster => "the API server",
@@ -61,7 +61,7 @@ pub struct RecordFact {
 
 /// What became of looking for the claim itself.
 #[derive(Clone, Debug)]
-pub enum Object {
+pub enum ClaimLookup {
     /// It is there.
     Found(Box<ResourceClaim>),
     /// It is not there.
@@ -143,10 +143,10 @@ pub struct Explanation {
 }
 
 /// A conclusion: state, summary, what to do.
-type Verdict = (&'static str, String, Vec<String>);
+type Conclusion = (&'static str, String, Vec<String>);
 
 /// Concludes.
-pub fn explain(facts: &Facts) -> Explanation {
+pub fn explain(facts: &ClaimFacts) -> Explanation {
     let (state, summary, next) = match &facts.record {
         Some(record) => of_record(facts, record),
         None => of_object(facts),
@@ -167,19 +167,19 @@ pub fn explain(facts: &Facts) -> Explanation {
     }
 }
 
-fn found(facts: &Facts) -> Option<&ResourceClaim> {
+fn found(facts: &ClaimFacts) -> Option<&ResourceClaim> {
     match &facts.object {
-        Object::Found(claim) => Some(claim),
-        Object::Missing | Object::Unknown(_) => None,
+        ClaimLookup::Found(claim) => Some(claim),
+        ClaimLookup::Missing | ClaimLookup::Unknown(_) => None,
     }
 }
 
 /// Whether the object is of another claim than the record.
-fn is_other(facts: &Facts, record: &RecordFact) -> bool {
+fn is_other(facts: &ClaimFacts, record: &RecordFact) -> bool {
     found(facts).is_some_and(|claim| claim.metadata.uid.as_deref() != Some(&record.uid))
 }
 
-fn of_record(facts: &Facts, record: &RecordFact) -> Verdict {
+fn of_record(facts: &ClaimFacts, record: &RecordFact) -> Conclusion {
     let uid = &record.uid;
     match (record.state, &record.problem) {
         ("quarantined", problem) => (
@@ -201,13 +201,13 @@ fn of_record(facts: &Facts, record: &RecordFact) -> Verdict {
     }
 }
 
-fn of_prepared(facts: &Facts, record: &RecordFact) -> Verdict {
+fn of_prepared(facts: &ClaimFacts, record: &RecordFact) -> Conclusion {
     let place = facts.origin.place();
     if is_other(facts, record) {
         let summary = format!("it is prepared, but in {place} stands a newer claim of the same name");
         return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
     }
-    if matches!(facts.object, Object::Missing) {
+    if matches!(facts.object, ClaimLookup::Missing) {
         let summary = format!("it is prepared, but no longer in {place}");
         return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
     }
@@ -219,15 +219,15 @@ fn of_prepared(facts: &Facts, record: &RecordFact) -> Verdict {
     ("prepared", format!("it is prepared, but {}", faults.join("; ")), next)
 }
 
-fn of_object(facts: &Facts) -> Verdict {
+fn of_object(facts: &ClaimFacts) -> Conclusion {
     let place = facts.origin.place();
     let claim = match &facts.object {
-        Object::Found(claim) => claim,
-        Object::Missing => {
+        ClaimLookup::Found(claim) => claim,
+        ClaimLookup::Missing => {
             let next = vec!["check name and namespace; a claim made for a pod goes with its pod".to_owned()];
             return ("missing", format!("there is no such claim, neither on record nor in {place}"), next);
         }
-        Object::Unknown(why) => return of_unknown(facts, why),
+        ClaimLookup::Unknown(why) => return of_unknown(facts, why),
     };
     match claim.allocation(&facts.driver) {
         Err(AllocationError::NotAllocated) => {
@@ -250,7 +250,7 @@ fn of_object(facts: &Facts) -> Verdict {
     }
 }
 
-fn of_unknown(facts: &Facts, why: &str) -> Verdict {
+fn of_unknown(facts: &ClaimFacts, why: &str) -> Conclusion {
     let place = facts.origin.place();
     match &facts.failure {
         Some(failure) => ("failed", format!("it failed: {}", failure.error), remedies(facts)),
@@ -261,7 +261,7 @@ fn of_unknown(facts: &Facts, why: &str) -> Verdict {
     }
 }
 
-fn of_allocated(facts: &Facts, claim: &ResourceClaim) -> Verdict {
+fn of_allocated(facts: &ClaimFacts, claim: &ResourceClaim) -> Conclusion {
     if let Some(device) = facts.devices.iter().find(|_| facts.devices.iter().all(|device| !device.is_of(&facts.node))) {
         let next = vec![format!("ask there: its devices are in pool {}", device.pool)];
         return ("elsewhere", format!("it is allocated on another node than {}", facts.node), next);
@@ -273,9 +273,12 @@ fn of_allocated(facts: &Facts, claim: &ResourceClaim) -> Verdict {
         return ("failed", format!("it could not be prepared: {}", failure.error), next);
     }
     let next = match facts.origin {
-        Origin::Manifests => format!("run: hostler claim prepare -n {} {}", claim.metadata.namespace, claim.metadata.name),
-        Origin::Cluster if claim.status.reserved_for.is_empty() => "start a pod that uses it".to_owned(),
-        Origin::Cluster => {
+        ClaimOrigin::Manifests => {
+            let metadata = &claim.metadata;
+            format!("run: hostler claim prepare -n {} {}", metadata.namespace, metadata.name)
+        }
+        ClaimOrigin::Cluster if claim.status.reserved_for.is_empty() => "start a pod that uses it".to_owned(),
+        ClaimOrigin::Cluster => {
             "the kubelet asks when it starts the pod; if that takes long, look at kubectl describe pod, and at hostler status for the registration".to_owned()
         }
     };
@@ -283,7 +286,7 @@ fn of_allocated(facts: &Facts, claim: &ResourceClaim) -> Verdict {
 }
 
 /// What to do about devices that are in the way.
-fn remedies(facts: &Facts) -> Vec<String> {
+fn remedies(facts: &ClaimFacts) -> Vec<String> {
     let mut next = Vec::new();
     for device in &facts.devices {
         let name = device.name();
@@ -310,19 +313,19 @@ fn remedies(facts: &Facts) -> Vec<String> {
     next
 }
 
-fn again(origin: Origin) -> &'static str {
+fn again(origin: ClaimOrigin) -> &'static str {
     match origin {
-        Origin::Cluster => "the kubelet tries again by itself, within two minutes or so",
-        Origin::Manifests => "then run: hostler claim prepare",
+        ClaimOrigin::Cluster => "the kubelet tries again by itself, within two minutes or so",
+        ClaimOrigin::Manifests => "then run: hostler claim prepare",
     }
 }
 
-fn old_claim(origin: Origin) -> &'static str {
+fn old_claim(origin: ClaimOrigin) -> &'static str {
     match origin {
-        Origin::Cluster => {
+        ClaimOrigin::Cluster => {
             "it is taken back when its last container has ended, and some minutes later even if the kubelet forgot it"
         }
-        Origin::Manifests => "take it back when no container uses it: hostler claim delete",
+        ClaimOrigin::Manifests => "take it back when no container uses it: hostler claim delete",
     }
 }
 

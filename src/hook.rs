@@ -92,7 +92,7 @@ pub enum HookError {
 
 /// What one hook asks for. An empty set leaves that resource alone.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Pins {
+pub struct CpusetPins {
     /// The claim, for messages.
     pub claim: String,
     /// CPUs.
@@ -103,7 +103,7 @@ pub struct Pins {
 
 /// The part of an OCI state that is needed.
 #[derive(Debug, Deserialize)]
-struct State {
+struct OciState {
     #[serde(default)]
     id: String,
     #[serde(default)]
@@ -113,24 +113,24 @@ struct State {
 
 /// The part of an OCI configuration that is needed.
 #[derive(Debug, Default, Deserialize)]
-struct Config {
+struct OciConfig {
     #[serde(default)]
-    hooks: Hooks,
+    hooks: OciHooks,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Hooks {
+struct OciHooks {
     #[serde(default, rename = "createRuntime")]
-    create_runtime: Vec<Hook>,
+    create_runtime: Vec<OciHook>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Hook {
+struct OciHook {
     #[serde(default)]
     args: Vec<String>,
 }
 
-impl Pins {
+impl CpusetPins {
     /// From what follows `hook cpuset` on the command line.
     ///
     /// # Errors
@@ -178,8 +178,8 @@ fn bad(argument: &str, reason: impl Into<String>) -> HookError {
 /// # Errors
 /// When the container is not bound exactly as its claims say. It must not start then.
 pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), HookError> {
-    let own = Pins::parse(args)?;
-    let state: State = bounded(state).map_err(HookError::State)?;
+    let own = CpusetPins::parse(args)?;
+    let state: OciState = bounded(state).map_err(HookError::State)?;
     if state.pid == 0 {
         return Err(HookError::NoProcess);
     }
@@ -195,7 +195,7 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
     pinned.map_err(|source| HookError::Pin { sets: pins.sets(), source: source.into() })
 }
 
-fn read_config(bundle: &Path) -> Result<Config, HookError> {
+fn read_config(bundle: &Path) -> Result<OciConfig, HookError> {
     let path = bundle.join("config.json");
     File::open(&path).and_then(bounded).map_err(|source| HookError::Config { path, source })
 }
@@ -207,13 +207,13 @@ fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
 }
 
 /// What all hostler hooks of a container ask for together.
-fn union(own: &Pins, config: &Config) -> Result<Pins, HookError> {
+fn union(own: &CpusetPins, config: &OciConfig) -> Result<CpusetPins, HookError> {
     let mut all = own.clone();
     for hook in &config.hooks.create_runtime {
         if let [name, hook, cpuset, args @ ..] = hook.args.as_slice()
             && [name, hook, cpuset] == ["hostler", "hook", "cpuset"]
         {
-            all.add(&Pins::parse(args)?);
+            all.add(&CpusetPins::parse(args)?);
         }
     }
     Ok(all)
@@ -227,7 +227,7 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn config(text: &str) -> Config {
+    fn config(text: &str) -> OciConfig {
         serde_json::from_str(text).unwrap()
     }
 
@@ -242,14 +242,14 @@ mod tests {
             ]}}"#,
         );
         for own in ["--claim a --cpus 0-1", "--claim b --cpus 4 --mems 1"] {
-            let all = union(&Pins::parse(&args(own)).unwrap(), &config).unwrap();
+            let all = union(&CpusetPins::parse(&args(own)).unwrap(), &config).unwrap();
             assert_eq!((all.cpus.to_string().as_str(), all.mems.to_string().as_str()), ("0-1,4", "1"), "{own}");
         }
     }
 
     #[test]
     fn a_configuration_without_hooks_leaves_the_own_sets() {
-        let own = Pins::parse(&args("--claim a --cpus 3")).unwrap();
+        let own = CpusetPins::parse(&args("--claim a --cpus 3")).unwrap();
         assert_eq!(union(&own, &config("{}")).unwrap(), own);
     }
 
@@ -263,7 +263,7 @@ mod tests {
             ("--claim a", "neither it nor --mems names any"),
             ("--claim a --all yes", "known are --claim, --cpus and --mems"),
         ] {
-            let error = Pins::parse(&args(text)).unwrap_err().to_string();
+            let error = CpusetPins::parse(&args(text)).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -13,18 +13,18 @@ const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
 /// What was found in one text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Findings {
+pub struct ValidationReport {
     /// How many objects were checked.
     pub checked: usize,
     /// What is wrong.
-    pub problems: Vec<Finding>,
+    pub problems: Vec<ValidationFinding>,
     /// What was not checked, and why.
-    pub notes: Vec<Finding>,
+    pub notes: Vec<ValidationFinding>,
 }
 
 /// Something about one document.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Finding {
+pub struct ValidationFinding {
     /// Which document of the text, from 1, empty ones not counted; 0 for the text as a whole.
     pub document: usize,
     /// `kind namespace/name`, as far as the document says.
@@ -33,7 +33,7 @@ pub struct Finding {
     pub problem: ConfigProblem,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for ValidationFinding {
     /// `document 2 (ResourceClaim default/train): spec…: reason`, without the parts that are not known.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.document > 0 {
@@ -48,21 +48,21 @@ impl std::fmt::Display for Finding {
 }
 
 /// Checks every document of `text`, which is YAML or JSON, for the driver called `driver`.
-pub fn check(text: &str, driver: &str) -> Findings {
-    let mut findings = Findings::default();
+pub fn check(text: &str, driver: &str) -> ValidationReport {
+    let mut report = ValidationReport::default();
     match documents(text) {
         Ok(documents) => {
             for (index, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
-                let mut checker = Checker { document: index + 1, driver, findings: &mut findings };
+                let mut checker = DocumentChecker { document: index + 1, driver, report: &mut report };
                 checker.object(document, "");
             }
         }
         Err(reason) => {
             let problem = ConfigProblem::new("", format!("it is not valid JSON or YAML: {reason}"));
-            findings.problems.push(Finding { document: 0, object: String::new(), problem });
+            report.problems.push(ValidationFinding { document: 0, object: String::new(), problem });
         }
     }
-    findings
+    report
 }
 
 /// The documents of a text; `null` for an empty one.
@@ -76,13 +76,13 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
 }
 
-struct Checker<'a> {
+struct DocumentChecker<'a> {
     document: usize,
     driver: &'a str,
-    findings: &'a mut Findings,
+    report: &'a mut ValidationReport,
 }
 
-impl Checker<'_> {
+impl DocumentChecker<'_> {
     /// Checks an object that stands at `path`, which is empty or ends with a dot.
     fn object(&mut self, object: &Value, path: &str) {
         let text = |field: &str| object.get(field).and_then(Value::as_str);
@@ -107,10 +107,10 @@ impl Checker<'_> {
         let own_version = version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
         let Some(own_version) = own_version.filter(|_| !places.is_empty()) else {
             let problem = ConfigProblem::new("", "skipped: this kind has no configuration of devices");
-            self.findings.notes.push(self.finding(object, problem));
+            self.report.notes.push(self.finding(object, problem));
             return;
         };
-        self.findings.checked += 1;
+        self.report.checked += 1;
         if !VERSIONS.contains(&own_version) {
             let reason = format!("{version:?} is not known; write {GROUP}/{}", VERSIONS[0]);
             self.problem(object, format!("{path}apiVersion"), reason);
@@ -144,7 +144,7 @@ impl Checker<'_> {
     fn entry(&mut self, object: &Value, holder: &Value, entry: &Value, path: &str) {
         let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
         for problem in OpaqueConfig::parse(parameters, &format!("{path}.opaque.parameters")).err().unwrap_or_default() {
-            self.findings.problems.push(self.finding(object, problem));
+            self.report.problems.push(self.finding(object, problem));
         }
         // Classes and allocations do not list requests; what a class says is for all that come of it.
         let Some(requests) = holder.get("requests").and_then(Value::as_array) else { return };
@@ -160,10 +160,10 @@ impl Checker<'_> {
 
     fn problem(&mut self, object: &Value, field: String, reason: String) {
         let finding = self.finding(object, ConfigProblem::new(field, reason));
-        self.findings.problems.push(finding);
+        self.report.problems.push(finding);
     }
 
-    fn finding(&self, object: &Value, problem: ConfigProblem) -> Finding {
+    fn finding(&self, object: &Value, problem: ConfigProblem) -> ValidationFinding {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let name = match (text("/metadata/namespace"), text("/metadata/name").or(text("/metadata/generateName"))) {
             (Some(namespace), Some(name)) => format!(" {namespace}/{name}"),
@@ -171,7 +171,7 @@ impl Checker<'_> {
             _ => String::new(),
         };
         let object = format!("{}{name}", text("/kind").unwrap_or_default());
-        Finding { document: self.document, object: object.trim().to_owned(), problem }
+        ValidationFinding { document: self.document, object: object.trim().to_owned(), problem }
     }
 }
 

@@ -178,8 +178,8 @@ impl Admin {
         let running = found.into_iter().filter(|container| container.runs);
         let shown = running.map(|container| AdminContainer {
             id: container.id.as_str().to_owned(),
-            pid: container.entry.as_ref().map(|entry| entry.pid),
-            cgroup: container.entry.and_then(|entry| entry.cgroup),
+            pid: container.note.as_ref().map(|note| note.pid),
+            cgroup: container.note.and_then(|note| note.cgroup),
         });
         Ok(shown.collect())
     }

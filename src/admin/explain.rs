@@ -15,7 +15,9 @@ use super::{
 };
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
-    explain::{DeviceFact, Explanation, Facts, FailureFact, Object, Origin, RecordFact, explain as conclude},
+    explain::{
+        ClaimFacts, ClaimLookup, ClaimOrigin, DeviceFact, Explanation, FailureFact, RecordFact, explain as conclude,
+    },
     inventory::Inventory,
     kubernetes::claim_reader::ClaimReadError,
     standalone::ManifestsError,
@@ -44,7 +46,7 @@ impl Asked<'_> {
 }
 
 impl Admin {
-    async fn facts(&self, name: &str, namespace: &str) -> Result<Facts, Failure> {
+    async fn facts(&self, name: &str, namespace: &str) -> Result<ClaimFacts, Failure> {
         let asked = Asked { name, namespace };
         let table = self.0.claims.table().borrow().clone();
         let record = find_record(&table, &asked);
@@ -58,11 +60,11 @@ impl Admin {
             Some((uid, view)) => view.devices().iter().map(|held| held_device(held, uid, &inventory, &table)).collect(),
             None => allocated_devices(&object, &self.0.driver, &inventory, &table),
         };
-        Ok(Facts {
+        Ok(ClaimFacts {
             asked: format!("{namespace}/{name}"),
             driver: self.0.driver.clone(),
             node: self.0.node.clone(),
-            origin: if self.0.manifests.is_some() { Origin::Manifests } else { Origin::Cluster },
+            origin: if self.0.manifests.is_some() { ClaimOrigin::Manifests } else { ClaimOrigin::Cluster },
             record: record.map(|(uid, view)| record_fact(uid, view)),
             object,
             failure: failure.as_ref().map(failure_fact),
@@ -71,25 +73,25 @@ impl Admin {
     }
 
     /// The claim itself: in the API server, or in the folder of manifests.
-    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<Object, Failure> {
+    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimLookup, Failure> {
         if let Some(reader) = &self.0.claim_reader {
             return Ok(match reader.find(namespace, name).await {
-                Ok(claim) => Object::Found(Box::new(claim)),
-                Err(ClaimReadError::Missing { .. }) => Object::Missing,
-                Err(error) => Object::Unknown(Chain(&error).to_string()),
+                Ok(claim) => ClaimLookup::Found(Box::new(claim)),
+                Err(ClaimReadError::Missing { .. }) => ClaimLookup::Missing,
+                Err(error) => ClaimLookup::Unknown(Chain(&error).to_string()),
             });
         }
         let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), asked.to_owned());
         self.manifests(move |manifests| {
             Ok(match manifests.find(&namespace, &name) {
-                Ok(found) => Object::Found(Box::new(found.manifest)),
+                Ok(found) => ClaimLookup::Found(Box::new(found.manifest)),
                 Err(ManifestsError::Missing { .. }) => manifests
                     .all()?
                     .into_iter()
                     .flatten()
                     .find(|found| found.manifest.metadata.uid.as_ref() == Some(&uid))
-                    .map_or(Object::Missing, |found| Object::Found(Box::new(found.manifest))),
-                Err(error) => Object::Unknown(Chain(&error).to_string()),
+                    .map_or(ClaimLookup::Missing, |found| ClaimLookup::Found(Box::new(found.manifest))),
+                Err(error) => ClaimLookup::Unknown(Chain(&error).to_string()),
             })
         })
         .await
@@ -119,8 +121,8 @@ fn failure_fact(failure: &ClaimFailure) -> FailureFact {
     }
 }
 
-fn allocated_devices(object: &Object, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
-    let Object::Found(claim) = object else { return Vec::new() };
+fn allocated_devices(object: &ClaimLookup, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
+    let ClaimLookup::Found(claim) = object else { return Vec::new() };
     // What cannot be read is what the explanation says.
     let grants = claim.allocation(driver).map(|allocation| allocation.grants).unwrap_or_default();
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();

@@ -22,7 +22,7 @@ use super::{
     work::Workshop,
 };
 use crate::{
-    containers::{Container, ContainerDir},
+    containers::{ClaimContainer, ContainerDir},
     inventory::{Inventory, InventoryReader},
     metrics::Metrics,
     registry::BackendRegistry,
@@ -294,7 +294,7 @@ impl ClaimsHandle {
     ///
     /// # Errors
     /// When the notes about them cannot be read.
-    pub async fn containers_of(&self, claim: ClaimUid) -> std::io::Result<Vec<Container>> {
+    pub async fn containers_of(&self, claim: ClaimUid) -> std::io::Result<Vec<ClaimContainer>> {
         let containers = self.containers.clone();
         let looking = self.tasks.looking(move || containers.of(&claim));
         looking.await.map_err(std::io::Error::other)?

@@ -12,7 +12,7 @@ use std::{
 use hostler_api::Chain;
 use hostler_linux::SysRoot;
 
-use crate::hook::{self, record::Recorded};
+use crate::hook::{self, record::RecordOutcome};
 
 /// Runs a hook; `args` is what follows `hook` on the command line. What goes wrong goes to standard error, which the
 /// runtime shows as the reason why the container was not started.
@@ -25,8 +25,8 @@ pub fn main(args: ArgsOs) -> ExitCode {
         },
         Some((name, args)) if name == "record" => {
             match hook::record::run(&SysRoot::host(), args, io::stdin().lock()) {
-                Ok(Recorded::Yes) => return ExitCode::SUCCESS,
-                Ok(Recorded::NotAllowed(error)) => {
+                Ok(RecordOutcome::Yes) => return ExitCode::SUCCESS,
+                Ok(RecordOutcome::NotAllowed(error)) => {
                     say(&format!("the container starts, and the daemon does not see it: {}", Chain(&error)));
                     return ExitCode::SUCCESS;
                 }

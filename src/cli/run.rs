@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     config::{ClusterConfig, ClusterMode, DaemonConfig, LogConfig, LogFormat, PathsConfig},
-    daemon::{self, Machine},
+    daemon::{self, RunningMachine},
 };
 
 /// What runs on these threads never blocks; work on hardware and files has threads of its own.
@@ -44,13 +44,13 @@ pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
     match &args.machine.root {
         Some(root) => rehearse(root, &machine),
         None => {
-            let running = Machine::running(machine.root);
+            let running = RunningMachine::running(machine.root);
             daemon(machine.config, running.map_err(|source| Failure::step("look at this machine", source))?)
         }
     }
 }
 
-fn daemon(config: DaemonConfig, machine: Machine) -> Result<Outcome, Failure> {
+fn daemon(config: DaemonConfig, machine: RunningMachine) -> Result<Outcome, Failure> {
     // Before there are threads: what is resident is most of what the daemon costs.
     heap::share_one_arena();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
@@ -71,7 +71,7 @@ fn rehearse(root: &Path, machine: &Opened) -> Result<Outcome, Failure> {
     let own = archive::private_folder().map_err(|source| Failure::step("make a folder for the rehearsal", source))?;
     let config = rehearsal(machine.config.clone(), own.path());
     info!(socket = %config.admin_socket().display(), "rehearsing on a captured machine; ask with --socket");
-    daemon(config, Machine::captured(machine.root.clone()))
+    daemon(config, RunningMachine::captured(machine.root.clone()))
 }
 
 /// Nothing of this host is touched: not its claims, its CDI files, its kubelet or its cluster.

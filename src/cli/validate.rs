@@ -8,7 +8,7 @@ use std::{
 use super::{Failure, Outcome};
 use crate::{
     config::DaemonConfig,
-    validate::{Findings, check},
+    validate::{ValidationReport, check},
 };
 
 /// Check the configuration of devices in manifests of claims, templates and device classes
@@ -59,6 +59,6 @@ fn read(file: &Path) -> io::Result<String> {
     std::fs::read_to_string(file)
 }
 
-fn show(name: &str, found: &Findings, out: &mut dyn Write) -> io::Result<()> {
+fn show(name: &str, found: &ValidationReport, out: &mut dyn Write) -> io::Result<()> {
     found.problems.iter().chain(&found.notes).try_for_each(|finding| writeln!(out, "{name}: {finding}"))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_linux::SysRoot;
 
-use super::Entry;
+use super::ContainerNote;
 
 pub(super) const PID_NAMESPACE: &str = "proc/self/ns/pid";
 pub(super) const CGROUP_NAMESPACE: &str = "proc/self/ns/cgroup";
@@ -18,40 +18,40 @@ pub(super) fn started(root: &SysRoot, pid: u32) -> io::Result<u64> {
     stat.started.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it names no start time"))
 }
 
-struct Stat {
+struct ProcessStat {
     /// Waiting to be collected by its parent, or nearly there: it runs nothing any more.
     dead: bool,
     started: Option<u64>,
 }
 
-fn stat(root: &SysRoot, pid: u32) -> io::Result<Stat> {
+fn stat(root: &SysRoot, pid: u32) -> io::Result<ProcessStat> {
     let bytes = root.bytes(format!("proc/{pid}/stat"))?;
     let text = String::from_utf8_lossy(&bytes);
     // The name, in parentheses, may hold anything. Behind it, the state is the first field, the start the 20th.
     let mut fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let dead = matches!(fields.next(), Some("Z" | "X"));
-    Ok(Stat { dead, started: fields.nth(18).and_then(|ticks| ticks.parse().ok()) })
+    Ok(ProcessStat { dead, started: fields.nth(18).and_then(|ticks| ticks.parse().ok()) })
 }
 
 /// Whether the container runs, or may run for all that can be seen from here.
-pub(super) fn may_run(root: &SysRoot, entry: &Entry, boot_id: &str) -> bool {
-    if entry.boot_id != boot_id {
+pub(super) fn may_run(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> bool {
+    if note.boot_id != boot_id {
         return false;
     }
     let sees = |path: &str, namespace: &PathBuf| fs::read_link(root.path(path)).is_ok_and(|own| own == *namespace);
-    if !sees(PID_NAMESPACE, &entry.pid_namespace) || process_runs(root, entry) {
+    if !sees(PID_NAMESPACE, &note.pid_namespace) || process_runs(root, note) {
         return true;
     }
     // A daemon in a pod sees the processes of the host, and often not its cgroups.
-    !entry.is_init
-        && (!sees(CGROUP_NAMESPACE, &entry.cgroup_namespace)
-            || entry.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup)))
+    !note.is_init
+        && (!sees(CGROUP_NAMESPACE, &note.cgroup_namespace)
+            || note.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup)))
 }
 
 /// A process whose file cannot be read although it is there counts: only its absence is proof.
-fn process_runs(root: &SysRoot, entry: &Entry) -> bool {
-    match stat(root, entry.pid) {
-        Ok(stat) => !stat.dead && stat.started.is_none_or(|started| started == entry.started),
+fn process_runs(root: &SysRoot, note: &ContainerNote) -> bool {
+    match stat(root, note.pid) {
+        Ok(stat) => !stat.dead && stat.started.is_none_or(|started| started == note.started),
         // ESRCH comes from a process that ended between open and read.
         Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(nix::libc::ESRCH),
     }

@@ -7,11 +7,11 @@ use super::*;
 const BOOT: &str = "00000000-0000-4000-8000-000000000001";
 
 /// A machine that is a folder, and the notes of its containers.
-struct Machine {
+struct NotesHost {
     temp: tempfile::TempDir,
 }
 
-impl Machine {
+impl NotesHost {
     /// Version 2 cgroups; the tests themselves are process `us`, in a cgroup of their own.
     fn new() -> Self {
         let machine = Self { temp: tempfile::tempdir().unwrap() };
@@ -67,23 +67,20 @@ fn claim() -> ClaimUid {
 
 #[test]
 fn a_container_runs_as_long_as_its_first_process_does() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     let found = machine.dir().of(&claim()).unwrap();
     assert_eq!((found[0].id.as_str(), found[0].runs), ("c1", true));
-    let entry = found[0].entry.as_ref().unwrap();
-    assert_eq!(
-        (entry.pid, entry.started, entry.cgroup.as_deref()),
-        (7, 500, Some(Path::new("/sys/fs/cgroup/pods/c1")))
-    );
+    let note = found[0].note.as_ref().unwrap();
+    assert_eq!((note.pid, note.started, note.cgroup.as_deref()), (7, 500, Some(Path::new("/sys/fs/cgroup/pods/c1"))));
     machine.gone("proc/7");
     assert!(!machine.dir().any_runs(&claim()));
 }
 
 #[test]
 fn another_process_with_the_same_number_is_not_the_container() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     machine.process(7, 'S', 501, "/elsewhere");
@@ -92,7 +89,7 @@ fn another_process_with_the_same_number_is_not_the_container() {
 
 #[test]
 fn a_process_that_only_waits_to_be_collected_runs_no_more() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     machine.process(7, 'Z', 500, "/pods/c1");
@@ -101,7 +98,7 @@ fn a_process_that_only_waits_to_be_collected_runs_no_more() {
 
 #[test]
 fn processes_that_outlive_the_first_one_count_on_both_versions_of_cgroups() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     machine.gone("proc/7");
@@ -119,15 +116,15 @@ fn processes_that_outlive_the_first_one_count_on_both_versions_of_cgroups() {
 
 #[test]
 fn the_runtimes_own_cgroup_is_not_taken_for_the_containers() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/runtime");
     machine.record("c1", 7);
-    assert_eq!(machine.dir().of(&claim()).unwrap()[0].entry.as_ref().unwrap().cgroup, None);
+    assert_eq!(machine.dir().of(&claim()).unwrap()[0].note.as_ref().unwrap().cgroup, None);
 }
 
 #[test]
 fn what_cannot_be_seen_or_understood_counts_as_running() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     machine.gone("proc/7");
@@ -146,7 +143,7 @@ fn what_cannot_be_seen_or_understood_counts_as_running() {
 /// A daemon in a pod often cannot see the cgroups of the host.
 #[test]
 fn with_the_first_process_of_a_namespace_all_others_have_ended() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     for (pid, namespace) in [(7, "pid:[2]"), (8, "pid:[1]")] {
         machine.process(pid, 'S', 500, "/pods/c1");
         let folder = machine.temp.path().join(format!("root/proc/{pid}/ns"));
@@ -169,7 +166,7 @@ fn with_the_first_process_of_a_namespace_all_others_have_ended() {
 
 #[test]
 fn no_container_outlives_a_reboot() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.record("c1", 7);
     let later = ContainerDir::new(machine.dir().path(), machine.root(), "boot-2");
@@ -179,7 +176,7 @@ fn no_container_outlives_a_reboot() {
 
 #[test]
 fn notes_of_ended_containers_are_removed_and_those_of_a_restarted_one_stay() {
-    let machine = Machine::new();
+    let machine = NotesHost::new();
     machine.process(7, 'S', 500, "/pods/c1");
     machine.process(8, 'S', 501, "/pods/c2");
     machine.record("c1", 7);
@@ -208,9 +205,9 @@ fn a_real_process_is_seen_to_run_and_to_end() {
     assert!(dir.any_runs(&claim()));
     child.kill().unwrap();
     child.wait().unwrap();
-    let entry = dir.of(&claim()).unwrap().remove(0).entry.unwrap();
+    let note = dir.of(&claim()).unwrap().remove(0).note.unwrap();
     // It shares the cgroup of the tests, which is none of its own.
-    assert_eq!(entry.cgroup, None);
+    assert_eq!(note.cgroup, None);
     assert!(!dir.any_runs(&claim()));
 }
 

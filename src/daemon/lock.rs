@@ -14,11 +14,11 @@ use nix::{
 
 /// The lock, held until it is dropped or, once kept, until the process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct InstanceLock {
     _flock: Flock<File>,
 }
 
-impl Lock {
+impl InstanceLock {
     /// The lock, if nobody else has it.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         match Flock::lock(open(path)?, FlockArg::LockExclusiveNonblock) {
@@ -58,14 +58,14 @@ mod tests {
     fn a_second_daemon_gets_the_lock_when_the_first_has_gone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let first = Lock::try_take(&path).unwrap().unwrap();
-        assert!(Lock::try_take(&path).unwrap().is_none());
+        let first = InstanceLock::try_take(&path).unwrap().unwrap();
+        assert!(InstanceLock::try_take(&path).unwrap().is_none());
         let waiting = {
             let path = path.clone();
-            std::thread::spawn(move || Lock::take(&path).map(drop))
+            std::thread::spawn(move || InstanceLock::take(&path).map(drop))
         };
         drop(first);
         waiting.join().unwrap().unwrap();
-        assert!(Lock::try_take(&path).unwrap().is_some());
+        assert!(InstanceLock::try_take(&path).unwrap().is_some());
     }
 }

@@ -2,10 +2,10 @@
 
 use hostler_api::Access;
 
-use super::{DeviceFact, Facts, FailureFact, Object, Origin, count, is_other};
+use super::{ClaimFacts, ClaimLookup, ClaimOrigin, DeviceFact, FailureFact, count, is_other};
 
 /// Everything that was found out, one sentence each.
-pub(super) fn sentences(facts: &Facts) -> Vec<String> {
+pub(super) fn sentences(facts: &ClaimFacts) -> Vec<String> {
     let mut all = vec![match &facts.record {
         Some(record) => format!("on record as {} with uid {}", record.state, record.uid),
         None => "not on record here: nothing of it is prepared".to_owned(),
@@ -19,12 +19,12 @@ pub(super) fn sentences(facts: &Facts) -> Vec<String> {
     all
 }
 
-fn object_sentences(facts: &Facts) -> Vec<String> {
+fn object_sentences(facts: &ClaimFacts) -> Vec<String> {
     let place = facts.origin.place();
     let claim = match &facts.object {
-        Object::Found(claim) => claim,
-        Object::Missing => return vec![format!("not in {place}")],
-        Object::Unknown(why) => return vec![format!("{place} could not be asked: {why}")],
+        ClaimLookup::Found(claim) => claim,
+        ClaimLookup::Missing => return vec![format!("not in {place}")],
+        ClaimLookup::Unknown(why) => return vec![format!("{place} could not be asked: {why}")],
     };
     let mut all = vec![format!("in {place} with uid {}", claim.metadata.uid.as_deref().unwrap_or("(none)"))];
     if facts.record.as_ref().is_some_and(|record| is_other(facts, record)) {
@@ -41,7 +41,7 @@ fn object_sentences(facts: &Facts) -> Vec<String> {
             format!("allocated: of {} {ours} from driver {}", count(results.len()), facts.driver)
         }
     });
-    if facts.origin == Origin::Cluster {
+    if facts.origin == ClaimOrigin::Cluster {
         let users: Vec<String> =
             claim.status.reserved_for.iter().map(|user| format!("{}/{}", user.resource, user.name)).collect();
         all.push(if users.is_empty() {

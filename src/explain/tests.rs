@@ -13,11 +13,11 @@ fn claim(status: &Value) -> ResourceClaim {
     serde_json::from_value(claim).unwrap()
 }
 
-fn allocated_by(driver: &str, pool: &str) -> Object {
+fn allocated_by(driver: &str, pool: &str) -> ClaimLookup {
     let result = json!({"request": "r", "driver": driver, "pool": pool, "device": "a"});
     let users = json!([{"resource": "pods", "name": "p", "uid": "x"}]);
     let status = json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": users});
-    Object::Found(Box::new(claim(&status)))
+    ClaimLookup::Found(Box::new(claim(&status)))
 }
 
 fn device(pool: &str, health: Option<Health>) -> DeviceFact {
@@ -46,12 +46,12 @@ fn hot() -> Option<Health> {
 }
 
 /// Allocated here, healthy, not on record.
-fn facts() -> Facts {
-    Facts {
+fn facts() -> ClaimFacts {
+    ClaimFacts {
         asked: "ml/train".to_owned(),
         driver: "hostler.dev".to_owned(),
         node: "n".to_owned(),
-        origin: Origin::Cluster,
+        origin: ClaimOrigin::Cluster,
         record: None,
         object: allocated_by("hostler.dev", "n/fake"),
         failure: None,
@@ -60,40 +60,52 @@ fn facts() -> Facts {
 }
 
 /// A name for the table's reader, the situation, and what state, summary and advice have to hold.
-type Situation = (&'static str, Facts, &'static str, &'static str, &'static str);
+type Situation = (&'static str, ClaimFacts, &'static str, &'static str, &'static str);
 
 fn on_record() -> Vec<Situation> {
-    let prepared = || Facts { record: record("prepared", None), ..facts() };
+    let prepared = || ClaimFacts { record: record("prepared", None), ..facts() };
     let mut newer = claim(&json!({}));
     newer.metadata.uid = Some("u2".to_owned());
     vec![
         ("well", prepared(), "prepared", "holds 1 device", ""),
         (
             "sick",
-            Facts { devices: vec![device("n/fake", hot())], ..prepared() },
+            ClaimFacts { devices: vec![device("n/fake", hot())], ..prepared() },
             "prepared",
             "n/fake/a is unhealthy: hot",
             "delete the pod",
         ),
         (
             "unplugged",
-            Facts { devices: vec![device("n/fake", None)], ..prepared() },
+            ClaimFacts { devices: vec![device("n/fake", None)], ..prepared() },
             "prepared",
             "not on this host",
             "mend",
         ),
-        ("deleted", Facts { object: Object::Missing, ..prepared() }, "prepared", "no longer in the API", "taken back"),
+        (
+            "deleted",
+            ClaimFacts { object: ClaimLookup::Missing, ..prepared() },
+            "prepared",
+            "no longer in the API",
+            "taken back",
+        ),
         (
             "made anew",
-            Facts { object: Object::Found(Box::new(newer)), ..prepared() },
+            ClaimFacts { object: ClaimLookup::Found(Box::new(newer)), ..prepared() },
             "prepared",
             "a newer claim of the same name",
             "taken back",
         ),
-        ("API down", Facts { object: Object::Unknown("refused".to_owned()), ..prepared() }, "prepared", "holds", ""),
+        (
+            "API down",
+            ClaimFacts { object: ClaimLookup::Unknown("refused".to_owned()), ..prepared() },
+            "prepared",
+            "holds",
+            "",
+        ),
         (
             "stuck",
-            Facts {
+            ClaimFacts {
                 record: record("preparing", Some("failed to undo")),
                 devices: vec![device("n/fake", hot())],
                 ..facts()
@@ -102,10 +114,16 @@ fn on_record() -> Vec<Situation> {
             "failed to undo",
             "mend device n/fake/a (hot)",
         ),
-        ("at work", Facts { record: record("preparing", None), ..facts() }, "preparing", "worked on", "tries again"),
+        (
+            "at work",
+            ClaimFacts { record: record("preparing", None), ..facts() },
+            "preparing",
+            "worked on",
+            "tries again",
+        ),
         (
             "quarantined",
-            Facts { record: record("quarantined", Some("checksum")), ..facts() },
+            ClaimFacts { record: record("quarantined", Some("checksum")), ..facts() },
             "quarantined",
             "checksum",
             "hostler claim forget u1",
@@ -116,43 +134,45 @@ fn on_record() -> Vec<Situation> {
 fn not_on_record() -> Vec<Situation> {
     let mut held = device("n/fake", Some(Health::Healthy));
     held.others = vec!["u9 (ml/eval)".to_owned()];
-    let down = || Facts { object: Object::Unknown("connection refused".to_owned()), devices: Vec::new(), ..facts() };
+    let down =
+        || ClaimFacts { object: ClaimLookup::Unknown("connection refused".to_owned()), devices: Vec::new(), ..facts() };
     let elsewhere =
-        Facts { object: allocated_by("hostler.dev", "m/fake"), devices: vec![device("m/fake", None)], ..facts() };
-    let unallocated = Facts { object: Object::Found(Box::new(claim(&json!({})))), devices: Vec::new(), ..facts() };
-    let others = Facts { object: allocated_by("gpu.dev", "n/gpu"), devices: Vec::new(), ..facts() };
+        ClaimFacts { object: allocated_by("hostler.dev", "m/fake"), devices: vec![device("m/fake", None)], ..facts() };
+    let unallocated =
+        ClaimFacts { object: ClaimLookup::Found(Box::new(claim(&json!({})))), devices: Vec::new(), ..facts() };
+    let others = ClaimFacts { object: allocated_by("gpu.dev", "n/gpu"), devices: Vec::new(), ..facts() };
     let mut nobodys = claim(&json!({}));
-    if let Object::Found(found) = allocated_by("hostler.dev", "n/fake") {
+    if let ClaimLookup::Found(found) = allocated_by("hostler.dev", "n/fake") {
         nobodys.status.allocation = found.status.allocation;
     }
-    let object = Object::Found(Box::new(nobodys));
+    let object = ClaimLookup::Found(Box::new(nobodys));
     vec![
         ("waiting", facts(), "allocated", "nobody has asked", "kubectl describe pod"),
-        ("no pod", Facts { object: object.clone(), ..facts() }, "allocated", "nobody has asked", "start a pod"),
+        ("no pod", ClaimFacts { object: object.clone(), ..facts() }, "allocated", "nobody has asked", "start a pod"),
         (
             "manifest",
-            Facts { origin: Origin::Manifests, object, ..facts() },
+            ClaimFacts { origin: ClaimOrigin::Manifests, object, ..facts() },
             "allocated",
             "nobody has asked",
             "hostler claim prepare -n ml train",
         ),
         (
             "held by another",
-            Facts { devices: vec![held], failure: failure("u1", "device a is held"), ..facts() },
+            ClaimFacts { devices: vec![held], failure: failure("u1", "device a is held"), ..facts() },
             "failed",
             "device a is held",
             "also given to u9 (ml/eval)",
         ),
         (
             "unplugged",
-            Facts { devices: vec![device("n/fake", None)], failure: failure("u1", "no such device"), ..facts() },
+            ClaimFacts { devices: vec![device("n/fake", None)], failure: failure("u1", "no such device"), ..facts() },
             "failed",
             "no such device",
             "plug device n/fake/a in again",
         ),
         (
             "failure of an earlier claim",
-            Facts { failure: failure("u0", "held"), ..facts() },
+            ClaimFacts { failure: failure("u0", "held"), ..facts() },
             "allocated",
             "nobody",
             "kubelet",
@@ -160,9 +180,15 @@ fn not_on_record() -> Vec<Situation> {
         ("other node", elsewhere, "elsewhere", "another node than n", "pool m/fake"),
         ("not allocated", unallocated, "pending", "scheduler found no node", "kubectl describe pod"),
         ("other driver", others, "elsewhere", "driver hostler.dev has no part", "status.allocation"),
-        ("gone", Facts { object: Object::Missing, ..facts() }, "missing", "there is no such claim", "namespace"),
+        (
+            "gone",
+            ClaimFacts { object: ClaimLookup::Missing, ..facts() },
+            "missing",
+            "there is no such claim",
+            "namespace",
+        ),
         ("API down", down(), "unknown", "could not be asked", "connection refused"),
-        ("API down, failed", Facts { failure: failure("u1", "the API"), ..down() }, "failed", "the API", ""),
+        ("API down, failed", ClaimFacts { failure: failure("u1", "the API"), ..down() }, "failed", "the API", ""),
     ]
 }
 
@@ -179,7 +205,7 @@ fn each_situation_is_told_with_what_to_do() {
 #[test]
 fn an_allocation_that_cannot_be_used_names_its_field() {
     let mut facts = facts();
-    if let Object::Found(claim) = &mut facts.object {
+    if let ClaimLookup::Found(claim) = &mut facts.object {
         claim.status.allocation.as_mut().unwrap().devices.results[0].device = "Bad_Name".to_owned();
     }
     let told = explain(&facts);
@@ -188,13 +214,13 @@ fn an_allocation_that_cannot_be_used_names_its_field() {
 
 #[test]
 fn everything_that_was_found_out_is_told() {
-    let mut facts = Facts { record: record("prepared", None), failure: failure("u1", "was held"), ..facts() };
+    let mut facts = ClaimFacts { record: record("prepared", None), failure: failure("u1", "was held"), ..facts() };
     let device = &mut facts.devices[0];
     device.drained = Some("new firmware".to_owned());
     device.stale = Some("no sysfs".to_owned());
     device.bound = "bound to CPUs 0-3".to_owned();
     device.access = Access::Admin;
-    if let Object::Found(claim) = &mut facts.object {
+    if let ClaimLookup::Found(claim) = &mut facts.object {
         claim.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
     }
     let told = explain(&facts).facts.join("\n");

@@ -8,12 +8,12 @@ use std::{io::Read, path::PathBuf};
 use hostler_api::ClaimUid;
 use hostler_linux::SysRoot;
 
-use super::{HookError, State, bad, bounded};
+use super::{HookError, OciState, bad, bounded};
 use crate::containers::{self, ContainerId, RecordError};
 
 /// How recording ended.
 #[derive(Debug)]
-pub enum Recorded {
+pub enum RecordOutcome {
     /// The daemon can see it.
     Yes,
     /// The hook has not the rights; the container may start.
@@ -22,12 +22,12 @@ pub enum Recorded {
 
 /// What the hook is to note, and where.
 #[derive(Debug)]
-struct Recording {
+struct RecordArguments {
     claim: ClaimUid,
     folder: PathBuf,
 }
 
-impl Recording {
+impl RecordArguments {
     fn parse(args: &[String]) -> Result<Self, HookError> {
         let (mut claim, mut folder) = (None, None);
         for pair in args.chunks(2) {
@@ -51,16 +51,16 @@ impl Recording {
 ///
 /// # Errors
 /// When root cannot write the note. The container must not start then: the daemon could take its claim back.
-pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<Recorded, HookError> {
-    let recording = Recording::parse(args)?;
-    let state: State = bounded(state).map_err(HookError::State)?;
+pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOutcome, HookError> {
+    let recording = RecordArguments::parse(args)?;
+    let state: OciState = bounded(state).map_err(HookError::State)?;
     if state.pid == 0 {
         return Err(HookError::NoProcess);
     }
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
     match containers::record(root, &recording.folder, &recording.claim, &id, state.pid) {
-        Ok(()) => Ok(Recorded::Yes),
-        Err(error) if error.is_unprivileged() => Ok(Recorded::NotAllowed(error)),
+        Ok(()) => Ok(RecordOutcome::Yes),
+        Err(error) if error.is_unprivileged() => Ok(RecordOutcome::NotAllowed(error)),
         Err(source) => Err(HookError::Record { claim: recording.claim, source: Box::new(source) }),
     }
 }
@@ -83,7 +83,7 @@ mod tests {
             ("--claim a --containers", "\"--containers\" is not valid: it has no value"),
             ("--claim a --cpus 1", "known are --claim and --containers"),
         ] {
-            let error = Recording::parse(&args(text)).unwrap_err().to_string();
+            let error = RecordArguments::parse(&args(text)).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

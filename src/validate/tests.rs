@@ -44,7 +44,7 @@ kind: Pod
 metadata: {name: p}
 ";
 
-fn lines(findings: &[Finding]) -> Vec<String> {
+fn lines(findings: &[ValidationFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
@@ -125,5 +125,5 @@ fn what_is_no_object_of_the_api_is_told_so() {
     }
     let other = check("apiVersion: example.com/v1\nkind: DeviceClass", "hostler.dev");
     assert_eq!((other.checked, other.problems.len(), other.notes.len()), (0, 0, 1));
-    assert_eq!(check("", "hostler.dev"), Findings::default());
+    assert_eq!(check("", "hostler.dev"), ValidationReport::default());
 }
