@@ -48,24 +48,25 @@ use crate::{
         publisher::{Publication, PublicationState},
     },
     metrics::Metrics,
-    standalone::Manifests,
+    standalone::ManifestFolder,
 };
 
 /// What the answers are made of. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Admin(Arc<AdminParts>);
+pub struct AdminService(Arc<AdminParts>);
 
-/// How far the daemon is, for figures and probes: it stands by, or it works and there is an [`Admin`]. Cheap to clone.
+/// How far the daemon is, for figures and probes: it stands by, or it works and there is an [`AdminService`]. Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
-pub struct Stage(Arc<OnceLock<Admin>>);
+pub struct DaemonStage(Arc<OnceLock<AdminService>>);
 
 /// What a daemon says that waits for another one to end. It has scanned its hardware and could work at once, so that
 /// whoever replaces daemons one by one may go on.
 const STANDING_BY: &str = "standing by\n";
 
-impl Stage {
+impl DaemonStage {
     /// The daemon works from now on. Only the first call counts.
-    pub fn live(&self, admin: Admin) {
+    pub fn live(&self, admin: AdminService) {
         let _ = self.0.set(admin);
     }
 
@@ -79,7 +80,7 @@ impl Stage {
     }
 }
 
-/// The parts of an [`Admin`].
+/// The parts of an [`AdminService`].
 #[derive(Debug)]
 pub struct AdminParts {
     /// Name of the node.
@@ -95,7 +96,7 @@ pub struct AdminParts {
     /// Hardware state.
     pub inventory: InventoryHandle,
     /// Manifests of claims; `None` where the API server has the claims.
-    pub manifests: Option<Manifests>,
+    pub manifests: Option<ManifestFolder>,
     /// How it stands with the slices; `None` where nothing is published.
     pub publication_rx: Option<watch::Receiver<Publication>>,
     /// Looks at claims of the API server; `None` where manifests are the claims.
@@ -149,15 +150,15 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// An answer that is not a success.
 #[derive(Debug)]
-pub(crate) struct Failure(StatusCode, String);
+pub(crate) struct AdminFailure(StatusCode, String);
 
-impl Failure {
+impl AdminFailure {
     fn new(status: StatusCode, error: &(dyn std::error::Error + 'static)) -> Self {
         Self(status, Chain(error).to_string())
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for AdminFailure {
     fn into_response(self) -> Response {
         (self.0, Json(AdminError { error: self.1 })).into_response()
     }
@@ -178,12 +179,12 @@ async fn in_one_shape(request: Request, next: Next) -> Response {
     let status = response.status();
     let reason = to_bytes(response.into_body(), LONGEST_REASON_BYTES).await.unwrap_or_default();
     match String::from_utf8_lossy(&reason).trim() {
-        "" => Failure(status, format!("{asked}: {status}")).into_response(),
-        reason => Failure(status, reason.to_owned()).into_response(),
+        "" => AdminFailure(status, format!("{asked}: {status}")).into_response(),
+        reason => AdminFailure(status, reason.to_owned()).into_response(),
     }
 }
 
-impl Admin {
+impl AdminService {
     /// Puts the parts together.
     pub fn new(parts: AdminParts) -> Self {
         Self(Arc::new(parts))
@@ -317,39 +318,39 @@ fn warnings(inventory: &Inventory) -> Vec<String> {
     all
 }
 
-async fn status(State(admin): State<Admin>) -> Json<AdminStatus> {
+async fn status(State(admin): State<AdminService>) -> Json<AdminStatus> {
     Json(admin.status())
 }
 
 /// The devices, in the shape of `hostler inventory -o json`.
-async fn inventory(State(admin): State<Admin>) -> Json<serde_json::Value> {
+async fn inventory(State(admin): State<AdminService>) -> Json<serde_json::Value> {
     let inventory = admin.0.inventory.reader().latest();
     Json(
         serde_json::json!({ "devices": crate::inventory::view::devices(&inventory), "warnings": warnings(&inventory) }),
     )
 }
 
-async fn rescan(State(admin): State<Admin>) -> StatusCode {
+async fn rescan(State(admin): State<AdminService>) -> StatusCode {
     admin.0.inventory.rescan().await;
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(stage): State<Stage>) -> Result<String, Failure> {
+async fn metrics(State(stage): State<DaemonStage>) -> Result<String, AdminFailure> {
     let Some(admin) = stage.0.get() else {
-        return Err(Failure(StatusCode::SERVICE_UNAVAILABLE, STANDING_BY.trim_end().to_owned()));
+        return Err(AdminFailure(StatusCode::SERVICE_UNAVAILABLE, STANDING_BY.trim_end().to_owned()));
     };
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     let ready = admin.not_ready().is_empty();
     let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready, rss_bytes: resident_bytes() };
-    render_metrics(&admin.0.metrics, &now).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
+    render_metrics(&admin.0.metrics, &now).map_err(|error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
 }
 
-async fn healthz(State(stage): State<Stage>) -> &'static str {
+async fn healthz(State(stage): State<DaemonStage>) -> &'static str {
     if stage.0.get().is_some() { "ok\n" } else { STANDING_BY }
 }
 
-async fn readyz(State(stage): State<Stage>) -> (StatusCode, String) {
+async fn readyz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
     let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
     let missing = admin.not_ready();
     if missing.is_empty() {

@@ -34,7 +34,7 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::{
-    admin::{self, Admin, AdminParts, KubeletSide, RecentFailures, Stage, serve_admin, serve_metrics},
+    admin::{self, AdminParts, AdminService, DaemonStage, KubeletSide, RecentFailures, serve_admin, serve_metrics},
     claims::{
         self, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
@@ -209,7 +209,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     }
     let inventory = start_inventory(&config, &machine.root, tasks).await;
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
-    let stage = Stage::default();
+    let stage = DaemonStage::default();
     let (lock, probes) = lock(&config, &stage, tasks).await?;
     lock.keep();
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
@@ -231,7 +231,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
         config.kubelet.enabled.then(|| KubeletPluginConfig::new(&config.driver, &config.paths.kubelet));
     let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
     let (connections_tx, connections_rx) = watch::channel(KubeletConnections::default());
-    let admin = Admin::new(AdminParts {
+    let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
         boot_id: machine.boot_id,
@@ -308,7 +308,7 @@ enum ProbeState {
 /// Waits until no other daemon works.
 async fn lock(
     config: &DaemonConfig,
-    stage: &Stage,
+    stage: &DaemonStage,
     tasks: &Tasks,
 ) -> Result<(lock::InstanceLock, ProbeState), DaemonError> {
     let path = config.paths.state.join("lock");
@@ -326,7 +326,7 @@ async fn lock(
 }
 
 /// Says on the address of figures and probes that this daemon stands by, unless the other daemon has the same address.
-async fn serve_standby(config: &DaemonConfig, stage: &Stage, tasks: &Tasks) -> ProbeState {
+async fn serve_standby(config: &DaemonConfig, stage: &DaemonStage, tasks: &Tasks) -> ProbeState {
     match serve_metrics(stage.clone(), config.metrics_listen(), tasks).await {
         Ok(()) => return ProbeState::Served,
         Err(error) if error.is_taken() => info!("figures and probes are the other daemon's until it ends"),

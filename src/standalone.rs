@@ -10,6 +10,6 @@ mod in_service;
 mod manifest;
 
 pub use create::{CreateClaim, CreateDevice, CreateError, allocate};
-pub use folder::{Manifests, ManifestsError};
+pub use folder::{ManifestFolder, ManifestsError};
 pub use in_service::{DrainedError, InService};
 pub use manifest::{ManifestError, parse};

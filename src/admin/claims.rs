@@ -10,18 +10,18 @@ use hostler_linux::IdSet;
 use serde::Deserialize;
 
 use super::{
-    Admin, Failure,
+    AdminFailure, AdminService,
     types::{AdminClaim, AdminClaimDevice, AdminContainer, CreateClaim},
 };
 use crate::{
     claims::{ClaimView, spec::prepared_devices, store::RecordState},
-    standalone::{Manifests, ManifestsError, allocate},
+    standalone::{ManifestFolder, ManifestsError, allocate},
 };
 
 /// `?namespace=…` beside a claim that is named rather than identified.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Namespace {
+pub(super) struct NamespaceQuery {
     #[serde(default = "default_namespace")]
     pub(super) namespace: String,
 }
@@ -32,7 +32,7 @@ fn default_namespace() -> String {
 
 /// `?force=true` beside a claim to delete.
 #[derive(Debug, Deserialize)]
-pub(super) struct Force {
+pub(super) struct DeleteQuery {
     #[serde(default = "default_namespace")]
     namespace: String,
     #[serde(default)]
@@ -40,15 +40,15 @@ pub(super) struct Force {
 }
 
 /// All claims: prepared ones, and manifests that nobody has prepared.
-pub(super) async fn list(State(admin): State<Admin>) -> Result<Json<Vec<AdminClaim>>, Failure> {
+pub(super) async fn list(State(admin): State<AdminService>) -> Result<Json<Vec<AdminClaim>>, AdminFailure> {
     Ok(Json(admin.all_claims().await?))
 }
 
 pub(super) async fn show(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> Result<Json<AdminClaim>, Failure> {
+    Query(namespace): Query<NamespaceQuery>,
+) -> Result<Json<AdminClaim>, AdminFailure> {
     let mut claim = admin.find(&name, &namespace.namespace).await?;
     if let Ok(uid) = ClaimUid::new(&*claim.uid) {
         claim.containers = admin.containers(uid).await?;
@@ -58,15 +58,15 @@ pub(super) async fn show(
 
 /// Makes a manifest and prepares it. If that fails, the manifest goes again.
 pub(super) async fn create(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Json(request): Json<CreateClaim>,
-) -> Result<(StatusCode, Json<AdminClaim>), Failure> {
+) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
     admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
     let uid = uuid::Uuid::new_v4().to_string();
     let inventory = admin.0.inventory.reader().latest();
     let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
-        .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
-    let claim = manifest.claim().map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+        .map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+    let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
     let path = admin.manifests(move |manifests| manifests.add(&manifest)).await?;
     if let Err(failure) = admin.prepare(claim).await {
         admin.manifests(move |manifests| manifests.remove(&path)).await?;
@@ -76,10 +76,10 @@ pub(super) async fn create(
 }
 
 pub(super) async fn prepare(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> Result<Json<AdminClaim>, Failure> {
+    Query(namespace): Query<NamespaceQuery>,
+) -> Result<Json<AdminClaim>, AdminFailure> {
     admin.has_manifests("the kubelet asks for it when a pod that uses it starts")?;
     let found = admin.find(&name, &namespace.namespace).await?;
     admin.prepare(reference(&found)?).await?;
@@ -89,10 +89,10 @@ pub(super) async fn prepare(
 /// Takes a claim back and removes its manifest. In a cluster only by force: the kubelet believes that the claim is
 /// prepared until it takes it back itself.
 pub(super) async fn delete(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
-    Query(Force { namespace, force }): Query<Force>,
-) -> Result<StatusCode, Failure> {
+    Query(DeleteQuery { namespace, force }): Query<DeleteQuery>,
+) -> Result<StatusCode, AdminFailure> {
     if !force {
         admin.has_manifests(
             "the kubelet takes it back when its last pod is gone; delete the pod, or use --force if the kubelet has forgotten the claim",
@@ -102,7 +102,7 @@ pub(super) async fn delete(
     let claim = reference(&found)?;
     let answer = admin.0.claims.unprepare(vec![claim.clone()]).await.remove(&claim.uid);
     if let Some(Err(error)) = answer {
-        return Err(Failure::new(StatusCode::CONFLICT, &error));
+        return Err(AdminFailure::new(StatusCode::CONFLICT, &error));
     }
     if admin.0.manifests.is_some() {
         admin.manifests(move |manifests| remove_manifest(manifests, &claim)).await?;
@@ -110,7 +110,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn remove_manifest(manifests: &Manifests, claim: &ClaimRef) -> Result<(), ManifestsError> {
+fn remove_manifest(manifests: &ManifestFolder, claim: &ClaimRef) -> Result<(), ManifestsError> {
     match manifests.find(&claim.namespace, &claim.name) {
         // A claim of the same name with another UID is not the one that was taken back.
         Ok(found) if found.manifest.metadata.uid.as_deref() == Some(claim.uid.as_str()) => {
@@ -121,45 +121,48 @@ fn remove_manifest(manifests: &Manifests, claim: &ClaimRef) -> Result<(), Manife
     }
 }
 
-pub(super) async fn forget(State(admin): State<Admin>, Path(uid): Path<String>) -> Result<StatusCode, Failure> {
-    let uid = ClaimUid::new(uid).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
-    admin.0.claims.forget(uid).await.map_err(|error| Failure::new(StatusCode::CONFLICT, &error))?;
+pub(super) async fn forget(
+    State(admin): State<AdminService>,
+    Path(uid): Path<String>,
+) -> Result<StatusCode, AdminFailure> {
+    let uid = ClaimUid::new(uid).map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+    admin.0.claims.forget(uid).await.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn reference(claim: &AdminClaim) -> Result<ClaimRef, Failure> {
-    let uid = ClaimUid::new(&*claim.uid).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, &error))?;
+fn reference(claim: &AdminClaim) -> Result<ClaimRef, AdminFailure> {
+    let uid = ClaimUid::new(&*claim.uid).map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
     Ok(ClaimRef { namespace: claim.namespace.clone(), name: claim.name.clone(), uid })
 }
 
-impl Admin {
-    async fn prepare(&self, claim: ClaimRef) -> Result<(), Failure> {
+impl AdminService {
+    async fn prepare(&self, claim: ClaimRef) -> Result<(), AdminFailure> {
         let uid = claim.uid.clone();
         match self.0.claims.prepare(vec![claim]).await.remove(&uid) {
-            Some(Err(error)) => Err(Failure::new(StatusCode::CONFLICT, &error)),
+            Some(Err(error)) => Err(AdminFailure::new(StatusCode::CONFLICT, &error)),
             _ => Ok(()),
         }
     }
 
     /// Refuses what only a host without a cluster does, with what to do instead.
-    fn has_manifests(&self, instead: &str) -> Result<(), Failure> {
+    fn has_manifests(&self, instead: &str) -> Result<(), AdminFailure> {
         if self.0.manifests.is_some() {
             return Ok(());
         }
-        Err(Failure(StatusCode::CONFLICT, format!("claims of this host belong to the cluster: {instead}")))
+        Err(AdminFailure(StatusCode::CONFLICT, format!("claims of this host belong to the cluster: {instead}")))
     }
 
     /// Work on the manifests, which are files.
     pub(super) async fn manifests<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Manifests) -> Result<T, ManifestsError> + Send + 'static,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce(&ManifestFolder) -> Result<T, ManifestsError> + Send + 'static,
+    ) -> Result<T, AdminFailure> {
         let Some(manifests) = self.0.manifests.clone() else {
-            return Err(Failure(StatusCode::CONFLICT, "this host has no manifests".to_owned()));
+            return Err(AdminFailure(StatusCode::CONFLICT, "this host has no manifests".to_owned()));
         };
         let tasks = manifests.tasks().clone();
         let done = tasks.blocking(move || work(&manifests)).await;
-        let done = done.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
+        let done = done.map_err(|error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
         done.map_err(|error| {
             let status = match &error {
                 ManifestsError::Missing { .. } => StatusCode::NOT_FOUND,
@@ -167,14 +170,14 @@ impl Admin {
                 ManifestsError::Invalid { .. } | ManifestsError::Name(_) => StatusCode::BAD_REQUEST,
                 ManifestsError::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            Failure::new(status, &error)
+            AdminFailure::new(status, &error)
         })
     }
 
     /// The containers that run with a claim.
-    async fn containers(&self, uid: ClaimUid) -> Result<Vec<AdminContainer>, Failure> {
+    async fn containers(&self, uid: ClaimUid) -> Result<Vec<AdminContainer>, AdminFailure> {
         let found = self.0.claims.containers_of(uid).await;
-        let found = found.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
+        let found = found.map_err(|error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?;
         let running = found.into_iter().filter(|container| container.runs);
         let shown = running.map(|container| AdminContainer {
             id: container.id.as_str().to_owned(),
@@ -185,24 +188,24 @@ impl Admin {
     }
 
     /// The claim with this UID, else the one with this name.
-    async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, Failure> {
+    async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, AdminFailure> {
         let all = self.all_claims().await?;
         let by_uid = all.iter().find(|claim| claim.uid == name);
         let by_name = || all.iter().find(|claim| claim.name == name && claim.namespace == namespace);
         by_uid.or_else(by_name).cloned().ok_or_else(|| {
-            Failure(
+            AdminFailure(
                 StatusCode::NOT_FOUND,
                 format!("there is no claim with name or uid {name:?} in namespace {namespace:?}"),
             )
         })
     }
 
-    async fn all_claims(&self) -> Result<Vec<AdminClaim>, Failure> {
+    async fn all_claims(&self) -> Result<Vec<AdminClaim>, AdminFailure> {
         let table = self.0.claims.table().borrow().clone();
         let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
         let driver = self.0.driver.clone();
         let manifests = match &self.0.manifests {
-            Some(_) => self.manifests(Manifests::all).await?,
+            Some(_) => self.manifests(ManifestFolder::all).await?,
             None => Vec::new(),
         };
         for found in manifests {

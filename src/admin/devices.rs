@@ -11,7 +11,7 @@ use hostler_api::{BackendName, DeviceName};
 use hostler_backend::{BackendError, Device, Operation};
 
 use super::{
-    Admin, Failure,
+    AdminFailure, AdminService,
     types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// All devices that are there, drained or held.
-pub(super) async fn list(State(admin): State<Admin>) -> Json<Vec<AdminDevice>> {
+pub(super) async fn list(State(admin): State<AdminService>) -> Json<Vec<AdminDevice>> {
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     Json(devices(&inventory, &claims))
@@ -32,10 +32,10 @@ pub(super) async fn list(State(admin): State<Admin>) -> Json<Vec<AdminDevice>> {
 
 /// Takes a device out of service, or gives its drain another reason.
 pub(super) async fn drain(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
     Json(wanted): Json<DrainDevice>,
-) -> Result<Json<AdminDevice>, Failure> {
+) -> Result<Json<AdminDevice>, AdminFailure> {
     let (backend, device) = admin.device(&name)?;
     let drain = Drain::now(wanted.reason.filter(|reason| !reason.trim().is_empty()), wanted.evict);
     admin.0.inventory.drain(backend.clone(), device.clone(), drain).await.map_err(|error| failure(&error))?;
@@ -44,9 +44,9 @@ pub(super) async fn drain(
 
 /// Puts a device back into service.
 pub(super) async fn undrain(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
-) -> Result<Json<AdminDevice>, Failure> {
+) -> Result<Json<AdminDevice>, AdminFailure> {
     let key = admin.device(&name)?;
     // It may be known by nothing but its drain, and be shown for the last time.
     let before = admin.shown(&key)?;
@@ -57,15 +57,15 @@ pub(super) async fn undrain(
 /// Brings a device into service for everybody, or takes it out of the system. The hardware is scanned anew after it,
 /// also where it failed: it may have been half done.
 pub(super) async fn operate(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
     Json(operation): Json<Operation>,
-) -> Result<Json<AdminOperated>, Failure> {
+) -> Result<Json<AdminOperated>, AdminFailure> {
     let (backend, device) = admin.device(&name)?;
     let inventory = admin.0.inventory.clone();
     let looked = async move { inventory.rescan().await };
     let done = admin.0.claims.operate(backend.clone(), device.clone(), operation, looked).await;
-    let done = done.map_err(|error| Failure::new(refused(&error), &*error))?;
+    let done = done.map_err(|error| AdminFailure::new(refused(&error), &*error))?;
     Ok(Json(AdminOperated { backend: backend.to_string(), device: device.to_string(), done }))
 }
 
@@ -81,43 +81,43 @@ fn refused(error: &ClaimError) -> StatusCode {
 }
 
 /// Gives up a list of drained devices that cannot be understood.
-pub(super) async fn forget(State(admin): State<Admin>) -> Result<StatusCode, Failure> {
+pub(super) async fn forget(State(admin): State<AdminService>) -> Result<StatusCode, AdminFailure> {
     admin.0.inventory.forget_lost_drains().await.map_err(|error| failure(&error))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn failure(error: &DrainError) -> Failure {
+fn failure(error: &DrainError) -> AdminFailure {
     let status = match error {
         DrainError::Lost(_) => StatusCode::CONFLICT,
         DrainError::Step { .. } | DrainError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
         DrainError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Failure::new(status, error)
+    AdminFailure::new(status, error)
 }
 
-impl Admin {
+impl AdminService {
     /// The device that is meant by `name`.
-    fn device(&self, name: &str) -> Result<DeviceKey, Failure> {
+    fn device(&self, name: &str) -> Result<DeviceKey, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
         let known: BTreeSet<DeviceKey> = all(&inventory, &claims).into_keys().collect();
-        lookup(name, &known).map_err(|error| Failure::new(StatusCode::NOT_FOUND, &error))
+        lookup(name, &known).map_err(|error| AdminFailure::new(StatusCode::NOT_FOUND, &error))
     }
 
-    fn shown(&self, (backend, device): &DeviceKey) -> Result<Json<AdminDevice>, Failure> {
+    fn shown(&self, (backend, device): &DeviceKey) -> Result<Json<AdminDevice>, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
         let found = devices(&inventory, &claims)
             .into_iter()
             .find(|shown| shown.backend == backend.as_str() && shown.name == device.as_str());
-        let gone = || Failure(StatusCode::NOT_FOUND, format!("device {backend}/{device} is not there any more"));
+        let gone = || AdminFailure(StatusCode::NOT_FOUND, format!("device {backend}/{device} is not there any more"));
         found.map(Json).ok_or_else(gone)
     }
 }
 
 /// What is known of a device, from different sides.
 #[derive(Default)]
-struct Known<'a> {
+struct KnownDevice<'a> {
     device: Option<&'a Device>,
     drain: Option<&'a Drain>,
     pool: Option<&'a str>,
@@ -125,8 +125,8 @@ struct Known<'a> {
 }
 
 /// Every device that anybody knows of.
-fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<DeviceKey, Known<'a>> {
-    let mut all: BTreeMap<DeviceKey, Known<'a>> = BTreeMap::new();
+fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<DeviceKey, KnownDevice<'a>> {
+    let mut all: BTreeMap<DeviceKey, KnownDevice<'a>> = BTreeMap::new();
     for (backend, pool) in &inventory.pools {
         for device in &pool.devices {
             let known = all.entry((backend.clone(), device.name.clone())).or_default();
@@ -149,7 +149,7 @@ fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<DeviceK
 
 fn devices(inventory: &Inventory, claims: &ClaimTable) -> Vec<AdminDevice> {
     let pool_of = |backend: &BackendName| inventory.pools.get(backend).map(|pool| pool.name.as_str());
-    let shown = |((backend, name), known): ((BackendName, DeviceName), Known<'_>)| AdminDevice {
+    let shown = |((backend, name), known): ((BackendName, DeviceName), KnownDevice<'_>)| AdminDevice {
         name: name.to_string(),
         pool: known.pool.or_else(|| pool_of(&backend)).unwrap_or_default().to_owned(),
         backend: backend.to_string(),

@@ -10,8 +10,8 @@ use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
 use hostler_linux::IdSet;
 
 use super::{
-    Admin, Failure,
-    claims::{Namespace, claim_state},
+    AdminFailure, AdminService,
+    claims::{NamespaceQuery, claim_state},
 };
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
@@ -25,29 +25,29 @@ use crate::{
 
 /// Why a claim failed, or what it holds.
 pub(super) async fn explain(
-    State(admin): State<Admin>,
+    State(admin): State<AdminService>,
     Path(name): Path<String>,
-    Query(namespace): Query<Namespace>,
-) -> Result<Json<Explanation>, Failure> {
+    Query(namespace): Query<NamespaceQuery>,
+) -> Result<Json<Explanation>, AdminFailure> {
     let facts = admin.facts(&name, &namespace.namespace).await?;
     Ok(Json(conclude(&facts)))
 }
 
 /// A claim as it is asked for: by UID, or by name.
-struct Asked<'a> {
+struct AskedClaim<'a> {
     name: &'a str,
     namespace: &'a str,
 }
 
-impl Asked<'_> {
+impl AskedClaim<'_> {
     fn is(&self, claim: &ClaimRef) -> bool {
         claim.uid.as_str() == self.name || (claim.name == self.name && claim.namespace == self.namespace)
     }
 }
 
-impl Admin {
-    async fn facts(&self, name: &str, namespace: &str) -> Result<ClaimFacts, Failure> {
-        let asked = Asked { name, namespace };
+impl AdminService {
+    async fn facts(&self, name: &str, namespace: &str) -> Result<ClaimFacts, AdminFailure> {
+        let asked = AskedClaim { name, namespace };
         let table = self.0.claims.table().borrow().clone();
         let record = find_record(&table, &asked);
         let failure = self.0.failures.last(|failure| asked.is(&failure.claim));
@@ -73,7 +73,7 @@ impl Admin {
     }
 
     /// The claim itself: in the API server, or in the folder of manifests.
-    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimLookup, Failure> {
+    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimLookup, AdminFailure> {
         if let Some(reader) = &self.0.claim_reader {
             return Ok(match reader.find(namespace, name).await {
                 Ok(claim) => ClaimLookup::Found(Box::new(claim)),
@@ -99,7 +99,7 @@ impl Admin {
 }
 
 /// The claim on record with that UID, else the one with that name.
-fn find_record<'a>(table: &'a ClaimTable, asked: &Asked<'_>) -> Option<(&'a ClaimUid, &'a ClaimView)> {
+fn find_record<'a>(table: &'a ClaimTable, asked: &AskedClaim<'_>) -> Option<(&'a ClaimUid, &'a ClaimView)> {
     let by_uid = table.claims.iter().find(|(uid, _)| uid.as_str() == asked.name);
     by_uid.or_else(|| table.claims.iter().find(|(_, view)| view.claim().is_some_and(|claim| asked.is(claim))))
 }

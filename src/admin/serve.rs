@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{Admin, Stage};
+use super::{AdminService, DaemonStage};
 use crate::{
     config::ListenAddress,
     socket::{ListeningSocket, SocketAccess, SocketError},
@@ -62,7 +62,7 @@ impl ServeError {
 ///
 /// # Errors
 /// When the socket cannot be made.
-pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
+pub async fn serve_admin(admin: AdminService, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
     serve_unix("admin", admin.admin_routes(), path, SocketAccess::Owner, tasks).await
 }
 
@@ -70,7 +70,7 @@ pub async fn serve_admin(admin: Admin, path: PathBuf, tasks: &Tasks) -> Result<(
 ///
 /// # Errors
 /// When the socket cannot be made or the address is taken.
-pub async fn serve_metrics(stage: Stage, listen: ListenAddress, tasks: &Tasks) -> Result<(), ServeError> {
+pub async fn serve_metrics(stage: DaemonStage, listen: ListenAddress, tasks: &Tasks) -> Result<(), ServeError> {
     let routes = stage.routes();
     match listen {
         ListenAddress::Off => Ok(()),
@@ -97,7 +97,7 @@ async fn serve_unix(
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let stop = tasks.stop_token();
     tasks.job(socket.accept(connections_tx, stop));
-    serve(name, routes, Connections(connections_rx), tasks);
+    serve(name, routes, AxumListener(connections_rx), tasks);
     Ok(())
 }
 
@@ -126,9 +126,9 @@ fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router,
 }
 
 /// The connections of a [`ListeningSocket`], for axum.
-struct Connections(mpsc::Receiver<io::Result<UnixStream>>);
+struct AxumListener(mpsc::Receiver<io::Result<UnixStream>>);
 
-impl Listener for Connections {
+impl Listener for AxumListener {
     type Io = UnixStream;
     type Addr = ();
 

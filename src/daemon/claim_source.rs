@@ -18,14 +18,14 @@ use crate::{
         slices::SliceSettings,
     },
     metrics::Metrics,
-    standalone::{InService, Manifests},
+    standalone::{InService, ManifestFolder},
     tasks::Tasks,
 };
 
 /// The one source of claims that is configured.
 pub(super) enum ClaimSource {
     /// Manifests on disk.
-    Standalone(Manifests),
+    Standalone(ManifestFolder),
     /// The API server.
     Kubernetes(ClusterNode),
 }
@@ -35,7 +35,7 @@ impl ClaimSource {
     pub(super) fn open(config: &DaemonConfig, tasks: &Tasks) -> Result<Self, ConnectError> {
         match config.cluster.mode {
             ClusterMode::Standalone => {
-                Ok(Self::Standalone(Manifests::new(&config.cluster.manifests, &config.driver, tasks)))
+                Ok(Self::Standalone(ManifestFolder::new(&config.cluster.manifests, &config.driver, tasks)))
             }
             ClusterMode::Kubernetes => {
                 let client = ApiClient::new(config.cluster.kubeconfig.as_deref())?;
@@ -88,7 +88,7 @@ impl ClaimSource {
     }
 
     /// The manifests, where they are the source.
-    pub(super) fn manifests(&self) -> Option<&Manifests> {
+    pub(super) fn manifests(&self) -> Option<&ManifestFolder> {
         match self {
             Self::Standalone(manifests) => Some(manifests),
             Self::Kubernetes(_) => None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::{admin::Admin, tasks::Tasks};
+use crate::{admin::AdminService, tasks::Tasks};
 
 /// How often the status line is refreshed where no watchdog asks for more.
 const REFRESH: Duration = Duration::from_secs(15);
@@ -17,7 +17,7 @@ fn send(states: &[NotifyState<'_>]) {
 }
 
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
-pub(super) fn ready(admin: &Admin, tasks: &Tasks) {
+pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
     send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
     let (admin, stop) = (admin.clone(), tasks.stop_token());
     tasks.service("notify", async move {
@@ -63,7 +63,7 @@ pub(super) fn stopping() {
     send(&[NotifyState::Stopping]);
 }
 
-fn status(admin: &Admin) -> String {
+fn status(admin: &AdminService) -> String {
     let missing = admin.not_ready();
     let counts = admin.summary();
     if missing.is_empty() { counts } else { format!("{counts}; {}", missing.join("; ")) }

@@ -26,7 +26,7 @@ const LARGEST_BYTES: u64 = 3 << 20;
 
 /// A folder of manifests, read for one driver. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Manifests {
+pub struct ManifestFolder {
     folder: Arc<Path>,
     driver: Arc<str>,
     tasks: Tasks,
@@ -92,14 +92,14 @@ pub enum ManifestsError {
 
 /// A manifest and its file.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ManifestFile {
     /// The file.
     pub path: PathBuf,
     /// Its content.
     pub manifest: ResourceClaim,
 }
 
-impl Manifests {
+impl ManifestFolder {
     /// The manifests in `folder` for `driver`; the folder need not exist yet.
     pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
         Self { folder: folder.into(), driver: driver.into(), tasks: tasks.clone(), adding: Arc::default() }
@@ -115,15 +115,16 @@ impl Manifests {
     /// # Errors
     /// When there is none, or it is not valid. With files of other names: when none of them is it and one of them
     /// cannot be read, since that one may be meant.
-    pub fn find(&self, namespace: &str, name: &str) -> Result<Found, ManifestsError> {
+    pub fn find(&self, namespace: &str, name: &str) -> Result<ManifestFile, ManifestsError> {
         let stem = stem(namespace, name)?;
         for ending in ENDINGS {
             if let Some(found) = read(&self.folder.join(format!("{stem}.{ending}")))? {
                 return Ok(found);
             }
         }
-        let is_it =
-            |found: &Found| found.manifest.metadata.namespace == namespace && found.manifest.metadata.name == name;
+        let is_it = |found: &ManifestFile| {
+            found.manifest.metadata.namespace == namespace && found.manifest.metadata.name == name
+        };
         let mut unreadable = None;
         for found in self.all()? {
             match found {
@@ -143,7 +144,7 @@ impl Manifests {
     ///
     /// # Errors
     /// When the folder cannot be read. A folder that is not there holds nothing.
-    pub fn all(&self) -> Result<Vec<Result<Found, ManifestsError>>, ManifestsError> {
+    pub fn all(&self) -> Result<Vec<Result<ManifestFile, ManifestsError>>, ManifestsError> {
         let fail = |source| ManifestsError::Io { step: "read", path: self.folder.to_path_buf(), source };
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -211,7 +212,7 @@ impl Manifests {
     }
 
     fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ManifestsError> {
-        let Found { path, manifest } = self.find(&claim.namespace, &claim.name)?;
+        let ManifestFile { path, manifest } = self.find(&claim.namespace, &claim.name)?;
         let invalid = |error: AllocationError| ManifestsError::Invalid { path: path.clone(), source: error.into() };
         let found = manifest.claim().map_err(invalid)?.uid;
         if found != claim.uid {
@@ -222,7 +223,7 @@ impl Manifests {
     }
 }
 
-impl ReadClaims for Manifests {
+impl ReadClaims for ManifestFolder {
     fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
         claims.iter().map(|claim| Ok(self.allocation(claim)?)).collect()
     }
@@ -242,7 +243,7 @@ fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
 }
 
 /// The manifest in a file; `None` if there is no such file.
-fn read(path: &Path) -> Result<Option<Found>, ManifestsError> {
+fn read(path: &Path) -> Result<Option<ManifestFile>, ManifestsError> {
     let fail = |source| ManifestsError::Io { step: "read", path: path.to_owned(), source };
     let text = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -254,7 +255,7 @@ fn read(path: &Path) -> Result<Option<Found>, ManifestsError> {
     };
     let manifest =
         manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
-    Ok(Some(Found { path: path.to_owned(), manifest }))
+    Ok(Some(ManifestFile { path: path.to_owned(), manifest }))
 }
 
 #[cfg(test)]

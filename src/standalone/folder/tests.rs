@@ -11,8 +11,8 @@ const GOOD: &str = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClai
     "status": {"allocation": {"devices": {"results": [
         {"request": "r", "driver": "hostler.dev", "pool": "n/fake", "device": "d0"}]}}}}"#;
 
-fn manifests(folder: &Path) -> Manifests {
-    Manifests::new(folder, "hostler.dev", &Tasks::new().0)
+fn manifests(folder: &Path) -> ManifestFolder {
+    ManifestFolder::new(folder, "hostler.dev", &Tasks::new().0)
 }
 
 fn claim(uid: &str) -> ClaimRef {
