@@ -52,38 +52,38 @@ const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong 
 #[command(name = "hostler", version, after_help = AFTER_HELP, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Run(run::Args),
-    Inventory(inventory::Args),
-    Capture(capture::Args),
-    Diff(diff::Args),
-    Claim(claim::Args),
-    Device(device::Args),
-    Bitstream(bitstream::Args),
-    Cdi(cdi::Args),
-    Config(config::Args),
-    Validate(validate::Args),
-    Status(status::Args),
-    Ready(ready::Args),
-    Doctor(doctor::Args),
-    Explain(explain::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+enum CliCommand {
+    Run(run::RunArgs),
+    Inventory(inventory::InventoryArgs),
+    Capture(capture::CaptureArgs),
+    Diff(diff::DiffArgs),
+    Claim(claim::ClaimArgs),
+    Device(device::DeviceArgs),
+    Bitstream(bitstream::BitstreamArgs),
+    Cdi(cdi::CdiArgs),
+    Config(config::ConfigArgs),
+    Validate(validate::ValidateArgs),
+    Status(status::StatusArgs),
+    Ready(ready::ReadyArgs),
+    Doctor(doctor::DoctorArgs),
+    Explain(explain::ExplainArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// The option that every subcommand with a configuration takes.
 #[derive(clap::Args, Debug)]
-struct ConfigArgs {
+struct ConfigFileArgs {
     /// Configuration file; without it /etc/hostler/hostler.toml if there is one, else the defaults
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-impl ConfigArgs {
+impl ConfigFileArgs {
     fn load(&self) -> Result<DaemonConfig, ConfigErrors> {
         DaemonConfig::load_or_default(self.config.as_deref())
     }
@@ -91,7 +91,7 @@ impl ConfigArgs {
 
 /// The shape of an answer that has no shape of its own.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// For people
     #[default]
     Table,
@@ -101,7 +101,7 @@ enum Format {
 
 /// How a subcommand ended that could do its work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Outcome {
+enum CliOutcome {
     /// All is well.
     Done,
     /// What was looked at is not in order; the output says why.
@@ -110,7 +110,7 @@ enum Outcome {
 
 /// Why a subcommand could not do its work.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum CliFailure {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     #[error("failed to write the answer")]
@@ -120,7 +120,7 @@ enum Failure {
     #[error("{0}")]
     Said(String),
     #[error(transparent)]
-    Incomparable(Box<Failure>),
+    Incomparable(Box<CliFailure>),
     #[error("failed to {step}")]
     Step {
         step: String,
@@ -129,7 +129,7 @@ enum Failure {
     },
 }
 
-impl Failure {
+impl CliFailure {
     fn step(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Step { step: step.into(), source: source.into() }
     }
@@ -153,49 +153,49 @@ pub fn main() -> ExitCode {
     exit_code(result, &mut io::stderr().lock())
 }
 
-fn dispatch(command: Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn dispatch(command: CliCommand, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match command {
-        Command::Run(args) => run::run(&args),
-        Command::Inventory(args) => inventory::run(&args, out),
-        Command::Capture(args) => capture::run(&args, out),
-        Command::Diff(args) => diff::run(&args, out),
-        Command::Claim(args) => claim::run(args, out),
-        Command::Device(args) => device::run(&args, out),
-        Command::Bitstream(args) => bitstream::run(&args, out),
-        Command::Cdi(args) => cdi::run(&args, out),
-        Command::Config(args) => config::run(&args, out),
-        Command::Validate(args) => validate::run(&args, out),
-        Command::Status(args) => status::run(&args, out),
-        Command::Ready(args) => ready::run(&args, out),
-        Command::Doctor(args) => doctor::run(&args, out),
-        Command::Explain(args) => explain::run(&args, out),
-        Command::Completions(args) => completions::run(&args, out),
-        Command::Man(args) => man::run(&args, out),
+        CliCommand::Run(args) => run::run(&args),
+        CliCommand::Inventory(args) => inventory::run(&args, out),
+        CliCommand::Capture(args) => capture::run(&args, out),
+        CliCommand::Diff(args) => diff::run(&args, out),
+        CliCommand::Claim(args) => claim::run(args, out),
+        CliCommand::Device(args) => device::run(&args, out),
+        CliCommand::Bitstream(args) => bitstream::run(&args, out),
+        CliCommand::Cdi(args) => cdi::run(&args, out),
+        CliCommand::Config(args) => config::run(&args, out),
+        CliCommand::Validate(args) => validate::run(&args, out),
+        CliCommand::Status(args) => status::run(&args, out),
+        CliCommand::Ready(args) => ready::run(&args, out),
+        CliCommand::Doctor(args) => doctor::run(&args, out),
+        CliCommand::Explain(args) => explain::run(&args, out),
+        CliCommand::Completions(args) => completions::run(&args, out),
+        CliCommand::Man(args) => man::run(&args, out),
     }
 }
 
-fn exit_code(result: Result<Outcome, Failure>, err: &mut dyn Write) -> ExitCode {
+fn exit_code(result: Result<CliOutcome, CliFailure>, err: &mut dyn Write) -> ExitCode {
     let failure = match result {
-        Ok(Outcome::Done) => return ExitCode::SUCCESS,
-        Ok(Outcome::NotInOrder) => return ExitCode::from(1),
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Ok(CliOutcome::Done) => return ExitCode::SUCCESS,
+        Ok(CliOutcome::NotInOrder) => return ExitCode::from(1),
+        Err(CliFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };
     // Nobody is left to tell if this fails.
     let _ = match &failure {
         // One line per mistake, each with its own place in front, as compilers do.
-        Failure::Config(errors) => writeln!(err, "{errors}"),
+        CliFailure::Config(errors) => writeln!(err, "{errors}"),
         other => writeln!(err, "hostler: {}", Chain(other)),
     };
     ExitCode::from(match failure {
-        Failure::Config(_) => 78,
-        Failure::Incomparable(_) => 2,
+        CliFailure::Config(_) => 78,
+        CliFailure::Incomparable(_) => 2,
         _ => 1,
     })
 }
 
 /// Writes `value` as indented JSON with a line end.
-fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), CliFailure> {
     serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {
-        let gone = Failure::Output(io::ErrorKind::BrokenPipe.into());
+        let gone = CliFailure::Output(io::ErrorKind::BrokenPipe.into());
         let mut err = Vec::new();
         assert_eq!(exit_code(Err(gone), &mut err), ExitCode::SUCCESS);
         assert!(err.is_empty());
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_failure_shows_its_whole_chain() {
         let mut err = Vec::new();
-        let failure = Failure::step("open /x", io::Error::other("disk full"));
+        let failure = CliFailure::step("open /x", io::Error::other("disk full"));
         assert_eq!(exit_code(Err(failure), &mut err), ExitCode::from(1));
         assert_eq!(String::from_utf8(err).unwrap(), "hostler: failed to open /x: disk full\n");
     }

@@ -7,27 +7,27 @@ use hostler_fpga::{
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
 };
 
-use super::{ConfigArgs, Failure, Format, Outcome, table::Table, units, write_json};
+use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, units, write_json};
 
 /// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct BitstreamArgs {
     #[command(subcommand)]
-    command: Command,
+    command: BitstreamCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum Command {
+enum BitstreamCommand {
     /// Add a copy of a file to the store
-    Add(AddArgs),
+    Add(BitstreamAddArgs),
     /// List the bitstreams of the store
-    List(CommonArgs),
+    List(BitstreamCommonArgs),
     /// Check that bitstreams are what they were when they were added
-    Verify(VerifyArgs),
+    Verify(BitstreamVerifyArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct AddArgs {
+struct BitstreamAddArgs {
     /// A green bitstream (.gbs) of OPAE, or an image that is programmed as it is
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -41,29 +41,29 @@ struct AddArgs {
     #[arg(long, value_name = "ID", value_parser = guid)]
     afu_id: Option<Guid>,
     #[command(flatten)]
-    common: CommonArgs,
+    common: BitstreamCommonArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct VerifyArgs {
+struct BitstreamVerifyArgs {
     /// Names or digests; without any, everything in the store
     #[arg(value_name = "NAME|DIGEST")]
     references: Vec<String>,
     #[command(flatten)]
-    common: CommonArgs,
+    common: BitstreamCommonArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct CommonArgs {
+struct BitstreamCommonArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
-    config: ConfigArgs,
+    config: ConfigFileArgs,
 }
 
-impl CommonArgs {
-    fn store(&self) -> Result<BitstreamStore, Failure> {
+impl BitstreamCommonArgs {
+    fn store(&self) -> Result<BitstreamStore, CliFailure> {
         Ok(BitstreamStore::new(self.config.load()?.backends.fpga.config.bitstreams))
     }
 }
@@ -72,42 +72,42 @@ fn guid(text: &str) -> Result<Guid, String> {
     Guid::try_from(text.to_owned())
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &BitstreamArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match &args.command {
-        Command::Add(args) => add(args, out),
-        Command::List(args) => list(args, out),
-        Command::Verify(args) => verify(args, out),
+        BitstreamCommand::Add(args) => add(args, out),
+        BitstreamCommand::List(args) => list(args, out),
+        BitstreamCommand::Verify(args) => verify(args, out),
     }
 }
 
-fn add(args: &AddArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn add(args: &BitstreamAddArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let store = args.common.store()?;
-    let details = BitstreamDetails {
+    let wish = BitstreamDetails {
         name: args.name.clone(),
         interface_id: args.interface_id.clone(),
         afu_id: args.afu_id.clone(),
     };
     let added = store
-        .add(&args.file, &details)
-        .map_err(|source| Failure::step(format!("add {}", args.file.display()), source))?;
+        .add(&args.file, &wish)
+        .map_err(|source| CliFailure::step(format!("add {}", args.file.display()), source))?;
     let Bitstream { name, digest, interface_id, afu_id, .. } = &added.bitstream;
     match args.common.output {
-        Format::Json => write_json(&added.bitstream, out)?,
-        Format::Table => {
+        OutputFormat::Json => write_json(&added.bitstream, out)?,
+        OutputFormat::Table => {
             let word = if added.already { "is there already" } else { "added" };
             writeln!(out, "{name} {word}: {digest}")?;
             writeln!(out, "it fits regions with interface id {interface_id} and brings AFU {afu_id}")?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn list(args: &CommonArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let all = args.store()?.list().map_err(|source| Failure::step("list the bitstreams", source))?;
+fn list(args: &BitstreamCommonArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let all = args.store()?.list().map_err(|source| CliFailure::step("list the bitstreams", source))?;
     match args.output {
-        Format::Json => write_json(&all, out)?,
-        Format::Table => {
-            let mut table = Table::new(&["NAME", "FORMAT", "SIZE", "INTERFACE", "AFU", "DIGEST"]);
+        OutputFormat::Json => write_json(&all, out)?,
+        OutputFormat::Table => {
+            let mut table = TextTable::new(&["NAME", "FORMAT", "SIZE", "INTERFACE", "AFU", "DIGEST"]);
             for Bitstream { name, digest, format, size_bytes, interface_id, afu_id, .. } in all {
                 let (size, digest) = (units::bytes(size_bytes), digest.to_string());
                 table.row([name, format.to_string(), size, interface_id.to_string(), afu_id.to_string(), digest]);
@@ -115,15 +115,15 @@ fn list(args: &CommonArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
             write!(out, "{table}")?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn verify(args: &BitstreamVerifyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let store = args.common.store()?;
-    let findings = store.verify(&args.references).map_err(|source| Failure::step("check the bitstreams", source))?;
+    let findings = store.verify(&args.references).map_err(|source| CliFailure::step("check the bitstreams", source))?;
     match args.common.output {
-        Format::Json => write_json(&findings, out)?,
-        Format::Table => {
+        OutputFormat::Json => write_json(&findings, out)?,
+        OutputFormat::Table => {
             for StoreFinding { name, problem, .. } in &findings {
                 writeln!(out, "{name}: {}", problem.as_deref().unwrap_or("in order"))?;
             }
@@ -132,5 +132,5 @@ fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
         }
     }
     let in_order = findings.iter().all(|finding| finding.problem.is_none());
-    Ok(if in_order { Outcome::Done } else { Outcome::NotInOrder })
+    Ok(if in_order { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

@@ -11,13 +11,13 @@ use std::{
 
 use hostler_linux::archive;
 
-use super::{Failure, Outcome, machine::MachineArgs, units};
-use manifest::{Manifest, Serials};
-use take::Kept;
+use super::{CliFailure, CliOutcome, machine::MachineArgs, units};
+use manifest::{CaptureManifest, SerialNumbers};
+use take::KeptIdentifiers;
 
 /// Take what hostler reads of this machine into a file: no addresses, no host name, pseudonyms for serial numbers
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct CaptureArgs {
     /// File to write, with mode 0600; - for standard output
     #[arg(short, long, value_name = "FILE.tar.zst")]
     output: PathBuf,
@@ -25,20 +25,20 @@ pub(super) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    kept: Kept,
+    kept: KeptIdentifiers,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let to_stdout = args.output == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
-        return Err(Failure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
+        return Err(CliFailure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
     }
     let taken = take::take(&args.machine.open()?, args.kept)?;
     if to_stdout {
         out.write_all(&taken.archive)?;
-        return Ok(Outcome::Done);
+        return Ok(CliOutcome::Done);
     }
     save(&args.output, &taken.archive, args.force)?;
     let size = units::bytes(taken.archive.len() as u64);
@@ -46,27 +46,30 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     if args.machine.root.is_none() && !nix::unistd::geteuid().is_root() {
         writeln!(out, "not root: what root alone can read is missing, such as what tells CXL devices from others")?;
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
 /// Writes a file of ours; says how to have it replaced.
-pub(super) fn save(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
+pub(super) fn save(path: &Path, bytes: &[u8], force: bool) -> Result<(), CliFailure> {
     archive::save(path, bytes, force).map_err(|error| match error {
-        archive::SaveError::Exists(path) => {
-            Failure::Said(format!("{} is there already: name another file, or replace it with --force", path.display()))
-        }
-        error => Failure::step("save the file", error),
+        archive::SaveError::Exists(path) => CliFailure::Said(format!(
+            "{} is there already: name another file, or replace it with --force",
+            path.display()
+        )),
+        error => CliFailure::step("save the file", error),
     })
 }
 
-fn in_words(manifest: &Manifest) -> String {
+fn in_words(manifest: &CaptureManifest) -> String {
     let kernel =
         manifest.kernel.as_ref().map_or_else(|| "unknown kernel".to_owned(), |kernel| format!("kernel {kernel}"));
     let mut parts = vec![kernel];
     match &manifest.serials {
-        Serials::Kept => parts.push("serial numbers are in it".to_owned()),
-        Serials::Replaced { count: 0, .. } => {}
-        Serials::Replaced { count, .. } => parts.push(format!("{} replaced", units::count(*count, "serial number"))),
+        SerialNumbers::Kept => parts.push("serial numbers are in it".to_owned()),
+        SerialNumbers::Replaced { count: 0, .. } => {}
+        SerialNumbers::Replaced { count, .. } => {
+            parts.push(format!("{} replaced", units::count(*count, "serial number")))
+        }
     }
     if manifest.host_name {
         parts.push("the host's name is in it".to_owned());

@@ -9,66 +9,66 @@ use hostler_api::Chain;
 use hostler_cdi::{Catalog, Severity, SpecDir, SpecFile};
 use serde::Serialize;
 
-use super::{ConfigArgs, Failure, Format, Outcome, table::Table, write_json};
+use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, write_json};
 
 /// Check and list CDI files
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct CdiArgs {
     #[command(subcommand)]
-    command: Command,
+    command: CdiCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum Command {
+enum CdiCommand {
     /// Check a CDI file, or all of a folder, more strictly than runtimes do
-    Validate(ValidateArgs),
+    Validate(CdiValidateArgs),
     /// List the devices that containers on this host can request, as runtimes see them
-    List(ListArgs),
+    List(CdiListArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct ValidateArgs {
+struct CdiValidateArgs {
     /// A file, or a folder of files
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
 }
 
 #[derive(clap::Args, Debug)]
-struct ListArgs {
+struct CdiListArgs {
     /// Folder to read instead of /etc/cdi, /var/run/cdi and the paths.cdi of the configuration; repeatable, the last counts most
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
-    config: ConfigArgs,
+    config: ConfigFileArgs,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &CdiArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match &args.command {
-        Command::Validate(args) => validate(&args.path, out),
-        Command::List(args) => list(args, out),
+        CdiCommand::Validate(args) => validate(&args.path, out),
+        CdiCommand::List(args) => list(args, out),
     }
 }
 
-fn validate(path: &Path, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn validate(path: &Path, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let files = if path.is_dir() {
         let files = SpecDir::new(path).scan();
-        files.map_err(|source| Failure::step(format!("read {}", path.display()), source))?
+        files.map_err(|source| CliFailure::step(format!("read {}", path.display()), source))?
     } else {
         vec![file(path)]
     };
     if files.is_empty() {
-        return Err(Failure::Said(format!("{} has no .json or .yaml file", path.display())));
+        return Err(CliFailure::Said(format!("{} has no .json or .yaml file", path.display())));
     }
-    let mut outcome = Outcome::Done;
+    let mut outcome = CliOutcome::Done;
     for file in &files {
         let complaints = complaints(file);
         if complaints.is_empty() {
             writeln!(out, "{}: valid", file.path.display())?;
         } else {
-            outcome = Outcome::NotInOrder;
+            outcome = CliOutcome::NotInOrder;
         }
         for complaint in complaints {
             writeln!(out, "{complaint}")?;
@@ -100,7 +100,7 @@ fn complaints(file: &SpecFile) -> Vec<String> {
 
 /// A line of the list.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct CdiListRow<'a> {
     device: &'a str,
     /// The file that counts; `None` for a device that nobody can request.
     file: Option<&'a Path>,
@@ -108,24 +108,24 @@ struct Listed<'a> {
     note: String,
 }
 
-fn list(args: &ListArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let catalog = Catalog::read(&dirs(args)?);
-    let mut lines: Vec<Listed<'_>> = Vec::new();
+    let mut lines: Vec<CdiListRow<'_>> = Vec::new();
     for device in &catalog.devices {
         let note =
             if device.shadowed.is_empty() { String::new() } else { format!("hides {}", joined(&device.shadowed)) };
-        lines.push(Listed { device: &device.name, file: Some(&device.file), note });
+        lines.push(CdiListRow { device: &device.name, file: Some(&device.file), note });
     }
     for conflict in &catalog.conflicts {
         let note = format!("cannot be requested: it is in {}", joined(&conflict.files));
-        lines.push(Listed { device: &conflict.name, file: None, note });
+        lines.push(CdiListRow { device: &conflict.name, file: None, note });
     }
     lines.sort_by_key(|line| line.device);
     match args.output {
-        Format::Json => write_json(&lines, out)?,
-        Format::Table => {
-            let mut table = Table::new(&["DEVICE", "FILE", "NOTE"]);
-            for Listed { device, file, note } in lines {
+        OutputFormat::Json => write_json(&lines, out)?,
+        OutputFormat::Table => {
+            let mut table = TextTable::new(&["DEVICE", "FILE", "NOTE"]);
+            for CdiListRow { device, file, note } in lines {
                 let file = file.map_or_else(|| "-".to_owned(), |file| file.display().to_string());
                 table.row([(*device).to_owned(), file, note]);
             }
@@ -133,10 +133,10 @@ fn list(args: &ListArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
             write_unusable(&catalog, out)?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn write_unusable(catalog: &Catalog, out: &mut dyn Write) -> Result<(), Failure> {
+fn write_unusable(catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliFailure> {
     let complaints = catalog.files.iter().filter(|file| file.usable().is_none()).flat_map(complaints);
     let unreadable = catalog.unreadable.iter().map(|error| Chain(error).to_string());
     for (index, line) in complaints.chain(unreadable).enumerate() {
@@ -147,7 +147,7 @@ fn write_unusable(catalog: &Catalog, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 /// The folders, the one that counts least first.
-fn dirs(args: &ListArgs) -> Result<Vec<SpecDir>, Failure> {
+fn dirs(args: &CdiListArgs) -> Result<Vec<SpecDir>, CliFailure> {
     if !args.dirs.is_empty() {
         return Ok(args.dirs.iter().map(SpecDir::new).collect());
     }
@@ -174,7 +174,7 @@ mod tests {
     const GOOD: &str = r#"{"cdiVersion":"0.3.0","kind":"vendor.com/gpu",
         "devices":[{"name":"g0","containerEdits":{"env":["A=b"]}}]}"#;
 
-    fn validated(path: &Path) -> (Outcome, String) {
+    fn validated(path: &Path) -> (CliOutcome, String) {
         let mut out = Vec::new();
         let outcome = validate(path, &mut out).unwrap();
         (outcome, String::from_utf8(out).unwrap())
@@ -185,11 +185,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("good.json"), GOOD).unwrap();
         let (outcome, text) = validated(dir.path());
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, CliOutcome::Done);
         assert!(text.ends_with("good.json: valid\n"), "{text}");
         fs::write(dir.path().join("bad.json"), GOOD.replace("A=b", "Ab")).unwrap();
         let (outcome, text) = validated(dir.path());
-        assert_eq!(outcome, Outcome::NotInOrder);
+        assert_eq!(outcome, CliOutcome::NotInOrder);
         assert!(text.contains("bad.json: ") && text.contains("containerEdits.env[0]"), "{text}");
     }
 
@@ -206,8 +206,11 @@ mod tests {
         fs::write(dir.path().join("a.json"), GOOD).unwrap();
         fs::write(dir.path().join("b.json"), GOOD).unwrap();
         fs::write(dir.path().join("c.json"), "{").unwrap();
-        let args =
-            ListArgs { dirs: vec![dir.path().to_owned()], output: Format::Table, config: ConfigArgs { config: None } };
+        let args = CdiListArgs {
+            dirs: vec![dir.path().to_owned()],
+            output: OutputFormat::Table,
+            config: ConfigFileArgs { config: None },
+        };
         let mut out = Vec::new();
         list(&args, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use hyper::Method;
 
 use super::{
-    Failure, Format, Outcome,
+    CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
     write_json,
 };
@@ -17,30 +17,30 @@ use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
 
 /// Create, show and take back claims, through the running daemon
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ClaimArgs {
     #[command(subcommand)]
-    command: Command,
+    command: ClaimCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum Command {
+enum ClaimCommand {
     /// Create a claim for devices or parts of devices, and prepare it
     #[command(after_help = device::HELP)]
-    Create(CreateArgs),
+    Create(ClaimCreateArgs),
     /// List all claims
-    List(ListArgs),
+    List(ClaimListArgs),
     /// Show one claim
-    Show(ShowArgs),
+    Show(ClaimShowArgs),
     /// Prepare a claim from a manifest, so that containers can use its devices; repeating it does no harm
-    Prepare(ShowArgs),
+    Prepare(ClaimShowArgs),
     /// Take a claim's devices back and delete it
-    Delete(DeleteArgs),
+    Delete(ClaimDeleteArgs),
     /// Give up a quarantined claim: its devices become free as they are, its record goes
-    Forget(ForgetArgs),
+    Forget(ClaimForgetArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct CreateArgs {
+struct ClaimCreateArgs {
     /// Name of the claim
     name: String,
     /// A device to claim, wholly or in part; repeatable
@@ -57,18 +57,18 @@ struct CreateArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct ListArgs {
+struct ClaimListArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct ShowArgs {
+struct ClaimShowArgs {
     #[command(flatten)]
-    claim: ClaimArgs,
+    claim: ClaimNameArgs,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ClaimFormat,
@@ -77,9 +77,9 @@ struct ShowArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct DeleteArgs {
+struct ClaimDeleteArgs {
     #[command(flatten)]
-    claim: ClaimArgs,
+    claim: ClaimNameArgs,
     /// In a cluster: take it back although the kubelet believes that it is prepared
     #[arg(long)]
     force: bool,
@@ -88,7 +88,7 @@ struct DeleteArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct ForgetArgs {
+struct ClaimForgetArgs {
     /// UID of the claim; the name is not trusted here, since the record that holds it is not
     uid: String,
     #[command(flatten)]
@@ -97,7 +97,7 @@ struct ForgetArgs {
 
 /// Which claim is meant.
 #[derive(clap::Args, Debug)]
-struct ClaimArgs {
+struct ClaimNameArgs {
     /// Name or UID of the claim
     claim: String,
     /// Namespace of a claim that is named
@@ -105,7 +105,7 @@ struct ClaimArgs {
     namespace: String,
 }
 
-impl ClaimArgs {
+impl ClaimNameArgs {
     /// The claim's own resource, or one below it (`/prepare`).
     fn path(&self, below: &str) -> String {
         format!("/v1/claims/{}{below}?namespace={}", segment(&self.claim), segment(&self.namespace))
@@ -125,43 +125,43 @@ enum ClaimFormat {
     Podman,
 }
 
-pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match args.command {
-        Command::Create(args) => create(args, out)?,
-        Command::List(args) => {
+        ClaimCommand::Create(args) => create(args, out)?,
+        ClaimCommand::List(args) => {
             let claims: Vec<AdminClaim> = args.daemon.client()?.get("/v1/claims")?;
             match args.output {
-                Format::Table => write!(out, "{}", show::list(&claims))?,
-                Format::Json => write_json(&claims, out)?,
+                OutputFormat::Table => write!(out, "{}", show::list(&claims))?,
+                OutputFormat::Json => write_json(&claims, out)?,
             }
         }
-        Command::Show(args) => {
+        ClaimCommand::Show(args) => {
             let claim = args.daemon.client()?.get(&args.claim.path(""))?;
             show::write(&claim, args.output, out)?;
         }
-        Command::Prepare(args) => {
+        ClaimCommand::Prepare(args) => {
             let claim = args.daemon.client()?.post(&args.claim.path("/prepare"), &())?;
             show::write(&claim, args.output, out)?;
         }
-        Command::Delete(args) => {
+        ClaimCommand::Delete(args) => {
             let force = if args.force { "&force=true" } else { "" };
             args.daemon.client()?.order(Method::DELETE, &format!("{}{force}", args.claim.path("")))?;
             writeln!(out, "claim {} deleted", args.claim.claim)?;
         }
-        Command::Forget(args) => {
+        ClaimCommand::Forget(args) => {
             let path = format!("/v1/claims/{}/forget", segment(&args.uid));
             args.daemon.client()?.order(Method::POST, &path)?;
             writeln!(out, "claim {} forgotten", args.uid)?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn create(args: CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
+fn create(args: ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = args.daemon.client()?;
     let mut devices = args.devices;
     if devices.iter().any(device::leaves_capacity_open) {
-        let inventory: device::Inventory = client.get("/v1/inventory")?;
+        let inventory: device::DaemonInventory = client.get("/v1/inventory")?;
         devices.iter_mut().try_for_each(|device| device::name_capacity(device, &inventory))?;
     }
     let request = CreateClaim { namespace: args.namespace, name: args.name, devices };

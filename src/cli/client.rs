@@ -22,7 +22,7 @@ use tokio::{
     runtime, time,
 };
 
-use super::{ConfigArgs, Failure};
+use super::{CliFailure, ConfigFileArgs};
 use crate::{admin::types::AdminError, config::ListenAddress};
 
 /// Preparing waits for hardware; a daemon that needs longer than this has lost the request.
@@ -35,23 +35,23 @@ pub(super) struct DaemonArgs {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArgs,
+    config: ConfigFileArgs,
 }
 
 impl DaemonArgs {
     /// A client of the daemon that is meant.
-    pub(super) fn client(&self) -> Result<Client, Failure> {
+    pub(super) fn client(&self) -> Result<DaemonClient, CliFailure> {
         let socket = match &self.socket {
             Some(socket) => socket.clone(),
             None => self.config.load()?.admin_socket(),
         };
-        Ok(Client::at(socket))
+        Ok(DaemonClient::at(socket))
     }
 }
 
 /// A client of one daemon.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct DaemonClient {
     socket: PathBuf,
     patience: Duration,
 }
@@ -105,7 +105,7 @@ pub(super) enum ClientError {
     Answer(#[source] serde_json::Error),
 }
 
-impl Client {
+impl DaemonClient {
     /// A client of the daemon that listens on `socket`.
     pub(super) fn at(socket: PathBuf) -> Self {
         Self { socket, patience: PATIENCE }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     /// Answers one request with `answer` and gives what was asked.
-    fn daemon(answer: &'static str) -> (tempfile::TempDir, Client, thread::JoinHandle<String>) {
+    fn daemon(answer: &'static str) -> (tempfile::TempDir, DaemonClient, thread::JoinHandle<String>) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -248,7 +248,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8(request[..length].to_vec()).unwrap()
         });
-        (dir, Client { socket, patience: PATIENCE }, served)
+        (dir, DaemonClient { socket, patience: PATIENCE }, served)
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
     fn a_daemon_that_does_not_run_is_told_from_one_that_died() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
-        let client = Client { patience: PATIENCE, socket: socket.clone() };
+        let client = DaemonClient { patience: PATIENCE, socket: socket.clone() };
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::NotRunning(path) if path == socket));
         drop(UnixListener::bind(&socket).unwrap());
         assert!(matches!(client.order(Method::GET, "/").unwrap_err(), ClientError::Gone(path) if path == socket));

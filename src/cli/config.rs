@@ -2,34 +2,34 @@
 
 use std::io::Write;
 
-use super::{ConfigArgs, Failure, Outcome};
+use super::{CliFailure, CliOutcome, ConfigFileArgs};
 
 /// Check or show the configuration
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ConfigArgs {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum Command {
+enum ConfigCommand {
     /// Report every mistake in the configuration, one line each
-    Check(ConfigArgs),
+    Check(ConfigFileArgs),
     /// Show the configuration that is in force, defaults included, as TOML
-    Show(ConfigArgs),
+    Show(ConfigFileArgs),
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match &args.command {
-        Command::Check(args) => {
+        ConfigCommand::Check(args) => {
             args.load()?;
             writeln!(out, "the configuration is in order")?;
         }
-        Command::Show(args) => {
+        ConfigCommand::Show(args) => {
             let text = toml::to_string(&args.load()?)
-                .map_err(|source| Failure::step("write the configuration as TOML", source))?;
+                .map_err(|source| CliFailure::step("write the configuration as TOML", source))?;
             out.write_all(text.as_bytes())?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }

@@ -9,9 +9,9 @@ use hostler_backend::Operation;
 use hyper::Method;
 
 use super::{
-    Failure, Format, Outcome,
+    CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
-    table::Table,
+    table::TextTable,
     units::elapsed,
     write_json,
 };
@@ -22,41 +22,41 @@ const LONGEST_ORDER: Duration = Duration::from_secs(900);
 
 /// List devices, take them out of service and put them back, through the running daemon
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct DeviceArgs {
     #[command(subcommand)]
-    command: Command,
+    command: DeviceCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum Command {
+enum DeviceCommand {
     /// List devices: health, drain, and the claims that hold them
-    List(ListArgs),
+    List(DeviceListArgs),
     /// Take a device out of service: no new claim gets it, those that hold it keep it; survives restarts and reboots
-    Drain(DrainArgs),
+    Drain(DeviceDrainArgs),
     /// Put a drained device back into service
-    Undrain(UndrainArgs),
+    Undrain(DeviceUndrainArgs),
     /// Bring a device into service for everybody: the memory of a CXL device becomes memory of the system
-    Attach(AttachArgs),
+    Attach(DeviceAttachArgs),
     /// Take a device out of the system, so that it can be pulled or given to another host; refused while it is in use
-    Detach(DetachArgs),
+    Detach(DeviceDetachArgs),
     /// Give up a damaged list of drained devices; drain again first what must stay drained
-    Forget(ForgetArgs),
+    Forget(DeviceForgetArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct ListArgs {
+struct DeviceListArgs {
     /// Only drained devices
     #[arg(long)]
     drained: bool,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
 #[derive(clap::Args, Debug)]
-struct DrainArgs {
+struct DeviceDrainArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     name: String,
     /// Why, for those who meet the drain
@@ -70,7 +70,7 @@ struct DrainArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct UndrainArgs {
+struct DeviceUndrainArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     name: String,
     #[command(flatten)]
@@ -78,7 +78,7 @@ struct UndrainArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct AttachArgs {
+struct DeviceAttachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     name: String,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct AttachArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct DetachArgs {
+struct DeviceDetachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     name: String,
     /// Erase everything that is on it
@@ -100,44 +100,44 @@ struct DetachArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct ForgetArgs {
+struct DeviceForgetArgs {
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match &args.command {
-        Command::List(args) => {
+        DeviceCommand::List(args) => {
             let mut devices: Vec<AdminDevice> = args.daemon.client()?.get("/v1/devices")?;
             devices.retain(|device| !args.drained || device.drained.is_some());
             match args.output {
-                Format::Table => write!(out, "{}", table(&devices, SystemTime::now()))?,
-                Format::Json => write_json(&devices, out)?,
+                OutputFormat::Table => write!(out, "{}", table(&devices, SystemTime::now()))?,
+                OutputFormat::Json => write_json(&devices, out)?,
             }
         }
-        Command::Drain(args) => {
+        DeviceCommand::Drain(args) => {
             let wanted = DrainDevice { reason: args.reason.clone(), evict: args.evict };
             let device: AdminDevice = args.daemon.client()?.put(&path(&args.name), &wanted)?;
             writeln!(out, "{}/{} drained{}", device.backend, device.name, held(&device))?;
         }
-        Command::Undrain(args) => {
+        DeviceCommand::Undrain(args) => {
             let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
             writeln!(out, "{}/{} is in service", device.backend, device.name)?;
         }
-        Command::Attach(args) => operate(&args.daemon, &args.name, Operation::Attach, out)?,
-        Command::Detach(args) => {
+        DeviceCommand::Attach(args) => operate(&args.daemon, &args.name, Operation::Attach, out)?,
+        DeviceCommand::Detach(args) => {
             let operation = Operation::Detach { sanitize: args.sanitize, remove: args.remove };
             operate(&args.daemon, &args.name, operation, out)?;
         }
-        Command::Forget(args) => {
+        DeviceCommand::Forget(args) => {
             args.daemon.client()?.order(Method::DELETE, "/v1/lost-drains")?;
             writeln!(out, "no damaged list of drained devices counts any more")?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn operate(daemon: &DaemonArgs, name: &str, operation: Operation, out: &mut dyn Write) -> Result<(), Failure> {
+fn operate(daemon: &DaemonArgs, name: &str, operation: Operation, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = daemon.client()?.patient(LONGEST_ORDER);
     let path = format!("/v1/devices/{}/operate", segment(name));
     let operated: AdminOperated = client.post(&path, &operation)?;
@@ -153,8 +153,8 @@ fn held(device: &AdminDevice) -> String {
     if device.holders.is_empty() { String::new() } else { format!("; still held by {}", device.holders.join(", ")) }
 }
 
-fn table(devices: &[AdminDevice], now: SystemTime) -> Table {
-    let mut table = Table::new(&["NAME", "POOL", "HEALTH", "DRAINED", "HOLDERS"]);
+fn table(devices: &[AdminDevice], now: SystemTime) -> TextTable {
+    let mut table = TextTable::new(&["NAME", "POOL", "HEALTH", "DRAINED", "HOLDERS"]);
     for device in devices {
         let reason = device.health_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         table.row([

@@ -14,17 +14,17 @@ use hostler_linux::archive;
 use serde::Serialize;
 
 use super::{
-    ConfigArgs, Failure, Format, Outcome,
+    CliFailure, CliOutcome, ConfigFileArgs, OutputFormat,
     capture::{
-        manifest::Serials,
-        take::{self, Kept},
+        manifest::SerialNumbers,
+        take::{self, KeptIdentifiers},
     },
-    inventory::gather,
-    machine::Opened,
+    inventory::scan,
+    machine::OpenedMachine,
     write_json,
 };
 use crate::config::DaemonConfig;
-use compare::Difference;
+use compare::SubjectDifference;
 
 /// Raised when a field of the JSON answer changes its meaning or goes away.
 const VERSION: u32 = 1;
@@ -34,7 +34,7 @@ const AFTER_HELP: &str = "Exit codes: 0 the same, 1 different, 2 could not compa
 /// Say what is different between two machines, or between two moments of one
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER_HELP)]
-pub(super) struct Args {
+pub(super) struct DiffArgs {
     /// Capture, or folder that holds sys/ and proc/; - for this machine
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
@@ -43,76 +43,80 @@ pub(super) struct Args {
     after: PathBuf,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
-    config: ConfigArgs,
+    config: ConfigFileArgs,
 }
 
 /// The whole answer; docs/capture.md describes every field.
 #[derive(Debug, Serialize)]
-struct Document {
+struct DiffDocument {
     version: u32,
-    before: Side,
-    after: Side,
+    before: DiffSide,
+    after: DiffSide,
     /// What the comparison cannot see.
     notes: Vec<String>,
-    differences: Vec<Difference>,
+    differences: Vec<SubjectDifference>,
 }
 
 /// One of the machines.
 #[derive(Debug, Serialize)]
-struct Side {
+struct DiffSide {
     name: String,
     /// Seconds since 1970; absent where nobody has noted it.
     taken_at: Option<u64>,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let document = compared(args).map_err(|failure| match failure {
-        Failure::Config(errors) => Failure::Config(errors),
-        other => Failure::Incomparable(Box::new(other)),
+        CliFailure::Config(errors) => CliFailure::Config(errors),
+        other => CliFailure::Incomparable(Box::new(other)),
     })?;
     match args.output {
-        Format::Table => out.write_all(words::in_words(&document).as_bytes())?,
-        Format::Json => write_json(&document, out)?,
+        OutputFormat::Table => out.write_all(words::in_words(&document).as_bytes())?,
+        OutputFormat::Json => write_json(&document, out)?,
     }
-    Ok(if document.differences.is_empty() { Outcome::Done } else { Outcome::NotInOrder })
+    Ok(if document.differences.is_empty() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 
-fn compared(args: &Args) -> Result<Document, Failure> {
+fn compared(args: &DiffArgs) -> Result<DiffDocument, CliFailure> {
     let (before, after) = (open(&args.before, &args.config)?, open(&args.after, &args.config)?);
     let sides = [(&args.before, &before), (&args.after, &after)].map(|(path, opened)| side(path, opened));
     let (before, after) = alike(before, after, &args.config)?;
     let [seen_before, seen_after] = [&before, &after].map(|side| {
-        let mut machine = gather::gather(&side.config, &side.root, None);
+        let mut machine = scan::scan_machine(&side.config, &side.root, None);
         machine.warn(side.warnings.clone());
-        facts::Machine { kernel: hostler_linux::boot::kernel_release(&side.root), seen: machine }
+        facts::ComparedMachine { kernel: hostler_linux::boot::kernel_release(&side.root), seen: machine }
     });
     let differences =
         compare::differences(&facts::of(&seen_before, &seen_after), &facts::of(&seen_after, &seen_before));
     let [before_side, after_side] = sides;
     let notes = note_on_serials(&before, &after).into_iter().collect();
-    Ok(Document { version: VERSION, before: before_side, after: after_side, notes, differences })
+    Ok(DiffDocument { version: VERSION, before: before_side, after: after_side, notes, differences })
 }
 
 /// Both sides have one configuration: what one host reserves is no difference of hardware.
-fn open(path: &Path, config: &ConfigArgs) -> Result<Opened, Failure> {
+fn open(path: &Path, config: &ConfigFileArgs) -> Result<OpenedMachine, CliFailure> {
     if path != Path::new("-") {
-        return Opened::captured(path, config);
+        return OpenedMachine::captured(path, config);
     }
-    Ok(Opened::here(match config.config {
+    Ok(OpenedMachine::here(match config.config {
         Some(_) => config.load()?,
         None => DaemonConfig::default(),
     }))
 }
 
-fn side(path: &Path, opened: &Opened) -> Side {
+fn side(path: &Path, opened: &OpenedMachine) -> DiffSide {
     let name = if path == Path::new("-") { "this machine".to_owned() } else { path.display().to_string() };
-    Side { name, taken_at: opened.manifest.as_ref().map(|manifest| manifest.taken_at) }
+    DiffSide { name, taken_at: opened.manifest.as_ref().map(|manifest| manifest.taken_at) }
 }
 
 /// Where one side has pseudonyms for serial numbers, the other gets them too: devices are named by them.
-fn alike(before: Opened, after: Opened, config: &ConfigArgs) -> Result<(Opened, Opened), Failure> {
+fn alike(
+    before: OpenedMachine,
+    after: OpenedMachine,
+    config: &ConfigFileArgs,
+) -> Result<(OpenedMachine, OpenedMachine), CliFailure> {
     match (pseudonyms(&before), pseudonyms(&after)) {
         (Some(_), None) => Ok((before, redacted(&after, config)?)),
         (None, Some(_)) => Ok((redacted(&before, config)?, after)),
@@ -121,25 +125,25 @@ fn alike(before: Opened, after: Opened, config: &ConfigArgs) -> Result<(Opened, 
 }
 
 /// The key of the pseudonyms, if there are any.
-fn pseudonyms(opened: &Opened) -> Option<&Option<String>> {
+fn pseudonyms(opened: &OpenedMachine) -> Option<&Option<String>> {
     match &opened.manifest.as_ref()?.serials {
-        Serials::Kept => None,
-        Serials::Replaced { key, .. } => Some(key),
+        SerialNumbers::Kept => None,
+        SerialNumbers::Replaced { key, .. } => Some(key),
     }
 }
 
 /// The machine as a capture of it shows it.
-fn redacted(machine: &Opened, config: &ConfigArgs) -> Result<Opened, Failure> {
-    let failed = |source| Failure::step("capture a machine for the comparison", source);
-    let taken = take::take(machine, Kept::default())?;
+fn redacted(machine: &OpenedMachine, config: &ConfigFileArgs) -> Result<OpenedMachine, CliFailure> {
+    let failed = |source| CliFailure::step("capture a machine for the comparison", source);
+    let taken = take::take(machine, KeptIdentifiers::default())?;
     let folder = archive::private_folder().map_err(failed)?;
     let file = folder.path().join("machine.tar.zst");
     fs::write(&file, &taken.archive).map_err(failed)?;
-    Opened::captured(&file, config)
+    OpenedMachine::captured(&file, config)
 }
 
 /// Pseudonyms of different keys tell nothing about each other.
-fn note_on_serials(before: &Opened, after: &Opened) -> Option<String> {
+fn note_on_serials(before: &OpenedMachine, after: &OpenedMachine) -> Option<String> {
     let (before, after) = (pseudonyms(before)?, pseudonyms(after)?);
     (before.is_none() || before != after).then(|| {
         "serial numbers were replaced with different keys: devices that are named by them cannot be matched".to_owned()

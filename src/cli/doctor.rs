@@ -13,20 +13,20 @@ use hostler_linux::SysRoot;
 use serde::Serialize;
 
 use super::{
-    Failure, Format, Outcome,
-    machine::{MachineArgs, Opened},
+    CliFailure, CliOutcome, OutputFormat,
+    machine::{MachineArgs, OpenedMachine},
     write_json,
 };
 use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
-use facts::Facts;
+use facts::HostFacts;
 
 /// Say what is missing or wrong on this host for hostler, each with the fix
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct DoctorArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
     bundle: BundleArgs,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(super) struct Args {
 /// How bad it is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Level {
+enum FindingLevel {
     /// As it should be.
     Ok,
     /// It works, but not all of it, or not as well as it could.
@@ -47,34 +47,34 @@ enum Level {
 
 /// The result of a check.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-struct Finding {
+struct DoctorFinding {
     /// What was looked at.
     check: &'static str,
     /// How bad it is.
-    level: Level,
+    level: FindingLevel,
     /// What was seen.
     found: String,
     /// What to do; empty where nothing needs to be done.
     fix: String,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, level: Level::Ok, found: found.into(), fix: String::new() }
+        Self { check, level: FindingLevel::Ok, found: found.into(), fix: String::new() }
     }
 
     fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { check, level: Level::Warn, found: found.into(), fix: fix.into() }
+        Self { check, level: FindingLevel::Warn, found: found.into(), fix: fix.into() }
     }
 
     fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { check, level: Level::Fail, found: found.into(), fix: fix.into() }
+        Self { check, level: FindingLevel::Fail, found: found.into(), fix: fix.into() }
     }
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let findings = match &args.machine.root {
-        Some(path) => of_capture(&Opened::captured(path, &args.machine.config)?),
+        Some(path) => of_capture(&OpenedMachine::captured(path, &args.machine.config)?),
         None => {
             let (config, findings) = of_host(args.machine.config.load());
             if let Some(path) = &args.bundle.bundle {
@@ -84,42 +84,46 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         }
     };
     match args.output {
-        Format::Table => write!(out, "{}{}", in_words(&findings), bundled(&args.bundle))?,
-        Format::Json => write_json(&findings, out)?,
+        OutputFormat::Table => write!(out, "{}{}", in_words(&findings), bundled(&args.bundle))?,
+        OutputFormat::Json => write_json(&findings, out)?,
     }
-    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
-    Ok(if failed { Outcome::NotInOrder } else { Outcome::Done })
+    let failed = findings.iter().any(|finding| finding.level == FindingLevel::Fail);
+    Ok(if failed { CliOutcome::NotInOrder } else { CliOutcome::Done })
 }
 
 /// All checks, of this host, and the configuration that they were made with.
-fn of_host(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<Finding>) {
+fn of_host(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<DoctorFinding>) {
     let (config, mut findings) = configuration(loaded);
-    let facts = Facts::gather(&config, &SysRoot::host());
+    let facts = HostFacts::gather(&config, &SysRoot::host());
     findings.extend(host::checks(&facts));
     findings.extend(services::checks(&facts, &config));
     (config, findings)
 }
 
 /// A captured machine has a kernel and hardware, and no daemon, runtime or kubelet.
-fn of_capture(capture: &Opened) -> Vec<Finding> {
-    host::machine_checks(&Facts::of_machine(&capture.root))
+fn of_capture(capture: &OpenedMachine) -> Vec<DoctorFinding> {
+    host::machine_checks(&HostFacts::of_machine(&capture.root))
 }
 
 /// Reads what [`of_capture`] will read, for a capture.
 pub(super) fn look_at_machine(root: &SysRoot) {
-    Facts::of_machine(root);
+    HostFacts::of_machine(root);
 }
 
 /// A wrong configuration is one more thing that is wrong; the rest is checked with the defaults.
-fn configuration(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<Finding>) {
+fn configuration(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<DoctorFinding>) {
     match loaded {
-        Ok(config) => (config, vec![Finding::ok("configuration", "in order")]),
+        Ok(config) => (config, vec![DoctorFinding::ok("configuration", "in order")]),
         Err(errors) => {
             let place = errors.path.as_ref().map_or_else(|| "defaults".to_owned(), |path| path.display().to_string());
             let finding = |problem: &crate::config::ConfigMistake| {
                 let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
                 let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-                Finding::fail("configuration", format!("{place}{line}: {key}{}", problem.what), problem.fix.clone())
+                DoctorFinding::fail(
+                    "configuration",
+                    format!("{place}{line}: {key}{}", problem.what),
+                    problem.fix.clone(),
+                )
             };
             (DaemonConfig::default(), errors.problems.iter().map(finding).collect())
         }
@@ -133,14 +137,14 @@ fn bundled(args: &BundleArgs) -> String {
         .unwrap_or_default()
 }
 
-fn in_words(findings: &[Finding]) -> String {
+fn in_words(findings: &[DoctorFinding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Finding { check, level, found, fix } in findings {
+    for DoctorFinding { check, level, found, fix } in findings {
         let mark = match level {
-            Level::Ok => "ok  ",
-            Level::Warn => "warn",
-            Level::Fail => "FAIL",
+            FindingLevel::Ok => "ok  ",
+            FindingLevel::Warn => "warn",
+            FindingLevel::Fail => "FAIL",
         };
         text.push_str(&format!("{mark}  {check:<width$}  {found}\n"));
         if !fix.is_empty() {
@@ -150,9 +154,9 @@ fn in_words(findings: &[Finding]) -> String {
     let number = |level| findings.iter().filter(|finding| finding.level == level).count();
     text.push_str(&format!(
         "\n{} ok, {} to look at, {} failed\n",
-        number(Level::Ok),
-        number(Level::Warn),
-        number(Level::Fail)
+        number(FindingLevel::Ok),
+        number(FindingLevel::Warn),
+        number(FindingLevel::Fail)
     ));
     text
 }

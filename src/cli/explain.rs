@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Subcommand;
 
 use super::{
-    Failure, Format, Outcome,
+    CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
     write_json,
 };
@@ -13,19 +13,19 @@ use crate::explain::Explanation;
 
 /// Say why a claim failed, what it waits for, or what it holds
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     #[command(subcommand)]
-    what: What,
+    what: ExplainCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ExplainCommand {
     /// Say why a claim failed, what it waits for, or what it holds
-    Claim(ClaimArgs),
+    Claim(ExplainClaimArgs),
 }
 
 #[derive(clap::Args, Debug)]
-struct ClaimArgs {
+struct ExplainClaimArgs {
     /// NAMESPACE/NAME, NAME or UID of the claim
     claim: String,
     /// Namespace of a claim that is named without one
@@ -33,21 +33,21 @@ struct ClaimArgs {
     namespace: String,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let What::Claim(args) = &args.what;
+pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let ExplainCommand::Claim(args) = &args.what;
     let (namespace, name) = args.claim.split_once('/').unwrap_or((&args.namespace, &args.claim));
     let path = format!("/v1/claims/{}/explain?namespace={}", segment(name), segment(namespace));
     let explanation: Explanation = args.daemon.client()?.get(&path)?;
     match args.output {
-        Format::Table => write!(out, "{}", in_words(&explanation))?,
-        Format::Json => write_json(&explanation, out)?,
+        OutputFormat::Table => write!(out, "{}", in_words(&explanation))?,
+        OutputFormat::Json => write_json(&explanation, out)?,
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
 fn in_words(explanation: &Explanation) -> String {

@@ -1,9 +1,9 @@
 //! `hostler inventory`: what hardware is here, without the daemon and without root.
 
 mod document;
-pub(super) mod gather;
-mod outline;
+pub(super) mod scan;
 mod table;
+mod text_tree;
 mod tree;
 
 use std::io::Write;
@@ -11,27 +11,27 @@ use std::io::Write;
 use clap::ValueEnum;
 use hostler_backend::Warning;
 
-use super::{Failure, Outcome, machine::MachineArgs, write_json};
-use gather::Machine;
+use super::{CliFailure, CliOutcome, machine::MachineArgs, write_json};
+use scan::ScannedMachine;
 
 /// Warnings shown beside an output for people; the rest is counted. A damaged tree can have thousands.
 const SHOWN_WARNINGS: usize = 8;
 
 /// Show the hardware that hostler finds, here or in a captured tree; needs neither the daemon nor root
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct InventoryArgs {
     /// Only the devices of this backend
     #[arg(long)]
     backend: Option<String>,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: InventoryFormat,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum Output {
+enum InventoryFormat {
     /// One line per device
     #[default]
     Table,
@@ -45,35 +45,35 @@ enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let opened = args.machine.open()?;
     let only = args.backend.as_deref();
-    let mut machine = gather::gather(&opened.config, &opened.root, only);
+    let mut machine = scan::scan_machine(&opened.config, &opened.root, only);
     if let (Some(name), true) = (only, machine.pools.is_empty()) {
-        return Err(Failure::Said(format!("no backend {name:?} is enabled; see `hostler config show`")));
+        return Err(CliFailure::Said(format!("no backend {name:?} is enabled; see `hostler config show`")));
     }
     machine.warn(opened.warnings);
     render(&machine, args.output, out)
 }
 
-fn render(machine: &Machine, output: Output, out: &mut dyn Write) -> Result<Outcome, Failure> {
+fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match output {
-        Output::Table => write!(out, "{}", table::devices(machine))?,
-        Output::Wide => write!(out, "{}", table::devices_with_attributes(machine))?,
-        Output::Tree => write!(out, "{}", tree::tree(machine))?,
-        Output::Json => write_json(&document::Document::of(machine), out)?,
-        Output::Yaml => {
-            let text = serde_saphyr::to_string(&document::Document::of(machine));
-            out.write_all(text.map_err(|source| Failure::step("write YAML", source))?.as_bytes())?;
+        InventoryFormat::Table => write!(out, "{}", table::devices(machine))?,
+        InventoryFormat::Wide => write!(out, "{}", table::devices_with_attributes(machine))?,
+        InventoryFormat::Tree => write!(out, "{}", tree::tree(machine))?,
+        InventoryFormat::Json => write_json(&document::InventoryDocument::of(machine), out)?,
+        InventoryFormat::Yaml => {
+            let text = serde_saphyr::to_string(&document::InventoryDocument::of(machine));
+            out.write_all(text.map_err(|source| CliFailure::step("write YAML", source))?.as_bytes())?;
         }
     }
-    if !matches!(output, Output::Json | Output::Yaml) {
+    if !matches!(output, InventoryFormat::Json | InventoryFormat::Yaml) {
         write_warnings(&machine.warnings, out)?;
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
-fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> Result<(), Failure> {
+fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> Result<(), CliFailure> {
     if warnings.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::{
 use hostler_backend::Warning;
 use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
-use super::{ConfigArgs, Failure, capture::manifest::Manifest};
+use super::{CliFailure, ConfigFileArgs, capture::manifest::CaptureManifest};
 use crate::config::DaemonConfig;
 
 /// The options of every subcommand that looks at a machine.
@@ -18,35 +18,35 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "DIR|FILE.tar.zst")]
     pub(super) root: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) config: ConfigArgs,
+    pub(super) config: ConfigFileArgs,
 }
 
 impl MachineArgs {
     /// Opens the machine that is meant.
-    pub(super) fn open(&self) -> Result<Opened, Failure> {
+    pub(super) fn open(&self) -> Result<OpenedMachine, CliFailure> {
         match &self.root {
-            Some(path) => Opened::captured(path, &self.config),
-            None => Ok(Opened::here(self.config.load()?)),
+            Some(path) => OpenedMachine::captured(path, &self.config),
+            None => Ok(OpenedMachine::here(self.config.load()?)),
         }
     }
 }
 
 /// A machine to look at, and the configuration to do it with.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedMachine {
     /// What is enabled and reserved.
     pub(super) config: DaemonConfig,
     /// The machine.
     pub(super) root: SysRoot,
     /// What the capture says about itself; absent for this machine, and for trees that were made otherwise.
-    pub(super) manifest: Option<Manifest>,
+    pub(super) manifest: Option<CaptureManifest>,
     /// What is left out of the capture.
     pub(super) warnings: Vec<Warning>,
     /// The unpacked capture goes when this value does.
     _capture: Option<UnpackedCapture>,
 }
 
-impl Opened {
+impl OpenedMachine {
     /// This machine.
     pub(super) fn here(config: DaemonConfig) -> Self {
         let root = SysRoot::new(&config.paths.root);
@@ -55,7 +55,7 @@ impl Opened {
 
     /// The machine in a file or folder. What this host reserves means nothing there: only a configuration that is named
     /// counts.
-    pub(super) fn captured(path: &Path, config: &ConfigArgs) -> Result<Self, Failure> {
+    pub(super) fn captured(path: &Path, config: &ConfigFileArgs) -> Result<Self, CliFailure> {
         let config = match config.config {
             Some(_) => config.load()?,
             None => DaemonConfig { node_name: String::new(), ..DaemonConfig::default() },
@@ -69,7 +69,7 @@ impl Opened {
         };
         Ok(Self {
             config,
-            manifest: Manifest::read(&root)?,
+            manifest: CaptureManifest::read(&root)?,
             root,
             warnings: left_out.map(warning).collect(),
             _capture: capture,
@@ -77,11 +77,11 @@ impl Opened {
     }
 }
 
-fn open(path: &Path) -> Result<UnpackedCapture, Failure> {
-    UnpackedCapture::open(path).map_err(|source| Failure::step(format!("unpack {}", path.display()), source))
+fn open(path: &Path) -> Result<UnpackedCapture, CliFailure> {
+    UnpackedCapture::open(path).map_err(|source| CliFailure::step(format!("unpack {}", path.display()), source))
 }
 
-fn folder(path: &Path) -> Result<SysRoot, Failure> {
-    fs::read_dir(path).map_err(|source| Failure::step(format!("read {}", path.display()), source))?;
+fn folder(path: &Path) -> Result<SysRoot, CliFailure> {
+    fs::read_dir(path).map_err(|source| CliFailure::step(format!("read {}", path.display()), source))?;
     Ok(SysRoot::new(path))
 }

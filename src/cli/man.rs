@@ -4,23 +4,23 @@ use std::{fs, io::Write, path::PathBuf};
 
 use clap::CommandFactory;
 
-use super::{Cli, Failure, Outcome};
+use super::{Cli, CliFailure, CliOutcome};
 
 /// Write the manual pages, one per subcommand, into a folder
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ManArgs {
     /// The folder; made if it is not there
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let dir = &args.dir;
-    fs::create_dir_all(dir).map_err(|source| Failure::step(format!("make the folder {}", dir.display()), source))?;
+    fs::create_dir_all(dir).map_err(|source| CliFailure::step(format!("make the folder {}", dir.display()), source))?;
     clap_mangen::generate_to(Cli::command(), dir)
-        .map_err(|source| Failure::step(format!("write manual pages to {}", dir.display()), source))?;
+        .map_err(|source| CliFailure::step(format!("write manual pages to {}", dir.display()), source))?;
     writeln!(out, "wrote the manual pages to {}", dir.display())?;
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_a_page() {
         let dir = tempfile::tempdir().unwrap();
-        run(&Args { dir: dir.path().join("man1") }, &mut Vec::new()).unwrap();
+        run(&ManArgs { dir: dir.path().join("man1") }, &mut Vec::new()).unwrap();
         for page in ["hostler", "hostler-run", "hostler-inventory", "hostler-claim-create", "hostler-doctor"] {
             let text = fs::read_to_string(dir.path().join("man1").join(format!("{page}.1"))).unwrap();
             assert!(text.contains(".SH DESCRIPTION") || text.contains(".SH NAME"), "{page}");

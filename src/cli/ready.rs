@@ -2,18 +2,18 @@
 
 use std::io::Write;
 
-use super::{ConfigArgs, Failure, Outcome, client::probe};
+use super::{CliFailure, CliOutcome, ConfigFileArgs, client::probe};
 
 /// Check whether the daemon is ready, or stands by ready to take over
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ReadyArgs {
     #[command(flatten)]
-    config: ConfigArgs,
+    config: ConfigFileArgs,
 }
 
 /// Prints what `/readyz` says; in order if that is a yes.
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ReadyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let (status, answer) = probe(&args.config.load()?.metrics_listen(), "/readyz")?;
     out.write_all(&answer)?;
-    Ok(if status.is_success() { Outcome::Done } else { Outcome::NotInOrder })
+    Ok(if status.is_success() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

@@ -17,8 +17,8 @@ use tracing_subscriber::{
 };
 
 use super::{
-    Failure, Outcome,
-    machine::{MachineArgs, Opened},
+    CliFailure, CliOutcome,
+    machine::{MachineArgs, OpenedMachine},
 };
 use crate::{
     config::{ClusterConfig, ClusterMode, DaemonConfig, LogConfig, LogFormat, PathsConfig},
@@ -33,42 +33,43 @@ const LEAVE: Duration = Duration::from_millis(100);
 
 /// Run the daemon until it is told to stop; with --root a rehearsal on a captured machine, away from this host's claims
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct RunArgs {
     #[command(flatten)]
     machine: MachineArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     let machine = args.machine.open()?;
     log_to_stderr(&machine.config.log)?;
     match &args.machine.root {
         Some(root) => rehearse(root, &machine),
         None => {
             let running = RunningMachine::running(machine.root);
-            daemon(machine.config, running.map_err(|source| Failure::step("look at this machine", source))?)
+            daemon(machine.config, running.map_err(|source| CliFailure::step("look at this machine", source))?)
         }
     }
 }
 
-fn daemon(config: DaemonConfig, machine: RunningMachine) -> Result<Outcome, Failure> {
+fn daemon(config: DaemonConfig, machine: RunningMachine) -> Result<CliOutcome, CliFailure> {
     // Before there are threads: what is resident is most of what the daemon costs.
     heap::share_one_arena();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
-    let runtime = runtime.map_err(|source| Failure::step("start the runtime", source))?;
+    let runtime = runtime.map_err(|source| CliFailure::step("start the runtime", source))?;
     let result = runtime.block_on(daemon::run(config, machine));
     // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for the lock,
     // or a backend that a second signal did not wait for.
     runtime.shutdown_timeout(LEAVE);
-    result.map_err(|source| Failure::step("keep the daemon running", source))?;
-    Ok(Outcome::Done)
+    result.map_err(|source| CliFailure::step("keep the daemon running", source))?;
+    Ok(CliOutcome::Done)
 }
 
 /// The daemon with everything that it writes in a folder of its own, which goes when it ends.
-fn rehearse(root: &Path, machine: &Opened) -> Result<Outcome, Failure> {
+fn rehearse(root: &Path, machine: &OpenedMachine) -> Result<CliOutcome, CliFailure> {
     if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
-        return Err(Failure::Said("/ is this machine, and no rehearsal: run without --root".to_owned()));
+        return Err(CliFailure::Said("/ is this machine, and no rehearsal: run without --root".to_owned()));
     }
-    let own = archive::private_folder().map_err(|source| Failure::step("make a folder for the rehearsal", source))?;
+    let own =
+        archive::private_folder().map_err(|source| CliFailure::step("make a folder for the rehearsal", source))?;
     let config = rehearsal(machine.config.clone(), own.path());
     info!(socket = %config.admin_socket().display(), "rehearsing on a captured machine; ask with --socket");
     daemon(config, RunningMachine::captured(machine.root.clone()))
@@ -92,10 +93,10 @@ fn rehearsal(config: DaemonConfig, own: &Path) -> DaemonConfig {
     config
 }
 
-fn log_to_stderr(log: &LogConfig) -> Result<(), Failure> {
+fn log_to_stderr(log: &LogConfig) -> Result<(), CliFailure> {
     // "info, hostler=debug": the parser would take the space for a part of the name.
     let level: String = log.level.split_whitespace().collect();
-    let filter: Targets = level.parse().map_err(|source: ParseError| Failure::step("read log.level", source))?;
+    let filter: Targets = level.parse().map_err(|source: ParseError| CliFailure::step("read log.level", source))?;
     // The filter decides alone; the builder's own limit would be `info`.
     let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr);
     // A reader of the log that goes away must not cost the daemon: to complain about it on the same stream would panic.
@@ -108,5 +109,5 @@ fn log_to_stderr(log: &LogConfig) -> Result<(), Failure> {
         }
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).finish().with(filter).try_init(),
     };
-    set.map_err(|source| Failure::step("set up the log", source))
+    set.map_err(|source| CliFailure::step("set up the log", source))
 }

@@ -5,9 +5,9 @@ use std::{io::Write, time::Duration};
 use hyper::Method;
 
 use super::{
-    Failure, Format, Outcome,
+    CliFailure, CliOutcome, OutputFormat,
     client::DaemonArgs,
-    table::Table,
+    table::TextTable,
     units::{bytes, elapsed},
     write_json,
 };
@@ -15,28 +15,28 @@ use crate::admin::types::{AdminKubelet, AdminPublication, AdminStatus};
 
 /// Show how the running daemon is
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct StatusArgs {
     /// Have it look at all hardware anew first
     #[arg(long)]
     rescan: bool,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let client = args.daemon.client()?;
     if args.rescan {
         client.order(Method::POST, "/v1/rescan")?;
     }
     let status: AdminStatus = client.get("/v1/status")?;
     match args.output {
-        Format::Table => write!(out, "{}", in_words(&status))?,
-        Format::Json => write_json(&status, out)?,
+        OutputFormat::Table => write!(out, "{}", in_words(&status))?,
+        OutputFormat::Json => write_json(&status, out)?,
     }
-    Ok(Outcome::Done)
+    Ok(CliOutcome::Done)
 }
 
 fn in_words(status: &AdminStatus) -> String {
@@ -59,7 +59,7 @@ fn in_words(status: &AdminStatus) -> String {
     ];
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
     let mut text: String = facts.iter().chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
-    let mut table = Table::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
+    let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
         let scan = backend.stale.as_ref().map_or_else(|| "ok".to_owned(), |error| format!("failed: {error}"));
         let counts = [backend.devices.to_string(), backend.healthy.to_string(), backend.drained.to_string()];

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Rows under headings; each column as wide as its widest cell.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// An empty table.
     pub(super) fn new<H: ToString>(headings: &[H]) -> Self {
         Self { headings: headings.iter().map(ToString::to_string).collect(), rows: Vec::new() }
@@ -40,7 +40,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_lines_have_no_tail() {
-        let mut table = Table::new(&["NAME", "N", "NOTE"]);
+        let mut table = TextTable::new(&["NAME", "N", "NOTE"]);
         table.row(["a".to_owned(), "8".to_owned(), "läuft".to_owned()]);
         table.row(["longer".to_owned(), "128".to_owned()]);
         assert_eq!(table.to_string(), "NAME      N  NOTE\na         8  läuft\nlonger  128\n");
@@ -67,6 +67,6 @@ mod tests {
 
     #[test]
     fn an_empty_table_is_its_headings() {
-        assert_eq!(Table::new(&["A", "B"]).to_string(), "A  B\n");
+        assert_eq!(TextTable::new(&["A", "B"]).to_string(), "A  B\n");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Failure, Outcome};
+use super::{CliFailure, CliOutcome};
 use crate::{
     config::DaemonConfig,
     validate::{ValidationReport, check},
@@ -13,7 +13,7 @@ use crate::{
 
 /// Check the configuration of devices in manifests of claims, templates and device classes
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ValidateArgs {
     /// Manifests in YAML or JSON, with any number of documents; - for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -22,7 +22,7 @@ pub(super) struct Args {
     driver: Option<String>,
 }
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ValidateArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let driver = args.driver.clone().unwrap_or_else(|| DaemonConfig::default().driver);
     let (mut checked, mut problems) = (0, 0);
     for file in &args.files {
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     }
     let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     writeln!(out, "{} checked, {}", plural(checked, "object"), plural(problems, "problem"))?;
-    Ok(if problems == 0 { Outcome::Done } else { Outcome::NotInOrder })
+    Ok(if problems == 0 { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 
 fn is_stdin(file: &Path) -> bool {

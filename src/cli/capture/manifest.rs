@@ -3,7 +3,7 @@
 use hostler_linux::SysRoot;
 use serde::{Deserialize, Serialize};
 
-use super::super::Failure;
+use super::super::CliFailure;
 
 /// The file in the archive.
 pub(in crate::cli) const FILE: &str = "hostler-capture.json";
@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 
 /// Where a capture comes from and what was done to it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(in crate::cli) struct Manifest {
+pub(in crate::cli) struct CaptureManifest {
     /// Version of this form.
     pub(in crate::cli) version: u32,
     /// Version of hostler.
@@ -28,7 +28,7 @@ pub(in crate::cli) struct Manifest {
     /// The backends that looked at it.
     pub(in crate::cli) backends: Vec<String>,
     /// What stands where serial numbers were.
-    pub(in crate::cli) serials: Serials,
+    pub(in crate::cli) serials: SerialNumbers,
     /// Whether the host's name is in it.
     pub(in crate::cli) host_name: bool,
     /// Network addresses that were taken out.
@@ -42,7 +42,7 @@ pub(in crate::cli) struct Manifest {
 /// What stands where serial numbers were.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub(in crate::cli) enum Serials {
+pub(in crate::cli) enum SerialNumbers {
     /// They do.
     Kept,
     /// Pseudonyms.
@@ -54,7 +54,7 @@ pub(in crate::cli) enum Serials {
     },
 }
 
-impl Manifest {
+impl CaptureManifest {
     /// The manifest of this version of hostler, with nothing in it.
     pub(in crate::cli) fn new(taken_at: u64) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Manifest {
             kernel: None,
             taken_at,
             backends: Vec::new(),
-            serials: Serials::Kept,
+            serials: SerialNumbers::Kept,
             host_name: false,
             addresses_removed: 0,
             left_out: Vec::new(),
@@ -72,22 +72,22 @@ impl Manifest {
     }
 
     /// The manifest of the tree under `root`; `None` where it has none.
-    pub(in crate::cli) fn read(root: &SysRoot) -> Result<Option<Self>, Failure> {
+    pub(in crate::cli) fn read(root: &SysRoot) -> Result<Option<Self>, CliFailure> {
         let Ok(bytes) = root.first_bytes(FILE, MOST_BYTES) else { return Ok(None) };
-        let failed = |source| Failure::step(format!("understand {FILE}"), source);
+        let failed = |source| CliFailure::step(format!("understand {FILE}"), source);
         let version = serde_json::from_slice::<serde_json::Value>(&bytes).map_err(failed)?["version"].as_u64();
         match version {
-            Some(version) if version > u64::from(VERSION) => {
-                Err(Failure::Said(format!("the capture is of a later version of hostler ({FILE}: version {version})")))
-            }
+            Some(version) if version > u64::from(VERSION) => Err(CliFailure::Said(format!(
+                "the capture is of a later version of hostler ({FILE}: version {version})"
+            ))),
             _ => serde_json::from_slice(&bytes).map(Some).map_err(failed),
         }
     }
 
     /// The text of the file.
-    pub(in crate::cli) fn to_json(&self) -> Result<String, Failure> {
+    pub(in crate::cli) fn to_json(&self) -> Result<String, CliFailure> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
-            .map_err(|source| Failure::step(format!("write {FILE}"), source))
+            .map_err(|source| CliFailure::step(format!("write {FILE}"), source))
     }
 }

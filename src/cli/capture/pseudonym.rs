@@ -10,7 +10,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-use crate::cli::Failure;
+use crate::cli::CliFailure;
 
 const MACHINE_ID: &str = "etc/machine-id";
 
@@ -19,23 +19,23 @@ const OF_SERIAL: &[u8] = b"hostler serial number\0";
 const OF_KEY: &[u8] = b"hostler capture key\0";
 
 /// Makes pseudonyms.
-pub(super) struct Pseudonyms {
+pub(super) struct SerialPseudonyms {
     key: hmac::Key,
     /// Whether the key can be made again.
     is_stable: bool,
 }
 
-impl Pseudonyms {
+impl SerialPseudonyms {
     /// Those of the host: of `root`, if it tells its machine id, else of the tree that we run in. Without a machine id the
     /// key is random, and goes with this value.
-    pub(super) fn of_host(root: &SysRoot) -> Result<Self, Failure> {
+    pub(super) fn of_host(root: &SysRoot) -> Result<Self, CliFailure> {
         let id = [root, &SysRoot::host()].into_iter().find_map(machine_id);
         if let Some(id) = id {
             return Ok(Self { key: hmac::Key::new(HMAC_SHA256, id.as_bytes()), is_stable: true });
         }
         let mut random = [0; 32];
         let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| Failure::Said("the kernel gives no random numbers".to_owned()))?;
+        filled.map_err(|_| CliFailure::Said("the kernel gives no random numbers".to_owned()))?;
         Ok(Self { key: hmac::Key::new(HMAC_SHA256, &random), is_stable: false })
     }
 
@@ -78,7 +78,7 @@ mod tests {
     fn one_host_has_one_pseudonym_for_a_serial_number_and_another_host_another() {
         let (_one, one) = host("0123456789abcdef0123456789abcdef\n");
         let (_other, other) = host("fedcba9876543210fedcba9876543210\n");
-        let pseudonyms = |root| Pseudonyms::of_host(root).unwrap();
+        let pseudonyms = |root| SerialPseudonyms::of_host(root).unwrap();
         assert_eq!(pseudonyms(&one).of(b"17"), pseudonyms(&one).of(b"17"));
         assert_ne!(pseudonyms(&one).of(b"17"), pseudonyms(&one).of(b"18"));
         assert_ne!(pseudonyms(&one).of(b"17"), pseudonyms(&other).of(b"17"));

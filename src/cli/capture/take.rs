@@ -14,16 +14,16 @@ use hostler_linux::{
 };
 
 use super::{
-    manifest::{self, Manifest, Serials},
-    pseudonym::Pseudonyms,
+    manifest::{self, CaptureManifest, SerialNumbers},
+    pseudonym::SerialPseudonyms,
 };
-use crate::cli::{Failure, doctor, inventory, machine::Opened};
+use crate::cli::{CliFailure, doctor, inventory, machine::OpenedMachine};
 
 const HOST_NAME: &str = "proc/sys/kernel/hostname";
 
 /// What is kept although it identifies the machine.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(in crate::cli) struct Kept {
+pub(in crate::cli) struct KeptIdentifiers {
     /// Keep serial numbers; on network cards they hold the MAC address
     #[arg(long)]
     pub(in crate::cli) serials: bool,
@@ -34,22 +34,22 @@ pub(in crate::cli) struct Kept {
 
 /// A capture.
 #[derive(Debug)]
-pub(in crate::cli) struct Taken {
+pub(in crate::cli) struct MachineCapture {
     /// The `.tar.zst` archive.
     pub(in crate::cli) archive: Vec<u8>,
     /// What is in it.
-    pub(in crate::cli) manifest: Manifest,
+    pub(in crate::cli) manifest: CaptureManifest,
     /// Serial numbers that were taken out, each with what stands for it.
     pub(in crate::cli) replaced: BTreeMap<String, String>,
 }
 
 /// Captures a machine. A capture of a capture is of the machine that was captured first.
-pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failure> {
+pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Result<MachineCapture, CliFailure> {
     let recorder = Arc::new(AccessRecorder::default());
     let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept);
     let mut snapshot = TreeSnapshot::take(&machine.root, &recorder, kept.host_name);
     let (serials, RedactedValues { addresses, replaced, .. }) = redact(&mut snapshot, machine, kept)?;
-    let manifest = Manifest {
+    let manifest = CaptureManifest {
         kernel: boot::kernel_release(&machine.root),
         backends,
         serials,
@@ -57,16 +57,16 @@ pub(in crate::cli) fn take(machine: &Opened, kept: Kept) -> Result<Taken, Failur
         addresses_removed: addresses,
         left_out: snapshot.left_out().map(|path| format!("/{}", path.display())).collect(),
         unreadable: snapshot.unreadable(),
-        ..Manifest::new(taken_at(machine))
+        ..CaptureManifest::new(taken_at(machine))
     };
     snapshot.add(manifest::FILE, manifest.to_json()?);
-    let archive = snapshot.to_archive().map_err(|source: io::Error| Failure::step("pack the capture", source))?;
-    Ok(Taken { archive, manifest, replaced })
+    let archive = snapshot.to_archive().map_err(|source: io::Error| CliFailure::step("pack the capture", source))?;
+    Ok(MachineCapture { archive, manifest, replaced })
 }
 
 /// Reads all that any command reads of a machine; gives the backends that did.
-fn look(machine: &Opened, root: &SysRoot, kept: Kept) -> Vec<String> {
-    let seen = inventory::gather::gather(&machine.config, root, None);
+fn look(machine: &OpenedMachine, root: &SysRoot, kept: KeptIdentifiers) -> Vec<String> {
+    let seen = inventory::scan::scan_machine(&machine.config, root, None);
     doctor::look_at_machine(root);
     if kept.host_name {
         root.text(HOST_NAME);
@@ -75,19 +75,24 @@ fn look(machine: &Opened, root: &SysRoot, kept: Kept) -> Vec<String> {
 }
 
 /// Pseudonyms stay as they are: another one in their place would be as good, but not be the same.
-fn redact(snapshot: &mut TreeSnapshot, machine: &Opened, kept: Kept) -> Result<(Serials, RedactedValues), Failure> {
-    if let Some(replaced @ Serials::Replaced { .. }) = machine.manifest.as_ref().map(|manifest| &manifest.serials) {
+fn redact(
+    snapshot: &mut TreeSnapshot,
+    machine: &OpenedMachine,
+    kept: KeptIdentifiers,
+) -> Result<(SerialNumbers, RedactedValues), CliFailure> {
+    if let Some(replaced @ SerialNumbers::Replaced { .. }) = machine.manifest.as_ref().map(|manifest| &manifest.serials)
+    {
         return Ok((replaced.clone(), snapshot.redact(None)));
     }
     if kept.serials {
-        return Ok((Serials::Kept, snapshot.redact(None)));
+        return Ok((SerialNumbers::Kept, snapshot.redact(None)));
     }
-    let pseudonyms = Pseudonyms::of_host(&machine.root)?;
+    let pseudonyms = SerialPseudonyms::of_host(&machine.root)?;
     let redacted = snapshot.redact(Some(&|serial| pseudonyms.of(serial)));
-    Ok((Serials::Replaced { count: redacted.serials, key: pseudonyms.key() }, redacted))
+    Ok((SerialNumbers::Replaced { count: redacted.serials, key: pseudonyms.key() }, redacted))
 }
 
-fn taken_at(machine: &Opened) -> u64 {
+fn taken_at(machine: &OpenedMachine) -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     machine.manifest.as_ref().map_or_else(now, |manifest| manifest.taken_at)
 }

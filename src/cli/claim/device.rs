@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_api::{ParseQuantityError, Quantity};
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::{admin::types::CreateDevice, cli::Failure};
+use crate::{admin::types::CreateDevice, cli::CliFailure};
 
 /// What `--device` takes, for the help text.
 pub(super) const HELP: &str = "\
@@ -61,12 +61,12 @@ const OPEN: &str = "capacity";
 
 /// The part of the daemon's inventory that is needed.
 #[derive(Debug, Deserialize)]
-pub(super) struct Inventory {
-    devices: Vec<Listed>,
+pub(super) struct DaemonInventory {
+    devices: Vec<DaemonDevice>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Listed {
+struct DaemonDevice {
     backend: String,
     pool: String,
     name: String,
@@ -79,8 +79,8 @@ pub(super) fn leaves_capacity_open(device: &CreateDevice) -> bool {
 }
 
 /// Puts the name of the device's only capacity in place of `capacity`.
-pub(super) fn name_capacity(device: &mut CreateDevice, inventory: &Inventory) -> Result<(), Failure> {
-    let is_meant = |listed: &&Listed| {
+pub(super) fn name_capacity(device: &mut CreateDevice, inventory: &DaemonInventory) -> Result<(), CliFailure> {
+    let is_meant = |listed: &&DaemonDevice| {
         listed.name == device.device && (listed.pool == device.pool || listed.backend == device.pool)
     };
     // A device that is not there, or really has a capacity of this name, is for the daemon to judge.
@@ -92,10 +92,10 @@ pub(super) fn name_capacity(device: &mut CreateDevice, inventory: &Inventory) ->
     let [name] = names[..] else {
         let path = format!("{}/{}", device.pool, device.device);
         let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(Failure::Said(format!("{path} does not have exactly one capacity; name one of: {names}")));
+        return Err(CliFailure::Said(format!("{path} does not have exactly one capacity; name one of: {names}")));
     };
     let known = device.capacity.remove(OPEN).and_then(|amount| device.capacity.insert(name.clone(), amount));
-    known.map_or(Ok(()), |_| Err(Failure::Said(format!("{name} is given twice, once as `capacity`"))))
+    known.map_or(Ok(()), |_| Err(CliFailure::Said(format!("{name} is given twice, once as `capacity`"))))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_amount_without_a_name_is_of_the_only_capacity() {
-        let inventory: Inventory = serde_json::from_str(
+        let inventory: DaemonInventory = serde_json::from_str(
             r#"{"devices": [
                 {"backend": "cpu", "pool": "n1/cpu", "name": "numa0", "capacity": {"cpus": {"value": "8"}}, "health": "Healthy"},
                 {"backend": "fake", "pool": "n1/fake", "name": "gpu0", "capacity": {"memory": {}, "slices": {}}}

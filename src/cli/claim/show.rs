@@ -5,12 +5,12 @@ use std::io::Write;
 use super::ClaimFormat;
 use crate::{
     admin::types::{AdminClaim, AdminClaimDevice},
-    cli::{Failure, table::Table, write_json},
+    cli::{CliFailure, table::TextTable, write_json},
 };
 
 /// One line per claim.
 pub(super) fn list(claims: &[AdminClaim]) -> String {
-    let mut table = Table::new(&["NAMESPACE", "NAME", "STATE", "DEVICES", "CPUS", "NODES", "UID", "PROBLEM"]);
+    let mut table = TextTable::new(&["NAMESPACE", "NAME", "STATE", "DEVICES", "CPUS", "NODES", "UID", "PROBLEM"]);
     for claim in claims {
         let devices: Vec<String> = claim.devices.iter().map(device_path).collect();
         table.row([
@@ -28,7 +28,7 @@ pub(super) fn list(claims: &[AdminClaim]) -> String {
 }
 
 /// One claim in the wanted shape.
-pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), CliFailure> {
     match format {
         ClaimFormat::Table => write!(out, "{}", details(claim))?,
         ClaimFormat::Json => write_json(claim, out)?,
@@ -59,7 +59,7 @@ fn details(claim: &AdminClaim) -> String {
     if claim.devices.is_empty() {
         return text;
     }
-    let mut table = Table::new(&["DEVICE", "REQUEST", "TAKEN", "CPUS", "NODES", "CDI"]);
+    let mut table = TextTable::new(&["DEVICE", "REQUEST", "TAKEN", "CPUS", "NODES", "CDI"]);
     for device in &claim.devices {
         let taken: Vec<String> =
             device.consumed.iter().map(|(name, amount)| format!("{name}={}", amount.human())).collect();
@@ -92,11 +92,11 @@ fn lists(claim: &AdminClaim, list: impl Fn(&AdminClaimDevice) -> &String) -> Str
 }
 
 /// A container that got no device would run unbound: an empty answer must not look like one.
-fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, Failure> {
+fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, CliFailure> {
     let ids: Vec<&str> = claim.devices.iter().flat_map(|device| &device.cdi_ids).map(String::as_str).collect();
     if ids.is_empty() {
         let (name, state) = (&claim.name, &claim.state);
-        return Err(Failure::Said(format!(
+        return Err(CliFailure::Said(format!(
             "claim {name} is {state} and has no CDI ids: run `hostler claim prepare {name}`"
         )));
     }
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    fn written(claim: &AdminClaim, format: ClaimFormat) -> Result<String, Failure> {
+    fn written(claim: &AdminClaim, format: ClaimFormat) -> Result<String, CliFailure> {
         let mut out = Vec::new();
         write(claim, format, &mut out)?;
         Ok(String::from_utf8(out).unwrap())

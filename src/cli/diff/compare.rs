@@ -1,23 +1,23 @@
 //! Two lists of facts, side by side. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    facts::{Fact, Facts, Subject},
+    facts::{FactSubject, MachineFact, MachineFacts, NamedFacts},
     words,
 };
 
 /// What is different about one subject.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Difference {
+pub(super) struct SubjectDifference {
     /// What it is about.
     #[serde(flatten)]
-    pub(super) subject: Subject,
+    pub(super) subject: FactSubject,
     /// What happened to it.
-    pub(super) change: Change,
+    pub(super) change: SubjectChange,
     /// What is different; of what came or went, all that is known.
     pub(super) facts: Vec<FactChange>,
     /// All of it in one sentence.
@@ -27,7 +27,7 @@ pub(super) struct Difference {
 /// What happened to a subject.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Change {
+pub(super) enum SubjectChange {
     /// It was not there before.
     Came,
     /// It is not there any more.
@@ -48,39 +48,44 @@ pub(super) struct FactChange {
 }
 
 /// The differences, by subject.
-pub(super) fn differences(before: &Facts, after: &Facts) -> Vec<Difference> {
-    let subjects: BTreeSet<&Subject> = before.keys().chain(after.keys()).collect();
+pub(super) fn differences(before: &MachineFacts, after: &MachineFacts) -> Vec<SubjectDifference> {
+    let subjects: BTreeSet<&FactSubject> = before.keys().chain(after.keys()).collect();
     subjects.into_iter().filter_map(|subject| difference(subject, before.get(subject), after.get(subject))).collect()
 }
 
-fn difference(subject: &Subject, before: Option<&Named>, after: Option<&Named>) -> Option<Difference> {
-    let nothing = Named::new();
+fn difference(
+    subject: &FactSubject,
+    before: Option<&NamedFacts>,
+    after: Option<&NamedFacts>,
+) -> Option<SubjectDifference> {
+    let nothing = NamedFacts::new();
     let (change, old, new) = match (before, after) {
-        (None, Some(new)) => (Change::Came, &nothing, new),
-        (Some(old), None) => (Change::Went, old, &nothing),
-        (Some(old), Some(new)) => (Change::Changed, old, new),
+        (None, Some(new)) => (SubjectChange::Came, &nothing, new),
+        (Some(old), None) => (SubjectChange::Went, old, &nothing),
+        (Some(old), Some(new)) => (SubjectChange::Changed, old, new),
         (None, None) => return None,
     };
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let pairs = names.into_iter().map(|name| Pair { name, before: old.get(name), after: new.get(name) });
-    let pairs: Vec<Pair<'_>> =
+    let pairs = names.into_iter().map(|name| FactPair { name, before: old.get(name), after: new.get(name) });
+    let pairs: Vec<FactPair<'_>> =
         pairs.filter(|pair| pair.before.map(|fact| &fact.json) != pair.after.map(|fact| &fact.json)).collect();
-    if change == Change::Changed && pairs.is_empty() {
+    if change == SubjectChange::Changed && pairs.is_empty() {
         return None;
     }
     let text = words::sentence(subject, change, &pairs);
-    let json = |fact: Option<&Fact>| fact.map_or(Value::Null, |fact| fact.json.clone());
-    let fact =
-        |pair: &Pair<'_>| FactChange { name: pair.name.to_owned(), before: json(pair.before), after: json(pair.after) };
-    Some(Difference { subject: subject.clone(), change, facts: pairs.iter().map(fact).collect(), text })
+    let json = |fact: Option<&MachineFact>| fact.map_or(Value::Null, |fact| fact.json.clone());
+    let fact = |pair: &FactPair<'_>| FactChange {
+        name: pair.name.to_owned(),
+        before: json(pair.before),
+        after: json(pair.after),
+    };
+    Some(SubjectDifference { subject: subject.clone(), change, facts: pairs.iter().map(fact).collect(), text })
 }
-
-type Named = BTreeMap<String, Fact>;
 
 /// A fact of both sides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair<'a> {
+pub(super) struct FactPair<'a> {
     pub(super) name: &'a str,
-    pub(super) before: Option<&'a Fact>,
-    pub(super) after: Option<&'a Fact>,
+    pub(super) before: Option<&'a MachineFact>,
+    pub(super) after: Option<&'a MachineFact>,
 }

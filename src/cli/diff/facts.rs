@@ -7,22 +7,22 @@ use hostler_linux::{IdSet, topology::NumaNode};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{inventory::gather, units};
+use crate::cli::{inventory::scan, units};
 
 /// What was seen of a machine.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct ComparedMachine {
     /// Its kernel's release.
     pub(super) kernel: Option<String>,
     /// All else.
-    pub(super) seen: gather::Machine,
+    pub(super) seen: scan::ScannedMachine,
 }
 
 /// What facts are about, in the order in which they are told.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub(super) struct Subject {
+pub(super) struct FactSubject {
     /// What sort of thing it is.
-    pub(super) kind: Kind,
+    pub(super) kind: SubjectKind,
     #[serde(skip)]
     number: u32,
     /// Which one; empty where there is one only.
@@ -32,7 +32,7 @@ pub(super) struct Subject {
 /// A sort of subject.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum SubjectKind {
     /// The machine as a whole.
     Machine,
     /// Its CPUs.
@@ -47,7 +47,7 @@ pub(super) enum Kind {
 
 /// A value, for programs and for people.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fact {
+pub(super) struct MachineFact {
     /// For programs.
     pub(super) json: Value,
     /// For people.
@@ -58,10 +58,13 @@ pub(super) struct Fact {
     pub(super) tells: bool,
 }
 
-/// By subject and name.
-pub(super) type Facts = BTreeMap<Subject, BTreeMap<String, Fact>>;
+/// The facts about one subject, by name.
+pub(super) type NamedFacts = BTreeMap<String, MachineFact>;
 
-impl Fact {
+/// By subject and name.
+pub(super) type MachineFacts = BTreeMap<FactSubject, NamedFacts>;
+
+impl MachineFact {
     fn new(value: &impl Serialize, text: impl Into<String>) -> Self {
         // What has no JSON is compared by its text.
         let text = text.into();
@@ -81,52 +84,54 @@ impl Fact {
 
 /// The facts about a machine that is compared with `other`. Free memory and free huge pages are none: they change all
 /// the time.
-pub(super) fn of(machine: &Machine, other: &Machine) -> Facts {
+pub(super) fn of(machine: &ComparedMachine, other: &ComparedMachine) -> MachineFacts {
     let topology = &machine.seen.topology;
-    let subject = |kind, number, name: String| Subject { kind, number, name };
-    let mut facts = Facts::new();
-    facts.insert(subject(Kind::Machine, 0, String::new()), of_machine(machine));
-    facts.insert(subject(Kind::Cpus, 0, String::new()), of_cpus(machine));
+    let subject = |kind, number, name: String| FactSubject { kind, number, name };
+    let mut facts = MachineFacts::new();
+    facts.insert(subject(SubjectKind::Machine, 0, String::new()), of_machine(machine));
+    facts.insert(subject(SubjectKind::Cpus, 0, String::new()), of_cpus(machine));
     for (id, node) in &topology.nodes {
         let others = |node: &u32| other.seen.topology.nodes.contains_key(node);
-        facts.insert(subject(Kind::Node, *id, id.to_string()), of_node(node, others));
+        facts.insert(subject(SubjectKind::Node, *id, id.to_string()), of_node(node, others));
     }
     for (pool, device) in machine.seen.devices() {
-        facts.insert(subject(Kind::Device, 0, format!("{}/{}", pool.backend, device.name)), of_device(device));
+        facts.insert(subject(SubjectKind::Device, 0, format!("{}/{}", pool.backend, device.name)), of_device(device));
     }
     for Warning { path, reason } in &machine.seen.warnings {
-        facts.insert(subject(Kind::Warning, 0, format!("{path}: {reason}")), BTreeMap::new());
+        facts.insert(subject(SubjectKind::Warning, 0, format!("{path}: {reason}")), BTreeMap::new());
     }
     facts
 }
 
-type Named = BTreeMap<String, Fact>;
-
-fn insert(facts: &mut Named, name: &str, fact: Fact) {
+fn insert(facts: &mut NamedFacts, name: &str, fact: MachineFact) {
     facts.insert(name.to_owned(), fact);
 }
 
 /// Enters a fact where there is one.
-fn known<T: Serialize + ToString>(facts: &mut Named, name: &str, value: Option<&T>) {
+fn known<T: Serialize + ToString>(facts: &mut NamedFacts, name: &str, value: Option<&T>) {
     if let Some(value) = value {
-        insert(facts, name, Fact::new(value, value.to_string()));
+        insert(facts, name, MachineFact::new(value, value.to_string()));
     }
 }
 
-fn of_machine(machine: &Machine) -> Named {
+fn of_machine(machine: &ComparedMachine) -> NamedFacts {
     let topology = &machine.seen.topology;
-    let mut facts = Named::new();
+    let mut facts = NamedFacts::new();
     known(&mut facts, "kernel", machine.kernel.as_ref());
     known(&mut facts, "architecture", topology.arch.as_ref());
     known(&mut facts, "CPU model", topology.cpu_model.as_ref());
     let sizes = topology.huge_page_sizes.iter().map(|size| units::page(*size));
-    insert(&mut facts, "huge page sizes", Fact::new(&topology.huge_page_sizes, sizes.collect::<Vec<_>>().join(", ")));
+    insert(
+        &mut facts,
+        "huge page sizes",
+        MachineFact::new(&topology.huge_page_sizes, sizes.collect::<Vec<_>>().join(", ")),
+    );
     facts
 }
 
-fn of_cpus(machine: &Machine) -> Named {
+fn of_cpus(machine: &ComparedMachine) -> NamedFacts {
     let topology = &machine.seen.topology;
-    let mut facts = Named::new();
+    let mut facts = NamedFacts::new();
     for (name, set) in [
         ("present", &topology.present),
         ("online", &topology.online),
@@ -134,7 +139,7 @@ fn of_cpus(machine: &Machine) -> Named {
         ("without tick", &topology.nohz_full),
         ("allowed", &topology.allowed_cpus),
     ] {
-        insert(&mut facts, name, Fact::of_set(set));
+        insert(&mut facts, name, MachineFact::of_set(set));
     }
     known(&mut facts, "packages", Some(&topology.packages.len()));
     known(&mut facts, "cores", Some(&topology.cores.len()));
@@ -142,11 +147,11 @@ fn of_cpus(machine: &Machine) -> Named {
     facts
 }
 
-fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> Named {
-    let mut facts = Named::new();
-    insert(&mut facts, "CPUs", Fact::of_set(&node.cpus).told());
+fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> NamedFacts {
+    let mut facts = NamedFacts::new();
+    insert(&mut facts, "CPUs", MachineFact::of_set(&node.cpus).told());
     if let Some(memory) = node.memory_bytes {
-        insert(&mut facts, "memory", Fact::new(&memory, units::bytes(memory)).told());
+        insert(&mut facts, "memory", MachineFact::new(&memory, units::bytes(memory)).told());
     }
     known(&mut facts, "tier", node.tier.as_ref());
     known(&mut facts, "GPU", node.gpu.as_ref());
@@ -154,14 +159,14 @@ fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> Named {
         insert(
             &mut facts,
             &format!("huge pages of {}", units::page(*size)),
-            Fact::new(&pages.total, pages.total.to_string()),
+            MachineFact::new(&pages.total, pages.total.to_string()),
         );
     }
     for (to, distance) in node.distances.iter().filter(|(to, _)| is_in_both(to)) {
-        insert(&mut facts, &format!("distance to node {to}"), Fact::new(distance, distance.to_string()));
+        insert(&mut facts, &format!("distance to node {to}"), MachineFact::new(distance, distance.to_string()));
     }
     for cache in &node.memory_side_caches {
-        let size = Fact::new(&cache.size_bytes, units::bytes(cache.size_bytes));
+        let size = MachineFact::new(&cache.size_bytes, units::bytes(cache.size_bytes));
         insert(&mut facts, &format!("memory-side cache of level {}", cache.level), size);
     }
     let Some(access) = &node.access else { return facts };
@@ -172,25 +177,25 @@ fn of_node(node: &NumaNode, is_in_both: impl Fn(&u32) -> bool) -> Named {
     facts
 }
 
-fn of_device(device: &Device) -> Named {
-    let mut facts = Named::new();
+fn of_device(device: &Device) -> NamedFacts {
+    let mut facts = NamedFacts::new();
     for (name, value) in &device.attributes {
-        let fact = Fact::new(value, value.to_string());
+        let fact = MachineFact::new(value, value.to_string());
         let fact = if matches!(name.as_str(), "kind" | "use") { fact.told() } else { fact };
         insert(&mut facts, name.as_str(), fact);
     }
     for (name, capacity) in &device.capacity {
-        let value = Fact::new(&capacity.value, capacity.value.human()).told();
+        let value = MachineFact::new(&capacity.value, capacity.value.human()).told();
         insert(&mut facts, &format!("capacity {name}"), value);
         if let Some(policy) = capacity.policy {
             insert(&mut facts, &format!("parts of {name}"), as_json(&policy));
         }
     }
     let health = device.health.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let health = Fact::new(&device.health, format!("{}{health}", device.health.as_str()));
+    let health = MachineFact::new(&device.health, format!("{}{health}", device.health.as_str()));
     let is_healthy = device.health == hostler_backend::Health::Healthy;
     insert(&mut facts, "health", if is_healthy { health } else { health.told() });
-    insert(&mut facts, "sharing", Fact::new(&device.sharing, format!("{:?}", device.sharing)));
+    insert(&mut facts, "sharing", MachineFact::new(&device.sharing, format!("{:?}", device.sharing)));
     if device.edits != hostler_backend::ContainerEdits::default() {
         insert(&mut facts, "container edits", as_json(&device.edits));
     }
@@ -204,7 +209,7 @@ fn of_device(device: &Device) -> Named {
 }
 
 /// `memory-1001 1 of cards-0`.
-fn of_counters(uses: &[CounterUse]) -> Fact {
+fn of_counters(uses: &[CounterUse]) -> MachineFact {
     let amounts = |of: &CounterUse| {
         let set = of.set.clone();
         of.counters
@@ -212,10 +217,10 @@ fn of_counters(uses: &[CounterUse]) -> Fact {
             .map(move |(counter, amount)| format!("{counter} {} of {set}", amount.human()))
             .collect::<Vec<_>>()
     };
-    Fact::new(&uses, uses.iter().flat_map(amounts).collect::<Vec<_>>().join(", "))
+    MachineFact::new(&uses, uses.iter().flat_map(amounts).collect::<Vec<_>>().join(", "))
 }
 
 /// What has no words of its own.
-fn as_json(value: &impl Serialize) -> Fact {
-    Fact::new(value, serde_json::to_string(value).unwrap_or_default())
+fn as_json(value: &impl Serialize) -> MachineFact {
+    MachineFact::new(value, serde_json::to_string(value).unwrap_or_default())
 }

@@ -1,15 +1,15 @@
 //! Differences in words. Pure.
 
 use super::{
-    Document,
-    compare::{Change, Pair},
-    facts::{Fact, Kind, Subject},
+    DiffDocument,
+    compare::{FactPair, SubjectChange},
+    facts::{FactSubject, MachineFact, SubjectKind},
 };
 use crate::cli::units::count;
 
 /// The answer for people: a line per subject.
-pub(super) fn in_words(document: &Document) -> String {
-    let Document { before, after, notes, differences, .. } = document;
+pub(super) fn in_words(document: &DiffDocument) -> String {
+    let DiffDocument { before, after, notes, differences, .. } = document;
     let sum = if differences.is_empty() { "no difference".to_owned() } else { count(differences.len(), "difference") };
     let mut text = format!("{} → {}: {sum}\n", before.name, after.name);
     if !differences.is_empty() {
@@ -21,33 +21,33 @@ pub(super) fn in_words(document: &Document) -> String {
 }
 
 /// What happened to one subject.
-pub(super) fn sentence(subject: &Subject, change: Change, pairs: &[Pair<'_>]) -> String {
+pub(super) fn sentence(subject: &FactSubject, change: SubjectChange, pairs: &[FactPair<'_>]) -> String {
     let name = match subject.kind {
-        Kind::Machine => "machine".to_owned(),
-        Kind::Cpus => "CPUs".to_owned(),
-        Kind::Node => format!("NUMA node {}", subject.name),
-        Kind::Device => subject.name.clone(),
-        Kind::Warning => return warning(change, &subject.name),
+        SubjectKind::Machine => "machine".to_owned(),
+        SubjectKind::Cpus => "CPUs".to_owned(),
+        SubjectKind::Node => format!("NUMA node {}", subject.name),
+        SubjectKind::Device => subject.name.clone(),
+        SubjectKind::Warning => return warning(change, &subject.name),
     };
     match change {
-        Change::Came => format!("{name} came{}", told(pairs, |pair| pair.after)),
-        Change::Went => format!("{name} went{}", told(pairs, |pair| pair.before)),
-        Change::Changed => {
+        SubjectChange::Came => format!("{name} came{}", told(pairs, |pair| pair.after)),
+        SubjectChange::Went => format!("{name} went{}", told(pairs, |pair| pair.before)),
+        SubjectChange::Changed => {
             let changes: Vec<String> = pairs.iter().map(changed).collect();
             format!("{name}: {}", changes.join("; "))
         }
     }
 }
 
-fn warning(change: Change, text: &str) -> String {
+fn warning(change: SubjectChange, text: &str) -> String {
     match change {
-        Change::Went => format!("warning gone: {text}"),
-        Change::Came | Change::Changed => format!("warning: {text}"),
+        SubjectChange::Went => format!("warning gone: {text}"),
+        SubjectChange::Came | SubjectChange::Changed => format!("warning: {text}"),
     }
 }
 
 /// What is worth knowing of something new or gone: ` (kind memory, capacity memory 512Mi)`.
-fn told<'a>(pairs: &[Pair<'a>], side: impl Fn(&Pair<'a>) -> Option<&'a Fact>) -> String {
+fn told<'a>(pairs: &[FactPair<'a>], side: impl Fn(&FactPair<'a>) -> Option<&'a MachineFact>) -> String {
     let facts = pairs.iter().filter_map(|pair| Some((pair.name, side(pair)?)));
     let facts: Vec<String> =
         facts.filter(|(_, fact)| fact.tells).map(|(name, fact)| format!("{name} {}", fact.text)).collect();
@@ -55,13 +55,13 @@ fn told<'a>(pairs: &[Pair<'a>], side: impl Fn(&Pair<'a>) -> Option<&'a Fact>) ->
 }
 
 /// `online 0-3 → 0-5 (4-5 came)`.
-fn changed(pair: &Pair<'_>) -> String {
-    let text = |fact: Option<&Fact>| fact.map_or_else(|| "absent".to_owned(), |fact| fact.text.clone());
+fn changed(pair: &FactPair<'_>) -> String {
+    let text = |fact: Option<&MachineFact>| fact.map_or_else(|| "absent".to_owned(), |fact| fact.text.clone());
     format!("{} {} → {}{}", pair.name, text(pair.before), text(pair.after), moved(pair))
 }
 
 /// Which members of a set came and went.
-fn moved(pair: &Pair<'_>) -> String {
+fn moved(pair: &FactPair<'_>) -> String {
     let sets = pair.before.and_then(|fact| fact.set.as_ref()).zip(pair.after.and_then(|fact| fact.set.as_ref()));
     let Some((before, after)) = sets else { return String::new() };
     let parts = [(after.difference(before), "came"), (before.difference(after), "went")];
@@ -80,25 +80,25 @@ mod tests {
 
     use super::*;
     use crate::cli::{
-        diff::{Side, compare, facts},
-        inventory::gather,
+        diff::{DiffSide, compare, facts},
+        inventory::scan,
     };
 
-    fn machine(kernel: &str, online: &str, devices: Vec<Device>, warnings: &[&str]) -> facts::Machine {
+    fn machine(kernel: &str, online: &str, devices: Vec<Device>, warnings: &[&str]) -> facts::ComparedMachine {
         let nodes =
             BTreeMap::from([(0, NumaNode { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..NumaNode::default() })]);
         let topology = Topology { online: online.parse().unwrap(), nodes, ..Topology::default() };
         let warning = |reason: &&str| Warning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
-        let pools = vec![gather::Pool { backend: "fake", name: "n/fake".to_owned(), devices }];
+        let pools = vec![scan::ScannedPool { backend: "fake", name: "n/fake".to_owned(), devices }];
         let warnings = warnings.iter().map(warning).collect();
-        let seen = gather::Machine { node: "n".to_owned(), topology, pools, warnings };
-        facts::Machine { kernel: Some(kernel.to_owned()), seen }
+        let seen = scan::ScannedMachine { node: "n".to_owned(), topology, pools, warnings };
+        facts::ComparedMachine { kernel: Some(kernel.to_owned()), seen }
     }
 
-    fn told(before: &facts::Machine, after: &facts::Machine) -> String {
+    fn told(before: &facts::ComparedMachine, after: &facts::ComparedMachine) -> String {
         let differences = compare::differences(&facts::of(before, after), &facts::of(after, before));
-        let side = |name: &str| Side { name: name.to_owned(), taken_at: None };
-        in_words(&Document { version: 1, before: side("a"), after: side("b"), notes: Vec::new(), differences })
+        let side = |name: &str| DiffSide { name: name.to_owned(), taken_at: None };
+        in_words(&DiffDocument { version: 1, before: side("a"), after: side("b"), notes: Vec::new(), differences })
     }
 
     #[test]

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use hostler_linux::archive::TreeSnapshot;
 use serde_json::json;
 
-use super::Finding;
+use super::DoctorFinding;
 use crate::{
     cli::{
-        Failure,
+        CliFailure,
         capture::{
             self,
-            take::{self, Kept},
+            take::{self, KeptIdentifiers},
         },
-        client::Client,
-        machine::Opened,
+        client::DaemonClient,
+        machine::OpenedMachine,
     },
     config::DaemonConfig,
 };
-use conceal::Conceal;
+use conceal::ConcealedWords;
 
 const README: &str = include_str!("bundle/README.txt");
 
@@ -45,27 +45,27 @@ pub(super) fn write(
     args: &BundleArgs,
     path: &Path,
     config: &DaemonConfig,
-    findings: &[Finding],
-) -> Result<(), Failure> {
+    findings: &[DoctorFinding],
+) -> Result<(), CliFailure> {
     capture::save(path, &bundle(config, findings, args.full)?, args.force)
 }
 
-fn bundle(config: &DaemonConfig, findings: &[Finding], full: bool) -> Result<Vec<u8>, Failure> {
-    let machine = Opened::here(config.clone());
-    let taken = take::take(&machine, Kept::default())?;
-    let conceal = Conceal::new(taken.replaced, &config.node_name);
+fn bundle(config: &DaemonConfig, findings: &[DoctorFinding], full: bool) -> Result<Vec<u8>, CliFailure> {
+    let machine = OpenedMachine::here(config.clone());
+    let taken = take::take(&machine, KeptIdentifiers::default())?;
+    let conceal = ConcealedWords::new(taken.replaced, &config.node_name);
     let mut bundle = TreeSnapshot::default();
     bundle.add("README.txt", README);
     bundle.add("machine.tar.zst", taken.archive);
     bundle.add("versions.json", pretty(&json!({ "hostler": taken.manifest.hostler, "kernel": taken.manifest.kernel })));
     bundle.add("doctor.json", pretty(&conceal.json(json!(findings))));
-    let toml = toml::to_string(config).map_err(|source| Failure::step("write the configuration as TOML", source))?;
+    let toml = toml::to_string(config).map_err(|source| CliFailure::step("write the configuration as TOML", source))?;
     bundle.add("config.toml", conceal.text(&toml));
-    let daemon = documents::of_daemon(&Client::at(config.admin_socket()));
+    let daemon = documents::of_daemon(&DaemonClient::at(config.admin_socket()));
     for (name, document) in daemon.into_iter().chain(documents::of_disk(config, full)) {
         bundle.add(name, pretty(&conceal.json(document)));
     }
-    bundle.to_archive().map_err(|source| Failure::step("pack the bundle", source))
+    bundle.to_archive().map_err(|source| CliFailure::step("pack the bundle", source))
 }
 
 fn pretty(document: &serde_json::Value) -> String {

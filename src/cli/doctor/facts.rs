@@ -16,7 +16,7 @@ use crate::config::DaemonConfig;
 
 /// Everything that the checks judge.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct HostFacts {
     /// Whether we are root.
     pub(super) is_root: bool,
     /// `uname -r`.
@@ -58,9 +58,9 @@ pub(super) struct Facts {
     /// `memory_manager_state` of the kubelet.
     pub(super) memory_manager: Option<String>,
     /// The daemon's own socket.
-    pub(super) admin_socket: Socket,
+    pub(super) admin_socket: SocketFacts,
     /// The socket that the kubelet looks for.
-    pub(super) registration_socket: Socket,
+    pub(super) registration_socket: SocketFacts,
     /// Container runtimes that are configured here: name and configuration.
     pub(super) runtimes: Vec<(&'static str, String)>,
 }
@@ -79,7 +79,7 @@ pub(super) enum PathFacts {
 
 /// A socket.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) enum Socket {
+pub(super) enum SocketFacts {
     /// Nothing is there.
     #[default]
     Absent,
@@ -91,7 +91,7 @@ pub(super) enum Socket {
     Odd(String),
 }
 
-impl Facts {
+impl HostFacts {
     /// Looks at the host whose files are under `root`.
     pub(super) fn gather(config: &DaemonConfig, root: &SysRoot) -> Self {
         let at = |path: &Path| root.path(path.strip_prefix("/").unwrap_or(path));
@@ -106,8 +106,8 @@ impl Facts {
             kubelet: PathFacts::of(&at(&config.paths.kubelet)),
             cpu_manager: text(config.paths.kubelet.join("cpu_manager_state")),
             memory_manager: text(config.paths.kubelet.join("memory_manager_state")),
-            admin_socket: Socket::of(&at(&config.admin_socket())),
-            registration_socket: Socket::of(&at(&config.registration_socket())),
+            admin_socket: SocketFacts::of(&at(&config.admin_socket())),
+            registration_socket: SocketFacts::of(&at(&config.registration_socket())),
             runtimes: runtimes(root),
             ..Self::of_machine(root)
         }
@@ -147,7 +147,7 @@ impl PathFacts {
     }
 }
 
-impl Socket {
+impl SocketFacts {
     fn of(path: &Path) -> Self {
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::Absent,
@@ -235,13 +235,13 @@ mod tests {
     fn sockets_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");
-        assert_eq!(Socket::of(&path), Socket::Absent);
+        assert_eq!(SocketFacts::of(&path), SocketFacts::Absent);
         let listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(Socket::of(&path), Socket::Live);
+        assert_eq!(SocketFacts::of(&path), SocketFacts::Live);
         drop(listener);
-        assert_eq!(Socket::of(&path), Socket::Stale);
+        assert_eq!(SocketFacts::of(&path), SocketFacts::Stale);
         fs::write(dir.path().join("file"), "").unwrap();
-        assert!(matches!(Socket::of(&dir.path().join("file")), Socket::Odd(_)));
+        assert!(matches!(SocketFacts::of(&dir.path().join("file")), SocketFacts::Odd(_)));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         write("etc/containerd/config.toml", "version = 2\n");
         write("etc/crio/crio.conf.d/10.conf", "[crio]\n");
         write("var/lib/kubelet/cpu_manager_state", "{}");
-        let facts = Facts::gather(&DaemonConfig::default(), &SysRoot::new(dir.path()));
+        let facts = HostFacts::gather(&DaemonConfig::default(), &SysRoot::new(dir.path()));
         assert_eq!(facts.online_cpus.as_deref(), Some("0-3"));
         assert_eq!(facts.unified_controllers.as_deref(), Some("cpuset cpu io"));
         assert_eq!(facts.runtimes, [("containerd", "version = 2".to_owned()), ("CRI-O", "[crio]".to_owned())]);

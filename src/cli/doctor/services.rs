@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use super::{
-    Finding,
-    facts::{Facts, PathFacts, Socket},
+    DoctorFinding,
+    facts::{HostFacts, PathFacts, SocketFacts},
 };
 use crate::config::DaemonConfig;
 
 /// What runtimes read where nothing else is configured.
 const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
-pub(super) fn checks(facts: &Facts, config: &DaemonConfig) -> Vec<Finding> {
+pub(super) fn checks(facts: &HostFacts, config: &DaemonConfig) -> Vec<DoctorFinding> {
     let mut findings = vec![
         hook(&facts.hook, &config.hook),
         state(&facts.state, &config.paths.state),
@@ -28,100 +28,100 @@ pub(super) fn checks(facts: &Facts, config: &DaemonConfig) -> Vec<Finding> {
 }
 
 /// Root runs this file whenever a container starts: nobody else may be able to change it.
-fn hook(facts: &PathFacts, path: &Path) -> Finding {
+fn hook(facts: &PathFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "hook binary";
     let shown = path.display();
     match facts {
         PathFacts::Absent => {
-            Finding::fail(CHECK, format!("{shown} is not there"), "set `hook` to where hostler is installed")
+            DoctorFinding::fail(CHECK, format!("{shown} is not there"), "set `hook` to where hostler is installed")
         }
-        PathFacts::Hidden(error) => Finding::fail(CHECK, format!("{shown}: {error}"), "run the check as root"),
+        PathFacts::Hidden(error) => DoctorFinding::fail(CHECK, format!("{shown}: {error}"), "run the check as root"),
         PathFacts::Present { is_dir: true, .. } => {
-            Finding::fail(CHECK, format!("{shown} is a folder"), "set `hook` to the hostler binary")
+            DoctorFinding::fail(CHECK, format!("{shown} is a folder"), "set `hook` to the hostler binary")
         }
         PathFacts::Present { mode, .. } if mode & 0o111 == 0 => {
-            Finding::fail(CHECK, format!("{shown} is not executable"), format!("chmod 0755 {shown}"))
+            DoctorFinding::fail(CHECK, format!("{shown} is not executable"), format!("chmod 0755 {shown}"))
         }
-        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => Finding::warn(
+        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => DoctorFinding::warn(
             CHECK,
             format!("{shown} can be changed by others than root (owner {uid}, mode {mode:04o}), and root runs it"),
             format!("chown root: {shown} && chmod go-w {shown}"),
         ),
-        PathFacts::Present { .. } => Finding::ok(CHECK, shown.to_string()),
+        PathFacts::Present { .. } => DoctorFinding::ok(CHECK, shown.to_string()),
     }
 }
 
-fn state(facts: &PathFacts, path: &Path) -> Finding {
+fn state(facts: &PathFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "claim records";
     let shown = path.display();
     match facts {
-        PathFacts::Absent => Finding::ok(CHECK, format!("{shown} is made at the first start")),
-        PathFacts::Hidden(error) => Finding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
+        PathFacts::Absent => DoctorFinding::ok(CHECK, format!("{shown} is made at the first start")),
+        PathFacts::Hidden(error) => DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
         PathFacts::Present { is_dir: false, .. } => {
-            Finding::fail(CHECK, format!("{shown} is no folder"), "move it away, or set `paths.state`")
+            DoctorFinding::fail(CHECK, format!("{shown} is no folder"), "move it away, or set `paths.state`")
         }
-        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => Finding::fail(
+        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => DoctorFinding::fail(
             CHECK,
             format!("{shown} can be changed by others than root (owner {uid}, mode {mode:04o})"),
             format!("chown root: {shown} && chmod 0750 {shown}"),
         ),
-        PathFacts::Present { .. } => Finding::ok(CHECK, format!("in {shown}")),
+        PathFacts::Present { .. } => DoctorFinding::ok(CHECK, format!("in {shown}")),
     }
 }
 
-fn daemon(socket: &Socket, path: &Path) -> Finding {
+fn daemon(socket: &SocketFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "daemon";
     let shown = path.display();
     match socket {
-        Socket::Live => Finding::ok(CHECK, format!("answers on {shown}")),
-        Socket::Absent => {
-            Finding::warn(CHECK, format!("does not run: {shown} is not there"), "systemctl start hostler")
+        SocketFacts::Live => DoctorFinding::ok(CHECK, format!("answers on {shown}")),
+        SocketFacts::Absent => {
+            DoctorFinding::warn(CHECK, format!("does not run: {shown} is not there"), "systemctl start hostler")
         }
-        Socket::Stale => Finding::warn(
+        SocketFacts::Stale => DoctorFinding::warn(
             CHECK,
             format!("does not run, and left {shown} behind"),
             "systemctl start hostler; the start removes what was left",
         ),
-        Socket::Odd(error) => Finding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
+        SocketFacts::Odd(error) => DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
     }
 }
 
-fn cdi(facts: &PathFacts, path: &Path) -> Finding {
+fn cdi(facts: &PathFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "CDI folder";
     let shown = path.display();
     match facts {
-        PathFacts::Absent => Finding::ok(CHECK, format!("{shown} is made with the first claim")),
-        PathFacts::Hidden(error) => Finding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
+        PathFacts::Absent => DoctorFinding::ok(CHECK, format!("{shown} is made with the first claim")),
+        PathFacts::Hidden(error) => DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
         PathFacts::Present { is_dir: false, .. } => {
-            Finding::fail(CHECK, format!("{shown} is no folder"), "move it away, or set `paths.cdi`")
+            DoctorFinding::fail(CHECK, format!("{shown} is no folder"), "move it away, or set `paths.cdi`")
         }
-        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => Finding::fail(
+        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => DoctorFinding::fail(
             CHECK,
             format!(
                 "{shown} can be changed by others than root (owner {uid}, mode {mode:04o}): they could run hooks as root"
             ),
             format!("chown root: {shown} && chmod 0755 {shown}"),
         ),
-        PathFacts::Present { mode, .. } if mode & 0o005 != 0o005 => Finding::warn(
+        PathFacts::Present { mode, .. } if mode & 0o005 != 0o005 => DoctorFinding::warn(
             CHECK,
             format!("{shown} is closed to rootless runtimes (mode {mode:04o})"),
             format!("chmod 0755 {shown}"),
         ),
-        PathFacts::Present { .. } => Finding::ok(CHECK, format!("{shown} is there")),
+        PathFacts::Present { .. } => DoctorFinding::ok(CHECK, format!("{shown} is there")),
     }
 }
 
-fn runtimes(facts: &Facts) -> Vec<Finding> {
+fn runtimes(facts: &HostFacts) -> Vec<DoctorFinding> {
     if facts.runtimes.is_empty() {
         let fix = "install containerd, CRI-O or podman, unless what runs containers here reads CDI files by itself";
-        return vec![Finding::warn("container runtime", "none is known to be here", fix)];
+        return vec![DoctorFinding::warn("container runtime", "none is known to be here", fix)];
     }
     facts.runtimes.iter().map(|(name, config)| runtime(name, config, &facts.cdi_real)).collect()
 }
 
-fn runtime(name: &'static str, config: &str, cdi: &Path) -> Finding {
+fn runtime(name: &'static str, config: &str, cdi: &Path) -> DoctorFinding {
     if name == "containerd" && setting(config, "enable_cdi") == Some("false") {
-        return Finding::fail(
+        return DoctorFinding::fail(
             name,
             "CDI is switched off in its configuration",
             "set enable_cdi = true in its CRI plugin's section and restart it",
@@ -135,10 +135,10 @@ fn runtime(name: &'static str, config: &str, cdi: &Path) -> Finding {
     }
     let known = dirs.into_iter().any(|dir| same_folder(Path::new(dir), cdi));
     if known {
-        return Finding::ok(name, format!("reads CDI files in {}", cdi.display()));
+        return DoctorFinding::ok(name, format!("reads CDI files in {}", cdi.display()));
     }
     let fix = format!("add {} to its cdi_spec_dirs, or set `paths.cdi` to a folder that it reads", cdi.display());
-    Finding::fail(name, format!("does not read CDI files in {}", cdi.display()), fix)
+    DoctorFinding::fail(name, format!("does not read CDI files in {}", cdi.display()), fix)
 }
 
 /// Whether both are one folder; /var/run is a link to /run nearly everywhere.
@@ -166,13 +166,13 @@ fn setting<'a>(config: &'a str, key: &str) -> Option<&'a str> {
     found
 }
 
-fn kubelet(facts: &PathFacts, path: &Path) -> Finding {
+fn kubelet(facts: &PathFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "kubelet";
     let shown = path.display();
     match facts {
-        PathFacts::Present { is_dir: true, .. } => Finding::ok(CHECK, format!("its folder is {shown}")),
-        PathFacts::Hidden(error) => Finding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
-        _ => Finding::warn(
+        PathFacts::Present { is_dir: true, .. } => DoctorFinding::ok(CHECK, format!("its folder is {shown}")),
+        PathFacts::Hidden(error) => DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
+        _ => DoctorFinding::warn(
             CHECK,
             format!("{shown} is not there"),
             "set `paths.kubelet` to its --root-dir, or `enabled = false` under [kubelet] on a host without one",
@@ -180,30 +180,36 @@ fn kubelet(facts: &PathFacts, path: &Path) -> Finding {
     }
 }
 
-fn registration(facts: &Facts, config: &DaemonConfig) -> Finding {
+fn registration(facts: &HostFacts, config: &DaemonConfig) -> DoctorFinding {
     const CHECK: &str = "kubelet sockets";
     let path = config.registration_socket();
     let shown = path.display();
     match (&facts.registration_socket, &facts.admin_socket) {
-        (Socket::Live, Socket::Live) => Finding::ok(CHECK, format!("served on {shown}")),
-        (Socket::Live, _) => Finding::warn(
+        (SocketFacts::Live, SocketFacts::Live) => DoctorFinding::ok(CHECK, format!("served on {shown}")),
+        (SocketFacts::Live, _) => DoctorFinding::warn(
             CHECK,
             format!("somebody serves {shown}, and it is not the daemon of this configuration"),
             "look for a second driver of the same name",
         ),
-        (Socket::Stale, _) => {
-            Finding::warn(CHECK, format!("{shown} was left behind"), "start hostler: it removes sockets of its own")
+        (SocketFacts::Stale, _) => DoctorFinding::warn(
+            CHECK,
+            format!("{shown} was left behind"),
+            "start hostler: it removes sockets of its own",
+        ),
+        (SocketFacts::Odd(error), _) => {
+            DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root")
         }
-        (Socket::Odd(error), _) => Finding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
-        (Socket::Absent, Socket::Live) => {
-            Finding::fail(CHECK, format!("the daemon runs but does not serve {shown}"), "see journalctl -u hostler")
-        }
-        (Socket::Absent, _) => Finding::ok(CHECK, "none while the daemon does not run"),
+        (SocketFacts::Absent, SocketFacts::Live) => DoctorFinding::fail(
+            CHECK,
+            format!("the daemon runs but does not serve {shown}"),
+            "see journalctl -u hostler",
+        ),
+        (SocketFacts::Absent, _) => DoctorFinding::ok(CHECK, "none while the daemon does not run"),
     }
 }
 
 /// Two that bind the same containers undo each other's work.
-fn managers(facts: &Facts) -> Finding {
+fn managers(facts: &HostFacts) -> DoctorFinding {
     const CHECK: &str = "kubelet managers";
     let policy = |state: &Option<String>| {
         let state: serde_json::Value = serde_json::from_str(state.as_deref()?).ok()?;
@@ -211,7 +217,7 @@ fn managers(facts: &Facts) -> Finding {
     };
     let (cpu, memory) = (policy(&facts.cpu_manager), policy(&facts.memory_manager));
     if cpu.as_deref() == Some("static") {
-        return Finding::warn(
+        return DoctorFinding::warn(
             CHECK,
             "the kubelet's static CPU manager binds containers too",
             "set cpuManagerPolicy: none, or give both separate CPUs (reservedSystemCPUs, backends.cpu.reserved)",
@@ -219,7 +225,7 @@ fn managers(facts: &Facts) -> Finding {
     }
     if memory.as_deref() == Some("Static") {
         let fix = "set memoryManagerPolicy: None, or leave backends.memory off";
-        return Finding::warn(CHECK, "the kubelet's static memory manager binds containers too", fix);
+        return DoctorFinding::warn(CHECK, "the kubelet's static memory manager binds containers too", fix);
     }
-    Finding::ok(CHECK, "bind nothing that hostler binds")
+    DoctorFinding::ok(CHECK, "bind nothing that hostler binds")
 }

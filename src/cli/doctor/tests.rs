@@ -1,14 +1,14 @@
 //! Each check, on made-up hosts.
 
-use super::{facts::PathFacts, facts::Socket, *};
+use super::{facts::PathFacts, facts::SocketFacts, *};
 
 /// The check that notices, and what is wrong.
-type Case = (&'static str, fn(&mut Facts));
+type BrokenHost = (&'static str, fn(&mut HostFacts));
 
 /// A host on which nothing is wrong.
-fn good() -> Facts {
+fn good() -> HostFacts {
     let dir = |mode| PathFacts::Present { is_dir: true, mode, uid: 0 };
-    Facts {
+    HostFacts {
         is_root: true,
         kernel: Some("6.12.0-amd64".to_owned()),
         boot_id: Some("b".to_owned()),
@@ -29,22 +29,23 @@ fn good() -> Facts {
         kubelet: dir(0o755),
         cpu_manager: Some(r#"{"policyName":"none"}"#.to_owned()),
         memory_manager: None,
-        admin_socket: Socket::Live,
-        registration_socket: Socket::Live,
+        admin_socket: SocketFacts::Live,
+        registration_socket: SocketFacts::Live,
         runtimes: vec![("containerd", String::new())],
     }
 }
 
-fn findings(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &HostFacts) -> Vec<DoctorFinding> {
     let config = DaemonConfig { hook: "/usr/bin/hostler".into(), ..DaemonConfig::default() };
     host::checks(facts).into_iter().chain(services::checks(facts, &config)).collect()
 }
 
 /// The one finding of a host that is not good.
-fn finding(change: impl FnOnce(&mut Facts)) -> Finding {
+fn finding(change: impl FnOnce(&mut HostFacts)) -> DoctorFinding {
     let mut facts = good();
     change(&mut facts);
-    let mut bad: Vec<Finding> = findings(&facts).into_iter().filter(|finding| finding.level != Level::Ok).collect();
+    let mut bad: Vec<DoctorFinding> =
+        findings(&facts).into_iter().filter(|finding| finding.level != FindingLevel::Ok).collect();
     assert_eq!(bad.len(), 1, "{bad:?}");
     bad.remove(0)
 }
@@ -52,13 +53,13 @@ fn finding(change: impl FnOnce(&mut Facts)) -> Finding {
 #[test]
 fn a_host_in_order_has_nothing_to_fix() {
     for finding in findings(&good()) {
-        assert_eq!((finding.level, &*finding.fix), (Level::Ok, ""), "{finding:?}");
+        assert_eq!((finding.level, &*finding.fix), (FindingLevel::Ok, ""), "{finding:?}");
     }
 }
 
 #[test]
 fn what_keeps_hostler_from_working_is_a_failure() {
-    let cases: [Case; 10] = [
+    let cases: [BrokenHost; 10] = [
         ("boot id", |facts| facts.boot_id = None),
         ("sysfs", |facts| facts.online_cpus = None),
         ("kernel files", |facts| facts.mounts.push(("/proc/meminfo".to_owned(), "fuse.lxcfs".to_owned()))),
@@ -68,18 +69,18 @@ fn what_keeps_hostler_from_working_is_a_failure() {
         ("hook binary", |facts| facts.hook = PathFacts::Present { is_dir: false, mode: 0o644, uid: 0 }),
         ("claim records", |facts| facts.state = PathFacts::Present { is_dir: true, mode: 0o777, uid: 0 }),
         ("CDI folder", |facts| facts.cdi = PathFacts::Present { is_dir: true, mode: 0o755, uid: 1000 }),
-        ("kubelet sockets", |facts| facts.registration_socket = Socket::Absent),
+        ("kubelet sockets", |facts| facts.registration_socket = SocketFacts::Absent),
     ];
     for (check, change) in cases {
         let finding = finding(change);
-        assert_eq!((finding.check, finding.level), (check, Level::Fail), "{finding:?}");
+        assert_eq!((finding.check, finding.level), (check, FindingLevel::Fail), "{finding:?}");
         assert!(!finding.fix.is_empty(), "{finding:?}");
     }
 }
 
 #[test]
 fn what_could_be_better_is_a_warning_with_a_fix() {
-    let cases: [Case; 12] = [
+    let cases: [BrokenHost; 12] = [
         ("user", |facts| facts.is_root = false),
         ("kernel", |facts| facts.kernel = Some("4.19.0".to_owned())),
         ("clock", |facts| facts.clock_seconds = 0),
@@ -88,14 +89,14 @@ fn what_could_be_better_is_a_warning_with_a_fix() {
         ("hook binary", |facts| facts.hook = PathFacts::Present { is_dir: false, mode: 0o775, uid: 0 }),
         ("CDI folder", |facts| facts.cdi = PathFacts::Present { is_dir: true, mode: 0o700, uid: 0 }),
         ("kubelet", |facts| facts.kubelet = PathFacts::Absent),
-        ("kubelet sockets", |facts| facts.registration_socket = Socket::Stale),
+        ("kubelet sockets", |facts| facts.registration_socket = SocketFacts::Stale),
         ("kubelet managers", |facts| facts.cpu_manager = Some(r#"{"policyName":"static"}"#.to_owned())),
         ("kubelet managers", |facts| facts.memory_manager = Some(r#"{"policyName":"Static"}"#.to_owned())),
         ("container runtime", |facts| facts.runtimes.clear()),
     ];
     for (check, change) in cases {
         let finding = finding(change);
-        assert_eq!((finding.check, finding.level), (check, Level::Warn), "{finding:?}");
+        assert_eq!((finding.check, finding.level), (check, FindingLevel::Warn), "{finding:?}");
         assert!(!finding.fix.is_empty(), "{finding:?}");
     }
 }
@@ -108,23 +109,23 @@ fn memory_that_can_never_go_again_matters_where_some_can_come() {
         let all = findings(&facts);
         all.into_iter().find(|finding| finding.check == "hot-plugged memory").unwrap().level
     };
-    assert_eq!(policy("online", 0), Level::Ok);
-    assert_eq!(policy("online", 2), Level::Warn);
-    assert_eq!(policy("offline", 2), Level::Warn);
-    assert_eq!(policy("online_movable", 2), Level::Ok);
+    assert_eq!(policy("online", 0), FindingLevel::Ok);
+    assert_eq!(policy("online", 2), FindingLevel::Warn);
+    assert_eq!(policy("offline", 2), FindingLevel::Warn);
+    assert_eq!(policy("online_movable", 2), FindingLevel::Ok);
 }
 
 #[test]
 fn a_runtime_must_read_the_folder_that_hostler_writes() {
     let level = |name: &'static str, config: &str| {
-        let facts = Facts { runtimes: vec![(name, config.to_owned())], ..good() };
+        let facts = HostFacts { runtimes: vec![(name, config.to_owned())], ..good() };
         findings(&facts).into_iter().find(|finding| finding.check == name).unwrap().level
     };
-    assert_eq!(level("containerd", "enable_cdi = false\n"), Level::Fail);
-    assert_eq!(level("containerd", "# enable_cdi = false\n[plugins]\n  enable_cdi = true"), Level::Ok);
-    assert_eq!(level("containerd", "cdi_spec_dirs = [\n \"/etc/cdi\",\n \"/var/run/cdi\"\n]\n"), Level::Ok);
-    assert_eq!(level("CRI-O", "cdi_spec_dirs = [\"/etc/cdi\"]"), Level::Fail);
-    assert_eq!(level("podman", "[engine]\n#cdi_spec_dirs = [\"/x\"]\n"), Level::Ok);
+    assert_eq!(level("containerd", "enable_cdi = false\n"), FindingLevel::Fail);
+    assert_eq!(level("containerd", "# enable_cdi = false\n[plugins]\n  enable_cdi = true"), FindingLevel::Ok);
+    assert_eq!(level("containerd", "cdi_spec_dirs = [\n \"/etc/cdi\",\n \"/var/run/cdi\"\n]\n"), FindingLevel::Ok);
+    assert_eq!(level("CRI-O", "cdi_spec_dirs = [\"/etc/cdi\"]"), FindingLevel::Fail);
+    assert_eq!(level("podman", "[engine]\n#cdi_spec_dirs = [\"/x\"]\n"), FindingLevel::Ok);
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn a_wrong_configuration_is_a_finding_per_mistake() {
 
 #[test]
 fn people_read_marks_fixes_and_a_sum() {
-    let text = in_words(&[Finding::ok("sysfs", "fine"), Finding::fail("boot id", "gone", "mount /proc")]);
+    let text = in_words(&[DoctorFinding::ok("sysfs", "fine"), DoctorFinding::fail("boot id", "gone", "mount /proc")]);
     assert_eq!(
         text,
         "ok    sysfs    fine\nFAIL  boot id  gone\n               → mount /proc\n\n1 ok, 0 to look at, 1 failed\n"

@@ -9,7 +9,7 @@ use hostler_linux::{
 };
 use serde::Serialize;
 
-use super::gather::Machine;
+use super::scan::ScannedMachine;
 use crate::inventory::view::DeviceView;
 
 /// Raised when a field changes its meaning or goes away.
@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 
 /// The whole answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Document<'a> {
+pub(super) struct InventoryDocument<'a> {
     version: u32,
     node: &'a str,
     topology: TopologyView<'a>,
@@ -69,9 +69,9 @@ struct NodeView<'a> {
     generic_initiator: bool,
 }
 
-impl<'a> Document<'a> {
+impl<'a> InventoryDocument<'a> {
     /// The machine in the documented shape.
-    pub(super) fn of(machine: &'a Machine) -> Self {
+    pub(super) fn of(machine: &'a ScannedMachine) -> Self {
         let devices = machine.devices().map(|(pool, device)| DeviceView::of(pool.backend, &pool.name, device));
         Self {
             version: VERSION,

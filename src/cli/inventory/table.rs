@@ -2,17 +2,17 @@
 
 use hostler_backend::{AttributeValue, Device, Sharing};
 
-use super::gather::{Machine, Pool};
+use super::scan::{ScannedMachine, ScannedPool};
 use crate::cli::{
-    table::Table,
+    table::TextTable,
     units::{bytes, count},
 };
 
 const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
 
 /// The columns that fit on every screen.
-pub(super) fn devices(machine: &Machine) -> String {
-    let mut table = Table::new(&["BACKEND", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH"]);
+pub(super) fn devices(machine: &ScannedMachine) -> String {
+    let mut table = TextTable::new(&["BACKEND", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH"]);
     for (pool, device) in machine.devices() {
         table.row(columns(pool.backend, device));
     }
@@ -20,8 +20,8 @@ pub(super) fn devices(machine: &Machine) -> String {
 }
 
 /// The same with pools instead of backends, and all attributes.
-pub(super) fn devices_with_attributes(machine: &Machine) -> String {
-    let mut table = Table::new(&["POOL", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH", "ATTRIBUTES"]);
+pub(super) fn devices_with_attributes(machine: &ScannedMachine) -> String {
+    let mut table = TextTable::new(&["POOL", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH", "ATTRIBUTES"]);
     for (pool, device) in machine.devices() {
         table.row(columns(&pool.name, device).into_iter().chain([attributes(device)]));
     }
@@ -40,7 +40,7 @@ fn columns(group: &str, device: &Device) -> [String; 6] {
 }
 
 /// The machine in one line.
-pub(super) fn summary(machine: &Machine) -> String {
+pub(super) fn summary(machine: &ScannedMachine) -> String {
     let topology = &machine.topology;
     let mut parts = vec![
         count(topology.packages.len(), "package"),
@@ -91,6 +91,6 @@ fn attributes(device: &Device) -> String {
 }
 
 /// `backend/device`, as `hostler claim create --device` takes it.
-pub(super) fn device_path(pool: &Pool, device: &Device) -> String {
+pub(super) fn device_path(pool: &ScannedPool, device: &Device) -> String {
     format!("{}/{}", pool.backend, device.name)
 }

@@ -8,7 +8,7 @@ use std::{
 use hostler_linux::archive::UnpackedCapture;
 
 use super::*;
-use crate::cli::ConfigArgs;
+use crate::cli::ConfigFileArgs;
 
 /// A machine of two nodes with two CPUs each, one node without CPUs, and huge pages.
 fn small_machine() -> tempfile::TempDir {
@@ -45,11 +45,11 @@ fn small_machine() -> tempfile::TempDir {
     dir
 }
 
-fn answer(root: &Path, output: Output, backend: Option<&str>) -> Result<String, Failure> {
-    let args = Args {
+fn answer(root: &Path, output: InventoryFormat, backend: Option<&str>) -> Result<String, CliFailure> {
+    let args = InventoryArgs {
         backend: backend.map(str::to_owned),
         output,
-        machine: MachineArgs { root: Some(root.to_owned()), config: ConfigArgs { config: None } },
+        machine: MachineArgs { root: Some(root.to_owned()), config: ConfigFileArgs { config: None } },
     };
     let mut out = Vec::new();
     run(&args, &mut out)?;
@@ -71,11 +71,11 @@ fn assert_golden(name: &str, actual: &str) {
 fn the_answers_for_a_small_machine_are_golden() {
     let machine = small_machine();
     for (output, name) in [
-        (Output::Table, "table.txt"),
-        (Output::Wide, "wide.txt"),
-        (Output::Tree, "tree.txt"),
-        (Output::Json, "json.json"),
-        (Output::Yaml, "yaml.yaml"),
+        (InventoryFormat::Table, "table.txt"),
+        (InventoryFormat::Wide, "wide.txt"),
+        (InventoryFormat::Tree, "tree.txt"),
+        (InventoryFormat::Json, "json.json"),
+        (InventoryFormat::Yaml, "yaml.yaml"),
     ] {
         assert_golden(&format!("inventory-{name}"), &answer(machine.path(), output, None).unwrap());
     }
@@ -83,7 +83,7 @@ fn the_answers_for_a_small_machine_are_golden() {
 
 #[test]
 fn json_has_what_is_promised() {
-    let text = answer(small_machine().path(), Output::Json, None).unwrap();
+    let text = answer(small_machine().path(), InventoryFormat::Json, None).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let topology = &json["topology"];
     assert_eq!((&topology["packages"], &topology["cores"], &topology["threads"]), (&2.into(), &4.into(), &4.into()));
@@ -102,31 +102,33 @@ fn json_has_what_is_promised() {
 #[test]
 fn yaml_says_the_same_as_json() {
     let machine = small_machine();
-    let yaml: serde_json::Value = serde_saphyr::from_str(&answer(machine.path(), Output::Yaml, None).unwrap()).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&answer(machine.path(), Output::Json, None).unwrap()).unwrap();
+    let yaml: serde_json::Value =
+        serde_saphyr::from_str(&answer(machine.path(), InventoryFormat::Yaml, None).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&answer(machine.path(), InventoryFormat::Json, None).unwrap()).unwrap();
     assert_eq!(yaml, json);
 }
 
 #[test]
 fn one_backend_can_be_asked_for() {
     let machine = small_machine();
-    let text = answer(machine.path(), Output::Json, Some("memory")).unwrap();
+    let text = answer(machine.path(), InventoryFormat::Json, Some("memory")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let devices = json["devices"].as_array().unwrap();
     assert!(!devices.is_empty() && devices.iter().all(|device| device["backend"] == "memory"));
-    let error = answer(machine.path(), Output::Json, Some("gpu")).unwrap_err().to_string();
+    let error = answer(machine.path(), InventoryFormat::Json, Some("gpu")).unwrap_err().to_string();
     assert!(error.starts_with("no backend \"gpu\" is enabled"), "{error}");
 }
 
 #[test]
 fn a_folder_without_a_machine_says_what_was_probably_meant() {
     let dir = tempfile::tempdir().unwrap();
-    let text = answer(dir.path(), Output::Table, None).unwrap();
+    let text = answer(dir.path(), InventoryFormat::Table, None).unwrap();
     assert!(
         text.contains("warnings:\n  /: the tree holds neither sys nor proc; name the folder above them\n"),
         "{text}"
     );
-    let error = answer(&dir.path().join("absent"), Output::Table, None).unwrap_err().to_string();
+    let error = answer(&dir.path().join("absent"), InventoryFormat::Table, None).unwrap_err().to_string();
     assert!(error.starts_with("failed to read ") && error.ends_with("/absent"), "{error}");
 }
 
@@ -135,7 +137,7 @@ fn the_node_is_named_by_the_captured_tree() {
     let machine = small_machine();
     fs::create_dir_all(machine.path().join("proc/sys/kernel")).unwrap();
     fs::write(machine.path().join("proc/sys/kernel/hostname"), "Worker-7\n").unwrap();
-    let text = answer(machine.path(), Output::Table, None).unwrap();
+    let text = answer(machine.path(), InventoryFormat::Table, None).unwrap();
     assert!(text.starts_with("worker-7: 2 packages, 4 cores"), "{text}");
 }
 
@@ -145,9 +147,10 @@ fn every_captured_machine_gives_every_answer() {
     for path in &archives {
         let capture = UnpackedCapture::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let root = capture.root().path("");
-        let json = answer(&root, Output::Json, None).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let json =
+            answer(&root, InventoryFormat::Json, None).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["topology"].is_object());
-        let tree = answer(&root, Output::Tree, None).unwrap();
+        let tree = answer(&root, InventoryFormat::Tree, None).unwrap();
         let longest = tree.lines().take_while(|line| *line != "warnings:").map(|line| line.chars().count()).max();
         assert!(longest.is_some_and(|longest| longest < 160), "{}: a line of {longest:?} characters", path.display());
     }
@@ -158,8 +161,8 @@ fn a_packed_machine_is_read_like_an_unpacked_one() {
     let Some(archives) = captures() else { return };
     let packed = archives.iter().find(|path| path.ends_with("qemu-cxl-7.3.4-boot.tar.zst")).expect("the capture");
     let unpacked = UnpackedCapture::open(packed).unwrap();
-    let folder = answer(&unpacked.root().path(""), Output::Table, None).unwrap();
-    assert_eq!(answer(packed, Output::Table, None).unwrap(), folder);
+    let folder = answer(&unpacked.root().path(""), InventoryFormat::Table, None).unwrap();
+    assert_eq!(answer(packed, InventoryFormat::Table, None).unwrap(), folder);
 }
 
 fn captures() -> Option<Vec<PathBuf>> {

@@ -11,12 +11,12 @@ use hostler_linux::{
 };
 
 use super::{
-    gather::{Machine, Pool},
-    outline::Outline,
+    scan::{ScannedMachine, ScannedPool},
     table::{capacity, device_path, health, numa_node, summary},
+    text_tree::TextTree,
 };
 use crate::cli::{
-    table::Table,
+    table::TextTable,
     units::{bytes, page},
 };
 
@@ -24,17 +24,17 @@ use crate::cli::{
 const MOST_EQUAL: usize = 4;
 
 /// The tree, and the distances of the nodes below it.
-pub(super) fn tree(machine: &Machine) -> String {
+pub(super) fn tree(machine: &ScannedMachine) -> String {
     let topology = &machine.topology;
-    let mut outline = Outline { text: summary(machine), children: restrictions(topology) };
+    let mut tree = TextTree { text: summary(machine), children: restrictions(topology) };
     let mut tops = nest(objects(topology));
-    outline.children.extend(tops.drain(..).map(|object| object.draw(machine)));
+    tree.children.extend(tops.drain(..).map(|object| object.draw(machine)));
     for (id, node) in topology.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
         let text = format!("NUMA node {id} · no CPUs · {}", memory(node));
-        outline.children.push(Outline { text, children: node_devices(machine, *id) });
+        tree.children.push(TextTree { text, children: node_devices(machine, *id) });
     }
-    outline.children.extend(devices(machine, |node| !node.is_some_and(|id| has_node(topology, id))));
-    format!("{outline}{}", distances(topology))
+    tree.children.extend(devices(machine, |node| !node.is_some_and(|id| has_node(topology, id))));
+    format!("{tree}{}", distances(topology))
 }
 
 fn has_node(topology: &Topology, id: i64) -> bool {
@@ -42,7 +42,7 @@ fn has_node(topology: &Topology, id: i64) -> bool {
 }
 
 /// CPUs that are there and are not like the others.
-fn restrictions(topology: &Topology) -> Vec<Outline> {
+fn restrictions(topology: &Topology) -> Vec<TextTree> {
     let offline = topology.present.difference(&topology.online);
     let foreign = topology.online.difference(&topology.allowed_cpus);
     let sets = [
@@ -52,23 +52,27 @@ fn restrictions(topology: &Topology) -> Vec<Outline> {
         ("CPUs that the host's cpuset withholds", &foreign),
     ];
     let shown = sets.into_iter().filter(|(_, cpus)| !cpus.is_empty());
-    shown.map(|(what, cpus)| Outline::leaf(format!("{what}: {}", cores::list(cpus)))).collect()
+    shown.map(|(what, cpus)| TextTree::leaf(format!("{what}: {}", cores::list(cpus)))).collect()
 }
 
 /// A part of the machine that has CPUs.
 #[derive(Debug)]
-struct Object {
+struct TopologyObject {
     label: String,
     cpus: IdSet,
     /// The NUMA nodes that are drawn here, with their memory and devices.
     nodes: Vec<u32>,
-    children: Vec<Object>,
+    children: Vec<TopologyObject>,
 }
 
 /// Every part, the outermost first where several have the same CPUs.
-fn objects(topology: &Topology) -> Vec<Object> {
-    let object =
-        |label: String, cpus: &IdSet| Object { label, cpus: cpus.clone(), nodes: Vec::new(), children: Vec::new() };
+fn objects(topology: &Topology) -> Vec<TopologyObject> {
+    let object = |label: String, cpus: &IdSet| TopologyObject {
+        label,
+        cpus: cpus.clone(),
+        nodes: Vec::new(),
+        children: Vec::new(),
+    };
     let group = |kind: &str, index: usize, id: Option<u32>| match id {
         Some(id) => format!("{kind} {id}"),
         None => format!("{kind} #{index}"),
@@ -79,7 +83,7 @@ fn objects(topology: &Topology) -> Vec<Object> {
         objects.extend(parts.map(|(index, part)| object(group(kind, index, part.id), &part.cpus)));
     }
     for (id, node) in &topology.nodes {
-        objects.push(Object { nodes: vec![*id], ..object(format!("NUMA node {id}"), &node.cpus) });
+        objects.push(TopologyObject { nodes: vec![*id], ..object(format!("NUMA node {id}"), &node.cpus) });
     }
     objects.extend(topology.dies.iter().map(|die| object("die".to_owned(), &die.cpus)));
     for cache in topology.caches.iter().filter(|cache| cache.level >= 3 && cache.cache_type != "Instruction") {
@@ -92,10 +96,10 @@ fn objects(topology: &Topology) -> Vec<Object> {
 }
 
 /// Puts each object under the smallest that has all of its CPUs. Objects with the same CPUs become one.
-fn nest(mut objects: Vec<Object>) -> Vec<Object> {
+fn nest(mut objects: Vec<TopologyObject>) -> Vec<TopologyObject> {
     // Stable: of objects with as many CPUs, the outermost kind stays in front.
     objects.sort_by_key(|object| std::cmp::Reverse(object.cpus.len()));
-    let mut tops: Vec<Object> = Vec::new();
+    let mut tops: Vec<TopologyObject> = Vec::new();
     for object in objects {
         place(&mut tops, object);
     }
@@ -103,7 +107,7 @@ fn nest(mut objects: Vec<Object>) -> Vec<Object> {
     tops
 }
 
-fn place(siblings: &mut Vec<Object>, object: Object) {
+fn place(siblings: &mut Vec<TopologyObject>, object: TopologyObject) {
     let Some(above) = siblings.iter_mut().find(|sibling| object.cpus.is_subset(&sibling.cpus)) else {
         siblings.push(object);
         return;
@@ -119,29 +123,29 @@ fn place(siblings: &mut Vec<Object>, object: Object) {
     }
 }
 
-fn sort(objects: &mut [Object]) {
+fn sort(objects: &mut [TopologyObject]) {
     objects.sort_by_key(|object| object.cpus.first());
     objects.iter_mut().for_each(|object| sort(&mut object.children));
 }
 
-impl Object {
-    fn draw(&self, machine: &Machine) -> Outline {
+impl TopologyObject {
+    fn draw(&self, machine: &ScannedMachine) -> TextTree {
         let topology = &machine.topology;
         let inner = self.children.iter().fold(IdSet::new(), |inner, child| inner.union(&child.cpus));
         let own = cores::summaries(topology, &self.cpus.difference(&inner));
-        let mut outline = Outline::leaf(self.label.clone());
-        outline.children = self.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
+        let mut tree = TextTree::leaf(self.label.clone());
+        tree.children = self.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
         match &own[..] {
-            [only] if self.children.is_empty() => outline.text = format!("{} · {only}", self.label),
-            _ => outline.children.extend(own.into_iter().map(Outline::leaf)),
+            [only] if self.children.is_empty() => tree.text = format!("{} · {only}", self.label),
+            _ => tree.children.extend(own.into_iter().map(TextTree::leaf)),
         }
-        outline.children.extend(self.draw_children(machine));
-        outline
+        tree.children.extend(self.draw_children(machine));
+        tree
     }
 
     /// The children, with runs of equal ones drawn once.
-    fn draw_children(&self, machine: &Machine) -> Vec<Outline> {
-        let shape = |object: &Object| {
+    fn draw_children(&self, machine: &ScannedMachine) -> Vec<TextTree> {
+        let shape = |object: &TopologyObject| {
             let plain = object.children.is_empty() && object.nodes.is_empty();
             plain.then(|| (object.label.clone(), cores::shape(&machine.topology, &object.cpus)))
         };
@@ -150,7 +154,7 @@ impl Object {
             match shape(&run[0]) {
                 Some((label, cores)) if run.len() > MOST_EQUAL => {
                     let cpus = run.iter().fold(IdSet::new(), |cpus, object| cpus.union(&object.cpus));
-                    lines.push(Outline::leaf(format!(
+                    lines.push(TextTree::leaf(format!(
                         "{} × {label}, each {cores} · CPUs {}",
                         run.len(),
                         cores::list(&cpus)
@@ -164,12 +168,12 @@ impl Object {
 }
 
 /// A node's memory in one line, and its devices.
-fn node_lines(machine: &Machine, id: u32) -> Vec<Outline> {
-    let memory = machine.topology.nodes.get(&id).map(|node| Outline::leaf(memory(node)));
+fn node_lines(machine: &ScannedMachine, id: u32) -> Vec<TextTree> {
+    let memory = machine.topology.nodes.get(&id).map(|node| TextTree::leaf(memory(node)));
     memory.into_iter().chain(node_devices(machine, id)).collect()
 }
 
-fn node_devices(machine: &Machine, id: u32) -> Vec<Outline> {
+fn node_devices(machine: &ScannedMachine, id: u32) -> Vec<TextTree> {
     devices(machine, |node| node == Some(i64::from(id)))
 }
 
@@ -191,7 +195,7 @@ fn memory(node: &NumaNode) -> String {
 }
 
 /// The devices whose NUMA node is wanted; many that differ by name alone are one line.
-fn devices(machine: &Machine, wanted: impl Fn(Option<i64>) -> bool) -> Vec<Outline> {
+fn devices(machine: &ScannedMachine, wanted: impl Fn(Option<i64>) -> bool) -> Vec<TextTree> {
     let mut lines = Vec::new();
     for pool in &machine.pools {
         let here: Vec<_> = pool.devices.iter().filter(|device| wanted(numa_node(device))).collect();
@@ -207,19 +211,19 @@ fn devices(machine: &Machine, wanted: impl Fn(Option<i64>) -> bool) -> Vec<Outli
     lines
 }
 
-fn device_run(pool: &Pool, run: &[&hostler_backend::Device]) -> Outline {
+fn device_run(pool: &ScannedPool, run: &[&hostler_backend::Device]) -> TextTree {
     let path = format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len());
     device_line(&path, run[0])
 }
 
-fn device_line(path: &str, device: &hostler_backend::Device) -> Outline {
+fn device_line(path: &str, device: &hostler_backend::Device) -> TextTree {
     let mut text = format!("▪ {path}");
     let health = health(device);
     for fact in [capacity(device), health].iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
         text.push_str("  ");
         text.push_str(fact);
     }
-    Outline::leaf(text)
+    TextTree::leaf(text)
 }
 
 fn distances(topology: &Topology) -> String {
@@ -228,7 +232,7 @@ fn distances(topology: &Topology) -> String {
     }
     let headings: Vec<String> =
         std::iter::once("distance".to_owned()).chain(topology.nodes.keys().map(ToString::to_string)).collect();
-    let mut table = Table::new(&headings);
+    let mut table = TextTable::new(&headings);
     for (id, node) in &topology.nodes {
         let distance = |to: &u32| node.distances.get(to).map_or_else(|| "-".to_owned(), ToString::to_string);
         table.row(std::iter::once(id.to_string()).chain(topology.nodes.keys().map(distance)));

@@ -9,9 +9,9 @@ const NODE: &str = "node";
 
 /// Words, and what stands for them.
 #[derive(Debug)]
-pub(super) struct Conceal(BTreeMap<String, String>);
+pub(super) struct ConcealedWords(BTreeMap<String, String>);
 
-impl Conceal {
+impl ConcealedWords {
     /// Replaces the serial numbers `serials` by their pseudonyms, and the node's name.
     pub(super) fn new(serials: BTreeMap<String, String>, node: &str) -> Self {
         let mut words = serials;
@@ -65,9 +65,9 @@ mod tests {
 
     use super::*;
 
-    fn conceal() -> Conceal {
+    fn conceal() -> ConcealedWords {
         let words = [("1001", "feed"), ("0x1001", "0xfeed"), ("00-10-01", "00-fe-ed")];
-        Conceal::new(words.map(|(old, new)| (old.to_owned(), new.to_owned())).into(), "worker-7")
+        ConcealedWords::new(words.map(|(old, new)| (old.to_owned(), new.to_owned())).into(), "worker-7")
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_longest_word_counts_and_nothing_is_replaced_twice() {
         let words = [("a", "a-b"), ("a-b", "x")].map(|(old, new)| (old.to_owned(), new.to_owned()));
-        let conceal = Conceal::new(words.into(), "");
+        let conceal = ConcealedWords::new(words.into(), "");
         assert_eq!(conceal.text("a a-b ü-a"), "a-b x ü-a-b");
         assert_eq!(conceal.text(""), "");
     }

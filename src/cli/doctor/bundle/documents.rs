@@ -7,7 +7,7 @@ use hostler_cdi::SpecDir;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::client::{Client, segment},
+    cli::client::{DaemonClient, segment},
     config::DaemonConfig,
 };
 
@@ -15,10 +15,10 @@ use crate::{
 const MOST_EXPLAINED: usize = 64;
 
 /// A document and its name in the bundle.
-type Named = (String, Value);
+type BundleDocument = (String, Value);
 
 /// The daemon's answers. One that does not answer is told from the first failure.
-pub(super) fn of_daemon(client: &Client) -> Vec<Named> {
+pub(super) fn of_daemon(client: &DaemonClient) -> Vec<BundleDocument> {
     let ask = |path: &str| client.get::<Value>(path).map_err(|error| json!({ "error": Chain(&error).to_string() }));
     let status = match ask("/v1/status") {
         Ok(status) => status,
@@ -30,7 +30,7 @@ pub(super) fn of_daemon(client: &Client) -> Vec<Named> {
     let explain = |uid: &str| {
         (format!("daemon/explain/{}.json", segment(uid)), answer(&format!("/v1/claims/{}/explain", segment(uid))))
     };
-    let explained: Vec<Named> = uids.take(MOST_EXPLAINED).map(explain).collect();
+    let explained: Vec<BundleDocument> = uids.take(MOST_EXPLAINED).map(explain).collect();
     let mut documents = vec![
         ("daemon/status.json".to_owned(), status),
         ("daemon/devices.json".to_owned(), answer("/v1/devices")),
@@ -42,13 +42,13 @@ pub(super) fn of_daemon(client: &Client) -> Vec<Named> {
 }
 
 /// Records and CDI files; without `full` only what says whose devices they hold.
-pub(super) fn of_disk(config: &DaemonConfig, full: bool) -> Vec<Named> {
+pub(super) fn of_disk(config: &DaemonConfig, full: bool) -> Vec<BundleDocument> {
     let mut documents = records(&config.paths.state.join("claims"), full);
     documents.extend(cdi_files(&SpecDir::new(&config.paths.cdi), &config.driver, full));
     documents
 }
 
-fn records(folder: &Path, full: bool) -> Vec<Named> {
+fn records(folder: &Path, full: bool) -> Vec<BundleDocument> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => return vec![("claims/unreadable.json".to_owned(), json!({ "error": error.to_string() }))],
@@ -86,7 +86,7 @@ fn without_config(mut devices: Vec<Value>) -> Vec<Value> {
     devices
 }
 
-fn cdi_files(dir: &SpecDir, driver: &str, full: bool) -> Vec<Named> {
+fn cdi_files(dir: &SpecDir, driver: &str, full: bool) -> Vec<BundleDocument> {
     let files = match dir.list(driver) {
         Ok(files) => files,
         Err(error) => return vec![("cdi/unreadable.json".to_owned(), json!({ "error": Chain(&error).to_string() }))],

@@ -11,7 +11,7 @@ use crate::cli::units::count;
 
 /// One line for each kind of core among `cpus`: how many, of how many threads, and which CPUs.
 pub(super) fn summaries(topology: &Topology, cpus: &IdSet) -> Vec<String> {
-    let line = |(kind, cores): (Kind, BTreeSet<usize>)| {
+    let line = |(kind, cores): (CoreKind, BTreeSet<usize>)| {
         format!("{} · CPUs {}", words(kind, cores.len()), list(&of_cores(topology, &cores, cpus)))
     };
     kinds(topology, cpus).into_iter().map(line).collect()
@@ -37,21 +37,21 @@ pub(super) fn shape(topology: &Topology, cpus: &IdSet) -> String {
 }
 
 /// What makes cores alike: their type, and how many threads of each are online here.
-type Kind = (CoreType, usize);
+type CoreKind = (CoreType, usize);
 
-fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<Kind, BTreeSet<usize>> {
+fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreKind, BTreeSet<usize>> {
     let mut threads: BTreeMap<usize, (CoreType, usize)> = BTreeMap::new();
     for cpu in cpus.iter().filter_map(|cpu| topology.cpus.get(&cpu)) {
         threads.entry(cpu.core).or_insert((cpu.core_type, 0)).1 += 1;
     }
-    let mut kinds: BTreeMap<Kind, BTreeSet<usize>> = BTreeMap::new();
+    let mut kinds: BTreeMap<CoreKind, BTreeSet<usize>> = BTreeMap::new();
     for (core, kind) in threads {
         kinds.entry(kind).or_default().insert(core);
     }
     kinds
 }
 
-fn words((core_type, threads): Kind, cores: usize) -> String {
+fn words((core_type, threads): CoreKind, cores: usize) -> String {
     let noun = match core_type {
         CoreType::Uniform => "core",
         CoreType::Performance => "performance core",

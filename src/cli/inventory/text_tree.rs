@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A line and what belongs under it.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
+pub(super) struct TextTree {
     /// The line.
     pub(super) text: String,
     /// What is drawn under it.
-    pub(super) children: Vec<Outline>,
+    pub(super) children: Vec<TextTree>,
 }
 
-impl Outline {
+impl TextTree {
     /// A line with nothing under it.
     pub(super) fn leaf(text: impl Into<String>) -> Self {
         Self { text: text.into(), children: Vec::new() }
@@ -28,7 +28,7 @@ impl Outline {
     }
 }
 
-impl fmt::Display for Outline {
+impl fmt::Display for TextTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.text)?;
         self.draw_children(f, "")
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn branches_join_and_end() {
-        let inner = Outline { text: "b".to_owned(), children: vec![Outline::leaf("c")] };
-        let outline = Outline { text: "a".to_owned(), children: vec![inner, Outline::leaf("d")] };
-        assert_eq!(outline.to_string(), "a\n├─ b\n│  └─ c\n└─ d\n");
+        let inner = TextTree { text: "b".to_owned(), children: vec![TextTree::leaf("c")] };
+        let tree = TextTree { text: "a".to_owned(), children: vec![inner, TextTree::leaf("d")] };
+        assert_eq!(tree.to_string(), "a\n├─ b\n│  └─ c\n└─ d\n");
     }
 }

@@ -11,20 +11,20 @@ use crate::config::{BackendsConfig, DaemonConfig};
 
 /// Everything that is shown.
 #[derive(Debug)]
-pub(in crate::cli) struct Machine {
+pub(in crate::cli) struct ScannedMachine {
     /// The node's name.
     pub(in crate::cli) node: String,
     /// CPUs, caches, memory.
     pub(in crate::cli) topology: Topology,
     /// One pool per backend, by name.
-    pub(in crate::cli) pools: Vec<Pool>,
+    pub(in crate::cli) pools: Vec<ScannedPool>,
     /// What could not be understood, each once.
     pub(in crate::cli) warnings: Vec<Warning>,
 }
 
 /// The devices of a backend.
 #[derive(Debug)]
-pub(in crate::cli) struct Pool {
+pub(in crate::cli) struct ScannedPool {
     /// Name of the backend.
     pub(in crate::cli) backend: &'static str,
     /// `<node>/<backend>`.
@@ -33,9 +33,9 @@ pub(in crate::cli) struct Pool {
     pub(in crate::cli) devices: Vec<Device>,
 }
 
-impl Machine {
+impl ScannedMachine {
     /// Every device with its pool.
-    pub(in crate::cli) fn devices(&self) -> impl Iterator<Item = (&Pool, &Device)> {
+    pub(in crate::cli) fn devices(&self) -> impl Iterator<Item = (&ScannedPool, &Device)> {
         self.pools.iter().flat_map(|pool| pool.devices.iter().map(move |device| (pool, device)))
     }
 
@@ -48,16 +48,17 @@ impl Machine {
 
 /// Reads the machine under `root` and asks the enabled backends, or the one that is named. A backend that fails costs
 /// its devices and leaves a warning.
-pub(in crate::cli) fn gather(config: &DaemonConfig, root: &SysRoot, only: Option<&str>) -> Machine {
+pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: Option<&str>) -> ScannedMachine {
     let topology = Topology::read(root);
-    let mut machine = Machine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
+    let mut machine =
+        ScannedMachine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
     machine.warn(no_machine(root).into_iter().collect());
     machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
     for (backend, scan) in scans(config, root, &machine.topology, only) {
         let Enumeration { devices, warnings, .. } = scan.unwrap_or_else(|error| failed(backend, &error));
         machine.warn(warnings);
         let name = format!("{}/{backend}", machine.node);
-        machine.pools.push(Pool { backend, name, devices });
+        machine.pools.push(ScannedPool { backend, name, devices });
     }
     machine
 }
@@ -70,10 +71,10 @@ fn no_machine(root: &SysRoot) -> Option<Warning> {
 
 /// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
 /// nearly all that this program does.
-fn scans(config: &DaemonConfig, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<Scan> {
+fn scans(config: &DaemonConfig, root: &SysRoot, topology: &Topology, only: Option<&str>) -> Vec<BackendScan> {
     let BackendsConfig { cpu, memory, fpga, cxl, fake } = &config.backends;
     let wanted = |name: &str| only.is_none_or(|only| only == name);
-    let mut scans: Vec<Scan> = Vec::new();
+    let mut scans: Vec<BackendScan> = Vec::new();
     if let Some(config) = cpu.active().filter(|_| wanted("cpu")) {
         scans.push(("cpu", hostler_cpu::enumeration(topology, config)));
     }
@@ -96,7 +97,7 @@ fn scans(config: &DaemonConfig, root: &SysRoot, topology: &Topology, only: Optio
     scans
 }
 
-type Scan = (&'static str, Result<Enumeration, BackendError>);
+type BackendScan = (&'static str, Result<Enumeration, BackendError>);
 
 /// The configured name; on a captured machine the host name that the tree tells, where it does.
 fn node_name(config: &DaemonConfig, root: &SysRoot) -> String {
@@ -129,7 +130,7 @@ mod tests {
             ..DaemonConfig::default()
         };
         let root = SysRoot::new("/nonexistent");
-        let here: Vec<&str> = gather(&config, &root, None).pools.iter().map(|pool| pool.backend).collect();
+        let here: Vec<&str> = scan_machine(&config, &root, None).pools.iter().map(|pool| pool.backend).collect();
         let daemon = registry::from_config(&config, &root);
         assert_eq!(here, daemon.iter().map(|(name, _)| name.as_str().to_owned()).collect::<Vec<_>>());
     }
