@@ -31,7 +31,6 @@ mod ready;
 mod run;
 mod status;
 mod table;
-mod units;
 mod validate;
 
 use std::{

@@ -1,7 +1,7 @@
 //! The daemon's configuration: every key, its unit, its default and its rules.
 //!
 //! ```text
-//!   file ── TOML ──► sections, key by key ([`read`]) ──► DaemonConfig ──► rules ([`check`]) ──► DaemonConfig or every mistake
+//!   file ── TOML ──► sections, key by key ([`read`]) ──► DaemonConfig ──► rules ([`check`]) ──► it, or every mistake
 //! ```
 //!
 //! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.

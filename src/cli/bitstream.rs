@@ -7,7 +7,8 @@ use hostler_fpga::{
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
 };
 
-use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, units, write_json};
+use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, write_json};
+use crate::units;
 
 /// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]

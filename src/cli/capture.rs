@@ -11,7 +11,8 @@ use std::{
 
 use hostler_linux::archive;
 
-use super::{CliFailure, CliOutcome, machine::MachineArgs, units};
+use super::{CliFailure, CliOutcome, machine::MachineArgs};
+use crate::units;
 use manifest::{CaptureManifest, SerialNumbers};
 use take::KeptIdentifiers;
 

@@ -12,10 +12,12 @@ use super::{
     CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
     table::TextTable,
-    units::elapsed,
     write_json,
 };
-use crate::admin::types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice};
+use crate::{
+    admin::types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice},
+    units::elapsed,
+};
 
 /// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on if nobody waits any more.
 const LONGEST_ORDER: Duration = Duration::from_secs(900);

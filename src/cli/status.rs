@@ -4,14 +4,11 @@ use std::{io::Write, time::Duration};
 
 use hyper::Method;
 
-use super::{
-    CliFailure, CliOutcome, OutputFormat,
-    client::DaemonArgs,
-    table::TextTable,
+use super::{CliFailure, CliOutcome, OutputFormat, client::DaemonArgs, table::TextTable, write_json};
+use crate::{
+    admin::types::{AdminKubelet, AdminPublication, AdminStatus},
     units::{bytes, elapsed},
-    write_json,
 };
-use crate::admin::types::{AdminKubelet, AdminPublication, AdminStatus};
 
 /// Show how the running daemon is
 #[derive(clap::Args, Debug)]

@@ -10,7 +10,7 @@ use hostler_api::{Access, Allocation, BackendName, ClaimRef, Grant};
 use crate::{
     claims::{ReadClaims, ReadResult},
     inventory::{Drain, Inventory, InventoryReader},
-    report::elapsed,
+    units::elapsed,
 };
 
 /// Allocations of which no device is drained. Only new claims are read; what a claim holds stays its own.

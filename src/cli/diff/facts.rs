@@ -7,7 +7,7 @@ use hostler_linux::{IdSet, topology::NumaNode};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{inventory::scan, units};
+use crate::{cli::inventory::scan, units};
 
 /// What was seen of a machine.
 #[derive(Debug)]

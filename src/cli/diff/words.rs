@@ -5,7 +5,7 @@ use super::{
     compare::{FactPair, SubjectChange},
     facts::{FactSubject, MachineFact, SubjectKind},
 };
-use crate::cli::units::count;
+use crate::units::count;
 
 /// The answer for people: a line per subject.
 pub(super) fn in_words(document: &DiffDocument) -> String {

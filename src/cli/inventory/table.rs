@@ -3,8 +3,8 @@
 use hostler_backend::{AttributeValue, Device, Sharing};
 
 use super::scan::{ScannedMachine, ScannedPool};
-use crate::cli::{
-    table::TextTable,
+use crate::{
+    cli::table::TextTable,
     units::{bytes, count},
 };
 

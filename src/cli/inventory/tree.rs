@@ -15,8 +15,8 @@ use super::{
     table::{capacity, device_path, health, numa_node, summary},
     text_tree::TextTree,
 };
-use crate::cli::{
-    table::TextTable,
+use crate::{
+    cli::table::TextTable,
     units::{bytes, page},
 };
 

@@ -7,7 +7,7 @@ use hostler_linux::{
     topology::{CoreType, Topology},
 };
 
-use crate::cli::units::count;
+use crate::units::count;
 
 /// One line for each kind of core among `cpus`: how many, of how many threads, and which CPUs.
 pub(super) fn summaries(topology: &Topology, cpus: &IdSet) -> Vec<String> {

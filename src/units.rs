@@ -1,9 +1,9 @@
-//! Amounts as people read them.
+//! Amounts and times as people read them.
 
-pub(super) use crate::report::elapsed;
+use std::time::Duration;
 
 /// Bytes with three significant digits and a binary unit: `61.5 GiB`.
-pub(super) fn bytes(amount: u64) -> String {
+pub(crate) fn bytes(amount: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if amount < 1024 {
         return format!("{amount} B");
@@ -24,13 +24,22 @@ pub(super) fn bytes(amount: u64) -> String {
 }
 
 /// The size of a page as it is written in `hugepages-2Mi`: `2Mi`, `1Gi`.
-pub(super) fn page(bytes: u64) -> String {
+pub(crate) fn page(bytes: u64) -> String {
     hostler_api::Quantity::whole(bytes).human()
 }
 
 /// `1 core`, `2 cores`.
-pub(super) fn count(amount: usize, noun: &str) -> String {
+pub(crate) fn count(amount: usize, noun: &str) -> String {
     if amount == 1 { format!("1 {noun}") } else { format!("{amount} {noun}s") }
+}
+
+/// The two largest units: `3d 4h`, `12m 5s`.
+pub(crate) fn elapsed(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let first = parts.iter().position(|(amount, _)| *amount > 0).unwrap_or(parts.len() - 1);
+    let shown: Vec<String> = parts[first..].iter().take(2).map(|(amount, unit)| format!("{amount}{unit}")).collect();
+    shown.join(" ")
 }
 
 #[cfg(test)]
@@ -50,6 +59,13 @@ mod tests {
             (u64::MAX, "16 EiB"),
         ] {
             assert_eq!(bytes(amount), text, "{amount}");
+        }
+    }
+
+    #[test]
+    fn elapsed_times_show_two_units() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (725, "12m 5s"), (273_600, "3d 4h"), (86_400, "1d 0h")] {
+            assert_eq!(elapsed(Duration::from_secs(seconds)), text);
         }
     }
 }
