@@ -63,67 +63,35 @@ fn facts() -> ClaimFacts {
 type Situation = (&'static str, ClaimFacts, &'static str, &'static str, &'static str);
 
 fn on_record() -> Vec<Situation> {
-    let prepared = || ClaimFacts { record: record("prepared", None), ..facts() };
+    let recorded = |state, problem| ClaimFacts { record: record(state, problem), ..facts() };
+    let with_device = |health| ClaimFacts { devices: vec![device("n/fake", health)], ..recorded("prepared", None) };
+    let with_object = |object| ClaimFacts { object, ..recorded("prepared", None) };
     let mut newer = claim(&json!({}));
     newer.metadata.uid = Some("u2".to_owned());
     vec![
-        ("well", prepared(), "prepared", "holds 1 device", ""),
-        (
-            "sick",
-            ClaimFacts { devices: vec![device("n/fake", hot())], ..prepared() },
-            "prepared",
-            "n/fake/a is unhealthy: hot",
-            "delete the pod",
-        ),
-        (
-            "unplugged",
-            ClaimFacts { devices: vec![device("n/fake", None)], ..prepared() },
-            "prepared",
-            "not on this host",
-            "mend",
-        ),
-        (
-            "deleted",
-            ClaimFacts { object: ClaimLookup::Missing, ..prepared() },
-            "prepared",
-            "no longer in the API",
-            "taken back",
-        ),
+        ("well", recorded("prepared", None), "prepared", "holds 1 device", ""),
+        ("sick", with_device(hot()), "prepared", "n/fake/a is unhealthy: hot", "delete the pod"),
+        ("unplugged", with_device(None), "prepared", "not on this host", "mend"),
+        ("deleted", with_object(ClaimLookup::Missing), "prepared", "no longer in the API", "taken back"),
         (
             "made anew",
-            ClaimFacts { object: ClaimLookup::Found(Box::new(newer)), ..prepared() },
+            with_object(ClaimLookup::Found(Box::new(newer))),
             "prepared",
             "a newer claim of the same name",
             "taken back",
         ),
-        (
-            "API down",
-            ClaimFacts { object: ClaimLookup::Unknown("refused".to_owned()), ..prepared() },
-            "prepared",
-            "holds",
-            "",
-        ),
+        ("API down", with_object(ClaimLookup::Unknown("refused".to_owned())), "prepared", "holds", ""),
         (
             "stuck",
-            ClaimFacts {
-                record: record("preparing", Some("failed to undo")),
-                devices: vec![device("n/fake", hot())],
-                ..facts()
-            },
+            ClaimFacts { devices: vec![device("n/fake", hot())], ..recorded("preparing", Some("failed to undo")) },
             "preparing",
             "failed to undo",
             "mend device n/fake/a (hot)",
         ),
-        (
-            "at work",
-            ClaimFacts { record: record("preparing", None), ..facts() },
-            "preparing",
-            "worked on",
-            "tries again",
-        ),
+        ("at work", recorded("preparing", None), "preparing", "worked on", "tries again"),
         (
             "quarantined",
-            ClaimFacts { record: record("quarantined", Some("checksum")), ..facts() },
+            recorded("quarantined", Some("checksum")),
             "quarantined",
             "checksum",
             "hostler claim forget u1",
