@@ -49,7 +49,6 @@ use crate::{
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
     kubelet::{self, KubeletConnections, KubeletParts, KubeletPluginConfig, KubeletSockets, RegistrationState},
-    kubernetes::ConnectError,
     metrics::Metrics,
     registry,
     tasks::{EndedService, Tasks},

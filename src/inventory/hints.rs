@@ -56,13 +56,13 @@ mod tests {
 
     /// Who is scanned, `+`-separated, after an event as the kernel sends it.
     fn scanned(backends: &BackendRegistry, devpath: &str, subsystem: &str) -> String {
-        let event = MonitorEvent::UeventHint(UeventHint {
+        let event = MonitorEvent::Hint(UeventHint {
             subsystem: subsystem.to_owned(),
             action: UeventAction::Change,
             devpath: devpath.to_owned(),
         });
         let words = UeventInterests::of(backends).words(event).into_iter().filter_map(|event| match event {
-            MonitorEvent::UeventHint(hint) => Some(hint.subsystem),
+            MonitorEvent::Hint(hint) => Some(hint.subsystem),
             MonitorEvent::Overflow => None,
         });
         let names: Vec<String> = concerned(backends, &words.collect()).iter().map(ToString::to_string).collect();
