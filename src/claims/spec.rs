@@ -3,10 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use hostler_api::ClaimUid;
-use hostler_backend::{
-    ContainerEdits, MemoryPolicy, Pinning,
-    opaque::{MemoryMode, Word},
-};
+use hostler_backend::{ContainerEdits, MemoryPolicy, Pinning, opaque::MemoryMode};
 use hostler_cdi::{Device, Hook, HookName, Spec};
 use hostler_linux::IdSet;
 
@@ -166,7 +163,7 @@ fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
     let cpuset = format!("DRA_CPUSET_{uid}");
     let list = |ids: &BTreeSet<u32>| IdSet::from(ids.clone());
     let policy = pinning.policy.as_ref();
-    let policy = policy.map(|policy| format!("HOSTLER_MEMPOLICY={}:{}", policy.mode.as_str(), list(&policy.nodes)));
+    let policy = policy.map(|policy| format!("HOSTLER_MEMPOLICY={}:{}", policy.mode, list(&policy.nodes)));
     [("HOSTLER_CPUS", &pinning.cpus), ("HOSTLER_MEMS", &pinning.mems), (&*cpuset, &pinning.cpus)]
         .into_iter()
         .filter(|(_, ids)| !ids.is_empty())

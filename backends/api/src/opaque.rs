@@ -6,18 +6,21 @@
 //! Several configurations may apply to one request. They are read in order, classes before claims, and merged field by
 //! field: what is said later wins, and what is not said stays as it was.
 
-mod read;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod words;
 
 use hostler_api::{Grant, well_known::HOSTLER_API_VERSION};
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use serde_json::{Map, Value, json};
 
 use crate::{BackendError, ConfigProblem};
 
-pub use read::{FieldSchema, Values, Word};
-use read::{Fields, nearest};
+pub use schema::{FieldSchema, KindSchema, Values, schema};
 pub use words::{CoreKind, CxlUse, MemoryMode, SameNumaNode, Smt, Spread};
 
 /// Bytes of one configuration, a limit of the API server.
@@ -27,7 +30,8 @@ pub const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
 const PARAMETERS: &str = "parameters";
 
 /// How a claim wants its CPUs chosen.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct CpuConfig {
     /// Whether only whole physical cores will do. Default: no, as far as the device allows parts.
     pub full_cores: Option<bool>,
@@ -42,24 +46,28 @@ pub struct CpuConfig {
 }
 
 /// How a claim wants its memory used.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct MemoryConfig {
     /// Default: bind.
     pub policy: Option<MemoryMode>,
 }
 
 /// What an FPGA is to be programmed with.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct FpgaConfig {
     /// A bitstream of the node's store: its SHA-256 digest in hexadecimal, or its name there.
     pub bitstream: Option<String>,
     /// The accelerator function that has to be there in the end, as in the kernel's `afu_id`: 32 hexadecimal digits, with
     /// or without hyphens.
+    #[serde(rename = "afuID")]
     pub afu_id: Option<String>,
 }
 
 /// How the memory of a CXL device is handed over.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct CxlConfig {
     /// Default: device dax.
     pub use_as: Option<CxlUse>,
@@ -68,171 +76,60 @@ pub struct CxlConfig {
 }
 
 /// How the devices of a claim lie to each other.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct PlacementConfig {
     /// Default: required, as whoever writes the object wants it.
     pub same_numa_node: Option<SameNumaNode>,
 }
 
 /// One configuration, read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 pub enum OpaqueConfig {
     /// For CPUs.
+    #[serde(rename = "CpuConfig")]
     Cpu(CpuConfig),
     /// For memory and huge pages.
+    #[serde(rename = "MemoryConfig")]
     Memory(MemoryConfig),
     /// For FPGAs.
+    #[serde(rename = "FpgaConfig")]
     Fpga(FpgaConfig),
     /// For the memory of CXL devices.
+    #[serde(rename = "CxlConfig")]
     Cxl(CxlConfig),
     /// For any device.
+    #[serde(rename = "PlacementConfig")]
     Placement(PlacementConfig),
-    /// For the scripted devices of the fake backend: anything.
-    Fake(Map<String, Value>),
+    /// For the scripted devices of the fake backend: anything, which only the fake reads.
+    #[serde(rename = "FakeConfig")]
+    Fake(IgnoredAny),
 }
 
-/// A kind of configuration that one backend takes.
-pub trait Kind: Default {
+/// A kind of configuration with fields of its own.
+pub trait Kind: Default + DeserializeOwned {
     /// Its name.
     const NAME: &'static str;
-
-    /// This kind out of a configuration, if it is one.
-    fn of(config: OpaqueConfig) -> Option<Self>;
-
-    /// Takes over what `later` says.
-    fn merge(&mut self, later: Self);
 }
 
 impl Kind for CpuConfig {
     const NAME: &'static str = "CpuConfig";
-
-    fn of(config: OpaqueConfig) -> Option<Self> {
-        if let OpaqueConfig::Cpu(config) = config { Some(config) } else { None }
-    }
-
-    fn merge(&mut self, later: Self) {
-        self.full_cores = later.full_cores.or(self.full_cores);
-        self.spread = later.spread.or(self.spread);
-        self.l3_exclusive = later.l3_exclusive.or(self.l3_exclusive);
-        self.core_type = later.core_type.or(self.core_type);
-        self.smt = later.smt.or(self.smt);
-    }
 }
 
 impl Kind for MemoryConfig {
     const NAME: &'static str = "MemoryConfig";
-
-    fn of(config: OpaqueConfig) -> Option<Self> {
-        if let OpaqueConfig::Memory(config) = config { Some(config) } else { None }
-    }
-
-    fn merge(&mut self, later: Self) {
-        self.policy = later.policy.or(self.policy);
-    }
 }
 
 impl Kind for FpgaConfig {
     const NAME: &'static str = "FpgaConfig";
-
-    fn of(config: OpaqueConfig) -> Option<Self> {
-        if let OpaqueConfig::Fpga(config) = config { Some(config) } else { None }
-    }
-
-    fn merge(&mut self, later: Self) {
-        self.bitstream = later.bitstream.or(self.bitstream.take());
-        self.afu_id = later.afu_id.or(self.afu_id.take());
-    }
 }
 
 impl Kind for CxlConfig {
     const NAME: &'static str = "CxlConfig";
-
-    fn of(config: OpaqueConfig) -> Option<Self> {
-        if let OpaqueConfig::Cxl(config) = config { Some(config) } else { None }
-    }
-
-    fn merge(&mut self, later: Self) {
-        self.use_as = later.use_as.or(self.use_as);
-        self.sanitize = later.sanitize.or(self.sanitize);
-    }
 }
 
 impl Kind for PlacementConfig {
     const NAME: &'static str = "PlacementConfig";
-
-    fn of(config: OpaqueConfig) -> Option<Self> {
-        if let OpaqueConfig::Placement(config) = config { Some(config) } else { None }
-    }
-
-    fn merge(&mut self, later: Self) {
-        self.same_numa_node = later.same_numa_node.or(self.same_numa_node);
-    }
-}
-
-/// Name of the kind that only the fake backend takes.
-const FAKE: &str = "FakeConfig";
-
-/// How a kind reads its fields.
-type Read = fn(&mut Fields<'_>) -> OpaqueConfig;
-
-/// The kinds.
-const KINDS: [(&str, Read); 6] = [
-    (CpuConfig::NAME, read_cpu),
-    (MemoryConfig::NAME, read_memory),
-    (FpgaConfig::NAME, read_fpga),
-    (CxlConfig::NAME, read_cxl),
-    (PlacementConfig::NAME, read_placement),
-    (FAKE, read_fake),
-];
-
-fn read_cpu(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Cpu(CpuConfig {
-        full_cores: fields.truth("fullCores"),
-        spread: fields.word("spread"),
-        l3_exclusive: fields.truth("l3Exclusive"),
-        core_type: fields.word("coreType"),
-        smt: fields.word("smt"),
-    })
-}
-
-fn read_memory(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Memory(MemoryConfig { policy: fields.word("policy") })
-}
-
-fn read_fpga(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Fpga(FpgaConfig { bitstream: fields.text("bitstream"), afu_id: fields.text("afuID") })
-}
-
-fn read_cxl(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Cxl(CxlConfig { use_as: fields.word("useAs"), sanitize: fields.truth("sanitize") })
-}
-
-fn read_placement(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Placement(PlacementConfig { same_numa_node: fields.word("sameNumaNode") })
-}
-
-fn read_fake(fields: &mut Fields<'_>) -> OpaqueConfig {
-    OpaqueConfig::Fake(fields.all())
-}
-
-/// A kind, for those who must say the same in another language.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KindSchema {
-    /// Its name.
-    pub name: &'static str,
-    /// Its fields, without `apiVersion` and `kind`; `None` where any will do.
-    pub fields: Option<Vec<FieldSchema>>,
-}
-
-/// Every kind with its fields and words.
-pub fn schema() -> Vec<KindSchema> {
-    let empty = Map::new();
-    let of = |(name, read): (&'static str, Read)| {
-        let mut fields = Fields::new(&empty, PARAMETERS);
-        read(&mut fields);
-        KindSchema { name, fields: fields.schema() }
-    };
-    KINDS.into_iter().map(of).collect()
 }
 
 impl OpaqueConfig {
@@ -252,17 +149,19 @@ impl OpaqueConfig {
             problems.push(problem("", format!("it has {bytes} bytes; {MAX_PARAMETERS_BYTES} are the most")));
         }
         problems.extend(version_problem(object).map(|reason| problem(".apiVersion", reason)));
-        let read = match kind_of(object) {
-            Ok(read) => read,
+        let kinds = schema();
+        let kind = match kind_of(object, &kinds) {
+            Ok(kind) => kind,
             Err(reason) => {
                 problems.push(problem(".kind", reason));
                 return Err(problems);
             }
         };
-        let mut fields = Fields::new(object, path);
-        let config = read(&mut fields);
-        problems.extend(fields.problems());
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        problems.extend(kind.problems(object, path));
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        serde_json::from_value(json!({ kind.name: object })).map_err(|error| vec![problem("", error.to_string())])
     }
 
     /// Name of its kind.
@@ -273,7 +172,7 @@ impl OpaqueConfig {
             Self::Fpga(_) => FpgaConfig::NAME,
             Self::Cxl(_) => CxlConfig::NAME,
             Self::Placement(_) => PlacementConfig::NAME,
-            Self::Fake(_) => FAKE,
+            Self::Fake(_) => "FakeConfig",
         }
     }
 }
@@ -286,15 +185,14 @@ fn version_problem(object: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// How the fields of an object's kind are read; else what is wrong with the kind.
-fn kind_of(object: &Map<String, Value>) -> Result<Read, String> {
-    let names = || KINDS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-    let kind = object.get("kind").ok_or_else(|| format!("it is missing; write one of {}", names().join(", ")))?;
-    let known = KINDS.iter().find(|(name, _)| kind.as_str() == Some(name));
-    known.map(|(_, read)| *read).ok_or_else(|| {
-        let near = kind.as_str().and_then(|kind| nearest(kind, &names()));
+/// The kind that an object says it is; else what is wrong with what it says.
+fn kind_of<'a>(object: &Map<String, Value>, kinds: &'a [KindSchema]) -> Result<&'a KindSchema, String> {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let said = object.get("kind").ok_or_else(|| format!("it is missing; write one of {}", names.join(", ")))?;
+    kinds.iter().find(|kind| said.as_str() == Some(kind.name)).ok_or_else(|| {
+        let near = said.as_str().and_then(|said| schema::nearest(said, &names));
         let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        format!("{kind} is not one of {}{near}", names().join(", "))
+        format!("{said} is not one of {}{near}", names.join(", "))
     })
 }
 
@@ -304,7 +202,7 @@ fn kind_of(object: &Map<String, Value>) -> Result<Read, String> {
 /// # Errors
 /// [`BackendError::Config`] with every mistake.
 pub fn config_of<K: Kind>(grant: &Grant) -> Result<K, BackendError> {
-    merged(grant, K::NAME)
+    merged(grant, &grant.config)
 }
 
 /// Refuses a grant that brings configuration, for backends that define none. Placement passes.
@@ -312,7 +210,7 @@ pub fn config_of<K: Kind>(grant: &Grant) -> Result<K, BackendError> {
 /// # Errors
 /// [`BackendError::Config`] with every mistake.
 pub fn refuse_opaque_config(grant: &Grant) -> Result<(), BackendError> {
-    merged::<PlacementConfig>(grant, PlacementConfig::NAME).map(drop)
+    config_of::<PlacementConfig>(grant).map(drop)
 }
 
 /// Whether a grant is to lie on one NUMA node with the others of its claim that say so. Other kinds are not looked at.
@@ -320,19 +218,10 @@ pub fn refuse_opaque_config(grant: &Grant) -> Result<(), BackendError> {
 /// # Errors
 /// [`BackendError::Config`] with every mistake in the placement.
 pub fn placement_of(grant: &Grant) -> Result<Option<SameNumaNode>, BackendError> {
-    let mut said = None::<PlacementConfig>;
-    let mut problems = Vec::new();
-    for parameters in grant.config.iter().filter(|config| is_placement(config)) {
-        match OpaqueConfig::parse(parameters, PARAMETERS).map(PlacementConfig::of) {
-            Ok(later) => said.get_or_insert_default().merge(later.unwrap_or_default()),
-            Err(found) => problems.extend(found),
-        }
-    }
-    if problems.is_empty() {
-        Ok(said.map(|said| said.same_numa_node.unwrap_or_default()))
-    } else {
-        Err(BackendError::Config { problems })
-    }
+    let placements: Vec<&Value> = grant.config.iter().filter(|config| is_placement(config)).collect();
+    let said = !placements.is_empty();
+    let merged: PlacementConfig = merged(grant, placements)?;
+    Ok(said.then(|| merged.same_numa_node.unwrap_or_default()))
 }
 
 /// Whether a configuration says of itself that it is about placement.
@@ -340,18 +229,23 @@ pub fn is_placement(parameters: &Value) -> bool {
     parameters.get("kind").and_then(Value::as_str) == Some(PlacementConfig::NAME)
 }
 
-fn merged<K: Kind>(grant: &Grant, taken: &str) -> Result<K, BackendError> {
-    let mut merged = K::default();
+/// What is said later replaces what was said before it in the objects themselves, so that all kinds merge alike.
+fn merged<'a, K: Kind>(grant: &Grant, configs: impl IntoIterator<Item = &'a Value>) -> Result<K, BackendError> {
+    let mut merged = Map::new();
     let mut problems = Vec::new();
-    for parameters in &grant.config {
+    for parameters in configs {
         match OpaqueConfig::parse(parameters, PARAMETERS) {
-            Ok(config) if config.kind() == taken => merged.merge(K::of(config).unwrap_or_default()),
+            Ok(config) if config.kind() == K::NAME => {
+                merged.extend(parameters.as_object().cloned().unwrap_or_default())
+            }
             Ok(OpaqueConfig::Placement(_)) => {}
-            Ok(config) => problems.push(wrong_kind(grant, config.kind(), taken)),
+            Ok(config) => problems.push(wrong_kind(grant, config.kind(), K::NAME)),
             Err(found) => problems.extend(found),
         }
     }
-    if problems.is_empty() { Ok(merged) } else { Err(BackendError::Config { problems }) }
+    let config = K::deserialize(Value::Object(merged));
+    problems.extend(config.as_ref().err().map(|error| ConfigProblem::new(PARAMETERS, error.to_string())));
+    config.ok().filter(|_| problems.is_empty()).ok_or(BackendError::Config { problems })
 }
 
 fn wrong_kind(grant: &Grant, kind: &str, taken: &str) -> ConfigProblem {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_backend::{
     AttributeValue, BackendError, Device,
-    opaque::{CoreKind, CpuConfig, Smt, Spread, Word},
+    opaque::{CoreKind, CpuConfig, Smt, Spread},
 };
 
 use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
@@ -70,7 +70,7 @@ impl CpuRequirements {
         if fits {
             return Ok(());
         }
-        let (device, wanted) = (&device.name, wanted.as_str());
+        let device = &device.name;
         refuse(format!(
             "the cores of {device} are {found}, not {wanted} as coreType asks; let a selector on the attribute coreType \
              choose the device"

@@ -184,9 +184,9 @@ proptest! {
     #[test]
     fn whatever_is_read_is_accepted_or_refused_with_paths_and_reasons(value in values(), kind in 0..5_usize) {
         let mut value = value;
-        if let (Some(object), Some((kind, _))) = (value.as_object_mut(), KINDS.get(kind)) {
+        if let (Some(object), Some(kind)) = (value.as_object_mut(), schema().get(kind)) {
             object.insert("apiVersion".to_owned(), HOSTLER_API_VERSION.into());
-            object.insert("kind".to_owned(), (*kind).into());
+            object.insert("kind".to_owned(), kind.name.into());
         }
         match OpaqueConfig::parse(&value, "at") {
             Ok(config) => prop_assert_eq!(value["kind"].as_str(), Some(config.kind())),

@@ -1,11 +1,12 @@
 //! The words that fields of the opaque configuration take.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::Word;
-
 /// How the CPUs of a claim lie to each other.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub enum Spread {
     /// As close as can be: one L3 cache, whole cores, the least left over.
     #[default]
@@ -19,7 +20,8 @@ pub enum Spread {
 }
 
 /// A kind of core, on machines with several.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CoreKind {
     /// The strongest cores; on a machine with one kind, all.
     Performance,
@@ -28,7 +30,8 @@ pub enum CoreKind {
 }
 
 /// What becomes of the other threads of a claim's cores.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub enum Smt {
     /// They are CPUs as all others.
     #[default]
@@ -62,7 +65,8 @@ pub enum CxlUse {
 }
 
 /// Whether devices lie on one NUMA node.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub enum SameNumaNode {
     /// Or the claim is not prepared.
     #[default]
@@ -71,29 +75,16 @@ pub enum SameNumaNode {
     Preferred,
 }
 
-impl Word for Spread {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("packed", Self::Packed), ("cores", Self::Cores), ("l3", Self::L3), ("numa", Self::Numa)];
+/// As it is written in a configuration.
+impl fmt::Display for CoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
-impl Word for CoreKind {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("performance", Self::Performance), ("efficient", Self::Efficient)];
-}
-
-impl Word for Smt {
-    const WORDS: &'static [(&'static str, Self)] = &[("shared", Self::Shared), ("isolated", Self::Isolated)];
-}
-
-impl Word for MemoryMode {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("bind", Self::Bind), ("preferred", Self::Preferred), ("interleave", Self::Interleave)];
-}
-
-impl Word for CxlUse {
-    const WORDS: &'static [(&'static str, Self)] = &[("devDax", Self::DevDax), ("systemRam", Self::SystemRam)];
-}
-
-impl Word for SameNumaNode {
-    const WORDS: &'static [(&'static str, Self)] = &[("required", Self::Required), ("preferred", Self::Preferred)];
+/// As it is written in a configuration.
+impl fmt::Display for MemoryMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }

@@ -1,0 +1,186 @@
+//! What each kind of configuration takes, read off its type, and all mistakes of an object at once.
+//!
+//! A type with a derived `Deserialize` asks its deserializer for what it takes: a struct for its fields by name, an enum
+//! for one of its words. [`SchemaProbe`] answers every such question with an error that repeats it. So the types are the
+//! only list of kinds, fields and words. Reading with `serde_path_to_error` would stop at the first mistake, and could
+//! say nothing to the admission policy and the documentation, which are compared with [`schema`].
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        IntoDeserializer, Visitor,
+        value::{MapAccessDeserializer, MapDeserializer},
+    },
+};
+use serde_json::{Map, Value};
+
+use super::OpaqueConfig;
+use crate::ConfigProblem;
+
+/// Fields that say what an object is; read before its kind is known.
+const HEADER: [&str; 2] = ["apiVersion", "kind"];
+
+/// A kind, for those who must say the same in another language.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KindSchema {
+    /// Its name.
+    pub name: &'static str,
+    /// Its fields, without `apiVersion` and `kind`; `None` where any will do.
+    pub fields: Option<Vec<FieldSchema>>,
+}
+
+/// A field of a kind.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FieldSchema {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub values: Values,
+}
+
+/// What a field takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Values {
+    /// True or false.
+    Truth,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// Any text but an empty one.
+    Text,
+}
+
+/// Every kind with its fields and words.
+pub fn schema() -> Vec<KindSchema> {
+    let Asked::Field(Values::Words(kinds)) = asked(SchemaProbe) else { return Vec::new() };
+    kinds.iter().map(|name| KindSchema { name, fields: fields_of(name) }).collect()
+}
+
+fn fields_of(kind: &'static str) -> Option<Vec<FieldSchema>> {
+    let Asked::Struct(names) = asked(only(kind, SchemaProbe)) else { return None };
+    let values = |name| match asked(only(kind, MapDeserializer::new([(name, SchemaProbe)].into_iter()))) {
+        Asked::Field(values) => Some(values),
+        _ => None,
+    };
+    Some(names.iter().filter_map(|name| Some(FieldSchema { name, values: values(*name)? })).collect())
+}
+
+impl KindSchema {
+    /// Every mistake in the fields of an object at `path`: values that are wrong, then fields that there are not.
+    pub(super) fn problems(&self, object: &Map<String, Value>, path: &str) -> Vec<ConfigProblem> {
+        let Some(fields) = &self.fields else { return Vec::new() };
+        let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        let wrong =
+            fields.iter().filter_map(|field| Some((field.name, field.values.refusal(object.get(field.name)?)?)));
+        let unknown = object.keys().map(String::as_str).filter(|name| !HEADER.contains(name) && !known.contains(name));
+        let unknown = unknown.map(|name| (name, unknown_field(name, &known)));
+        wrong.chain(unknown).map(|(name, reason)| ConfigProblem::new(format!("{path}.{name}"), reason)).collect()
+    }
+}
+
+impl Values {
+    /// What is wrong with a value.
+    fn refusal(self, value: &Value) -> Option<String> {
+        let text = value.as_str().filter(|text| !text.is_empty());
+        match self {
+            Self::Truth if !value.is_boolean() => Some(format!("{value} is neither true nor false")),
+            Self::Text if text.is_none() => {
+                Some(format!("{value} is not a text; leave the field out or write one in quotes"))
+            }
+            Self::Words(words) if text.is_none_or(|text| !words.contains(&text)) => {
+                Some(format!("{value} is not one of {}", words.join(", ")))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn unknown_field(name: &str, known: &[&str]) -> String {
+    let near = nearest(name, known).map(|near| format!("did you mean {near}?"));
+    format!("there is no such field; {}", near.unwrap_or_else(|| format!("known are {}", known.join(", "))))
+}
+
+/// The candidate that `word` was most likely meant to be.
+pub(super) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    // A third of the letters may be wrong: more, and the suggestion is a guess.
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase());
+    let best = candidates.iter().map(|candidate| (distance(candidate), *candidate)).min()?;
+    (best.0 <= best.1.len().div_ceil(3)).then_some(best.1)
+}
+
+/// What a type asked of its deserializer. It travels as an error, the one way out of a deserialization.
+#[derive(Debug, thiserror::Error)]
+#[error("{self:?}")]
+enum Asked {
+    Field(Values),
+    Struct(&'static [&'static str]),
+    Anything,
+}
+
+impl serde::de::Error for Asked {
+    fn custom<T: std::fmt::Display>(_: T) -> Self {
+        Self::Anything
+    }
+}
+
+fn asked<'de>(deserializer: impl Deserializer<'de, Error = Asked>) -> Asked {
+    OpaqueConfig::deserialize(deserializer).err().unwrap_or(Asked::Anything)
+}
+
+/// The configuration of this kind, with these fields.
+fn only<'de>(kind: &'static str, fields: impl IntoDeserializer<'de, Asked>) -> impl Deserializer<'de, Error = Asked> {
+    MapAccessDeserializer::new(MapDeserializer::new([(kind, fields)].into_iter()))
+}
+
+/// A deserializer without a value.
+struct SchemaProbe;
+
+impl IntoDeserializer<'_, Asked> for SchemaProbe {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for SchemaProbe {
+    type Error = Asked;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
+        Err(Asked::Anything)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Asked> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
+        Err(Asked::Field(Values::Truth))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
+        Err(Asked::Field(Values::Text))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Asked> {
+        Err(Asked::Field(Values::Words(words)))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Asked> {
+        Err(Asked::Struct(fields))
+    }
+
+    serde::forward_to_deserialize_any! {
+        i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct seq tuple
+        tuple_struct map identifier ignored_any
+    }
+}
