@@ -43,24 +43,6 @@ pub struct Conflict {
     pub files: Vec<PathBuf>,
 }
 
-/// Why a device cannot be requested.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ResolveError {
-    /// No usable file has it.
-    #[error("no CDI file has the device {name}")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-    },
-    /// Several files of one directory have it.
-    #[error("the device {} is in several CDI files of one directory: {}", .0.name, joined(&.0.files))]
-    Conflict(Conflict),
-}
-
-fn joined(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
 /// A file with a device, and the position of its directory.
 type Definition<'a> = (usize, &'a Path);
 
@@ -80,18 +62,6 @@ impl Catalog {
         }
         catalog.resolve_all(&priorities);
         catalog
-    }
-
-    /// The device of this qualified name.
-    ///
-    /// # Errors
-    /// It is in no usable file, or in conflict.
-    pub fn get(&self, name: &str) -> Result<&CatalogDevice, ResolveError> {
-        if let Some(conflict) = self.conflicts.iter().find(|conflict| conflict.name == name) {
-            return Err(ResolveError::Conflict(conflict.clone()));
-        }
-        let unknown = || ResolveError::Unknown { name: name.to_owned() };
-        self.devices.iter().find(|device| device.name == name).ok_or_else(unknown)
     }
 
     fn resolve_all(&mut self, priorities: &[usize]) {
@@ -138,6 +108,10 @@ mod tests {
         dir.file(stem).unwrap()
     }
 
+    fn device<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a CatalogDevice> {
+        catalog.devices.iter().find(|device| device.name == name)
+    }
+
     #[test]
     fn the_later_directory_counts() {
         let root = TempDir::new().unwrap();
@@ -145,9 +119,9 @@ mod tests {
         let etc = write(&dirs[0], "a", &["x", "y"]);
         let run = write(&dirs[1], "a", &["x"]);
         let catalog = Catalog::read(&dirs);
-        let x = catalog.get("vendor.com/gpu=x").unwrap();
+        let x = device(&catalog, "vendor.com/gpu=x").unwrap();
         assert_eq!((&x.file, &x.shadowed), (&run, &vec![etc.clone()]));
-        assert_eq!(catalog.get("vendor.com/gpu=y").unwrap().file, etc);
+        assert_eq!(device(&catalog, "vendor.com/gpu=y").unwrap().file, etc);
         assert_eq!(catalog.devices.len(), 2);
         assert!(catalog.conflicts.is_empty());
     }
@@ -159,8 +133,8 @@ mod tests {
         let files = vec![write(&dirs[0], "a", &["x"]), write(&dirs[0], "b", &["x"]), write(&dirs[1], "c", &["x", "y"])];
         let catalog = Catalog::read(&dirs);
         let conflict = Conflict { name: "vendor.com/gpu=x".to_owned(), files };
-        assert_eq!(catalog.get("vendor.com/gpu=x"), Err(ResolveError::Conflict(conflict)));
-        assert!(catalog.get("vendor.com/gpu=y").is_ok());
+        assert_eq!((catalog.conflicts.as_slice(), device(&catalog, "vendor.com/gpu=x")), (&[conflict][..], None));
+        assert!(device(&catalog, "vendor.com/gpu=y").is_some());
     }
 
     #[test]
@@ -174,18 +148,17 @@ mod tests {
         fs::write(dirs[1].path().join("refused.json"), refused).unwrap();
         fs::write(dirs[1].path().join("cut.yaml"), "kind: [").unwrap();
         let catalog = Catalog::read(&dirs);
-        assert!(catalog.get("vendor.com/gpu=x").unwrap().shadowed.is_empty());
+        assert!(device(&catalog, "vendor.com/gpu=x").unwrap().shadowed.is_empty());
         assert_eq!(catalog.files.iter().filter(|file| file.usable().is_none()).count(), 2);
     }
 
     #[test]
-    fn an_unknown_device_is_named_and_an_unreadable_directory_reported() {
+    fn an_unreadable_directory_is_reported_and_a_missing_one_is_empty() {
         let root = TempDir::new().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let catalog = Catalog::read(&[SpecDir::new(file), SpecDir::new(root.path().join("nowhere"))]);
         assert_eq!(catalog.unreadable.len(), 1);
-        let error = catalog.get("vendor.com/gpu=x").unwrap_err();
-        assert_eq!(error.to_string(), "no CDI file has the device vendor.com/gpu=x");
+        assert_eq!(catalog.devices, []);
     }
 }

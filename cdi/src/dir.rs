@@ -197,7 +197,7 @@ impl SpecDir {
         Ok(self.entries()?.into_iter().filter(|path| is_spec(path)).filter_map(SpecFile::load).collect())
     }
 
-    /// The JSON files of one vendor: those named `<vendor>-…` as [`crate::transient_stem`] names them, unless their
+    /// The JSON files of one vendor: those named `<vendor>-…` as the reference library names them, unless their
     /// content is another vendor's. Files that cannot be read are among them, so that their owner can replace or
     /// remove them.
     ///

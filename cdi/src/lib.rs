@@ -5,19 +5,16 @@
 //!
 //! ```
 //! # let root = std::env::temp_dir().join(format!("hostler-cdi-doc-{}", std::process::id()));
-//! use hostler_cdi::{ContainerEdits, Device, Kind, Spec, SpecDir, qualified_name, transient_stem};
+//! use hostler_cdi::{ContainerEdits, Device, Spec, SpecDir};
 //!
-//! let kind: Kind = "hostler.dev/claim".parse()?;
 //! let edits = ContainerEdits { env: vec!["HOSTLER_CPUS=0-3".to_owned()], ..Default::default() };
 //! let device = Device { name: "5f0c7a1e-cpu-0".to_owned(), container_edits: edits, ..Default::default() };
-//! let spec = Spec { kind: kind.to_string(), devices: vec![device], ..Default::default() }.with_minimum_version();
+//! let spec = Spec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Default::default() }.with_minimum_version();
 //!
 //! let dir = SpecDir::new(&root);
-//! let stem = transient_stem(&kind, "5f0c7a1e");
-//! dir.write(&stem, &spec)?;
+//! dir.write("hostler.dev-claim_5f0c7a1e", &spec)?;
 //! assert_eq!(spec.cdi_version, "0.5.0"); // for the device name that begins with a digit
-//! assert_eq!(qualified_name(&kind, &spec.devices[0].name), "hostler.dev/claim=5f0c7a1e-cpu-0");
-//! dir.remove(&stem)?;
+//! dir.remove("hostler.dev-claim_5f0c7a1e")?;
 //! # std::fs::remove_dir(&root)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,12 +27,8 @@ mod spec;
 mod validate;
 mod version;
 
-pub use catalog::{Catalog, CatalogDevice, Conflict, ResolveError};
+pub use catalog::{Catalog, CatalogDevice, Conflict};
 pub use dir::{DirError, SpecDir, SpecFile, Written};
-pub use names::{
-    Kind, NameError, check_device_name, check_vendor_or_class, parse_qualified_name, qualified_name, transient_id,
-    transient_stem,
-};
 pub use read::{MAX_FILE_BYTES, ParseError, ReadError, read_spec};
 pub use spec::{ContainerEdits, Device, DeviceNode, Hook, HookName, IntelRdt, Mount, NetDevice, Spec};
 pub use validate::{Problem, Severity};

@@ -12,6 +12,11 @@ pub(crate) fn all_edits(spec: &Spec) -> ContainerEdits {
     edits
 }
 
+/// The names by which containers request the devices of a file.
+pub(crate) fn qualified_names(spec: &Spec) -> Vec<String> {
+    spec.devices.iter().map(|device| format!("{}={}", spec.kind, device.name)).collect()
+}
+
 /// Asserts that each edit has arrived; where several are for the same place, the last one.
 #[track_caller]
 pub(crate) fn assert_visible(edits: &ContainerEdits, oci: &Value) {

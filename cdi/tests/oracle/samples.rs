@@ -1,9 +1,9 @@
 //! The sample files: good ones are accepted and injected, bad ones refused with the right place.
 
-use hostler_cdi::{Catalog, Kind, Severity, SpecDir, qualified_name, read_spec};
+use hostler_cdi::{Catalog, Severity, SpecDir, read_spec};
 
 use crate::{
-    injection::{all_edits, assert_visible},
+    injection::{all_edits, assert_visible, qualified_names},
     oracle_injects, oracle_reads, samples,
 };
 
@@ -18,9 +18,7 @@ fn good_samples_are_valid_and_injected() {
 
         let dir = tempfile::TempDir::new().unwrap();
         SpecDir::new(dir.path()).write("sample", &spec).unwrap();
-        let kind: Kind = spec.kind.parse().unwrap();
-        let names = spec.devices.iter().map(|device| qualified_name(&kind, &device.name)).collect();
-        let oci = oracle_injects(dir.path(), names).unwrap();
+        let oci = oracle_injects(dir.path(), qualified_names(&spec)).unwrap();
         assert_visible(&all_edits(&with_host_nodes(spec)), &oci);
     }
 }
