@@ -17,15 +17,6 @@
     reason = "a program for developers: it starts programs, prints what it finds and ends when something fails"
 )]
 
-#[path = "../tests/support/apiserver.rs"]
-mod apiserver;
-#[path = "../tests/support/daemon.rs"]
-mod daemon;
-#[path = "../tests/support/kubelet.rs"]
-mod kubelet;
-#[path = "../tests/support/uevents.rs"]
-mod uevents;
-
 mod figures {
     //! One file per section of the table, and what they share.
 

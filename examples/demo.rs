@@ -12,19 +12,15 @@
     reason = "a demonstration runs programs, talks, and fails by panicking"
 )]
 
-#[path = "../tests/support/bundle.rs"]
-mod bundle;
-#[path = "../tests/support/daemon.rs"]
-mod daemon;
-#[path = "../tests/support/kubelet.rs"]
-mod kubelet;
-
 use std::{fs, process::Command};
 
-use bundle::{Container, containers_work_here};
-use daemon::{Host, binary};
 use hostler_proto::dra_v1::Device;
-use kubelet::{Kubelet, Plugin, Release};
+use hostler_testing::{
+    binary::binary,
+    container::{Container, containers_work_here},
+    host::Host,
+    kubelet::{self, Kubelet, KubeletPlugin, KubeletRelease},
+};
 use serde_json::{Value, json};
 
 const UID: &str = "5f0c1d3e-demo";
@@ -45,7 +41,7 @@ async fn main() {
     println!("default/{NAME}: {}\n", write_claim(&host));
 
     step("A kubelet finds the socket and registers the driver");
-    let mut plugin = Kubelet::new(host.path("kubelet"), Release::V1_36).register().await.unwrap();
+    let mut plugin = Kubelet::new(host.path("kubelet"), KubeletRelease::V1_36).register().await.unwrap();
     println!("{} serves {}\n", plugin.info.name, plugin.info.supported_versions.join(", "));
 
     step("NodePrepareResources, twice: the same answer");
@@ -124,7 +120,7 @@ fn write_claim(host: &Host) -> String {
     format!("{cpus} CPU(s) of {cpu_name}, {bytes} of {memory_name}, card0")
 }
 
-async fn prepare(plugin: &mut Plugin) -> Vec<Device> {
+async fn prepare(plugin: &mut KubeletPlugin) -> Vec<Device> {
     let answers = plugin.prepare(&[kubelet::claim("default", NAME, UID)]).await.unwrap();
     answers[UID].clone().unwrap_or_else(|error| panic!("prepare failed: {error}"))
 }

@@ -8,10 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/apiserver.rs"]
-mod apiserver;
-
-use apiserver::{ApiServer, Fault, How, Options, Release};
+use hostler_testing::apiserver::{self, ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, FaultEffect};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::{
     Api, ResourceExt,
@@ -61,7 +58,7 @@ async fn claims(server: &ApiServer) -> Api<ResourceClaim> {
 
 #[tokio::test]
 async fn an_object_lives_from_create_to_delete() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     let created = slices.create(&PostParams::default(), &typed(slice("a", &["card-0"]))).await.unwrap();
     assert!(created.uid().is_some() && created.creation_timestamp().is_some());
@@ -83,7 +80,7 @@ async fn an_object_lives_from_create_to_delete() {
 
 #[tokio::test]
 async fn a_watch_tells_what_came_changed_and_went() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     server.create(slice("before", &[]));
     let listed = slices.list(&ListParams::default()).await.unwrap();
@@ -106,7 +103,7 @@ async fn a_watch_tells_what_came_changed_and_went() {
 
 #[tokio::test]
 async fn the_status_of_a_claim_is_written_by_itself() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let claims = claims(&server).await;
     let created = claims.create(&PostParams::default(), &typed(claim("a"))).await.unwrap();
     assert_eq!(created.status.unwrap().allocation, None);
@@ -124,12 +121,12 @@ async fn the_status_of_a_claim_is_written_by_itself() {
 
 #[tokio::test]
 async fn trouble_comes_as_often_as_it_was_announced() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     server.create(slice("a", &[]));
-    server.fail(Fault::new("get", "resourceslices", 1, How::Status(500, None)));
+    server.fail(ApiFault::new("get", "resourceslices", 1, FaultEffect::Status(500, None)));
     assert_eq!(refused(slices.get("a").await).code, 500);
-    server.fail(Fault::new("get", "resourceslices", 1, How::Reset));
+    server.fail(ApiFault::new("get", "resourceslices", 1, FaultEffect::Reset));
     assert!(matches!(slices.get("a").await, Err(kube::Error::HyperError(_) | kube::Error::Service(_))));
     slices.get("a").await.unwrap();
     server.stop_listening().await;
@@ -181,7 +178,7 @@ fn try_slice(server: &ApiServer, change: impl FnOnce(&mut Value)) -> Option<Stri
 
 #[tokio::test]
 async fn who_writes_from_an_old_state_gets_a_conflict() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     let old = slices.create(&PostParams::default(), &typed(slice("a", &[]))).await.unwrap();
     server.edit("resourceslices", "a", |slice| slice["metadata"]["labels"] = json!({ "x": "y" }));
@@ -198,7 +195,7 @@ async fn who_writes_from_an_old_state_gets_a_conflict() {
 
 #[tokio::test]
 async fn an_update_that_changes_nothing_writes_nothing() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     let created = slices.create(&PostParams::default(), &typed(slice("a", &["card-0"]))).await.unwrap();
     let replaced = slices.replace("a", &PostParams::default(), &created).await.unwrap();
@@ -207,7 +204,7 @@ async fn an_update_that_changes_nothing_writes_nothing() {
 
 #[tokio::test]
 async fn history_that_is_gone_is_410_for_watches_and_pages() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     for name in ["a", "b", "c"] {
         server.create(slice(name, &[]));
@@ -229,7 +226,7 @@ async fn history_that_is_gone_is_410_for_watches_and_pages() {
 
 #[tokio::test]
 async fn selectors_choose_and_unknown_fields_are_refused() {
-    let server = ApiServer::of(Release::V1_36).await;
+    let server = ApiServer::of(ApiServerRelease::V1_36).await;
     let slices = slices(&server).await;
     server.create(slice("a", &[]));
     let mut other = slice("b", &[]);
@@ -245,7 +242,7 @@ async fn selectors_choose_and_unknown_fields_are_refused() {
 
 #[tokio::test]
 async fn a_claim_keeps_its_spec_and_its_allocation() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let claims = claims(&server).await;
     allocated(&server, "a");
     let spec = json!({ "spec": { "devices": { "requests": [] } } });
@@ -268,7 +265,7 @@ async fn a_claim_keeps_its_spec_and_its_allocation() {
 
 #[tokio::test]
 async fn applied_device_status_belongs_to_its_manager() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let claims = claims(&server).await;
     allocated(&server, "a");
     let params = PatchParams::apply("hostler");
@@ -291,7 +288,7 @@ async fn applied_device_status_belongs_to_its_manager() {
 
 #[tokio::test]
 async fn the_status_of_a_device_that_is_not_allocated_is_refused() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let claims = claims(&server).await;
     allocated(&server, "a");
     let mut status = device_status("a", "True");
@@ -302,7 +299,7 @@ async fn the_status_of_a_device_that_is_not_allocated_is_refused() {
 
 #[tokio::test]
 async fn the_limits_of_slices_are_those_of_the_release() {
-    let (new, old) = (ApiServer::of(Release::V1_36).await, ApiServer::of(Release::V1_34).await);
+    let (new, old) = (ApiServer::of(ApiServerRelease::V1_36).await, ApiServer::of(ApiServerRelease::V1_34).await);
     let many = |count: usize| {
         move |slice: &mut Value| {
             let device = |at| json!({ "name": format!("card-{at}") });
@@ -336,7 +333,7 @@ async fn the_limits_of_slices_are_those_of_the_release() {
 
 #[tokio::test]
 async fn a_range_whose_first_step_leaves_the_capacity_is_refused() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let range = |step: &'static str| {
         move |slice: &mut Value| {
             slice["spec"]["devices"][0]["allowMultipleAllocations"] = json!(true);
@@ -351,7 +348,7 @@ async fn a_range_whose_first_step_leaves_the_capacity_is_refused() {
 
 #[tokio::test]
 async fn quantities_come_back_as_the_server_writes_them() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let written = ["1024Mi", "1000", "0.5", "1536Ki", "1048576", "2e3"];
     let mut wanted = slice("a", &["card-0"]);
     wanted["spec"]["devices"][0]["capacity"] =
@@ -364,7 +361,7 @@ async fn quantities_come_back_as_the_server_writes_them() {
 
 #[tokio::test]
 async fn one_store_speaks_the_versions_of_its_release() {
-    let server = ApiServer::of(Release::V1_33).await;
+    let server = ApiServer::of(ApiServerRelease::V1_33).await;
     let client = server.client("admin").await;
     let groups = client.list_api_groups().await.unwrap();
     let group = groups.groups.into_iter().find(|group| group.name == "resource.k8s.io").unwrap();
@@ -393,11 +390,11 @@ async fn one_store_speaks_the_versions_of_its_release() {
 
 #[tokio::test]
 async fn a_user_with_rules_may_do_nothing_else() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     allocated(&server, "a");
     let rules = "kind: ClusterRole\nrules:\n- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}\n\
                  - {apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}\n";
-    server.allow("driver", apiserver::Rule::from_yaml(rules));
+    server.allow("driver", apiserver::PolicyRule::from_yaml(rules));
     server.user("driver", Some("worker"));
     let claims: Api<ResourceClaim> = Api::default_namespaced(server.client("driver").await);
     claims.get("a").await.unwrap();
@@ -410,7 +407,7 @@ async fn a_user_with_rules_may_do_nothing_else() {
     assert_eq!(refused(claims.patch_status("a", &params, &ready).await).code, 403, "the driver's own verb is missing");
     let granular = "kind: ClusterRole\nrules:\n- {apiGroups: [resource.k8s.io], resources: [resourceclaims/driver], \
                     resourceNames: [hostler.dev], verbs: ['associated-node:patch']}\n";
-    server.allow("driver", apiserver::Rule::from_yaml(granular));
+    server.allow("driver", apiserver::PolicyRule::from_yaml(granular));
     claims.patch_status("a", &params, &ready).await.unwrap();
     server.user("driver", Some("elsewhere"));
     let mut other = device_status("a", "False");
@@ -420,7 +417,7 @@ async fn a_user_with_rules_may_do_nothing_else() {
 
 #[tokio::test]
 async fn a_policy_may_deny_a_write() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     server.admit(|admission| match admission.object {
         Some(object) if admission.user.node.as_deref() == object["spec"]["nodeName"].as_str() => Ok(()),
         _ if admission.resource != "resourceslices" => Ok(()),
@@ -437,7 +434,7 @@ async fn a_policy_may_deny_a_write() {
 
 #[tokio::test]
 async fn watches_get_bookmarks_and_end_when_the_server_likes() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
     server.create(slice("a", &[]));
     let mut events = std::pin::pin!(slices.watch(&WatchParams::default().initial_events(), "0").await.unwrap());
@@ -453,10 +450,10 @@ async fn watches_get_bookmarks_and_end_when_the_server_likes() {
 async fn the_resources_of_the_node_have_the_name_of_the_release() {
     let gates = [("DRANodeAllocatableResources".to_owned(), true)];
     for (release, known, unknown) in [
-        (Release::V1_36, "nodeAllocatableResourceMappings", "nodeAllocatableResources"),
-        (Release::V1_37, "nodeAllocatableResources", "nodeAllocatableResourceMappings"),
+        (ApiServerRelease::V1_36, "nodeAllocatableResourceMappings", "nodeAllocatableResources"),
+        (ApiServerRelease::V1_37, "nodeAllocatableResources", "nodeAllocatableResourceMappings"),
     ] {
-        let server = ApiServer::start(Options { release, gates: gates.clone().into() }).await;
+        let server = ApiServer::start(ApiServerOptions { release, gates: gates.clone().into() }).await;
         let mut wanted = slice("a", &["card-0"]);
         for name in [known, unknown] {
             wanted["spec"]["devices"][0][name] = json!({ "cpu": { "overhead": {} } });
@@ -469,12 +466,12 @@ async fn the_resources_of_the_node_have_the_name_of_the_release() {
 
 #[tokio::test]
 async fn an_answer_may_be_lost_after_the_deed() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     let slices = slices(&server).await;
-    server.fail(Fault::new("create", "resourceslices", 1, How::LoseAnswer));
+    server.fail(ApiFault::new("create", "resourceslices", 1, FaultEffect::LoseAnswer));
     assert!(slices.create(&PostParams::default(), &typed(slice("a", &[]))).await.is_err());
     assert!(server.get("resourceslices", "a").is_some());
-    server.fail(Fault::new("get", "resourceslices", 1, How::CutBody));
+    server.fail(ApiFault::new("get", "resourceslices", 1, FaultEffect::CutBody));
     assert!(slices.get("a").await.is_err());
     let log = server.log();
     assert!(log.iter().all(|logged| logged.user == "admin"));

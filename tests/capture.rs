@@ -7,9 +7,6 @@
     reason = "these tests run the binary"
 )]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
@@ -18,13 +15,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use daemon::{Host, SCRIPT};
 use hostler_linux::{
     archive::UnpackedCapture,
     testkit::{
         ConfigSpace, CxlCard, CxlHost, FakeDflCard, FakePciFunction, FakeXrtCard, MachineTree, RegionUse, cxl_function,
     },
 };
+use hostler_testing::host::{Host, SCRIPT};
 use nix::{sys::signal, unistd::Pid};
 use serde_json::Value;
 

@@ -2,22 +2,17 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/apiserver.rs"]
-mod apiserver;
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-use apiserver::{ApiServer, Fault, How, Options, Release, Rule};
-use daemon::{Host, wait_for};
 use hostler_proto::dra_v1::{Claim, Device};
-use kubelet::{Kubelet, Plugin, claim};
+use hostler_testing::{
+    apiserver::{self, ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, FaultEffect, PolicyRule},
+    host::{Host, wait_for},
+    kubelet::{self, Kubelet, KubeletPlugin, claim},
+};
 use serde_json::{Value, json};
 
 const USER: &str = "system:serviceaccount:hostler-system:hostler";
@@ -38,16 +33,16 @@ capacity.units = { value = 200, min = 1, step = 1, default = 1 }
 struct Rig {
     server: ApiServer,
     host: Host,
-    plugin: Plugin,
+    plugin: KubeletPlugin,
 }
 
 impl Rig {
     async fn started() -> Self {
-        Self::of(Release::V1_36).await
+        Self::of(ApiServerRelease::V1_36).await
     }
 
-    async fn of(release: Release) -> Self {
-        Self::on(ApiServer::start(Options { release, ..Options::default() }).await, "").await
+    async fn of(release: ApiServerRelease) -> Self {
+        Self::on(ApiServer::start(ApiServerOptions { release, ..ApiServerOptions::default() }).await, "").await
     }
 
     async fn on(server: ApiServer, cluster: &str) -> Self {
@@ -62,8 +57,8 @@ impl Rig {
         Self { server, host, plugin }
     }
 
-    async fn register(host: &Host) -> Plugin {
-        Kubelet::new(host.path("kubelet"), kubelet::Release::V1_36).register().await.unwrap()
+    async fn register(host: &Host) -> KubeletPlugin {
+        Kubelet::new(host.path("kubelet"), kubelet::KubeletRelease::V1_36).register().await.unwrap()
     }
 
     /// The daemon dies and comes again, and the kubelet finds it.
@@ -131,14 +126,16 @@ impl Rig {
 
     /// Waits for an Event with this reason.
     async fn event(&self, reason: &str) -> Value {
-        let look = |view: &apiserver::View<'_>| view.list("events").into_iter().find(|event| event["reason"] == reason);
+        let look = |view: &apiserver::ApiServerView<'_>| {
+            view.list("events").into_iter().find(|event| event["reason"] == reason)
+        };
         self.server.until(&format!("there is an event {reason}"), look).await
     }
 
     /// Waits until the claim's `status.devices` are as wanted.
     async fn until_devices(&self, claim: &Claim, what: &str, look: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let path = format!("default/{}", claim.name);
-        let look = |view: &apiserver::View<'_>| {
+        let look = |view: &apiserver::ApiServerView<'_>| {
             let devices = view.get("resourceclaims", &path)?["status"]["devices"].as_array()?.clone();
             look(&devices).then_some(devices)
         };
@@ -164,7 +161,8 @@ fn config(source: &str, requests: &[&str], driver: &str, from: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_prepared_as_the_api_server_has_it_in_every_version_of_the_api() {
-    for release in [Release::V1_32, Release::V1_33, Release::V1_34, Release::V1_37] {
+    for release in [ApiServerRelease::V1_32, ApiServerRelease::V1_33, ApiServerRelease::V1_34, ApiServerRelease::V1_37]
+    {
         let mut rig = Rig::of(release).await;
         let claim = rig.allocate("train", &["card-1"]);
         let devices = rig.prepare(&claim).await.unwrap_or_else(|error| panic!("{release:?}: {error}"));
@@ -230,12 +228,13 @@ async fn without_the_api_server_new_claims_fail_at_once_and_recorded_ones_go_on(
 async fn a_server_that_is_busy_for_a_moment_is_asked_again_and_one_that_forbids_is_not() {
     let mut rig = Rig::started().await;
     let claim = rig.allocate("train", &["card-0"]);
-    rig.server.fail(Fault::new("get", "resourceclaims", 2, How::Status(429, Some(1))));
-    rig.server.fail(Fault::new("get", "resourceclaims", 1, How::Reset));
+    rig.server.fail(ApiFault::new("get", "resourceclaims", 2, FaultEffect::Status(429, Some(1))));
+    rig.server.fail(ApiFault::new("get", "resourceclaims", 1, FaultEffect::Reset));
     rig.prepare(&claim).await.unwrap();
     let (_, figures) = rig.host.metrics("/metrics");
     assert!(figures.contains("hostler_api_retries_total{kind=\"claim\"} 3"), "{figures}");
-    let nothing = Rule { api_groups: vec!["".to_owned()], resources: vec!["nodes".to_owned()], ..Rule::default() };
+    let nothing =
+        PolicyRule { api_groups: vec!["".to_owned()], resources: vec!["nodes".to_owned()], ..PolicyRule::default() };
     rig.server.allow(USER, vec![nothing]);
     let other = rig.allocate("other", &["card-1"]);
     let error = rig.prepare(&other).await.unwrap_err();
@@ -318,8 +317,9 @@ async fn an_allocation_that_cannot_be_followed_is_told_on_the_claim_once_and_cou
     assert_eq!(event["involvedObject"]["uid"], claim.uid.as_str());
     assert_eq!(event["type"], "Warning");
     rig.prepare(&claim).await.unwrap_err();
-    let counted =
-        |view: &apiserver::View<'_>| (view.list("events").first()?["count"] == 2).then_some(view.list("events").len());
+    let counted = |view: &apiserver::ApiServerView<'_>| {
+        (view.list("events").first()?["count"] == 2).then_some(view.list("events").len())
+    };
     assert_eq!(rig.server.until("the event is counted", counted).await, 1);
     // Counted when the answer has come back.
     let line = "hostler_events_total{kind=\"InvalidAllocation\"} 2";
@@ -378,7 +378,7 @@ async fn after_a_reboot_nothing_is_prepared_before_the_kubelet_asks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_starts_without_an_api_server() {
-    let server = ApiServer::start(Options::default()).await;
+    let server = ApiServer::start(ApiServerOptions::default()).await;
     server.stop_listening().await;
     let mut rig = Rig::on(server, "").await;
     rig.server.listen_again().await;
@@ -399,7 +399,7 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
     let sick = |devices: &[Value]| devices[0]["conditions"][0]["message"] == "hot";
     rig.until_devices(&claim, "the device is told to be sick", sick).await;
     rig.restart().await;
-    let read = |view: &apiserver::View<'_>| {
+    let read = |view: &apiserver::ApiServerView<'_>| {
         let log = view.log().iter().rev().take_while(|logged| logged.resource != "resourceclaims/status");
         log.clone().any(|logged| logged.resource == "resourceclaims" && logged.verb == "get").then_some(())
     };
@@ -409,7 +409,7 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
         rig.allocate_with("later", &json!({"results": [share("pool", "00000000-0000-4000-8000-000000000001", "2")]}));
     rig.prepare(&later).await.unwrap();
     rig.until_devices(&later, "the later one is told", |devices| !devices.is_empty()).await;
-    let writes = |view: &apiserver::View<'_>| {
+    let writes = |view: &apiserver::ApiServerView<'_>| {
         view.log().iter().filter(|logged| logged.resource == "resourceclaims/status").count()
     };
     rig.server.until("all is written", |view| (writes(view) >= 3).then_some(())).await;
@@ -418,12 +418,12 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_status_may_not_be_written_that_is_said_once() {
-    let server = ApiServer::start(Options::default()).await;
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| Rule {
+    let server = ApiServer::start(ApiServerOptions::default()).await;
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
         api_groups: vec![group.to_owned()],
         resources: resources.iter().map(|&resource| resource.to_owned()).collect(),
         verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
-        ..Rule::default()
+        ..PolicyRule::default()
     };
     server
         .allow(USER, vec![rule("resource.k8s.io", &["resourceclaims"], &["get"]), rule("", &["events"], &["create"])]);
@@ -442,9 +442,9 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
     let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac.yaml")).unwrap();
-    let server = ApiServer::of(Release::V1_36).await;
+    let server = ApiServer::of(ApiServerRelease::V1_36).await;
     server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
-    server.allow(USER, Rule::from_yaml(&role));
+    server.allow(USER, PolicyRule::from_yaml(&role));
     let mut rig = Rig::on(server, "").await;
     rig.server.until("the devices are published", |view| (view.list("resourceslices").len() == 1).then_some(())).await;
     let claim = rig.allocate("train", &["card-0"]);
@@ -454,11 +454,11 @@ async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
     for _ in 0..2 {
         rig.prepare(&late).await.unwrap_err();
     }
-    let counted = |view: &apiserver::View<'_>| (view.list("events").first()?["count"] == 2).then_some(());
+    let counted = |view: &apiserver::ApiServerView<'_>| (view.list("events").first()?["count"] == 2).then_some(());
     rig.server.until("the failure is told, and told to have come again", counted).await;
     rig.host.script(&SCRIPT.replace("count = 4", "count = 5"));
     rig.host.run_ok(&["status", "--rescan"]);
-    let grown = |view: &apiserver::View<'_>| {
+    let grown = |view: &apiserver::ApiServerView<'_>| {
         (view.list("resourceslices")[0]["spec"]["devices"].as_array()?.len() == 6).then_some(())
     };
     rig.server.until("the new device is published", grown).await;

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "support/apiserver.rs"]
-mod apiserver;
-#[path = "support/daemon.rs"]
-mod daemon;
-
 use std::{fs, time::Duration};
 
-use apiserver::{ApiServer, Fault, How, Options, Release};
-use daemon::{Host, wait_for};
+use hostler_testing::{
+    apiserver::{self, ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, FaultEffect},
+    host::{Host, wait_for},
+};
 use serde_json::{Value, json};
 
 const SLICES: &str = "resourceslices";
@@ -23,17 +20,17 @@ struct Rig {
 }
 
 impl Rig {
-    async fn new(options: Options, script: &str) -> Self {
+    async fn new(options: ApiServerOptions, script: &str) -> Self {
         let rig = Self::without_node(options, script).await;
         rig.create_node();
         rig
     }
 
-    async fn of(release: Release, script: &str) -> Self {
-        Self::new(Options { release, ..Options::default() }, script).await
+    async fn of(release: ApiServerRelease, script: &str) -> Self {
+        Self::new(ApiServerOptions { release, ..ApiServerOptions::default() }, script).await
     }
 
-    async fn without_node(options: Options, script: &str) -> Self {
+    async fn without_node(options: ApiServerOptions, script: &str) -> Self {
         let server = ApiServer::start(options).await;
         let host = Host::bare(script);
         let kubeconfig = server.kubeconfig("system:node:node");
@@ -56,7 +53,7 @@ impl Rig {
     /// Waits until the pool has exactly these devices and is complete.
     async fn until_published(&self, devices: &[&str]) {
         let wanted: Vec<String> = devices.iter().map(|name| (*name).to_owned()).collect();
-        let look = |view: &apiserver::View<'_>| (complete(&ours(view.list(SLICES)))? == wanted).then_some(());
+        let look = |view: &apiserver::ApiServerView<'_>| (complete(&ours(view.list(SLICES)))? == wanted).then_some(());
         self.server.until(&format!("{devices:?} are published"), look).await;
     }
 
@@ -88,7 +85,7 @@ impl Rig {
 
     /// Waits until this many requests of one verb about slices were answered, and no more.
     async fn until_called(&self, verb: &str, times: usize) {
-        let calls = |view: &apiserver::View<'_>| {
+        let calls = |view: &apiserver::ApiServerView<'_>| {
             view.log().iter().filter(|logged| logged.resource == SLICES && logged.verb == verb).count()
         };
         self.server.until(&format!("{times} times {verb}"), |view| (calls(view) >= times).then_some(())).await;
@@ -134,7 +131,7 @@ fn many(count: usize, health: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_is_a_complete_pool_that_the_node_owns_and_a_stop_leaves_it() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.host.start();
     rig.until_published(&["a", "b", "c"]).await;
     let slices = rig.slices();
@@ -152,7 +149,7 @@ async fn a_backend_is_a_complete_pool_that_the_node_owns_and_a_stop_leaves_it() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_and_a_rescan_find_everything_as_it_should_be_and_write_nothing() {
-    let mut rig = Rig::of(Release::V1_36, &many(150, "")).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, &many(150, "")).await;
     rig.host.start();
     rig.wait_until_synced();
     let (slices, writes) = (rig.slices(), rig.writes());
@@ -168,7 +165,7 @@ async fn a_restart_and_a_rescan_find_everything_as_it_should_be_and_write_nothin
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_slice_and_a_wipe_are_restored() {
-    let mut rig = Rig::of(Release::V1_36, &many(200, "")).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, &many(200, "")).await;
     rig.host.start();
     rig.wait_until_synced();
     let before = rig.slices();
@@ -177,7 +174,7 @@ async fn a_deleted_slice_and_a_wipe_are_restored() {
         for slice in &before[deleted.clone()] {
             assert!(rig.server.delete(SLICES, name(slice)));
         }
-        let restored = |view: &apiserver::View<'_>| (ours(view.list(SLICES)).len() == 4).then_some(());
+        let restored = |view: &apiserver::ApiServerView<'_>| (ours(view.list(SLICES)).len() == 4).then_some(());
         rig.server.until("the slices are back", restored).await;
         rig.wait_until_synced();
         let after = rig.slices();
@@ -188,7 +185,7 @@ async fn a_deleted_slice_and_a_wipe_are_restored() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_somebody_else_changes_is_put_right() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.host.start();
     rig.wait_until_synced();
     let slice = rig.slices().remove(0);
@@ -199,18 +196,18 @@ async fn what_somebody_else_changes_is_put_right() {
     let mut extra = slice.clone();
     extra["metadata"] = json!({"name": "extra"});
     rig.server.create(extra);
-    let alone = |view: &apiserver::View<'_>| (ours(view.list(SLICES)).len() == 1).then_some(());
+    let alone = |view: &apiserver::ApiServerView<'_>| (ours(view.list(SLICES)).len() == 1).then_some(());
     rig.server.until("the redundant slice is gone", alone).await;
     rig.until_published(&["a", "b", "c"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_devices_that_turn_unhealthy_cost_one_write_per_slice() {
-    let mut rig = Rig::of(Release::V1_36, &many(1000, "")).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, &many(1000, "")).await;
     rig.host.start();
     rig.wait_until_synced();
     assert_eq!((rig.slices().len(), generation(&rig.slices())), (16, 1));
-    let taints = |view: &apiserver::View<'_>| {
+    let taints = |view: &apiserver::ApiServerView<'_>| {
         ours(view.list(SLICES)).iter().flat_map(devices).filter(|device| device["taints"][0].is_object()).count()
     };
     for (number, (health, tainted)) in
@@ -226,7 +223,7 @@ async fn a_thousand_devices_that_turn_unhealthy_cost_one_write_per_slice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_comes_or_goes_changes_its_slice_in_place_and_the_last_one_takes_it_away() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.host.start();
     rig.until_published(&["a", "b", "c"]).await;
     rig.plug(&format!("{THREE}[[device]]\nname = \"d\"\n"));
@@ -246,7 +243,7 @@ async fn a_device_that_comes_or_goes_changes_its_slice_in_place_and_the_last_one
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_delays_and_stops_nothing() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.server.stop_listening().await;
     rig.host.start();
     rig.wait_for_error("failed to");
@@ -264,19 +261,19 @@ async fn an_outage_delays_and_stops_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_and_lost_answers_are_tried_again() {
     for (verb, how) in [
-        ("create", How::Status(500, None)),
-        ("create", How::Status(429, Some(1))),
-        ("create", How::LoseAnswer),
-        ("create", How::Reset),
-        ("update", How::Status(409, None)),
-        ("update", How::Status(503, None)),
-        ("update", How::LoseAnswer),
-        ("list", How::Status(500, None)),
-        ("watch", How::Status(410, None)),
-        ("watch", How::Reset),
+        ("create", FaultEffect::Status(500, None)),
+        ("create", FaultEffect::Status(429, Some(1))),
+        ("create", FaultEffect::LoseAnswer),
+        ("create", FaultEffect::Reset),
+        ("update", FaultEffect::Status(409, None)),
+        ("update", FaultEffect::Status(503, None)),
+        ("update", FaultEffect::LoseAnswer),
+        ("list", FaultEffect::Status(500, None)),
+        ("watch", FaultEffect::Status(410, None)),
+        ("watch", FaultEffect::Reset),
     ] {
-        let mut rig = Rig::of(Release::V1_36, &many(70, "")).await;
-        rig.server.fail(Fault::new(verb, SLICES, 2, how));
+        let mut rig = Rig::of(ApiServerRelease::V1_36, &many(70, "")).await;
+        rig.server.fail(ApiFault::new(verb, SLICES, 2, how));
         rig.host.start();
         rig.wait_until_synced();
         rig.plug(&many(140, ""));
@@ -289,9 +286,9 @@ async fn refusals_and_lost_answers_are_tried_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_asks_for_time_is_left_alone_for_it() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     // Longer than anybody waits; the daemon waits for five minutes at most.
-    rig.server.fail(Fault::new("create", SLICES, 1, How::Status(429, Some(3600))));
+    rig.server.fail(ApiFault::new("create", SLICES, 1, FaultEffect::Status(429, Some(3600))));
     rig.host.start();
     rig.wait_for_error("");
     let line = wait_for("a line of the log", || {
@@ -303,7 +300,7 @@ async fn a_server_that_asks_for_time_is_left_alone_for_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_that_were_missed_are_found_with_a_new_list() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.host.start();
     rig.wait_until_synced();
     let slice = rig.slices().remove(0);
@@ -316,7 +313,7 @@ async fn events_that_were_missed_are_found_with_a_new_list() {
     let (slices, writes) = (rig.slices(), rig.writes());
     let lists = rig.calls("list");
     rig.server.expire_watches();
-    let listed = |view: &apiserver::View<'_>| {
+    let listed = |view: &apiserver::ApiServerView<'_>| {
         let lists_now = view.log().iter().filter(|it| it.resource == SLICES && it.verb == "list").count();
         (lists_now > lists).then_some(())
     };
@@ -327,7 +324,8 @@ async fn events_that_were_missed_are_found_with_a_new_list() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_drops_taints_never_sees_what_does_not_work_and_is_told_of_once() {
-    let options = Options { release: Release::V1_36, gates: [("DRADeviceTaints".to_owned(), false)].into() };
+    let options =
+        ApiServerOptions { release: ApiServerRelease::V1_36, gates: [("DRADeviceTaints".to_owned(), false)].into() };
     let unhealthy = "[[device]]\nname = \"sick\"\nhealth = \"unhealthy\"\nreason = \"hot\"\n";
     let mut rig = Rig::new(options, &format!("{THREE}{unhealthy}")).await;
     rig.host.start();
@@ -352,14 +350,18 @@ async fn a_server_that_drops_taints_never_sees_what_does_not_work_and_is_told_of
 async fn every_version_of_the_api_has_the_same_devices() {
     let script = "[[device]]\nname = \"a\"\nnuma_node = 1\nsharing = \"shared\"\n\
                   [device.capacity]\nmemory = { value = \"16Gi\", min = \"1Gi\", step = \"1Gi\", default = \"1Gi\" }\n";
-    for release in Release::ALL {
+    for release in ApiServerRelease::ALL {
         let mut rig = Rig::of(release, script).await;
         rig.host.start();
         rig.wait_until_synced();
         let slices = rig.slices();
         let device = &devices(&slices[0])[0];
         assert_eq!(device["attributes"]["resource.kubernetes.io/numaNode"], json!({"int": 1}), "{release:?}");
-        assert_eq!(device["allowMultipleAllocations"] == true, release >= Release::V1_36, "{release:?}: {device}");
+        assert_eq!(
+            device["allowMultipleAllocations"] == true,
+            release >= ApiServerRelease::V1_36,
+            "{release:?}: {device}"
+        );
         rig.host.stop();
         rig.host.start();
         rig.wait_until_synced();
@@ -369,7 +371,7 @@ async fn every_version_of_the_api_has_the_same_devices() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slices_of_others_are_left_alone() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     let other = |name: &str, driver: &str, node: &str| {
         rig.server.create(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
@@ -386,7 +388,7 @@ async fn slices_of_others_are_left_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_node_object_the_daemon_waits_and_says_so() {
-    let mut rig = Rig::without_node(Options::default(), THREE).await;
+    let mut rig = Rig::without_node(ApiServerOptions::default(), THREE).await;
     rig.host.start();
     rig.wait_for_error("failed to get Node node");
     assert_eq!(rig.slices(), Vec::<Value>::new());
@@ -396,7 +398,7 @@ async fn without_its_node_object_the_daemon_waits_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_made_anew_becomes_the_owner() {
-    let mut rig = Rig::of(Release::V1_36, THREE).await;
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
     rig.host.start();
     rig.wait_until_synced();
     rig.server.delete("nodes", "node");
@@ -410,8 +412,8 @@ async fn a_node_that_is_made_anew_becomes_the_owner() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_take_their_time_are_made_side_by_side() {
-    let mut rig = Rig::of(Release::V1_36, &many(500, "")).await;
-    rig.server.fail(Fault::new("create", SLICES, 20, How::Latency(Duration::from_millis(50))));
+    let mut rig = Rig::of(ApiServerRelease::V1_36, &many(500, "")).await;
+    rig.server.fail(ApiFault::new("create", SLICES, 20, FaultEffect::Latency(Duration::from_millis(50))));
     rig.host.start();
     rig.wait_until_synced();
     assert_eq!(complete(&rig.slices()).unwrap().len(), 500);

@@ -10,13 +10,6 @@
     reason = "a test fails by panicking and says what it skips"
 )]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[path = "support/node.rs"]
-mod node;
-
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -27,28 +20,41 @@ use std::{
     time::Duration,
 };
 
-use daemon::{Host, SCRIPT, script_with, wait_for};
-use hostler::claims::store::RecordState;
+use hostler::claims::store::{Record, RecordState, decode, encode};
 use hostler_fake::KILL_EXIT_CODE;
 use hostler_proto::dra_v1::{Claim, Device};
-use kubelet::Plugin;
+use hostler_testing::{
+    host::{Host, SCRIPT, script_with, wait_for},
+    kubelet::KubeletPlugin,
+    node::{ClaimTraces, TestNode, kill_at, named, uid},
+};
 use nix::sys::signal::Signal;
-use node::{Node, Traces, kill_at, named, uid};
+
+/// The record of a claim that has one.
+fn record(node: &TestNode, name: &str) -> Record {
+    decode(&fs::read(node.path(&node.record_path(name))).unwrap()).unwrap()
+}
+
+/// Has a prepared claim's record say that its preparation is not done, as the daemon would write it.
+fn record_as_preparing(node: &TestNode, name: &str) {
+    let record = Record { state: RecordState::Preparing, ..record(node, name) };
+    fs::write(node.path(&node.record_path(name)), encode(&record).unwrap()).unwrap();
+}
 
 /// A claim that is in the middle of everything, and one that nothing must happen to.
 struct Bench {
-    node: Node,
+    node: TestNode,
     /// What the kubelet was told about the claim, and what there is of it when it is ready.
     list: Vec<Device>,
-    whole: Traces,
+    whole: ClaimTraces,
     other_list: Vec<Device>,
-    other: Traces,
+    other: ClaimTraces,
 }
 
 impl Bench {
     /// Both claims are ready.
     fn new() -> Self {
-        let mut node = Node::started();
+        let mut node = TestNode::started();
         node.allocate("victim", &["card-1", "pool:3", "card-2"]);
         node.allocate("other", &["card-0", "pool:2"]);
         let (list, other_list) = (node.prepare("victim"), node.prepare("other"));
@@ -65,7 +71,7 @@ impl Bench {
 
     /// The victim is not there at all, and the kubelet can prepare it as before.
     fn assert_gone(&mut self, case: &str) {
-        assert_eq!(self.node.traces("victim"), Traces::default(), "{case}");
+        assert_eq!(self.node.traces("victim"), ClaimTraces::default(), "{case}");
         self.assert_other(case);
     }
 
@@ -158,7 +164,7 @@ fn a_kill_during_recovery_is_recovered_from_too() {
             bench.node.kill();
             match work {
                 "restore" => fs::remove_file(bench.node.path(&bench.node.cdi_path("victim"))).unwrap(),
-                "roll back" => bench.node.rewrite("victim", |record| record.state = RecordState::Preparing),
+                "roll back" => record_as_preparing(&bench.node, "victim"),
                 _ => {}
             }
             bench.node.script(&script);
@@ -176,7 +182,7 @@ fn a_kill_during_recovery_is_recovered_from_too() {
 
 #[test]
 fn a_kill_in_the_middle_of_a_batch_leaves_each_claim_whole_or_gone() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     // From four claims on, records are written in another way.
     let names = ["a", "b", "c", "d"];
     for (index, name) in names.iter().enumerate() {
@@ -224,7 +230,7 @@ fn remove_cdi(bench: &Bench) {
 }
 
 fn preparing(bench: &Bench) {
-    bench.node.rewrite("victim", |record| record.state = RecordState::Preparing);
+    record_as_preparing(&bench.node, "victim");
 }
 
 /// What a write leaves that a crash cut off: the beginning of the file under its temporary name.
@@ -331,7 +337,7 @@ enum Promise {
 }
 
 /// Prepares and takes back two batches until the daemon is gone; what was promised by then.
-async fn pods_come_and_go(mut plugin: Plugin, began_tx: mpsc::Sender<()>) -> BTreeMap<String, Promise> {
+async fn pods_come_and_go(mut plugin: KubeletPlugin, began_tx: mpsc::Sender<()>) -> BTreeMap<String, Promise> {
     let batches: [Vec<Claim>; 2] =
         [&["a", "b"][..], &["c", "d", "e", "f"][..]].map(|names| names.iter().map(|name| named(name)).collect());
     let all = || batches.iter().flatten().map(|claim| claim.uid.clone());
@@ -356,12 +362,12 @@ async fn pods_come_and_go(mut plugin: Plugin, began_tx: mpsc::Sender<()>) -> BTr
 fn a_kill_at_any_moment_of_a_busy_node_breaks_no_promise() {
     const ROUNDS: u32 = 18;
     let names = ["a", "b", "c", "d", "e", "f"];
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     for (index, name) in names.iter().enumerate() {
         node.allocate(name, &[&format!("card-{index}"), "pool:1"]);
     }
     let lists = node.call_prepare(&names).unwrap();
-    let whole: BTreeMap<&str, Traces> = names.iter().map(|name| (*name, node.traces(name))).collect();
+    let whole: BTreeMap<&str, ClaimTraces> = names.iter().map(|name| (*name, node.traces(name))).collect();
     assert!(node.call_unprepare(&names).unwrap().values().all(Result::is_ok));
     let mut met = BTreeMap::from([("whole", 0), ("gone", 0), ("open", 0)]);
     for round in 0..ROUNDS {
@@ -409,7 +415,7 @@ fn a_kill_at_any_moment_of_a_busy_node_breaks_no_promise() {
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000002";
 
 /// What a reboot does to files: CDI files and hardware are gone, records are not.
-fn reboot(node: &mut Node) {
+fn reboot(node: &mut TestNode) {
     node.kill();
     for folder in ["cdi", "hardware"] {
         fs::remove_dir_all(node.path(folder)).unwrap();
@@ -422,7 +428,7 @@ fn after_a_reboot_claims_are_ready_again_by_themselves_with_the_same_devices() {
     let mut bench = Bench::new();
     bench.node.allocate("half", &["card-3"]);
     bench.node.prepare("half");
-    bench.node.rewrite("half", |record| record.state = RecordState::Preparing);
+    record_as_preparing(&bench.node, "half");
     reboot(&mut bench.node);
     bench.node.begin();
     for (name, before) in [("victim", &bench.whole), ("other", &bench.other)] {
@@ -430,7 +436,7 @@ fn after_a_reboot_claims_are_ready_again_by_themselves_with_the_same_devices() {
         let after = bench.node.traces(name);
         let (after, before) = (after.contents(), before.contents());
         assert_eq!((after.cdi, after.hardware), (before.cdi, before.hardware), "{name}");
-        assert_eq!(bench.node.record(name).boot_id, OTHER_BOOT);
+        assert_eq!(record(&bench.node, name).boot_id, OTHER_BOOT);
     }
     assert!(bench.node.traces("half").is_gone(), "what was half done is forgotten");
     assert_eq!(bench.node.prepare("victim"), bench.list);
@@ -464,7 +470,7 @@ fn a_device_that_comes_late_after_a_reboot_stays_its_claims() {
     reboot(&mut bench.node);
     bench.node.script(&SCRIPT.replace("count = 8", "count = 2"));
     bench.node.begin();
-    let problem = |node: &Node| {
+    let problem = |node: &TestNode| {
         wait_for("the failure", || {
             let claim = node.get(&format!("/v1/claims/{}", uid("victim")));
             claim["problem"].as_str().filter(|problem| problem.contains("card-2")).map(str::to_owned)
@@ -485,7 +491,7 @@ fn a_device_that_comes_late_after_a_reboot_stays_its_claims() {
 }
 
 /// Damages the record of each claim in the way that is its name.
-fn damage(node: &Node) {
+fn damage(node: &TestNode) {
     let record = |name: &str| node.path(&node.record_path(name));
     let text = fs::read_to_string(record("corrupt")).unwrap();
     fs::write(record("corrupt"), text.replace("card-1", "card-9")).unwrap();
@@ -501,7 +507,7 @@ fn damage(node: &Node) {
 
 #[test]
 fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     // Each claim has a card, which tells later whether it is still taken.
     let names = ["good", "corrupt", "short", "newer", "moved", "lost", "folder"];
     for (index, name) in names.iter().enumerate() {
@@ -513,7 +519,7 @@ fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     assert!(node.stop().success());
 
     damage(&node);
-    let before: Vec<Traces> = names.iter().map(|name| node.traces(name)).collect();
+    let before: Vec<ClaimTraces> = names.iter().map(|name| node.traces(name)).collect();
 
     node.begin();
     let reasons = [
@@ -540,7 +546,7 @@ fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
         let error = node.prepare_error(&format!("after-{name}"));
         assert!(error.contains(&format!("already prepared for claim {}", uid(name))), "{name}: {error}");
     }
-    let after: Vec<Traces> = names.iter().map(|name| node.traces(name)).collect();
+    let after: Vec<ClaimTraces> = names.iter().map(|name| node.traces(name)).collect();
     assert_eq!(after, before, "nothing is touched until somebody decides");
     assert_eq!(node.prepare("good"), good_list);
     assert!(node.run_refused(&["claim", "forget", &uid("good")]).contains("take it back"));
@@ -597,7 +603,7 @@ impl Drop for SmallDisk {
 /// Fills the disk under `folder`, in which a claim needs room for some files at once, and looks at what prepare and
 /// unprepare do then.
 fn starve(folder: &str, files: usize, message: &str) {
-    let mut node = Node::new(Host::bare(SCRIPT));
+    let mut node = TestNode::new(Host::bare(SCRIPT));
     // Dropped before the host, which cannot remove its folder with something mounted in it.
     let Some(disk) = SmallDisk::mount(node.path(folder)) else { return };
     node.begin();

@@ -9,13 +9,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[path = "support/node.rs"]
-mod node;
-
 use std::{
     fs,
     io::Write,
@@ -24,14 +17,16 @@ use std::{
     time::Duration,
 };
 
-use daemon::{Host, PATIENCE, SCRIPT, http, script_with, wait_for};
 use hostler_proto::{
     dra_v1::{Claim, Device},
     health_v1::HealthStatus,
 };
-use kubelet::{Answers, Checked, claim};
+use hostler_testing::{
+    host::{Host, PATIENCE, SCRIPT, http, script_with, wait_for},
+    kubelet::{ClaimAnswers, KubeletResult, claim},
+    node::{TestNode, named, uid},
+};
 use nix::sys::signal::Signal;
-use node::{Node, named, uid};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -49,21 +44,21 @@ fn slow_card_1(delay_ms: u64) -> String {
     script_with(&format!("[[fault]]\nstep = \"prepare\"\ndevice = \"card-1\"\ndelay_ms = {delay_ms}"))
 }
 
-type Call = JoinHandle<Checked<Answers<Vec<Device>>>>;
+type Call = JoinHandle<KubeletResult<ClaimAnswers<Vec<Device>>>>;
 
 /// A call of the kubelet that nobody waits for yet.
-fn call_prepare(node: &Node, name: &str) -> Call {
+fn call_prepare(node: &TestNode, name: &str) -> Call {
     let (mut plugin, claim) = (node.connected(), named(name));
     node.spawn(async move { plugin.prepare(&[claim]).await })
 }
 
 /// Waits until a prepare has got as far as the hardware.
-fn wait_for_record(node: &Node, name: &str) {
+fn wait_for_record(node: &TestNode, name: &str) {
     wait_for("the record", || node.path(&node.record_path(name)).exists().then_some(()));
 }
 
 /// The devices that a call answered for a claim.
-fn list(node: &Node, name: &str, call: Call) -> Vec<Device> {
+fn list(node: &TestNode, name: &str, call: Call) -> Vec<Device> {
     let mut answers = node.block_on(call).unwrap().unwrap();
     answers.remove(&uid(name)).unwrap().unwrap()
 }
@@ -86,7 +81,7 @@ fn is_served(host: &Host, socket: &str) -> bool {
 
 #[test]
 fn files_and_sockets_are_for_those_who_need_them() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let (code, _) = node.request("POST", "/v1/claims", &create("a", "fake", "card-0"));
     assert_eq!(code, 201);
     let claim = node.get("/v1/claims/a");
@@ -122,7 +117,7 @@ fn files_and_sockets_are_for_those_who_need_them() {
 
 #[test]
 fn no_socket_is_there_before_everything_behind_it_is_ready() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-0"]);
     let list = node.prepare("a");
     node.kill();
@@ -145,7 +140,7 @@ fn no_socket_is_there_before_everything_behind_it_is_ready() {
 
 #[test]
 fn a_signal_ends_the_daemon_well_and_its_sockets_go() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         assert!(SOCKETS.iter().all(|socket| is_served(&node, socket)));
         node.signal(signal);
@@ -161,7 +156,7 @@ fn a_signal_ends_the_daemon_well_and_its_sockets_go() {
 
 #[test]
 fn neighbours_that_say_nothing_do_not_keep_the_daemon_from_stopping() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let silent: Vec<UnixStream> =
         [ADMIN, METRICS].iter().map(|socket| UnixStream::connect(node.path(socket)).unwrap()).collect();
     let mut half = UnixStream::connect(node.path(ADMIN)).unwrap();
@@ -176,7 +171,7 @@ fn neighbours_that_say_nothing_do_not_keep_the_daemon_from_stopping() {
 
 #[test]
 fn a_scan_that_is_stuck_does_not_keep_the_daemon_from_stopping() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.script(&script_with(&format!("[latency_ms]\nenumerate = {STUCK_MS}")));
     let mut rescan = UnixStream::connect(node.path(ADMIN)).unwrap();
     rescan.write_all(b"POST /v1/rescan HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -187,7 +182,7 @@ fn a_scan_that_is_stuck_does_not_keep_the_daemon_from_stopping() {
 
 #[test]
 fn a_second_signal_ends_a_daemon_that_is_stuck_and_nothing_is_lost() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("stuck", &["card-1"]);
     node.allocate("fine", &["card-0"]);
     let fine = node.prepare("fine");
@@ -209,7 +204,7 @@ fn a_second_signal_ends_a_daemon_that_is_stuck_and_nothing_is_lost() {
 
 #[test]
 fn the_admin_socket_creates_shows_and_takes_back_claims() {
-    let node = Node::started();
+    let node = TestNode::started();
     let (code, claim) = node.request("POST", "/v1/claims", &create("a", "fake", "card-0"));
     assert_eq!(code, 201, "{claim}");
     assert_eq!((&claim["state"], &claim["devices"][0]["device"]), (&json!("prepared"), &json!("card-0")));
@@ -231,7 +226,7 @@ fn the_admin_socket_creates_shows_and_takes_back_claims() {
 
 #[test]
 fn a_manifest_that_somebody_put_there_is_prepared_and_taken_back_by_name() {
-    let node = Node::started();
+    let node = TestNode::started();
     node.allocate("a", &["card-3", "pool:2"]);
     fs::write(node.path("manifests/broken.yaml"), "kind: [").unwrap();
     let claims = node.get("/v1/claims");
@@ -247,7 +242,7 @@ fn a_manifest_that_somebody_put_there_is_prepared_and_taken_back_by_name() {
 
 #[test]
 fn of_claims_that_are_made_under_one_name_at_once_one_is_made() {
-    let node = Node::started();
+    let node = TestNode::started();
     for round in 0..5 {
         let answers: Vec<(u16, Value)> = thread::scope(|scope| {
             let create =
@@ -268,7 +263,7 @@ fn of_claims_that_are_made_under_one_name_at_once_one_is_made() {
 
 #[test]
 fn a_command_that_runs_while_the_daemon_is_stopped_gets_its_answer() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.script(&slow_card_1(300));
     let socket = node.path(ADMIN);
     let call = thread::spawn(move || http(&socket, "POST", "/v1/claims", &create("a", "fake", "card-1")).unwrap());
@@ -282,7 +277,7 @@ fn a_command_that_runs_while_the_daemon_is_stopped_gets_its_answer() {
 
 #[test]
 fn whatever_the_admin_socket_refuses_it_says_why() {
-    let node = Node::started();
+    let node = TestNode::started();
     assert_eq!(node.request("POST", "/v1/claims", &create("a", "fake", "card-0")).0, 201);
     let a = node.get("/v1/claims/a")["uid"].as_str().unwrap().to_owned();
     let create_b = create("b", "fake", "card-0");
@@ -315,7 +310,7 @@ fn whatever_the_admin_socket_refuses_it_says_why() {
 
 #[test]
 fn the_command_line_makes_claims_that_container_runtimes_can_use() {
-    let node = Node::started();
+    let node = TestNode::started();
     let ids = node.run_ok(&["claim", "create", "a", "-d", "fake/card-0", "-d", "fake/pool,units=3", "-o", "cdi"]);
     let options = node.run_ok(&["claim", "show", "a", "-o", "podman"]);
     let expected: Vec<String> = ids.lines().map(|id| format!("--device {id}")).collect();
@@ -339,7 +334,7 @@ fn the_command_line_makes_claims_that_container_runtimes_can_use() {
 
 #[test]
 fn the_daemon_is_ready_once_a_kubelet_has_registered_it() {
-    let mut node = Node::new(Host::bare(SCRIPT));
+    let mut node = TestNode::new(Host::bare(SCRIPT));
     node.start();
     assert_eq!(node.metrics("/healthz"), (200, "ok\n".to_owned()));
     let (code, reason) = node.metrics("/readyz");
@@ -370,9 +365,9 @@ fn the_daemon_is_ready_once_a_kubelet_has_registered_it() {
 
 #[test]
 fn changed_hardware_is_seen_by_a_scan_that_is_asked_for_and_by_the_timed_one() {
-    let mut node = Node::new(Host::bare_with(SCRIPT, "[inventory]\nrescan = \"1s\"\n"));
+    let mut node = TestNode::new(Host::bare_with(SCRIPT, "[inventory]\nrescan = \"1s\"\n"));
     node.begin();
-    let names = |node: &Node| -> Vec<String> {
+    let names = |node: &TestNode| -> Vec<String> {
         let inventory = node.get("/v1/inventory");
         let devices = inventory["devices"].as_array().unwrap().iter();
         devices.map(|device| device["name"].as_str().unwrap().to_owned()).collect()
@@ -399,7 +394,7 @@ fn changed_hardware_is_seen_by_a_scan_that_is_asked_for_and_by_the_timed_one() {
 
 #[test]
 fn a_device_that_goes_while_held_is_unhealthy_until_its_claim_is_taken_back() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-7"]);
     let before = node.prepare("a");
     let mut health = node.block_on(node.connected().health()).unwrap();
@@ -432,7 +427,7 @@ fn a_device_that_goes_while_held_is_unhealthy_until_its_claim_is_taken_back() {
 
 #[test]
 fn others_are_answered_while_a_prepare_is_stuck() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("slow", &["card-1"]);
     node.allocate("quick", &["card-0"]);
     node.script(&slow_card_1(STUCK_MS));
@@ -450,7 +445,7 @@ fn others_are_answered_while_a_prepare_is_stuck() {
 
 #[test]
 fn calls_for_one_claim_at_once_get_one_answer_and_leave_one_claim() {
-    let node = Node::started();
+    let node = TestNode::started();
     node.allocate("a", &["card-1", "pool:1"]);
     node.script(&slow_card_1(200));
     let first = call_prepare(&node, "a");
@@ -466,7 +461,7 @@ fn calls_for_one_claim_at_once_get_one_answer_and_leave_one_claim() {
 
 #[test]
 fn an_unprepare_during_a_prepare_and_a_prepare_after_it_happen_in_their_order() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-1"]);
     node.script(&slow_card_1(300));
     let prepare = call_prepare(&node, "a");
@@ -488,7 +483,7 @@ fn an_unprepare_during_a_prepare_and_a_prepare_after_it_happen_in_their_order() 
 
 #[test]
 fn a_claim_that_could_not_be_taken_back_can_be_prepared_again_whatever_was_undone() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-1", "card-2"]);
     let list = node.prepare("a");
     let whole = node.traces("a").contents();
@@ -512,7 +507,7 @@ fn a_claim_that_could_not_be_taken_back_can_be_prepared_again_whatever_was_undon
 
 #[test]
 fn of_two_claims_in_one_call_that_want_one_device_one_gets_it() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-0"]);
     node.allocate("b", &["card-0", "card-1"]);
     node.allocate("c", &["card-2"]);
@@ -524,7 +519,7 @@ fn of_two_claims_in_one_call_that_want_one_device_one_gets_it() {
 
 #[test]
 fn a_cdi_folder_that_somebody_emptied_is_filled_again_by_the_next_call() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-0"]);
     let list = node.prepare("a");
     let whole = node.traces("a").contents();
@@ -538,7 +533,7 @@ fn a_cdi_folder_that_somebody_emptied_is_filled_again_by_the_next_call() {
 
 #[test]
 fn a_call_that_the_kubelet_gave_up_is_finished_and_its_repetition_gets_the_answer() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("a", &["card-1"]);
     node.script(&slow_card_1(500));
     for round in 0..2 {
@@ -559,10 +554,10 @@ fn a_call_that_the_kubelet_gave_up_is_finished_and_its_repetition_gets_the_answe
 
 #[test]
 fn a_claim_made_anew_under_the_same_name_is_another_claim() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let whole = |device| [("whole", "fake", device, json!(null))];
     let (old, new) = (claim("default", "a", "old-uid"), claim("default", "a", "new-uid"));
-    let call = |node: &Node, claim: &Claim| {
+    let call = |node: &TestNode, claim: &Claim| {
         let (mut plugin, claim) = (node.connected(), claim.clone());
         node.block_on(async { plugin.prepare(&[claim]).await }).unwrap().into_values().next().unwrap()
     };
@@ -587,7 +582,7 @@ fn a_claim_made_anew_under_the_same_name_is_another_claim() {
 
 #[test]
 fn what_is_wrong_with_a_manifest_is_told_with_file_field_and_fix() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let path = |name: &str| format!("manifests/default_{name}");
     assert!(node.prepare_error("a").contains(&format!("add {}.yaml", node.path(&path("a")).display())));
     node.allocate("a", &["card-0"]);
@@ -628,7 +623,7 @@ fn logs_are_text_for_people_or_json_for_programs() {
         if journal {
             host.env("JOURNAL_STREAM", "8:1");
         }
-        let mut node = Node::new(host);
+        let mut node = TestNode::new(host);
         node.begin();
         node.allocate("a", &["card-0"]);
         node.prepare("a");
@@ -693,7 +688,7 @@ fn systemd_hears_when_the_daemon_is_ready_alive_and_stopping() {
     for _ in 0..3 {
         assert!(systemd.wait_for("WATCHDOG=1").contains("STATUS="));
     }
-    let mut node = Node::new(host);
+    let mut node = TestNode::new(host);
     node.register();
     node.allocate("a", &["card-0"]);
     node.prepare("a");
@@ -707,7 +702,7 @@ fn systemd_hears_when_the_daemon_is_ready_alive_and_stopping() {
 fn a_daemon_whose_claims_are_stuck_is_not_alive_for_systemd() {
     let mut host = Host::bare(&script_with(&format!("[latency_ms]\nplan = {STUCK_MS}")));
     let systemd = Systemd::new(&mut host);
-    let mut node = Node::new(host);
+    let mut node = TestNode::new(host);
     node.begin();
     node.allocate("a", &["card-0"]);
     systemd.wait_for("WATCHDOG=1");
@@ -773,17 +768,17 @@ fn descriptors(host: &Host) -> usize {
 
 #[test]
 fn a_thousand_cycles_leave_no_file_and_no_descriptor() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let names: Vec<String> = (0..20).map(|number| format!("claim-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.iter().for_each(|name| node.allocate(name, &["pool:1"]));
-    let cycle = |node: &mut Node| {
+    let cycle = |node: &mut TestNode| {
         assert!(node.call_prepare(&names).unwrap().values().all(Result::is_ok));
         assert!(node.call_unprepare(&names).unwrap().values().all(Result::is_ok));
     };
     cycle(&mut node);
     // The connections of the harness are closed a moment after their answer.
-    let settled = |node: &Node| {
+    let settled = |node: &TestNode| {
         wait_for("no more connections", || {
             let count = descriptors(node);
             (count == descriptors(node)).then_some(count)
@@ -803,7 +798,7 @@ fn a_thousand_cycles_leave_no_file_and_no_descriptor() {
 
 #[test]
 fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
-    let mut node = Node::new(Host::bare(SCRIPT));
+    let mut node = TestNode::new(Host::bare(SCRIPT));
     let (daemon, log) = node.spawn_with_piped_log();
     node.adopt(daemon);
     node.wait_until_served();
@@ -817,7 +812,7 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
 
 #[test]
 fn a_connection_on_which_nobody_calls_does_not_delay_the_stop() {
-    let mut node = Node::new(Host::bare(SCRIPT));
+    let mut node = TestNode::new(Host::bare(SCRIPT));
     node.start();
     let sockets = ["kubelet/plugins_registry/dra@hostler.dev-reg.sock", "kubelet/plugins/hostler.dev/dra@service.sock"];
     let silent = sockets.map(|socket| std::os::unix::net::UnixStream::connect(node.path(socket)).unwrap());

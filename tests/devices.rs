@@ -2,12 +2,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-
 use std::fs;
 
-use daemon::{Host, wait_for};
+use hostler_testing::host::{Host, wait_for};
 
 const CARDS: &str = r#"
     [[counter_set]]

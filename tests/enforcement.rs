@@ -9,11 +9,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/bundle.rs"]
-mod bundle;
-#[path = "support/daemon.rs"]
-mod daemon;
-
 use std::{
     fs,
     io::{self, Write},
@@ -22,10 +17,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bundle::{Container, Said, containers_work_here};
-use daemon::{Host, binary};
 use hostler::admin::types::AdminClaim;
 use hostler_linux::IdSet;
+use hostler_testing::{
+    binary::binary,
+    container::{Container, ContainerReport, containers_work_here},
+    host::Host,
+};
 use serde_json::json;
 
 /// A claim of the daemon, as far as containers are concerned.
@@ -91,7 +89,7 @@ fn set(list: &str) -> IdSet {
 }
 
 /// What a container may use that asks for nothing; `None`, with a word, if that is a single CPU.
-fn unbound() -> Option<Said> {
+fn unbound() -> Option<ContainerReport> {
     let said = Container::new().run();
     if said.cpus.len() > 1 {
         return Some(said);
@@ -100,7 +98,7 @@ fn unbound() -> Option<Said> {
     None
 }
 
-fn assert_variable(said: &Said, name: &str, expected: &str) {
+fn assert_variable(said: &ContainerReport, name: &str, expected: &str) {
     assert_eq!(said.env.get(name).map(String::as_str), Some(expected), "{name} in {:?}", said.env);
 }
 

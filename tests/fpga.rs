@@ -2,13 +2,10 @@
 //! plain files: they can be opened, and refuse every order, as a card does that no longer answers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-
 use std::fs;
 
-use daemon::Host;
 use hostler_linux::testkit::{FakeDflCard, MachineTree};
+use hostler_testing::host::{self, Host};
 use serde_json::{Value, json};
 
 const AFU: &str = "f7df405cbd7acf7222f144b0b93acd18";
@@ -24,7 +21,7 @@ impl Rig {
         let tree = MachineTree::new();
         FakeDflCard::new("0000:b1:00.0").plug(&tree);
         tree.file("proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000001");
-        let mut host = Host::bare(daemon::SCRIPT);
+        let mut host = Host::bare(host::SCRIPT);
         let file = host.path("hostler.toml");
         let config = fs::read_to_string(&file).unwrap();
         let machine = format!("root = \"{}\"", host.path("machine").display());

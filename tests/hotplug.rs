@@ -6,13 +6,6 @@
 
 #![allow(clippy::panic, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used, reason = "this is a test")]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[path = "support/uevents.rs"]
-mod uevents;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -20,18 +13,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use daemon::{Host, binary, wait_for};
 use hostler_linux::archive::UnpackedCapture;
 use hostler_proto::health_v1::HealthStatus;
-use kubelet::{Kubelet, Release, claim};
+use hostler_testing::{
+    binary::binary,
+    host::{Host, wait_for},
+    kubelet::{Kubelet, KubeletRelease, claim},
+    uevents::{UeventDatagram, UeventInjector, enter_namespaces, recorded},
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use uevents::{Datagram, Injector, enter_namespaces, recorded};
 
 type Test = (&'static str, fn());
 
 const TESTS: [Test; 8] = [
-    ("a_recorded_run_gives_the_inventory_of_each_of_its_moments", || replay(<[Datagram]>::to_vec)),
+    ("a_recorded_run_gives_the_inventory_of_each_of_its_moments", || replay(<[UeventDatagram]>::to_vec)),
     ("doubled_events_change_nothing", || {
         replay(|events| events.iter().flat_map(|it| [it.clone(), it.clone()]).collect())
     }),
@@ -124,7 +120,7 @@ fn tree_before() -> UnpackedCapture {
 /// A host whose daemon sees one captured machine now and another one later.
 struct Exchange {
     host: Host,
-    injector: Injector,
+    injector: UeventInjector,
 }
 
 impl Exchange {
@@ -141,7 +137,7 @@ impl Exchange {
             hook = binary().display(),
         );
         fs::write(host.path("hostler.toml"), config).unwrap();
-        let mut exchange = Self { host, injector: Injector::new() };
+        let mut exchange = Self { host, injector: UeventInjector::new() };
         exchange.show(first);
         exchange.host.start();
         exchange
@@ -180,13 +176,13 @@ fn outline(devices: &Value) -> BTreeSet<(String, String)> {
 }
 
 /// The events of the recorded run from the beginning of a moment to that of the next.
-fn events_of(moment: usize) -> Vec<Datagram> {
+fn events_of(moment: usize) -> Vec<UeventDatagram> {
     let (from, to) = (MOMENTS[moment].1, MOMENTS.get(moment + 1).map_or(f64::INFINITY, |next| next.1));
     let events = recorded(&captures().join("qemu-cxl-7.3.4.uevents.log"));
     events.into_iter().filter(|event| (from..to).contains(&event.at)).map(|event| event.datagram).collect()
 }
 
-fn replay(change: fn(&[Datagram]) -> Vec<Datagram>) {
+fn replay(change: fn(&[UeventDatagram]) -> Vec<UeventDatagram>) {
     let before = tree_before();
     let exchange = Exchange::new(&before, LISTENING);
     assert_eq!(exchange.devices(), exchange.found_in(&before));
@@ -210,7 +206,7 @@ fn lost_in_a_storm() {
     let exchange = Exchange::new(&boot, LISTENING);
     // A daemon that gets no time while more comes in than its buffer holds.
     exchange.host.signal(Signal::SIGSTOP);
-    let noise = Datagram::new("add", "/devices/virtual/net/veth0", "net");
+    let noise = UeventDatagram::new("add", "/devices/virtual/net/veth0", "net");
     exchange.injector.send_all(std::iter::repeat_n(&noise, 60_000));
     exchange.show(&regions);
     exchange.injector.send_all(&events_of(1));
@@ -229,9 +225,9 @@ fn without_an_event() {
 fn of_no_concern() {
     let boot = tree("boot");
     let exchange = Exchange::new(&boot, LISTENING);
-    exchange.injector.send(&Datagram::new("remove", "/devices/virtual/net/veth0", "net"));
-    exchange.injector.send(&Datagram::new("add", "/devices/platform/serial8250", "platform"));
-    exchange.injector.send(&Datagram::new("online", "/devices/system/cpu/cpu1", "cpu"));
+    exchange.injector.send(&UeventDatagram::new("remove", "/devices/virtual/net/veth0", "net"));
+    exchange.injector.send(&UeventDatagram::new("add", "/devices/platform/serial8250", "platform"));
+    exchange.injector.send(&UeventDatagram::new("online", "/devices/system/cpu/cpu1", "cpu"));
     let asked = || -> Vec<String> {
         let log = exchange.host.log();
         log.lines().filter_map(|line| Some(line.split_once("uevents ask for a rescan ")?.1.to_owned())).collect()
@@ -249,14 +245,14 @@ fn removed_while_held() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let online = fs::read_to_string(cpus("online")).unwrap();
     runtime.block_on(async {
-        let mut plugin = Kubelet::new(exchange.host.path("kubelet"), Release::V1_37).register().await.unwrap();
+        let mut plugin = Kubelet::new(exchange.host.path("kubelet"), KubeletRelease::V1_37).register().await.unwrap();
         assert!(plugin.prepare(std::slice::from_ref(&claim)).await.unwrap().values().all(Result::is_ok));
         let mut reports = plugin.health().await.unwrap();
         reports.wait_for("node/cpu", "core-2-0", HealthStatus::Healthy).await.unwrap();
         fs::write(cpus("online"), "0-3\n").unwrap();
         for cpu in ["cpu4", "cpu5"] {
             fs::rename(cpus(&format!("{cpu}/topology")), cpus(&format!("{cpu}/gone"))).unwrap();
-            exchange.injector.send(&Datagram::new("offline", &format!("/devices/system/cpu/{cpu}"), "cpu"));
+            exchange.injector.send(&UeventDatagram::new("offline", &format!("/devices/system/cpu/{cpu}"), "cpu"));
         }
         reports.wait_for("node/cpu", "core-2-0", HealthStatus::Unhealthy).await.unwrap();
         let (_, message) = reports.of("node/cpu", "core-2-0").unwrap();
@@ -271,7 +267,7 @@ fn removed_while_held() {
             fs::rename(cpus(&format!("{cpu}/gone")), cpus(&format!("{cpu}/topology"))).unwrap();
         }
         fs::write(cpus("online"), online).unwrap();
-        exchange.injector.send(&Datagram::new("online", "/devices/system/cpu/cpu4", "cpu"));
+        exchange.injector.send(&UeventDatagram::new("online", "/devices/system/cpu/cpu4", "cpu"));
         reports.wait_for("node/cpu", "core-2-0", HealthStatus::Healthy).await.unwrap();
         assert!(plugin.unprepare(&[claim]).await.unwrap().values().all(Result::is_ok));
     });

@@ -2,11 +2,6 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/http2.rs"]
-mod http2;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -38,7 +33,10 @@ use hostler_proto::{
     health_v1::HealthStatus,
     registration::{InfoRequest, RegistrationStatus, registration_client::RegistrationClient},
 };
-use kubelet::{Kubelet, Plugin, Release, Version, claim};
+use hostler_testing::{
+    http2,
+    kubelet::{self, DraApiVersion, Kubelet, KubeletPlugin, KubeletRelease, claim},
+};
 use tempfile::TempDir;
 use tokio::{
     sync::watch,
@@ -183,12 +181,12 @@ impl Node {
         Self { root, bench, tasks, inventory, claims, registration_rx, served }
     }
 
-    fn kubelet(&self, release: Release) -> Kubelet {
+    fn kubelet(&self, release: KubeletRelease) -> Kubelet {
         Kubelet::new(self.root.path(), release)
     }
 
-    async fn plugin(&self) -> Plugin {
-        self.kubelet(Release::V1_37).register().await.unwrap()
+    async fn plugin(&self) -> KubeletPlugin {
+        self.kubelet(KubeletRelease::V1_37).register().await.unwrap()
     }
 
     fn registration_socket(&self) -> PathBuf {
@@ -220,9 +218,11 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_supported_kubelet_registers_the_driver_and_prepares_a_claim() {
     let node = Node::start().await;
-    for (release, version) in
-        [(Release::V1_33, Version::V1Beta1), (Release::V1_36, Version::V1), (Release::V1_37, Version::V1)]
-    {
+    for (release, version) in [
+        (KubeletRelease::V1_33, DraApiVersion::V1Beta1),
+        (KubeletRelease::V1_36, DraApiVersion::V1),
+        (KubeletRelease::V1_37, DraApiVersion::V1),
+    ] {
         let mut plugin = node.kubelet(release).register().await.unwrap();
         assert_eq!((plugin.info.name.as_str(), plugin.version), (DRIVER, version));
         let answers = plugin.prepare(&[of("d0+d1")]).await.unwrap();
@@ -265,7 +265,7 @@ async fn what_the_kubelet_says_about_the_registration_is_remembered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_request_gets_an_empty_answer() {
     let node = Node::start().await;
-    for version in [Version::V1, Version::V1Beta1] {
+    for version in [DraApiVersion::V1, DraApiVersion::V1Beta1] {
         let mut plugin = node.plugin().await.speaking(version);
         assert!(plugin.prepare(&[]).await.unwrap().is_empty());
         assert!(plugin.unprepare(&[]).await.unwrap().is_empty());
@@ -319,14 +319,14 @@ async fn a_prepared_claim_has_the_same_answer_again_and_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shares_are_told_apart_in_v1_and_unknown_to_v1beta1() {
     let node = Node::start().await;
-    let shares = |answers: kubelet::Answers<Vec<hostler_proto::dra_v1::Device>>| {
+    let shares = |answers: kubelet::ClaimAnswers<Vec<hostler_proto::dra_v1::Device>>| {
         let devices = answers["uid-shared-shared-d0"].clone().unwrap();
         devices.into_iter().map(|device| device.share_id).collect::<Vec<_>>()
     };
     let mut plugin = node.plugin().await;
     let answers = plugin.prepare(&[of("shared+shared+d0")]).await.unwrap();
     assert_eq!(shares(answers), [Some("share-0".into()), Some("share-1".into()), None]);
-    let mut older = node.plugin().await.speaking(Version::V1Beta1);
+    let mut older = node.plugin().await.speaking(DraApiVersion::V1Beta1);
     assert_eq!(shares(older.prepare(&[of("shared+shared+d0")]).await.unwrap()), [None, None, None]);
     node.stop().await;
 }
@@ -382,7 +382,7 @@ async fn wait_for_claim(node: &Node, uid: &str) {
 async fn a_call_in_flight_is_answered_although_the_daemon_stops() {
     let node = Node::start().await;
     let plugin = node.plugin().await;
-    let kubelet = node.kubelet(Release::V1_37);
+    let kubelet = node.kubelet(KubeletRelease::V1_37);
     node.bench.close();
     let preparing = node.tasks.job({
         let mut plugin = plugin.clone();
@@ -487,7 +487,7 @@ async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
     assert!(matches!(KubeletSockets::bind(&config).await, Err(SocketError::InUse { .. })));
     // A second instance has sockets of its own, and leaves those of the first alone.
     let second = KubeletSockets::bind(&KubeletPluginConfig { instance: Some("b".into()), ..config }).await.unwrap();
-    assert_eq!(node.kubelet(Release::V1_37).sockets().len(), 2);
+    assert_eq!(node.kubelet(KubeletRelease::V1_37).sockets().len(), 2);
     drop(second);
     node.plugin().await;
     node.stop().await;
@@ -505,7 +505,7 @@ async fn sockets_of_a_killed_daemon_are_in_nobodys_way() {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     }
     let node = Node::start_on(root, vec![device("d0")]).await;
-    assert_eq!(node.kubelet(Release::V1_37).sockets(), [config.registration_socket()]);
+    assert_eq!(node.kubelet(KubeletRelease::V1_37).sockets(), [config.registration_socket()]);
     assert!(!killed.service_socket().exists());
     node.plugin().await;
     node.stop().await;
@@ -525,15 +525,15 @@ async fn the_authority_of_the_kubelet_is_answered_because_of_the_at_sign() {
         kubelet::authority(Path::new("/var/lib/kubelet/plugins_registry/dra@hostler.dev-reg.sock")),
         as_the_kubelet
     );
-    let http2::Outcome::Answer(answer) = call(as_the_kubelet).await else { panic!("GetInfo is answered") };
+    let http2::GrpcOutcome::Answer(answer) = call(as_the_kubelet).await else { panic!("GetInfo is answered") };
     let info = <hostler_proto::registration::PluginInfo as prost::Message>::decode(&*answer).unwrap();
     assert_eq!((info.r#type.as_str(), info.name.as_str()), ("DRAPlugin", DRIVER));
-    assert!(matches!(call("localhost").await, http2::Outcome::Answer(_)));
+    assert!(matches!(call("localhost").await, http2::GrpcOutcome::Answer(_)));
 
     // Without the `@` the whole text would have to be a host name, and `%` has no place in one: the stream is reset
     // below everything that we could change. If this ever is an answer, the `@` can go.
     let without = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fhostler.dev-reg.sock";
-    assert_eq!(call(without).await, http2::Outcome::Reset(http2::PROTOCOL_ERROR));
-    assert_eq!(call("/var/lib/kubelet/plugins_registry/hostler.dev-reg.sock").await, http2::Outcome::Reset(1));
+    assert_eq!(call(without).await, http2::GrpcOutcome::Reset(http2::PROTOCOL_ERROR));
+    assert_eq!(call("/var/lib/kubelet/plugins_registry/hostler.dev-reg.sock").await, http2::GrpcOutcome::Reset(1));
     node.stop().await;
 }

@@ -8,13 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/kubelet.rs"]
-mod kubelet;
-#[path = "support/node.rs"]
-mod node;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -25,11 +18,14 @@ use std::{
     },
 };
 
-use daemon::{Daemon, Host, binary, http, wait_for};
 use hostler_proto::dra_v1::Device;
-use kubelet::{Kubelet, Plugin, Release};
+use hostler_testing::{
+    binary::binary,
+    host::{DaemonProcess, Host, http, wait_for},
+    kubelet::{Kubelet, KubeletPlugin, KubeletRelease},
+    node::{TestNode, named, uid},
+};
 use nix::sys::signal::Signal;
-use node::{Node, named, uid};
 
 /// Claims that are prepared and taken back all the time.
 const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
@@ -54,11 +50,11 @@ fn ready(host: &Host, config: &str) -> Output {
     hostler(host, config, "ready").output().unwrap()
 }
 
-fn start_second(host: &Host) -> Daemon {
+fn start_second(host: &Host) -> DaemonProcess {
     second(host);
     let log = fs::OpenOptions::new().create(true).append(true).open(host.path("log")).unwrap();
     let mut command = hostler(host, "second.toml", "run");
-    let daemon = Daemon::of(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    let daemon = DaemonProcess::of(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     wait_for("the second daemon to stand by", || {
         (http(&host.path("run2/metrics.sock"), "GET", "/readyz", "").ok()? == (200, "standing by\n".to_owned()))
             .then_some(())
@@ -68,7 +64,7 @@ fn start_second(host: &Host) -> Daemon {
 
 #[test]
 fn a_daemon_that_stands_by_is_ready_and_the_same_address_tells_when_it_works() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     let socket = node.path("run2/metrics.sock");
     let get = |path: &str| http(&socket, "GET", path, "").unwrap();
     let daemon = start_second(&node);
@@ -99,7 +95,7 @@ fn a_daemon_that_is_not_ready_says_why() {
 
 /// Prepares and takes back one claim until it is told to stop; the devices of every answer, and what was refused.
 async fn load(
-    mut plugin: Plugin,
+    mut plugin: KubeletPlugin,
     kubelet: Kubelet,
     name: &str,
     stop: Arc<AtomicBool>,
@@ -136,7 +132,7 @@ async fn load(
 
 #[test]
 fn nothing_is_lost_when_a_second_daemon_takes_over_under_load() {
-    let mut node = Node::started();
+    let mut node = TestNode::started();
     node.allocate("running", &["card-7", "pool:2"]);
     let (running, whole) = (node.prepare("running"), node.traces("running"));
     for (index, name) in CLAIMS.iter().enumerate() {
@@ -144,7 +140,7 @@ fn nothing_is_lost_when_a_second_daemon_takes_over_under_load() {
     }
     let daemon = start_second(&node);
     let stop = Arc::new(AtomicBool::new(false));
-    let kubelet = Kubelet::new(node.path("kubelet"), Release::V1_36);
+    let kubelet = Kubelet::new(node.path("kubelet"), KubeletRelease::V1_36);
     let loads: BTreeMap<&str, _> = CLAIMS
         .iter()
         .map(|name| (*name, node.spawn(load(node.connected(), kubelet.clone(), name, stop.clone()))))

@@ -8,13 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_testing::kubelet::KubeletPlugin;
+
 use super::{
     machine,
     report::Report,
     rig::Rig,
     samples::{Millis, Samples},
 };
-use crate::kubelet::Plugin;
 
 /// Daemons per place, each with a state folder of its own, and what each of them does.
 const DAEMONS: usize = 10;
@@ -103,7 +104,7 @@ impl Times {
         Some(times)
     }
 
-    fn single(&mut self, rig: &Rig, plugin: &mut Plugin, number: usize) {
+    fn single(&mut self, rig: &Rig, plugin: &mut KubeletPlugin, number: usize) {
         let claims = [rig.cpu_claim(number)];
         self.prepare.push(rig.prepare(plugin, &claims));
         self.again.push(rig.prepare(plugin, &claims));
@@ -111,7 +112,7 @@ impl Times {
         self.raw.take(rig.state.path());
     }
 
-    fn batch(&mut self, rig: &Rig, plugin: &mut Plugin, number: usize) {
+    fn batch(&mut self, rig: &Rig, plugin: &mut KubeletPlugin, number: usize) {
         let claims: Vec<_> = (0..BATCH).map(|claim| rig.cpu_claim(1000 + number * BATCH + claim)).collect();
         self.prepare_batch.push(rig.prepare(plugin, &claims));
         self.unprepare_batch.push(rig.unprepare(plugin, &claims));

@@ -11,6 +11,11 @@ use std::{
 };
 
 use hostler_proto::dra_v1::Claim;
+use hostler_testing::{
+    apiserver::{ApiServer, ApiServerView},
+    host::wait_for,
+    kubelet::{self, KubeletPlugin},
+};
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 use tokio::runtime::{self, Runtime};
@@ -21,11 +26,6 @@ use super::{
     report::{Amount, Report},
     rig::Rig,
     samples::Samples,
-};
-use crate::{
-    apiserver::{ApiServer, View},
-    daemon::wait_for,
-    kubelet::{self, Plugin},
 };
 
 const NODE: &str = "node";
@@ -101,7 +101,7 @@ impl Api {
 }
 
 /// Devices and slices, if no pool lacks a slice.
-fn complete(view: &View<'_>) -> Option<(usize, usize)> {
+fn complete(view: &ApiServerView<'_>) -> Option<(usize, usize)> {
     let slices = view.list("resourceslices");
     let pools: BTreeSet<&str> = slices.iter().filter_map(|slice| slice["spec"]["pool"]["name"].as_str()).collect();
     let is_whole = |pool: &&str| {
@@ -166,7 +166,7 @@ fn reads(api: &Api) -> Samples {
     Samples::new((0..WARM_UP + SINGLE).map(read).collect::<Vec<_>>().split_off(WARM_UP))
 }
 
-fn cpu_time(report: &mut Report, rig: &Rig, api: &Api, plugin: &mut Plugin, on: &str) {
+fn cpu_time(report: &mut Report, rig: &Rig, api: &Api, plugin: &mut KubeletPlugin, on: &str) {
     let all: Vec<Claim> = (0..CYCLES).map(|number| api.claim(20_000 + number)).collect();
     let before = cpu(rig.host.pid());
     for claim in all {

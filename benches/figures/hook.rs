@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_testing::binary::binary;
+
 use super::{
     report::{Amount, Report},
     samples::Samples,
 };
-use crate::daemon::binary;
 
 const RUNS: usize = 200;
 const MOST: Duration = Duration::from_millis(5);

@@ -7,6 +7,10 @@ use std::{
 };
 
 use hostler_linux::testkit::MachineTree;
+use hostler_testing::{
+    host::wait_for,
+    uevents::{UeventDatagram, UeventInjector},
+};
 use nix::sched::{CloneFlags, unshare};
 
 use super::{
@@ -15,10 +19,6 @@ use super::{
     rig::Rig,
     samples::{Millis, Samples},
     synthetic::{self, Quarters},
-};
-use crate::{
-    daemon::wait_for,
-    uevents::{Datagram, Injector},
 };
 
 const MOST_ADD: Duration = Duration::from_millis(350);
@@ -71,7 +71,7 @@ fn storms() -> (Storms, Storms) {
     synthetic::plug(&tree, Quarters(4));
     let mut rig = Rig::on(&tree.path(""), "[inventory]\nuevents = \"kernel\"\nrescan = \"1h\"\n");
     rig.host.start();
-    let bench = Bench { rig, tree, injector: Injector::new() };
+    let bench = Bench { rig, tree, injector: UeventInjector::new() };
     let (mut adds, mut removes) = (Storms::default(), Storms::default());
     for _ in 0..STORMS {
         bench.storm("remove", &mut removes);
@@ -83,14 +83,15 @@ fn storms() -> (Storms, Storms) {
 struct Bench {
     rig: Rig,
     tree: MachineTree,
-    injector: Injector,
+    injector: UeventInjector,
 }
 
 impl Bench {
     fn storm(&self, action: &str, storms: &mut Storms) {
         let log_before = self.rig.host.log().len();
         let cpu_before = cpu(self.rig.host.pid());
-        let noise = ["memory", "cxl", "pci", "cpu"].map(|subsystem| Datagram::new(action, "/devices/storm", subsystem));
+        let noise =
+            ["memory", "cxl", "pci", "cpu"].map(|subsystem| UeventDatagram::new(action, "/devices/storm", subsystem));
         let mut sent = BTreeMap::new();
         for event in 0..EVENTS {
             let (card, rest) = (event * CARDS as usize / EVENTS, event % (EVENTS / CARDS as usize));
@@ -119,7 +120,7 @@ impl Bench {
             _ => drop(self.tree.remove(&link)),
         }
         let devpath = folder.to_str().unwrap().strip_prefix("sys").unwrap();
-        self.injector.send(&Datagram::new(action, devpath, "pci"));
+        self.injector.send(&UeventDatagram::new(action, devpath, "pci"));
         format!("xrt-{}", user.address.replace([':', '.'], "-"))
     }
 }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use hostler_proto::registration::InfoRequest;
+use hostler_testing::host::{http, wait_for};
 
 use super::{
     report::{Amount, Report},
     rig::Rig,
     samples::Samples,
 };
-use crate::daemon::{http, wait_for};
 
 const MOST_BYTES: i64 = 10_000_000;
 const MOST_START: Duration = Duration::from_millis(100);

@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_testing::binary::binary;
+
 use super::{report::Report, rig, samples::Samples};
-use crate::daemon::binary;
 
 const RUNS: usize = 60;
 const MACHINES: [&str; 2] = ["hwloc-128arm-2pa2n8cluster4co", "lscpu-x86_64-epyc_7451"];

@@ -9,16 +9,17 @@ use std::{
 
 use hostler_linux::archive::UnpackedCapture;
 use hostler_proto::{dra_v1::Claim, registration::registration_client::RegistrationClient};
+use hostler_testing::{
+    binary::binary,
+    host::Host,
+    kubelet::{self, Kubelet, KubeletPlugin, KubeletRelease},
+};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::{self, Runtime};
 use tonic::transport::Channel;
 
 use super::machine;
-use crate::{
-    daemon::Host,
-    kubelet::{self, Kubelet, Plugin, Release},
-};
 
 /// CPUs enough for a hundred claims.
 const LARGE: &str = "hwloc-128arm-2pa2n8cluster4co";
@@ -92,7 +93,7 @@ impl Rig {
         let mut text = String::new();
         let mut line = |key: &str, value: &Path| writeln!(text, "{key} = {:?}", value.to_str().unwrap()).unwrap();
         line("node_name", Path::new("node"));
-        line("hook", &crate::daemon::binary());
+        line("hook", &binary());
         line("paths.state", self.state.path());
         line("paths.run", &self.host.path("run"));
         line("paths.cdi", self.cdi.path());
@@ -107,8 +108,8 @@ impl Rig {
     }
 
     /// Registers as the kubelet would.
-    pub(crate) fn register(&self) -> Plugin {
-        self.run(Kubelet::new(self.host.path("kubelet"), Release::V1_37).register()).unwrap()
+    pub(crate) fn register(&self) -> KubeletPlugin {
+        self.run(Kubelet::new(self.host.path("kubelet"), KubeletRelease::V1_37).register()).unwrap()
     }
 
     /// A client of the registration service, if it can be reached now.
@@ -131,7 +132,7 @@ impl Rig {
     }
 
     /// Prepares claims, of which each must succeed; gives the time that took.
-    pub(crate) fn prepare(&self, plugin: &mut Plugin, claims: &[Claim]) -> Duration {
+    pub(crate) fn prepare(&self, plugin: &mut KubeletPlugin, claims: &[Claim]) -> Duration {
         let start = Instant::now();
         let answers = self.run(plugin.prepare(claims)).unwrap();
         let took = start.elapsed();
@@ -140,7 +141,7 @@ impl Rig {
     }
 
     /// As [`Rig::prepare`], the other way.
-    pub(crate) fn unprepare(&self, plugin: &mut Plugin, claims: &[Claim]) -> Duration {
+    pub(crate) fn unprepare(&self, plugin: &mut KubeletPlugin, claims: &[Claim]) -> Duration {
         let start = Instant::now();
         let answers = self.run(plugin.unprepare(claims)).unwrap();
         let took = start.elapsed();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hostler_proto::registration::InfoRequest;
+use hostler_testing::kubelet::claim;
 use serde_json::Value;
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
     rig::Rig,
     samples::{Millis, Samples},
 };
-use crate::kubelet::claim;
 
 const UID: &str = "5f0c6a1e-0000-4000-8000-000000000001";
 const CALLS: usize = 1000;

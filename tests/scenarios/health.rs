@@ -1,12 +1,12 @@
 //! What the kubelet believes of the devices' health.
 
 use hostler_proto::health_v1::HealthStatus;
-
-use crate::{
-    daemon::{script_with, wait_for},
-    kubelet::Release,
-    scene::{Plan, Scene},
+use hostler_testing::{
+    host::{script_with, wait_for},
+    kubelet::KubeletRelease,
 };
+
+use crate::scene::{Plan, Scene};
 
 /// One more device, in this state.
 fn with_lamp(health: &str) -> String {
@@ -25,7 +25,7 @@ fn wait_for_health(scene: &Scene, device: &str, status: HealthStatus) -> String 
 
 #[test]
 fn a_change_of_health_is_believed_by_every_kubelet_that_knows_health() {
-    for release in [Release::V1_36, Release::V1_37] {
+    for release in [KubeletRelease::V1_36, KubeletRelease::V1_37] {
         let script = with_lamp("");
         let mut scene = Scene::started_with(Plan { release, script, ..Plan::default() });
         wait_for_health(&scene, "lamp", HealthStatus::Healthy);
@@ -65,7 +65,7 @@ fn the_health_of_devices_of_several_pods_is_told_apart() {
         scene.running(&format!("pod-{n}"), &format!("card-{n}"));
     }
     // One is pulled out and stays its pod's.
-    scene.hardware(&crate::daemon::SCRIPT.replace("count = 8", "count = 2"));
+    scene.hardware(&hostler_testing::host::SCRIPT.replace("count = 8", "count = 2"));
     wait_for_health(&scene, "card-2", HealthStatus::Unhealthy);
     for device in ["card-0", "card-1"] {
         wait_for_health(&scene, device, HealthStatus::Healthy);
@@ -78,7 +78,7 @@ fn the_health_of_devices_of_several_pods_is_told_apart() {
 /// One message holds a thousand of them.
 #[test]
 fn the_health_of_ten_thousand_devices_reaches_the_kubelet() {
-    let script = crate::daemon::SCRIPT.replace("count = 8", "count = 10000");
+    let script = hostler_testing::host::SCRIPT.replace("count = 8", "count = 10000");
     let mut scene = Scene::new(Plan { script, ..Plan::default() });
     scene.kubelet.start();
     scene.host.start();

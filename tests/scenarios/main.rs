@@ -53,18 +53,8 @@
     reason = "a test fails by panicking and says what it skips"
 )]
 
-#[path = "../support/kubelet/agent.rs"]
-mod agent;
-#[path = "../support/apiserver.rs"]
-mod apiserver;
-#[path = "../support/cluster.rs"]
-mod cluster;
-#[path = "../support/daemon.rs"]
-mod daemon;
 mod disk;
 mod health;
-#[path = "../support/kubelet.rs"]
-mod kubelet;
 mod outage;
 mod prepare;
 mod registration;

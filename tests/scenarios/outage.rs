@@ -1,20 +1,20 @@
 //! The API server is away, for the daemon alone: what is recorded goes on, what is new says why it does not.
 
-use crate::{
-    agent::view::Method,
-    cluster::Wire,
-    daemon::{SCRIPT, wait_for},
-    kubelet::CALL,
-    scene::{Plan, Scene},
+use hostler_testing::{
+    cluster::WireState,
+    host::{SCRIPT, wait_for},
+    kubelet::{CALL, agent::view::DraMethod},
 };
+
+use crate::scene::{Plan, Scene};
 
 #[test]
 fn without_the_api_server_claims_are_taken_back() {
     let mut scene = Scene::started();
     let uid = scene.running("a", "card-1");
-    scene.cluster.wire(Wire::Cut);
+    scene.cluster.wire(WireState::Cut);
     scene.end("a");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 1);
     scene.clean(&uid);
 }
 
@@ -29,16 +29,16 @@ fn without_the_api_server_recorded_claims_are_prepared_again_and_new_ones_fail_f
     scene.connected();
     scene.published();
     scene.card("new", "card-2");
-    scene.cluster.wire(Wire::Cut);
+    scene.cluster.wire(WireState::Cut);
     scene.pod("b", &["shared"]);
     assert_eq!(scene.runs("b").devices, given);
-    assert_eq!(scene.calls(Method::Prepare, &shared), 2);
+    assert_eq!(scene.calls(DraMethod::Prepare, &shared), 2);
     scene.pod("c", &["new"]);
     let error = scene.fails("c", "NodePrepareResources failed");
     assert!(error.contains("ResourceClaim"), "{error}");
     let slowest = scene.kubelet.view().calls.iter().map(|call| call.took).max().unwrap();
     assert!(slowest < CALL / 2, "{slowest:?}");
-    scene.cluster.wire(Wire::Whole);
+    scene.cluster.wire(WireState::Whole);
     scene.runs("c");
     ["a", "b", "c"].iter().for_each(|pod| scene.end(pod));
 }
@@ -49,11 +49,11 @@ fn an_api_server_that_says_nothing_does_not_use_up_the_kubelets_patience() {
     let mut scene = Scene::started();
     scene.running("a", "card-1");
     scene.card("new", "card-2");
-    scene.cluster.wire(Wire::Silent);
+    scene.cluster.wire(WireState::Silent);
     scene.pod("b", &["new"]);
     scene.fails("b", "NodePrepareResources failed");
     scene.end("a");
-    scene.cluster.wire(Wire::Whole);
+    scene.cluster.wire(WireState::Whole);
     scene.runs("b");
     scene.end("b");
 }
@@ -62,7 +62,7 @@ fn an_api_server_that_says_nothing_does_not_use_up_the_kubelets_patience() {
 fn a_daemon_starts_without_the_api_server_and_catches_up_with_it() {
     let mut scene = Scene::started();
     let uid = scene.running("a", "card-1");
-    scene.cluster.wire(Wire::Cut);
+    scene.cluster.wire(WireState::Cut);
     scene.host.kill();
     scene.host.script(&SCRIPT.replace("count = 8", "count = 10"));
     scene.host.start();
@@ -70,7 +70,7 @@ fn a_daemon_starts_without_the_api_server_and_catches_up_with_it() {
     assert_eq!(scene.kubelet.restart_container("a"), Ok(()));
     scene.end("a");
     scene.clean(&uid);
-    scene.cluster.wire(Wire::Whole);
+    scene.cluster.wire(WireState::Whole);
     wait_for("the new devices", || (scene.devices_published() == 11).then_some(()));
     scene.running("b", "card-9");
     scene.end("b");
@@ -79,12 +79,12 @@ fn a_daemon_starts_without_the_api_server_and_catches_up_with_it() {
 #[test]
 fn a_daemon_may_be_there_before_the_api_server() {
     let mut scene = Scene::new(Plan::default());
-    scene.cluster.wire(Wire::Cut);
+    scene.cluster.wire(WireState::Cut);
     scene.kubelet.start();
     scene.host.start();
     scene.connected();
     assert_eq!(scene.devices_published(), 0);
-    scene.cluster.wire(Wire::Whole);
+    scene.cluster.wire(WireState::Whole);
     scene.published();
     scene.running("a", "card-1");
     scene.end("a");
@@ -93,11 +93,11 @@ fn a_daemon_may_be_there_before_the_api_server() {
 #[test]
 fn what_changed_during_an_outage_is_published_after_it() {
     let scene = Scene::started();
-    scene.cluster.wire(Wire::Cut);
+    scene.cluster.wire(WireState::Cut);
     for count in [9, 3, 5] {
         scene.hardware(&SCRIPT.replace("count = 8", &format!("count = {count}")));
     }
     assert_eq!(scene.devices_published(), 9);
-    scene.cluster.wire(Wire::Whole);
+    scene.cluster.wire(WireState::Whole);
     wait_for("the last state", || (scene.devices_published() == 6).then_some(()));
 }

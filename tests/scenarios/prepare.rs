@@ -3,14 +3,16 @@
 use std::{fs, time::Duration};
 
 use hostler_fake::KILL_EXIT_CODE;
+use hostler_testing::{
+    cluster::DeviceWant,
+    host::{SCRIPT, script_with, wait_for},
+    kubelet::agent::{
+        times::KubeletTimes,
+        view::{DraMethod, PodPhase},
+    },
+};
 
 use crate::{
-    agent::{
-        times::Times,
-        view::{Method, Phase},
-    },
-    cluster::Want,
-    daemon::{SCRIPT, script_with, wait_for},
     disk::SmallDisk,
     scene::{HASTE, Plan, Scene, fault},
 };
@@ -41,15 +43,15 @@ fn a_pod_that_came_before_its_driver_waits_for_it() {
 
 #[test]
 fn a_prepare_that_takes_longer_than_the_kubelet_waits_is_joined_by_the_next_one() {
-    let times = Times { call: Duration::from_millis(300), ..Times::default().scaled(HASTE) };
+    let times = KubeletTimes { call: Duration::from_millis(300), ..KubeletTimes::default().scaled(HASTE) };
     let plan = Plan { times, script: fault("prepare", "card-1", "delay_ms = 1500\ntimes = 1"), ..Plan::default() };
     let mut scene = Scene::started_with(plan);
     let uid = scene.card("a", "card-1");
     scene.pod("a", &["a"]);
     scene.fails("a", "deadline exceeded");
-    assert_eq!(scene.kubelet.view().pod("a").phase, Phase::Pending);
+    assert_eq!(scene.kubelet.view().pod("a").phase, PodPhase::Pending);
     scene.runs("a");
-    assert!(scene.calls(Method::Prepare, &uid) > 1);
+    assert!(scene.calls(DraMethod::Prepare, &uid) > 1);
     scene.end("a");
     scene.clean(&uid);
 }
@@ -62,7 +64,7 @@ fn a_prepare_that_fails_is_asked_for_again_until_it_works() {
     scene.pod("a", &["a"]);
     scene.fails("a", "the link is down");
     scene.runs("a");
-    assert_eq!(scene.calls(Method::Prepare, &uid), 3);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 3);
     scene.end("a");
     scene.clean(&uid);
 }
@@ -90,7 +92,7 @@ fn a_pod_that_was_deleted_while_the_kubelet_was_down_is_never_prepared() {
     scene.kubelet.start();
     scene.connected();
     scene.running("b", "card-2");
-    assert_eq!(scene.calls(Method::Prepare, &uid), 0);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 0);
     scene.end("b");
 }
 
@@ -102,7 +104,7 @@ fn a_pod_that_is_deleted_while_its_claim_is_being_prepared_leaves_nothing() {
     scene.pod("a", &["a"]);
     wait_for("the work to begin", || (!scene.traces(&uid).is_empty()).then_some(()));
     scene.end("a");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 1);
     scene.clean(&uid);
 }
 
@@ -114,12 +116,12 @@ fn one_claim_of_two_pods_is_prepared_once_and_taken_back_after_both() {
     let given = scene.runs("a").devices;
     scene.pod("b", &["shared"]);
     assert_eq!(scene.runs("b").devices, given);
-    assert_eq!(scene.calls(Method::Prepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 1);
     scene.end("a");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 0);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 0);
     assert_eq!(scene.kubelet.restart_container("b"), Ok(()));
     scene.end("b");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 1);
     scene.clean(&uid);
 }
 
@@ -131,7 +133,7 @@ fn two_pods_that_start_at_once_with_one_claim_get_the_same() {
     scene.pod("a", &["shared"]);
     scene.pod("b", &["shared"]);
     assert_eq!(scene.runs("a").devices, scene.runs("b").devices);
-    assert_eq!(scene.calls(Method::Prepare, &uid), 2, "the kubelet does not wait for its own call");
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 2, "the kubelet does not wait for its own call");
     scene.end("a");
     scene.end("b");
     scene.clean(&uid);
@@ -189,18 +191,18 @@ fn a_claim_is_prepared_although_no_container_uses_it_and_stays_over_restarts_of_
     for _ in 0..3 {
         assert_eq!(scene.kubelet.restart_container("a"), Ok(()));
     }
-    assert_eq!(scene.calls(Method::Prepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 1);
     scene.end("a");
 }
 
 #[test]
 fn a_claim_without_an_allocation_is_nobodys_business() {
     let mut scene = Scene::started();
-    let wants = [Want::device("card", "card-1")];
+    let wants = [DeviceWant::device("card", "card-1")];
     let uid = scene.cluster.create_claim("a", scene.host.driver(), &wants, &[]);
     let pod = scene.pod("a", &["a"]);
     scene.fails("a", "is not allowed to use");
-    assert_eq!(scene.calls(Method::Prepare, &uid), 0);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 0);
     scene.cluster.allocate("a", scene.host.driver(), &scene.cluster.node(), &wants).unwrap();
     scene.cluster.reserve("a", "a", &pod);
     scene.runs("a");
@@ -215,14 +217,14 @@ fn a_pod_with_claims_of_two_drivers_gets_both_and_gives_both_back() {
     let driver = second.driver().to_owned();
     scene.kubelet.wait_until("the second driver", |view| view.is_connected(&driver));
     let ours = scene.card("ours", "card-1");
-    let theirs = scene.claim_of(&driver, "theirs", &[Want::device("tile", "tile-1")]);
+    let theirs = scene.claim_of(&driver, "theirs", &[DeviceWant::device("tile", "tile-1")]);
     scene.pod("a", &["ours", "theirs"]);
     let view = scene.runs("a");
     let names: Vec<&str> = view.devices.values().flatten().map(|device| &*device.device_name).collect();
     assert_eq!((names.len(), names.contains(&"card-1"), names.contains(&"tile-1")), (2, true, true), "{names:?}");
     scene.end("a");
     for uid in [&ours, &theirs] {
-        assert_eq!((scene.calls(Method::Prepare, uid), scene.calls(Method::Unprepare, uid)), (1, 1));
+        assert_eq!((scene.calls(DraMethod::Prepare, uid), scene.calls(DraMethod::Unprepare, uid)), (1, 1));
     }
     // And the same when one of them does not work at first, on the way in and on the way out.
     for step in ["prepare", "unprepare"] {
@@ -230,11 +232,11 @@ fn a_pod_with_claims_of_two_drivers_gets_both_and_gives_both_back() {
         assert_eq!(second.request("POST", "/v1/rescan", "").0, 204);
         let (one, two) = (format!("ours-{step}"), format!("theirs-{step}"));
         let ours = scene.card(&one, "card-2");
-        let theirs = scene.claim_of(&driver, &two, &[Want::device("tile", "tile-2")]);
+        let theirs = scene.claim_of(&driver, &two, &[DeviceWant::device("tile", "tile-2")]);
         scene.pod(step, &[&one, &two]);
         scene.runs(step);
         scene.end(step);
-        let calls = scene.calls(if step == "prepare" { Method::Prepare } else { Method::Unprepare }, &theirs);
+        let calls = scene.calls(if step == "prepare" { DraMethod::Prepare } else { DraMethod::Unprepare }, &theirs);
         assert_eq!(calls, 2, "{step}");
         scene.clean(&ours);
     }
@@ -253,9 +255,9 @@ fn a_kubelet_restart_in_the_middle_of_two_drivers_work_is_made_good() {
         assert_eq!(second.request("POST", "/v1/rescan", "").0, 204);
         let (one, two) = (format!("ours-{step}"), format!("theirs-{step}"));
         let ours = scene.card(&one, "card-1");
-        let theirs = scene.claim_of(&driver, &two, &[Want::device("tile", "tile-1")]);
+        let theirs = scene.claim_of(&driver, &two, &[DeviceWant::device("tile", "tile-1")]);
         scene.pod(step, &[&one, &two]);
-        let method = if step == "prepare" { Method::Prepare } else { Method::Unprepare };
+        let method = if step == "prepare" { DraMethod::Prepare } else { DraMethod::Unprepare };
         if step == "unprepare" {
             scene.runs(step);
             scene.kubelet.machine().delete(step);
@@ -344,7 +346,7 @@ fn a_device_that_another_claim_holds_is_refused_until_that_one_is_taken_back() {
     scene.running("a", "card-1");
     let result = scene.cluster.claim("a").unwrap();
     let results = serde_json::to_value(&result).unwrap()["status"]["allocation"]["devices"]["results"].clone();
-    scene.cluster.create_claim("b", scene.host.driver(), &[Want::device("card", "card-1")], &[]);
+    scene.cluster.create_claim("b", scene.host.driver(), &[DeviceWant::device("card", "card-1")], &[]);
     scene.cluster.set_allocation("b", &scene.cluster.node(), results.as_array().unwrap());
     scene.pod("b", &["b"]);
     assert!(scene.fails("b", "already prepared for claim").contains("card-1"));

@@ -2,16 +2,18 @@
 
 use std::{fs, time::Duration};
 
+use hostler_testing::{
+    host::{Host, wait_for},
+    kubelet::{
+        KubeletRelease,
+        agent::view::{DraMethod, KubeletView},
+    },
+};
 use nix::sys::signal::Signal;
 
-use crate::{
-    agent::view::{Method, View},
-    daemon::{Host, wait_for},
-    kubelet::Release,
-    scene::{Plan, Scene},
-};
+use crate::scene::{Plan, Scene};
 
-fn registrations(view: &View) -> usize {
+fn registrations(view: &KubeletView) -> usize {
     view.registrations.iter().filter(|attempt| attempt.outcome.is_ok()).count()
 }
 
@@ -70,7 +72,7 @@ fn a_daemon_that_was_too_slow_to_say_who_it_is_is_asked_again() {
 
 #[test]
 fn every_kubelet_that_is_supported_gets_its_pods_started() {
-    for release in [Release::V1_33, Release::V1_36, Release::V1_37] {
+    for release in [KubeletRelease::V1_33, KubeletRelease::V1_36, KubeletRelease::V1_37] {
         let mut scene = Scene::started_with(Plan { release, ..Plan::default() });
         let uid = scene.running("a", "card-1");
         assert_eq!(scene.devices("a", &uid).len(), 1, "{release:?}");
@@ -88,7 +90,7 @@ fn one_connection_is_enough_for_everything() {
     scene.kubelet.wait_until("health", |view| !view.health.is_empty());
     let view = scene.kubelet.view();
     assert_eq!(view.plugins.iter().map(|plugin| plugin.connections).collect::<Vec<_>>(), [1]);
-    assert_eq!((view.succeeded(Method::Prepare), view.succeeded(Method::Unprepare)), (2, 2));
+    assert_eq!((view.succeeded(DraMethod::Prepare), view.succeeded(DraMethod::Unprepare)), (2, 2));
 }
 
 /// Nothing tells the daemon of it: it looks every ten seconds.
@@ -164,7 +166,7 @@ fn other_files_in_the_registry_and_sockets_of_the_dead_disturb_nobody() {
 #[test]
 fn two_drivers_on_one_node_do_not_know_of_each_other() {
     let mut scene = Scene::started();
-    let mut second = scene.second_host(crate::daemon::SCRIPT);
+    let mut second = scene.second_host(hostler_testing::host::SCRIPT);
     second.start();
     let driver = second.driver().to_owned();
     scene.kubelet.wait_until("the second driver", |view| view.is_connected(&driver));

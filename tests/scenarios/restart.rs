@@ -2,11 +2,9 @@
 
 use std::fs;
 
-use crate::{
-    agent::view::Method,
-    kubelet::Release,
-    scene::{Plan, Scene},
-};
+use hostler_testing::kubelet::{KubeletRelease, agent::view::DraMethod};
+
+use crate::scene::{Plan, Scene};
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000002";
 
@@ -24,7 +22,7 @@ fn undisturbed(scene: &mut Scene, round: usize, disturb: impl FnOnce(&mut Scene)
     }
     assert_eq!(cdi_files(scene), files, "round {round}");
     for uid in &uids {
-        assert_eq!(scene.calls(Method::Prepare, uid), 1, "round {round}: nobody asks for what runs");
+        assert_eq!(scene.calls(DraMethod::Prepare, uid), 1, "round {round}: nobody asks for what runs");
     }
     names.iter().for_each(|name| scene.end(name));
     uids.iter().for_each(|uid| scene.clean(uid));
@@ -68,9 +66,11 @@ fn running_pods_notice_nothing_of_a_restart_of_anybody() {
 
 #[test]
 fn running_pods_notice_nothing_of_an_upgrade_of_the_kubelet() {
-    let plan = Plan { release: Release::V1_33, ..Plan::default() };
+    let plan = Plan { release: KubeletRelease::V1_33, ..Plan::default() };
     let mut scene = Scene::started_with(plan);
-    for (round, release) in [Release::V1_36, Release::V1_37, Release::V1_36].into_iter().enumerate() {
+    for (round, release) in
+        [KubeletRelease::V1_36, KubeletRelease::V1_37, KubeletRelease::V1_36].into_iter().enumerate()
+    {
         undisturbed(&mut scene, round, |scene| {
             scene.kubelet.upgrade(release);
             scene.kubelet.restart();
@@ -99,7 +99,7 @@ fn after_a_reboot_every_pod_has_the_same_devices_again() {
     scene.begin();
     // The kubelet holds the lists against those from before the reboot.
     for uid in &uids {
-        scene.kubelet.wait_until("the second prepare", |view| view.calls_for(Method::Prepare, uid).count() == 2);
+        scene.kubelet.wait_until("the second prepare", |view| view.calls_for(DraMethod::Prepare, uid).count() == 2);
     }
     assert_eq!(["a", "b"].map(|name| scene.runs(name).devices), given);
     assert!(uids.iter().all(|uid| scene.traces(uid).len() == 3));
@@ -118,7 +118,7 @@ fn after_a_reboot_claims_of_pods_that_are_gone_are_taken_back() {
     scene.begin();
     scene.gone("gone");
     scene.clean(&uids[0]);
-    scene.kubelet.wait_until("the second prepare", |view| view.calls_for(Method::Prepare, &uids[1]).count() == 2);
+    scene.kubelet.wait_until("the second prepare", |view| view.calls_for(DraMethod::Prepare, &uids[1]).count() == 2);
     scene.runs("kept");
     scene.end("kept");
 }

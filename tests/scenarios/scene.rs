@@ -9,19 +9,20 @@ use std::{
 };
 
 use hostler_proto::dra_v1::Device;
-use tokio::runtime::Runtime;
-
-use crate::{
-    agent::{
-        KubeletAgent, Settings,
-        machine::Pod,
-        times::Times,
-        view::{Method, Phase, PodView},
+use hostler_testing::{
+    cluster::{DeviceWant, TestCluster},
+    host::{ClusterMembership, Host, PATIENCE, SCRIPT, script_with, wait_for},
+    kubelet::{
+        KubeletRelease,
+        agent::{
+            KubeletAgent, KubeletAgentSettings,
+            machine::BoundPod,
+            times::KubeletTimes,
+            view::{DraMethod, PodPhase, PodView},
+        },
     },
-    cluster::{TestCluster, Want},
-    daemon::{Host, Membership, PATIENCE, SCRIPT, script_with, wait_for},
-    kubelet::Release,
 };
+use tokio::runtime::Runtime;
 
 /// A fault of the fake backend: `rest` is what happens.
 pub fn fault(step: &str, device: &str, rest: &str) -> String {
@@ -38,9 +39,9 @@ pub struct Plan {
     /// More configuration of the daemon; it begins inside `[backends.fake]`.
     pub extra: String,
     /// Which kubelet.
-    pub release: Release,
+    pub release: KubeletRelease,
     /// Its patience.
-    pub times: Times,
+    pub times: KubeletTimes,
     /// The driver's name; `None`: one of the cluster's.
     pub driver: Option<String>,
     /// The kubelet's root folder below the host's root.
@@ -52,8 +53,8 @@ impl Default for Plan {
         Self {
             script: SCRIPT.to_owned(),
             extra: String::new(),
-            release: Release::V1_36,
-            times: Times::default().scaled(HASTE),
+            release: KubeletRelease::V1_36,
+            times: KubeletTimes::default().scaled(HASTE),
             driver: None,
             kubelet: None,
         }
@@ -85,14 +86,14 @@ impl Scene {
         let folder = tempfile::Builder::new().prefix("k").tempdir_in("/tmp").unwrap();
         let root = folder.path().join(plan.kubelet.unwrap_or("kubelet"));
         let driver = plan.driver.unwrap_or_else(|| cluster.driver());
-        let membership = Membership {
+        let membership = ClusterMembership {
             node: cluster.node(),
             driver,
             kubeconfig: cluster.kubeconfig(),
             kubelet: Some(root.clone()),
             cdi: Some(folder.path().join("cdi")),
         };
-        let settings = Settings {
+        let settings = KubeletAgentSettings {
             root,
             cdi: folder.path().join("cdi"),
             node: cluster.node(),
@@ -147,7 +148,7 @@ impl Scene {
 
     /// Another daemon on the same node, with a driver of its own; not started.
     pub fn second_host(&self, script: &str) -> Host {
-        let membership = Membership {
+        let membership = ClusterMembership {
             node: self.cluster.node(),
             driver: format!("second.{}", self.cluster.driver()),
             kubeconfig: self.cluster.kubeconfig(),
@@ -158,12 +159,12 @@ impl Scene {
     }
 
     /// Makes a claim and allocates it; its UID.
-    pub fn claim(&self, name: &str, wants: &[Want]) -> String {
+    pub fn claim(&self, name: &str, wants: &[DeviceWant]) -> String {
         self.claim_of(self.host.driver(), name, wants)
     }
 
     /// As [`Scene::claim`], of another driver.
-    pub fn claim_of(&self, driver: &str, name: &str, wants: &[Want]) -> String {
+    pub fn claim_of(&self, driver: &str, name: &str, wants: &[DeviceWant]) -> String {
         let uid = self.cluster.create_claim(name, driver, wants, &[]);
         // A daemon that was started just now has not published everything yet.
         let mut allocated = Ok(());
@@ -180,7 +181,7 @@ impl Scene {
 
     /// A claim for one card; its UID.
     pub fn card(&self, name: &str, card: &str) -> String {
-        self.claim(name, &[Want::device("card", card)])
+        self.claim(name, &[DeviceWant::device("card", card)])
     }
 
     /// Wants a pod on the node that uses these claims; its UID.
@@ -188,7 +189,7 @@ impl Scene {
         let uid = self.cluster.create_pod(name, &self.cluster.node(), claims);
         let names: Vec<String> = claims.iter().map(|&claim| claim.to_owned()).collect();
         self.claims.insert(name.to_owned(), names.clone());
-        self.kubelet.machine().create(Pod {
+        self.kubelet.machine().create(BoundPod {
             namespace: self.cluster.namespace(),
             name: name.to_owned(),
             uid: uid.clone(),
@@ -216,7 +217,7 @@ impl Scene {
     pub fn runs(&self, pod: &str) -> PodView {
         self.kubelet.wait(&format!("pod {pod} to run"), |view| {
             let pod = view.pod(pod);
-            (pod.phase == Phase::Running).then_some(pod)
+            (pod.phase == PodPhase::Running).then_some(pod)
         })
     }
 
@@ -237,7 +238,7 @@ impl Scene {
     pub fn gone(&mut self, pod: &str) {
         let uid = self.kubelet.wait(&format!("pod {pod} to be gone"), |view| {
             let pod = view.pod(pod);
-            (pod.phase == Phase::Gone).then_some(pod.uid)
+            (pod.phase == PodPhase::Gone).then_some(pod.uid)
         });
         self.cluster.remove_pod(pod, &uid, &self.claims.remove(pod).unwrap_or_default());
     }
@@ -248,7 +249,7 @@ impl Scene {
     }
 
     /// How many calls of a method named a claim.
-    pub fn calls(&self, method: Method, claim: &str) -> usize {
+    pub fn calls(&self, method: DraMethod, claim: &str) -> usize {
         self.kubelet.view().calls_for(method, claim).count()
     }
 

@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 
 use hostler_proto::dra_v1::Device;
+use hostler_testing::{cluster::DeviceWant, kubelet::KubeletRelease};
 
-use crate::{
-    cluster::Want,
-    kubelet::Release,
-    scene::{Plan, Scene},
-};
+use crate::scene::{Plan, Scene};
 
-fn units(request: &str, amount: &str) -> Want {
-    Want::part(request, "pool", "units", amount)
+fn units(request: &str, amount: &str) -> DeviceWant {
+    DeviceWant::part(request, "pool", "units", amount)
 }
 
 /// What was allocated, by request.
@@ -28,7 +25,7 @@ fn prepared(devices: &[Device]) -> Vec<(String, Option<String>)> {
 #[test]
 fn a_device_of_one_claim_has_no_share_id_and_a_shared_one_has_the_schedulers() {
     let mut scene = Scene::started();
-    let uid = scene.claim("a", &[Want::device("card", "card-1"), units("some", "2")]);
+    let uid = scene.claim("a", &[DeviceWant::device("card", "card-1"), units("some", "2")]);
     scene.pod("a", &["a"]);
     scene.runs("a");
     let devices = scene.devices("a", &uid);
@@ -77,7 +74,7 @@ fn shares_of_several_pods_come_and_go_without_disturbing_each_other() {
 
 #[test]
 fn a_kubelet_that_knows_no_shares_gets_its_devices_all_the_same() {
-    let plan = Plan { release: Release::V1_33, ..Plan::default() };
+    let plan = Plan { release: KubeletRelease::V1_33, ..Plan::default() };
     let mut scene = Scene::started_with(plan);
     let uid = scene.claim("a", &[units("one", "2"), units("two", "3")]);
     scene.pod("a", &["a"]);

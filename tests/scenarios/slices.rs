@@ -2,21 +2,21 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use hostler_testing::{
+    cluster::DeviceWant,
+    host::{SCRIPT, wait_for},
+    kubelet::agent::{times::KubeletTimes, view::SliceWipe},
+};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::{
-    agent::{times::Times, view::Wipe},
-    cluster::Want,
-    daemon::{SCRIPT, wait_for},
-    scene::{HASTE, Plan, Scene},
-};
+use crate::scene::{HASTE, Plan, Scene};
 
 /// Haste in everything but the deletion of slices.
 fn patient_with_slices() -> Plan {
-    let wipe = Times::default().wipe;
-    Plan { times: Times { wipe, ..Times::default().scaled(HASTE) }, ..Plan::default() }
+    let wipe = KubeletTimes::default().wipe;
+    Plan { times: KubeletTimes { wipe, ..KubeletTimes::default().scaled(HASTE) }, ..Plan::default() }
 }
 
 /// Tells whether an object was written in between: name, UID and version of each.
@@ -90,7 +90,7 @@ fn slices_go_when_the_daemon_stays_away_and_come_back_with_it() {
         }
         scene.kubelet.wait_until("the deletion", |view| view.wipes.len() > wipes);
         let driver = Some(scene.host.driver().to_owned());
-        assert!(scene.kubelet.view().wipes.contains(&Wipe { driver }));
+        assert!(scene.kubelet.view().wipes.contains(&SliceWipe { driver }));
         wait_for("the slices to go", || (scene.devices_published() == 0).then_some(()));
         scene.begin();
         wait_for_names(&scene, 9);
@@ -151,13 +151,13 @@ fn all_that_is_published_can_be_allocated_and_no_more() {
     let names: Vec<String> = (0..8).map(|n| format!("card-{n}")).collect();
     let mut claims: Vec<&str> = Vec::new();
     for name in &names {
-        scene.claim(name, &[Want::any("any-card")]);
+        scene.claim(name, &[DeviceWant::any("any-card")]);
         claims.push(name);
     }
-    scene.claim("units-1", &[Want::part("units", "pool", "units", "40")]);
-    scene.claim("units-2", &[Want::part("units", "pool", "units", "24")]);
+    scene.claim("units-1", &[DeviceWant::part("units", "pool", "units", "40")]);
+    scene.claim("units-2", &[DeviceWant::part("units", "pool", "units", "24")]);
     claims.extend(["units-1", "units-2"]);
-    let more = [Want::part("units", "pool", "units", "1")];
+    let more = [DeviceWant::part("units", "pool", "units", "1")];
     scene.cluster.create_claim("more", &driver, &more, &[]);
     assert!(scene.cluster.allocate("more", &driver, &node, &more).unwrap_err().contains("not enough"));
     scene.pod("a", &claims);
@@ -194,9 +194,9 @@ fn a_device_that_is_plugged_in_is_offered_and_one_that_is_pulled_out_is_not() {
     scene.running("a", "card-8");
     scene.hardware(SCRIPT);
     // It is still its pod's, but nobody else's.
-    scene.cluster.create_claim("b", scene.host.driver(), &[Want::device("card", "card-8")], &[]);
+    scene.cluster.create_claim("b", scene.host.driver(), &[DeviceWant::device("card", "card-8")], &[]);
     wait_for("the device not to be offered", || {
-        let wants = [Want::device("card", "card-8")];
+        let wants = [DeviceWant::device("card", "card-8")];
         scene.cluster.allocate("b", scene.host.driver(), &scene.cluster.node(), &wants).is_err().then_some(())
     });
     scene.end("a");

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use crate::{
-    agent::view::Method,
-    apiserver::{Fault, How},
-    daemon::{SCRIPT, wait_for},
-    kubelet::CALL,
-    scene::Scene,
+use hostler_testing::{
+    apiserver::{ApiFault, FaultEffect},
+    host::{SCRIPT, wait_for},
+    kubelet::{CALL, agent::view::DraMethod},
 };
 
-const TROUBLE: [How; 8] = [
-    How::Status(409, None),
-    How::Status(429, Some(1)),
-    How::Status(500, None),
-    How::Status(503, None),
-    How::Reset,
-    How::LoseAnswer,
-    How::CutBody,
-    How::Latency(Duration::from_millis(300)),
+use crate::scene::Scene;
+
+const TROUBLE: [FaultEffect; 8] = [
+    FaultEffect::Status(409, None),
+    FaultEffect::Status(429, Some(1)),
+    FaultEffect::Status(500, None),
+    FaultEffect::Status(503, None),
+    FaultEffect::Reset,
+    FaultEffect::LoseAnswer,
+    FaultEffect::CutBody,
+    FaultEffect::Latency(Duration::from_millis(300)),
 ];
 
 #[test]
@@ -27,7 +27,7 @@ fn whatever_happens_to_writes_of_slices_the_last_state_is_published() {
     let Some(server) = scene.cluster.faults() else { return };
     for (round, how) in TROUBLE.into_iter().enumerate() {
         for verb in ["create", "update", "patch"] {
-            server.fail(Fault::new(verb, "resourceslices", 2, how));
+            server.fail(ApiFault::new(verb, "resourceslices", 2, how));
         }
         // Grows and shrinks, so that slices are made, changed and deleted.
         let count = if round % 2 == 0 { 200 } else { 4 };
@@ -51,7 +51,7 @@ fn a_watch_that_breaks_off_or_forgets_hides_no_deletion() {
                 server.expire_watches();
             }
             _ => {
-                server.fail(Fault::new("list", "resourceslices", 1, How::Status(410, None)));
+                server.fail(ApiFault::new("list", "resourceslices", 1, FaultEffect::Status(410, None)));
                 server.close_watches();
             }
         }
@@ -73,10 +73,10 @@ fn a_claim_that_cannot_be_read_at_once_is_read_soon_or_told_of() {
         scene.kubelet.stop();
         scene.pod(&name, &[&name]);
         // The kubelet reads it, too, and tries again when it cannot.
-        scene.cluster.faults().unwrap().fail(Fault::new("get", "resourceclaims", 3, how));
+        scene.cluster.faults().unwrap().fail(ApiFault::new("get", "resourceclaims", 3, how));
         scene.kubelet.start();
         scene.runs(&name);
-        assert!(scene.calls(Method::Prepare, &uid) >= 1);
+        assert!(scene.calls(DraMethod::Prepare, &uid) >= 1);
         scene.cluster.faults().unwrap().heal();
         scene.end(&name);
     }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::{
-    agent::{
-        times::Times,
-        view::{Method, Phase},
+use hostler_testing::{
+    host::SCRIPT,
+    kubelet::agent::{
+        times::KubeletTimes,
+        view::{DraMethod, PodPhase},
     },
-    daemon::SCRIPT,
-    scene::{HASTE, Plan, Scene, fault},
 };
+
+use crate::scene::{HASTE, Plan, Scene, fault};
 
 #[test]
 fn an_unprepare_that_fails_is_asked_for_again_until_it_works() {
@@ -18,9 +19,9 @@ fn an_unprepare_that_fails_is_asked_for_again_until_it_works() {
     let uid = scene.running("a", "card-1");
     scene.kubelet.machine().delete("a");
     scene.fails("a", "still busy");
-    assert_eq!(scene.kubelet.view().pod("a").phase, Phase::Terminating);
+    assert_eq!(scene.kubelet.view().pod("a").phase, PodPhase::Terminating);
     scene.gone("a");
-    assert!(scene.calls(Method::Unprepare, &uid) >= 3);
+    assert!(scene.calls(DraMethod::Unprepare, &uid) >= 3);
     scene.clean(&uid);
 }
 
@@ -40,7 +41,7 @@ fn an_unprepare_that_failed_before_the_kubelet_restarted_is_asked_for_again_afte
 
 #[test]
 fn an_unprepare_that_takes_longer_than_the_kubelet_waits_is_finished_all_the_same() {
-    let times = Times { call: Duration::from_millis(300), ..Times::default().scaled(HASTE) };
+    let times = KubeletTimes { call: Duration::from_millis(300), ..KubeletTimes::default().scaled(HASTE) };
     let script = fault("unprepare", "card-1", "delay_ms = 1200\ntimes = 1");
     let mut scene = Scene::started_with(Plan { times, script, ..Plan::default() });
     let uid = scene.running("a", "card-1");
@@ -96,7 +97,7 @@ fn a_claim_whose_object_is_gone_is_taken_back_all_the_same() {
     scene.kubelet.restart();
     scene.connected();
     scene.end("a");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 1);
     scene.clean(&uid);
 }
 
@@ -107,7 +108,7 @@ fn a_claim_that_could_never_be_prepared_can_be_taken_back() {
     let uid = scene.running_later("a", "card-1");
     scene.fails("a", "the link is down");
     scene.end("a");
-    assert_eq!(scene.calls(Method::Unprepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Unprepare, &uid), 1);
     scene.clean(&uid);
 }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use hostler_testing::{
+    host::wait_for,
+    kubelet::agent::{times::KubeletTimes, view::DraMethod},
+};
 use nix::sys::signal::Signal;
 
-use crate::{
-    agent::{times::Times, view::Method},
-    daemon::wait_for,
-    scene::{HASTE, Plan, Scene, fault},
-};
+use crate::scene::{HASTE, Plan, Scene, fault};
 
 fn patient_with_slices() -> Plan {
-    let wipe = Times::default().wipe;
-    Plan { times: Times { wipe, ..Times::default().scaled(HASTE) }, ..Plan::default() }
+    let wipe = KubeletTimes::default().wipe;
+    Plan { times: KubeletTimes { wipe, ..KubeletTimes::default().scaled(HASTE) }, ..Plan::default() }
 }
 
 /// Has a second daemon stand by, ends the first one, and goes on with the second.
@@ -43,7 +43,7 @@ fn pods_and_slices_outlive_the_replacement_of_the_daemon() {
     let during = scene.running("b", "card-2");
     scene.end("a");
     scene.end("b");
-    assert_eq!(scene.calls(Method::Prepare, &uid), 1);
+    assert_eq!(scene.calls(DraMethod::Prepare, &uid), 1);
     scene.clean(&uid);
     scene.clean(&during);
 }

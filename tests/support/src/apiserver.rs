@@ -1,0 +1,383 @@
+//! A Kubernetes API server for tests, in the test's own process. It speaks HTTP/1.1 and HTTP/2 over TLS to any client,
+//! and enforces what the real one enforces and a driver depends on.
+//!
+//! ```text
+//!   http ──► auth ──► faults ──► verbs ──► convert, schema, strategy, rules ──► store
+//!                          └──► watch ◄─────────────── changes ◄──────────────────┘
+//! ```
+//!
+//! What tests do themselves, with [`ApiServer::create`] and the like, goes the same way, past authorization and faults.
+
+mod apply;
+mod auth;
+mod claims;
+mod convert;
+mod devices;
+mod discovery;
+mod events;
+mod faults;
+mod features;
+mod fields;
+mod gates;
+mod http;
+mod list;
+mod patch;
+mod quantity;
+mod refusal;
+mod resources;
+mod rules;
+mod schema;
+mod selectors;
+mod slices;
+mod state;
+mod store;
+mod strategy;
+mod syntax;
+mod tls;
+mod verbs;
+mod watch;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::TcpSocket, task::JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+pub use auth::{ApiUser, PolicyRule};
+pub use faults::{ApiFault, FaultEffect};
+pub use refusal::StatusError;
+pub use resources::ApiServerRelease;
+pub use state::{AdmissionAttributes, LoggedRequest};
+
+use resources::{GroupVersion, RequestTarget, ServedResource};
+use rules::ServerSettings;
+use state::{ServerState, SharedServerState};
+use store::{ObjectKey, meta};
+use verbs::ApiRequest;
+use watch::WatchSignal;
+
+/// For a state that a test waits for; far above what any takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a server is.
+#[derive(Clone, Debug, Default)]
+pub struct ApiServerOptions {
+    /// Which release it is of.
+    pub release: ApiServerRelease,
+    /// Feature gates that are not as the release has them.
+    pub gates: BTreeMap<String, bool>,
+}
+
+/// A running server; it ends when it is dropped.
+pub struct ApiServer {
+    shared: Arc<SharedServerState>,
+    tls: TlsAcceptor,
+    address: SocketAddr,
+    folder: TempDir,
+    serving: Mutex<JoinSet<()>>,
+}
+
+impl ApiServer {
+    /// Listens when this returns.
+    pub async fn start(options: ApiServerOptions) -> Self {
+        let folder = TempDir::new().expect("a folder for the certificate");
+        let (tls, authority) = tls::new();
+        fs::write(folder.path().join("ca.pem"), authority).expect("the certificate is written");
+        let shared = Arc::new(SharedServerState::new(ServerSettings::new(options.release, &options.gates)));
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut server = Self { shared, tls, address: nowhere, folder, serving: Mutex::default() };
+        server.address = server.listen();
+        for namespace in ["default", "kube-system"] {
+            server.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }));
+        }
+        server
+    }
+
+    /// A server of a release with its default gates.
+    pub async fn of(release: ApiServerRelease) -> Self {
+        Self::start(ApiServerOptions { release, ..ApiServerOptions::default() }).await
+    }
+
+    fn listen(&self) -> SocketAddr {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        // The port is taken again after an outage.
+        socket.set_reuseaddr(true).expect("an option of the socket");
+        socket.bind(self.address).expect("the port is free");
+        let listener = socket.listen(1024).expect("a socket that listens");
+        let address = listener.local_addr().expect("an address");
+        let serving = http::serve(Arc::clone(&self.shared), listener, self.tls.clone());
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).spawn(serving);
+        address
+    }
+
+    /// An outage: all connections are cut, and new ones refused.
+    pub async fn stop_listening(&self) {
+        let mut serving = std::mem::take(&mut *self.serving.lock().unwrap_or_else(PoisonError::into_inner));
+        serving.shutdown().await;
+    }
+
+    /// Ends the outage, on the same port.
+    pub async fn listen_again(&self) {
+        self.listen();
+    }
+
+    /// `https://127.0.0.1:…`
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The certificate that signs the server's, as PEM.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Where a test may put files that go with the server.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A file with the address and the token of a user, who is made if he is unknown.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        let token = self.user(user, None);
+        let path = self.folder.path().join(format!("{}.kubeconfig", user.replace(['/', ':'], "-")));
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{
+                "name": "test", "cluster": { "server": self.url(), "certificate-authority": self.authority() },
+            }],
+            "users": [{ "name": user, "user": { "token": token } }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": user } }],
+        });
+        fs::write(&path, config.to_string()).expect("the kubeconfig is written");
+        path
+    }
+
+    /// A client with the credentials of a user.
+    pub async fn client(&self, user: &str) -> kube::Client {
+        // Rustls guesses which cryptography to use, and panics when a build has several.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let config = kube::config::Kubeconfig::read_from(self.kubeconfig(user)).expect("our kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await;
+        kube::Client::try_from(config.expect("a configuration")).expect("a client")
+    }
+
+    /// Makes a user, or says on which node an existing one runs. His token.
+    pub fn user(&self, name: &str, node: Option<&str>) -> String {
+        let new = ApiUser::new(name);
+        let token = new.token();
+        self.shared.write(|state| {
+            let user = state.users.entry(token.clone()).or_insert(new);
+            user.node = node.map(str::to_owned).or_else(|| user.node.take());
+        });
+        token
+    }
+
+    /// From now on a user may do what these rules allow, and nothing else.
+    pub fn allow(&self, user: &str, rules: Vec<PolicyRule>) {
+        let token = self.user(user, None);
+        self.shared.write(|state| {
+            let user = state.users.get_mut(&token).expect("made above");
+            user.rules.get_or_insert_default().extend(rules);
+        });
+    }
+
+    /// Has every write admitted: by `policy`, which may refuse it with a reason.
+    pub fn admit(&self, policy: impl Fn(&AdmissionAttributes<'_>) -> Result<(), String> + Send + Sync + 'static) {
+        self.shared.write(|state| state.policies.push(state::AdmissionPolicy(Arc::new(policy))));
+    }
+
+    /// Trouble to come.
+    pub fn fail(&self, fault: ApiFault) {
+        self.shared.write(|state| state.faults.push(fault));
+    }
+
+    /// Ends all trouble that [`fail`](Self::fail) has announced and that did not come yet.
+    pub fn heal(&self) {
+        self.shared.write(|state| state.faults.clear());
+    }
+
+    /// Forgets all history: who lists or watches from an older state, the newest seen included, gets 410.
+    pub fn compact(&self) {
+        self.shared.write(|state| state.store.compact());
+    }
+
+    /// Ends all watches, as a real server does every few minutes.
+    pub fn close_watches(&self) {
+        self.signal(WatchSignal::Close);
+    }
+
+    /// Has all watches report 410.
+    pub fn expire_watches(&self) {
+        self.signal(WatchSignal::Expire);
+    }
+
+    /// Sends a bookmark to everyone who wants one.
+    pub fn send_bookmarks(&self) {
+        self.signal(WatchSignal::Bookmark);
+    }
+
+    fn signal(&self, signal: WatchSignal) {
+        // Without a watch there is nobody to hear it.
+        let _ = self.shared.signals.send(signal);
+    }
+
+    /// Everything that was asked so far.
+    pub fn log(&self) -> Vec<LoggedRequest> {
+        self.shared.read(|state| state.log.clone())
+    }
+
+    /// Number of requests that were to change objects of a resource, refused ones included; `resourceclaims/status` for
+    /// a subresource.
+    pub fn writes(&self, resource: &str) -> usize {
+        self.shared
+            .read(|state| state.log.iter().filter(|logged| logged.is_write() && logged.resource == resource).count())
+    }
+
+    /// Where the counter of all versions is.
+    pub fn resource_version(&self) -> u64 {
+        self.shared.read(|state| state.store.rv())
+    }
+
+    /// Creates an object, and its namespace. As it is stored.
+    pub fn create(&self, object: Value) -> Value {
+        self.try_create(object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
+    }
+
+    /// As [`create`](Self::create), which may fail.
+    pub fn try_create(&self, object: Value) -> Result<Value, StatusError> {
+        let namespace = meta(&object, "namespace").to_owned();
+        if !namespace.is_empty() && self.get("namespaces", &namespace).is_none() {
+            self.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }));
+        }
+        self.ask("create", None, &object)
+    }
+
+    /// Replaces an object; the status of it stays.
+    pub fn update(&self, object: Value) -> Value {
+        self.ask("update", None, &object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
+    }
+
+    /// Replaces the status of an object; `path` is `name`, or `namespace/name`.
+    pub fn set_status(&self, plural: &str, path: &str, status: Value) -> Value {
+        let mut object = self.get(plural, path).unwrap_or_else(|| panic!("there is no {plural} {path}"));
+        object["status"] = status;
+        self.ask("update", Some("status"), &object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
+    }
+
+    /// An object as it is stored, in `v1`; `path` is `name`, or `namespace/name`.
+    pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
+        let key = key(plural, path);
+        self.shared.read(|state| state.store.get(&key)).map(|object| Value::clone(&object))
+    }
+
+    /// All objects of a resource.
+    pub fn list(&self, plural: &str) -> Vec<Value> {
+        self.shared.read(|state| state.list(plural))
+    }
+
+    /// Deletes an object at once, whatever holds it. Whether there was one.
+    pub fn delete(&self, plural: &str, path: &str) -> bool {
+        let key = key(plural, path);
+        self.shared.write(|state| state.store.remove(&key)).is_some()
+    }
+
+    /// Changes an object, past all rules.
+    pub fn edit(&self, plural: &str, path: &str, change: impl FnOnce(&mut Value)) -> Value {
+        let key = key(plural, path);
+        self.shared.write(|state| {
+            let object = state.store.get(&key).unwrap_or_else(|| panic!("there is no {plural} {path}"));
+            let mut object = Value::clone(&object);
+            change(&mut object);
+            Value::clone(&state.store.put(key, object))
+        })
+    }
+
+    fn ask(&self, verb: &'static str, subresource: Option<&str>, object: &Value) -> Result<Value, StatusError> {
+        let resource = ServedResource::of_kind(object["kind"].as_str().expect("an object has a kind"));
+        let version = object["apiVersion"].as_str().expect("an object has a version");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let versions = [("", "v1"), ("events.k8s.io", "v1")]
+            .into_iter()
+            .chain(["v1", "v1beta2", "v1beta1"].map(|version| (resources::DRA, version)));
+        let api = versions.map(|(group, version)| GroupVersion { group, version });
+        let api = api.into_iter().find(|api| (api.group, api.version) == (group, version)).expect("a known version");
+        let text = |field| Some(meta(object, field).to_owned()).filter(|text| !text.is_empty());
+        let target = RequestTarget {
+            api,
+            resource,
+            namespace: text("namespace").or_else(|| resource.namespaced.then(|| "default".to_owned())),
+            name: text("name").filter(|_| verb != "create"),
+            subresource: subresource.map(str::to_owned),
+        };
+        let call = ApiRequest {
+            verb,
+            target,
+            query: BTreeMap::new(),
+            content_type: "application/json".to_owned(),
+            body: object.to_string().into_bytes(),
+            user: ApiUser::new("test"),
+            user_agent: "test".to_owned(),
+        };
+        let shared = &self.shared;
+        shared.write(|state| verbs::answer(state, &shared.settings, &call)).map(|(_, object)| object)
+    }
+
+    /// Waits until the state is as wanted; `look` says so by returning something.
+    pub async fn until<T>(&self, what: &str, look: impl Fn(&ApiServerView<'_>) -> Option<T>) -> T {
+        let mut changed = self.shared.changed();
+        let wait = async {
+            loop {
+                changed.mark_unchanged();
+                if let Some(found) = self.shared.read(|state| look(&ApiServerView(state))) {
+                    return found;
+                }
+                changed.changed().await.expect("the server is there");
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+    }
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The state of the server, held still.
+#[derive(Debug)]
+pub struct ApiServerView<'a>(&'a ServerState);
+
+impl ApiServerView<'_> {
+    /// As [`ApiServer::get`].
+    pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
+        self.0.store.get(&key(plural, path)).map(|object| Value::clone(&object))
+    }
+
+    /// As [`ApiServer::list`].
+    pub fn list(&self, plural: &str) -> Vec<Value> {
+        self.0.list(plural)
+    }
+
+    /// As [`ApiServer::log`].
+    pub fn log(&self) -> &[LoggedRequest] {
+        &self.0.log
+    }
+}
+
+/// `name`, or `namespace/name`; without a namespace it is `default`.
+fn key(plural: &str, path: &str) -> ObjectKey {
+    let resource = ServedResource::named(plural);
+    match path.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(resource.kind, namespace, name),
+        None => ObjectKey::new(resource.kind, if resource.namespaced { "default" } else { "" }, path),
+    }
+}

@@ -1,0 +1,65 @@
+//! Injected trouble: the next requests of a kind fail, hang, or lose their answer.
+
+use std::time::Duration;
+
+use super::resources::RequestTarget;
+
+/// Which requests suffer, and how.
+#[derive(Clone, Debug)]
+pub struct ApiFault {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*`.
+    pub verb: &'static str,
+    /// Plural, `resourceclaims/status` for a subresource, or `*`.
+    pub resource: &'static str,
+    /// Of one object only.
+    pub name: Option<String>,
+    /// How many requests.
+    pub times: u32,
+    /// What becomes of the request.
+    pub how: FaultEffect,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FaultEffect {
+    /// Refused with this code; seconds for `Retry-After`.
+    Status(u16, Option<u32>),
+    /// The connection is reset before anything is done.
+    Reset,
+    /// It is done, and the connection is reset before the answer.
+    LoseAnswer,
+    /// It is done after this time.
+    Latency(Duration),
+    /// Never answered, and not done.
+    Hang,
+    /// It is done, and the connection ends in the middle of the answer.
+    CutBody,
+}
+
+impl ApiFault {
+    /// For the next `times` requests of this kind.
+    pub fn new(verb: &'static str, resource: &'static str, times: u32, how: FaultEffect) -> Self {
+        Self { verb, resource, name: None, times, how }
+    }
+
+    fn concerns(&self, verb: &str, target: &RequestTarget) -> bool {
+        let resource = match &target.subresource {
+            Some(sub) => format!("{}/{sub}", target.resource.plural),
+            None => target.resource.plural.to_owned(),
+        };
+        (self.verb == "*" || self.verb == verb)
+            && (self.resource == "*" || self.resource == resource)
+            && self.name.as_ref().is_none_or(|name| target.name.as_ref() == Some(name))
+    }
+}
+
+/// Takes the first that concerns this request.
+pub(crate) fn take(faults: &mut Vec<ApiFault>, verb: &str, target: &RequestTarget) -> Option<FaultEffect> {
+    let at = faults.iter().position(|fault| fault.concerns(verb, target))?;
+    let how = faults[at].how;
+    faults[at].times = faults[at].times.saturating_sub(1);
+    if faults[at].times == 0 {
+        faults.remove(at);
+    }
+    Some(how)
+}

@@ -1,0 +1,100 @@
+//! Which rules hold in this server: the release, its feature gates, and what they make of an object.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    claims, events, features, gates,
+    refusal::{FieldError, StatusError},
+    resources::{ApiServerRelease, ObjectKind, ServedResource},
+    schema, slices,
+    store::meta,
+    syntax::is_subdomain,
+    verbs::ApiRequest,
+};
+
+/// The release and its gates.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerSettings {
+    pub release: ApiServerRelease,
+    gates: BTreeMap<String, bool>,
+}
+
+impl ServerSettings {
+    /// The release with its defaults, but for the gates that are named.
+    pub(crate) fn new(release: ApiServerRelease, gates: &BTreeMap<String, bool>) -> Self {
+        for name in gates.keys() {
+            assert!(gates::default(release, name).is_some(), "{release:?} has no feature gate {name}");
+        }
+        Self { release, gates: gates.clone() }
+    }
+
+    /// Whether a feature is there. One that the release does not know is not.
+    pub(crate) fn is_on(&self, gate: &str) -> bool {
+        let default = gates::default(self.release, gate);
+        default.is_some_and(|default| self.gates.get(gate).copied().unwrap_or(default))
+    }
+}
+
+/// What the server reads of an object.
+pub(crate) fn decode(
+    settings: &ServerSettings,
+    resource: &ServedResource,
+    object: &Value,
+) -> Result<Value, StatusError> {
+    let mut decoded = schema::decode(resource, object)?;
+    features::keep_names(settings, resource, object, &mut decoded);
+    if resource.kind == ObjectKind::ResourceClaim && decoded["status"].is_null() {
+        decoded["status"] = json!({});
+    }
+    Ok(decoded)
+}
+
+/// What no update may change.
+pub(crate) fn check_metadata(call: &ApiRequest, old: &Value, new: &Value) -> Result<(), StatusError> {
+    let mut errors = Vec::new();
+    for field in ["uid", "creationTimestamp"] {
+        let (is, given) = (meta(old, field), meta(new, field));
+        if !given.is_empty() && given != is {
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &new["metadata"][field],
+                "field is immutable",
+            ));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(StatusError::invalid(call.target.resource, call.target.api.group, meta(old, "name"), &errors))
+}
+
+/// Refuses what is not valid, and what the user may not say.
+pub(crate) fn check(
+    settings: &ServerSettings,
+    call: &ApiRequest,
+    old: Option<&Value>,
+    object: &Value,
+) -> Result<(), StatusError> {
+    let target = &call.target;
+    let mut errors = match target.resource.kind {
+        ObjectKind::ResourceSlice => slices::check(settings, old, object),
+        ObjectKind::ResourceClaim => claims::check(settings, old, object),
+        ObjectKind::Event if old.is_none() => events::check(target.api.group == "events.k8s.io", object),
+        _ => Vec::new(),
+    };
+    let name = meta(object, "name");
+    if old.is_none() && !is_subdomain(name) {
+        errors.push(FieldError::invalid("metadata.name", &object["metadata"]["name"], "must be a DNS subdomain"));
+    }
+    if !errors.is_empty() {
+        return Err(StatusError::invalid(target.resource, target.api.group, name, &errors));
+    }
+    match old {
+        Some(old) if target.resource.kind == ObjectKind::ResourceClaim => {
+            claims::authorize(settings, call, old, object)
+        }
+        _ => Ok(()),
+    }
+}

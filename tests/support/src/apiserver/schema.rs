@@ -1,0 +1,115 @@
+//! What an object may contain: unknown fields are pruned, empty lists and maps left out, quantities and times written the
+//! canonical way.
+
+use k8s_openapi::api::{core::v1 as core, resource::v1 as dra};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    quantity,
+    refusal::StatusError,
+    resources::{ObjectKind, ServedResource},
+};
+
+/// Maps that are left out when they are empty, as lists are. An empty structure says something.
+const MAPS: [&str; 9] = [
+    "annotations",
+    "attributes",
+    "capacity",
+    "consumedCapacity",
+    "counters",
+    "labels",
+    "matchLabels",
+    "nodeAllocatableResources",
+    "requests",
+];
+/// What belongs to others and stays as it is.
+const OPAQUE: [&str; 3] = ["parameters", "data", "managedFields"];
+/// To the second.
+const TIMES: [&str; 6] =
+    ["timeAdded", "lastTransitionTime", "allocationTimestamp", "creationTimestamp", "firstTimestamp", "lastTimestamp"];
+
+/// The object without what its kind does not have.
+pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
+    let decoded = match resource.kind {
+        ObjectKind::Namespace => through::<core::Namespace>(object),
+        ObjectKind::Node => through::<core::Node>(object),
+        ObjectKind::Pod => through::<core::Pod>(object),
+        ObjectKind::Event => through::<core::Event>(object),
+        ObjectKind::ResourceSlice => through::<dra::ResourceSlice>(object),
+        ObjectKind::ResourceClaim => through::<dra::ResourceClaim>(object),
+        ObjectKind::ResourceClaimTemplate => through::<dra::ResourceClaimTemplate>(object),
+        ObjectKind::DeviceClass => through::<dra::DeviceClass>(object),
+    };
+    let kind = resource.kind_name;
+    let fail = |why: String| {
+        StatusError::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", "v1"))
+    };
+    let mut decoded = decoded.map_err(|error| fail(error.to_string()))?;
+    tidy(&mut decoded);
+    if resource.group == super::resources::DRA {
+        quantity::canonicalize(&mut decoded).map_err(fail)?;
+    }
+    Ok(decoded)
+}
+
+fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(serde_json::from_value::<T>(object.clone())?)
+}
+
+/// Leaves out what is empty, and cuts times to the second.
+pub(crate) fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|field, value| {
+                if OPAQUE.contains(&field.as_str()) {
+                    return true;
+                }
+                tidy(value);
+                match value {
+                    Value::Null => false,
+                    Value::Array(list) => !list.is_empty(),
+                    Value::Object(map) => !(map.is_empty() && MAPS.contains(&field.as_str())),
+                    Value::String(time) if TIMES.contains(&field.as_str()) => {
+                        to_seconds(time);
+                        true
+                    }
+                    _ => true,
+                }
+            });
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// `2026-01-02T03:04:05.6Z` is `2026-01-02T03:04:05Z`.
+fn to_seconds(time: &mut String) {
+    if let Some(point) = time.find('.') {
+        time.replace_range(point..time.len() - usize::from(time.ends_with('Z')), "");
+    }
+}
+
+/// The time now, as the server writes it.
+pub(crate) fn now() -> String {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let mut now = now;
+    to_seconds(&mut now);
+    now
+}
+
+/// Takes out what the types have put in: zeros of fields that were not given.
+pub(crate) fn only_given(decoded: &mut Value, given: &Value) {
+    match (decoded, given) {
+        (Value::Object(decoded), Value::Object(given)) => decoded.retain(|field, value| {
+            given.get(field).is_some_and(|given| {
+                only_given(value, given);
+                true
+            })
+        }),
+        (Value::Array(decoded), Value::Array(given)) => {
+            decoded.iter_mut().zip(given).for_each(|(decoded, given)| only_given(decoded, given));
+        }
+        _ => {}
+    }
+}

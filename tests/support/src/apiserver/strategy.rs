@@ -1,0 +1,95 @@
+//! What becomes of an object before it is stored: what the server sets, what it keeps, what it refuses to change.
+
+use serde_json::{Value, json};
+
+use super::{
+    refusal::{FieldError, StatusError},
+    resources::{ObjectKind, RequestTarget},
+    schema::now,
+    store::meta,
+};
+
+/// Of the metadata, what only the server writes.
+const OURS: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+/// A generated name is cut here, for its random end.
+const GENERATED_BASE: usize = 58;
+
+/// A new object.
+pub(crate) fn created(target: &RequestTarget, mut object: Value) -> Result<Value, StatusError> {
+    let resource = target.resource;
+    let refuse = |field: &str, name: &str, why: &str| {
+        StatusError::invalid(resource, target.api.group, name, &[FieldError::required(field, why)])
+    };
+    if !meta(&object, "resourceVersion").is_empty() {
+        return Err(StatusError::trouble_with("resourceVersion should not be set on objects to be created"));
+    }
+    let metadata = object["metadata"].as_object_mut().expect("decoded");
+    for field in OURS {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("creationTimestamp".to_owned(), json!(now()));
+    if counts_generations(resource.kind) {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    if meta(&object, "name").is_empty() {
+        let base = meta(&object, "generateName");
+        if base.is_empty() {
+            return Err(refuse("metadata.name", "", "name or generateName is required"));
+        }
+        let base: String = base.chars().take(GENERATED_BASE).collect();
+        object["metadata"]["name"] = json!(format!("{base}{}", random_end()));
+    }
+    match resource.kind {
+        ObjectKind::ResourceClaim => object["status"] = json!({}),
+        ObjectKind::Pod => object["status"] = json!({ "phase": "Pending" }),
+        ObjectKind::Namespace => object["status"] = json!({ "phase": "Active" }),
+        _ => {}
+    }
+    Ok(object)
+}
+
+/// An object that replaces `old`: of it, what the request may change.
+pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Value {
+    let resource = target.resource;
+    if target.is_status() {
+        let (status, mut metadata) = (new["status"].take(), new["metadata"].take());
+        new = old.clone();
+        new["status"] = status;
+        if resource.kind != ObjectKind::ResourceClaim {
+            for field in ["labels", "annotations"] {
+                keep(&mut new["metadata"], field, metadata[field].take());
+            }
+        }
+        keep(&mut new["metadata"], "managedFields", metadata["managedFields"].take());
+    } else if resource.has_status {
+        keep(&mut new, "status", old["status"].clone());
+    }
+    for field in OURS {
+        let value = old["metadata"].get(field).cloned().unwrap_or_default();
+        keep(&mut new["metadata"], field, value);
+    }
+    if counts_generations(resource.kind) && old["spec"] != new["spec"] {
+        new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_u64().unwrap_or_default() + 1);
+    }
+    new
+}
+
+fn keep(object: &mut Value, field: &str, value: Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if value.is_null() {
+        object.remove(field);
+    } else {
+        object.insert(field.to_owned(), value);
+    }
+}
+
+fn counts_generations(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::ResourceSlice | ObjectKind::DeviceClass | ObjectKind::Pod)
+}
+
+fn random_end() -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = uuid::Uuid::new_v4();
+    random.as_bytes().iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+}

@@ -1,0 +1,339 @@
+//! What is done to objects: get, list, create, update, patch, delete. Each is one step under the lock of the state.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{
+    ServerState, apply,
+    auth::ApiUser,
+    convert, features, fields, list, patch,
+    refusal::StatusError,
+    resources::{ObjectKind, RequestTarget},
+    rules::{self, ServerSettings},
+    schema,
+    selectors::ObjectSelector,
+    store::{ObjectKey, key_of, meta},
+    strategy,
+};
+
+/// etcd's.
+const MOST_BYTES_OF_AN_OBJECT: usize = 1_536 * 1024;
+const STALE: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// A request for objects.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiRequest {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: &'static str,
+    pub target: RequestTarget,
+    pub query: BTreeMap<String, String>,
+    pub content_type: String,
+    pub body: Vec<u8>,
+    pub user: ApiUser,
+    pub user_agent: String,
+}
+
+impl ApiRequest {
+    pub(crate) fn parameter(&self, name: &str) -> &str {
+        self.query.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn selector(&self, settings: &ServerSettings) -> Result<ObjectSelector, StatusError> {
+        let (labels, fields) = (self.parameter("labelSelector"), self.parameter("fieldSelector"));
+        ObjectSelector::parse(settings.release, self.target.resource, labels, fields)
+    }
+
+    /// Who owns the fields that this request writes.
+    pub(crate) fn manager(&self) -> String {
+        match self.parameter("fieldManager") {
+            "" => self.user_agent.split('/').next().unwrap_or_default().to_owned(),
+            manager => manager.to_owned(),
+        }
+    }
+
+    fn key(&self) -> ObjectKey {
+        let name = self.target.name.as_deref().unwrap_or_default();
+        ObjectKey::new(self.target.resource.kind, self.target.namespace(), name)
+    }
+
+    fn body(&self) -> Result<Value, StatusError> {
+        if self.content_type.contains("yaml") {
+            let text = std::str::from_utf8(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))?;
+            return serde_saphyr::from_str(text).map_err(|error| StatusError::bad_request(error.to_string()));
+        }
+        if !self.content_type.contains("json") && !self.content_type.is_empty() {
+            return Err(StatusError::media_type(&self.content_type, "application/json, application/yaml"));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))
+    }
+
+    fn not_found(&self) -> StatusError {
+        StatusError::not_found(self.target.resource, self.target.api.group, &self.key().name)
+    }
+
+    fn conflict(&self, name: &str, why: &str) -> StatusError {
+        StatusError::conflict(self.target.resource, self.target.api.group, name, why)
+    }
+
+    fn shown(&self, object: &Value) -> Value {
+        convert::from_stored(self.target.api, self.target.resource, object)
+    }
+}
+
+/// Everything but `watch`: the HTTP status, and the object.
+pub(crate) fn answer(
+    state: &mut ServerState,
+    settings: &ServerSettings,
+    call: &ApiRequest,
+) -> Result<(u16, Value), StatusError> {
+    match call.verb {
+        "get" => {
+            let object = state.store.get(&call.key()).ok_or_else(|| call.not_found())?;
+            Ok((200, call.shown(&object)))
+        }
+        "list" => Ok((200, list::list(&state.store, settings, call)?)),
+        "create" => create(state, settings, call, &call.body()?).map(|object| (201, call.shown(&object))),
+        "update" => update(state, settings, call).map(|object| (200, call.shown(&object))),
+        "patch" => {
+            let exists = state.store.get(&call.key()).is_some();
+            let object = patched(state, settings, call)?;
+            Ok((if exists { 200 } else { 201 }, call.shown(&object)))
+        }
+        "delete" => delete(state, settings, call).map(|object| (200, call.shown(&object))),
+        "deletecollection" => delete_collection(state, settings, call).map(|list| (200, list)),
+        _ => Err(StatusError::method()),
+    }
+}
+
+fn create(
+    state: &mut ServerState,
+    settings: &ServerSettings,
+    call: &ApiRequest,
+    body: &Value,
+) -> Result<Arc<Value>, StatusError> {
+    let target = &call.target;
+    let object = incoming(settings, call, body)?;
+    if target.resource.namespaced {
+        let namespace = ObjectKey::new(ObjectKind::Namespace, "", target.namespace());
+        if state.store.get(&namespace).is_none() {
+            return Err(StatusError::not_found(
+                super::resources::ServedResource::of(ObjectKind::Namespace),
+                "",
+                target.namespace(),
+            ));
+        }
+    }
+    let mut object = strategy::created(target, object)?;
+    features::settle(settings, target.resource, None, &mut object);
+    let name = meta(&object, "name").to_owned();
+    rules::check(settings, call, None, &object)?;
+    fields::written(call, None, &mut object);
+    check_size(&object)?;
+    state.admit(call, "CREATE", &name, Some(&object), None)?;
+    let key = key_of(target.resource.kind, &object);
+    if state.store.get(&key).is_some() {
+        return Err(StatusError::already_exists(target.resource, target.api.group, &name));
+    }
+    Ok(stored(state, call, key, object))
+}
+
+/// The object of a request as it would be stored; metadata is checked against the path.
+fn incoming(settings: &ServerSettings, call: &ApiRequest, body: &Value) -> Result<Value, StatusError> {
+    let target = &call.target;
+    let wanted = target.api.api_version();
+    for (field, wanted) in [("apiVersion", wanted.as_str()), ("kind", target.resource.kind_name)] {
+        let given = body[field].as_str().unwrap_or_default();
+        if !given.is_empty() && given != wanted {
+            return Err(StatusError::bad_request(format!(
+                "the {field} in the data ({given}) does not match the expected {field} ({wanted})"
+            )));
+        }
+    }
+    let object = convert::to_stored(target.api, target.resource, body.clone());
+    let mut decoded = rules::decode(settings, target.resource, &object)?;
+    let namespace = meta(&decoded, "namespace").to_owned();
+    if !target.resource.namespaced {
+        decoded["metadata"].as_object_mut().expect("decoded").remove("namespace");
+    } else if namespace.is_empty() {
+        decoded["metadata"]["namespace"] = json!(target.namespace());
+    } else if namespace != target.namespace() {
+        return Err(StatusError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let name = meta(&decoded, "name");
+    match &target.name {
+        Some(wanted) if name != wanted => Err(StatusError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        ))),
+        _ => Ok(decoded),
+    }
+}
+
+fn update(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
+    let new = incoming(settings, call, &call.body()?)?;
+    let old = state.store.get(&call.key()).ok_or_else(|| call.not_found())?;
+    let (given, is) = (meta(&new, "uid"), meta(&old, "uid"));
+    if !given.is_empty() && given != is {
+        let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {is}");
+        return Err(call.conflict(meta(&old, "name"), &why));
+    }
+    replace(state, settings, call, &old, new, false)
+}
+
+/// Writes what an update or a patch came to. Whoever applies has settled the ownership of the fields himself.
+fn replace(
+    state: &mut ServerState,
+    settings: &ServerSettings,
+    call: &ApiRequest,
+    old: &Arc<Value>,
+    new: Value,
+    applied: bool,
+) -> Result<Arc<Value>, StatusError> {
+    let target = &call.target;
+    let name = meta(old, "name").to_owned();
+    let rv = meta(&new, "resourceVersion");
+    if !rv.is_empty() && rv != meta(old, "resourceVersion") {
+        return Err(call.conflict(&name, STALE));
+    }
+    rules::check_metadata(call, old, &new)?;
+    let mut new = strategy::updated(target, old, new);
+    features::settle(settings, target.resource, Some(old), &mut new);
+    rules::check(settings, call, Some(old), &new)?;
+    if !applied {
+        fields::written(call, Some(old), &mut new);
+    }
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+    if **old == new {
+        return Ok(Arc::clone(old));
+    }
+    check_size(&new)?;
+    state.admit(call, "UPDATE", &name, Some(&new), Some(old))?;
+    let key = call.key();
+    let finalized = new["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    if finalized && !meta(&new, "deletionTimestamp").is_empty() && target.resource.kind != ObjectKind::Pod {
+        if call.parameter("dryRun").is_empty() {
+            state.store.remove(&key);
+        }
+        return Ok(Arc::new(new));
+    }
+    Ok(stored(state, call, key, new))
+}
+
+fn patched(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
+    let target = &call.target;
+    let old = state.store.get(&call.key());
+    if call.content_type.starts_with("application/apply-patch") {
+        let body = call.body()?;
+        return match old {
+            Some(old) => {
+                let mut config = incoming(settings, call, &body)?;
+                let given = convert::to_stored(target.api, target.resource, body);
+                schema::only_given(&mut config, &given);
+                let new = apply::apply(call, &old, &config)?;
+                replace(state, settings, call, &old, new, true)
+            }
+            None if target.subresource.is_some() => Err(call.not_found()),
+            None => {
+                apply::check_parameters(call)?;
+                create(state, settings, call, &body)
+            }
+        };
+    }
+    let old = old.ok_or_else(|| call.not_found())?;
+    let mut shown = call.shown(&old);
+    match call.content_type.split(';').next().unwrap_or_default().trim() {
+        "application/merge-patch+json" => patch::merge(&mut shown, &call.body()?),
+        "application/strategic-merge-patch+json" => patch::merge(&mut shown, &call.body()?),
+        "application/json-patch+json" => patch::operations(&mut shown, &call.body()?)?,
+        other => {
+            let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+            return Err(StatusError::media_type(other, accepted));
+        }
+    }
+    let new = incoming(settings, call, &shown)?;
+    replace(state, settings, call, &old, new, false)
+}
+
+fn delete(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
+    let options = if call.body.is_empty() { Value::Null } else { call.body()? };
+    let key = call.key();
+    let object = state.store.get(&key).ok_or_else(|| call.not_found())?;
+    let wanted = &options["preconditions"];
+    for (field, words, hint) in
+        [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")]
+    {
+        let is = meta(&object, field);
+        if let Some(given) = wanted[field].as_str().filter(|given| *given != is) {
+            let why = format!(
+                "the {words} in the precondition ({given}) does not match the {words} in record ({is}). The object might have been {hint}"
+            );
+            return Err(call.conflict(&key.name, &why));
+        }
+    }
+    let grace = options["gracePeriodSeconds"].as_i64().or_else(|| call.parameter("gracePeriodSeconds").parse().ok());
+    remove(state, settings, call, &key, &object, grace)
+}
+
+/// At once, or after the finalizers, or, for a pod that runs, after the kubelet.
+fn remove(
+    state: &mut ServerState,
+    _settings: &ServerSettings,
+    call: &ApiRequest,
+    key: &ObjectKey,
+    object: &Arc<Value>,
+    grace: Option<i64>,
+) -> Result<Arc<Value>, StatusError> {
+    state.admit(call, "DELETE", &key.name, None, Some(object))?;
+    if !call.parameter("dryRun").is_empty() {
+        return Ok(Arc::clone(object));
+    }
+    let runs = key.kind == ObjectKind::Pod && object["spec"]["nodeName"].is_string() && grace != Some(0);
+    let held = object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    if !runs && !held {
+        state.store.remove(key);
+        let mut last = Value::clone(object);
+        last["metadata"]["resourceVersion"] = json!(state.store.rv().to_string());
+        return Ok(Arc::new(last));
+    }
+    if !meta(object, "deletionTimestamp").is_empty() {
+        return Ok(Arc::clone(object));
+    }
+    let mut marked = Value::clone(object);
+    marked["metadata"]["deletionTimestamp"] = json!(schema::now());
+    marked["metadata"]["deletionGracePeriodSeconds"] = json!(if runs { grace.unwrap_or(30) } else { 0 });
+    Ok(state.store.put(key.clone(), marked))
+}
+
+fn delete_collection(
+    state: &mut ServerState,
+    settings: &ServerSettings,
+    call: &ApiRequest,
+) -> Result<Value, StatusError> {
+    let selector = call.selector(settings)?;
+    let (kind, namespace) = (call.target.resource.kind, call.target.namespace());
+    let chosen: Vec<_> = state
+        .store
+        .objects()
+        .iter()
+        .filter(|(key, object)| key.kind == kind && key.namespace == namespace && selector.matches(object))
+        .map(|(key, object)| (key.clone(), Arc::clone(object)))
+        .collect();
+    let mut deleted = Vec::new();
+    for (key, object) in chosen {
+        deleted.push(remove(state, settings, call, &key, &object, None)?);
+    }
+    Ok(list::of(call, deleted.iter(), json!({ "resourceVersion": state.store.rv().to_string() })))
+}
+
+fn check_size(object: &Value) -> Result<(), StatusError> {
+    if object.to_string().len() > MOST_BYTES_OF_AN_OBJECT {
+        return Err(StatusError::too_large(MOST_BYTES_OF_AN_OBJECT));
+    }
+    Ok(())
+}
+
+fn stored(state: &mut ServerState, call: &ApiRequest, key: ObjectKey, object: Value) -> Arc<Value> {
+    if call.parameter("dryRun").is_empty() { state.store.put(key, object) } else { Arc::new(object) }
+}

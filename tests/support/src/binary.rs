@@ -1,0 +1,39 @@
+//! Where the binary under test is.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// Names the binary, past all that is found otherwise.
+const NAMED: &str = "HOSTLER_BIN";
+/// What runners of tests set for the tests of the package that has the binary.
+const SET_BY_RUNNERS: [&str; 2] = ["CARGO_BIN_EXE_hostler", "NEXTEST_BIN_EXE_hostler"];
+
+/// The binary under test: the one that `HOSTLER_BIN` names, else the one that the test's runner names, else the one that
+/// cargo has built beside the program that asks.
+pub fn binary() -> PathBuf {
+    let named = [NAMED].iter().chain(&SET_BY_RUNNERS).find_map(env::var_os).map(PathBuf::from);
+    let binary = named.unwrap_or_else(|| beside(&env::current_exe().unwrap()));
+    assert!(
+        binary.is_file(),
+        "{} is not there: build it with `cargo build --bin hostler`, or name another with {NAMED}",
+        binary.display()
+    );
+    binary
+}
+
+/// Cargo puts tests and benches into `target/<profile>/deps`, examples into `target/<profile>/examples`, and the binary
+/// into `target/<profile>`.
+fn beside(program: &Path) -> PathBuf {
+    let profile = program.parent().and_then(Path::parent).expect("cargo's programs are two folders deep");
+    profile.join("hostler")
+}
+
+#[test]
+fn the_binary_is_beside_the_folders_of_tests_and_examples() {
+    for program in ["/t/debug/deps/crash-0a1b", "/t/debug/examples/demo"] {
+        assert_eq!(beside(Path::new(program)), Path::new("/t/debug/hostler"), "{program}");
+    }
+    assert_eq!(beside(Path::new("/t/release/deps/figures-0a1b")), Path::new("/t/release/hostler"));
+}

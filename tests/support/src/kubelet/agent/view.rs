@@ -1,0 +1,161 @@
+//! What a test can see of a kubelet: everything it did and everything it believes. Tests wait for states of this.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use hostler_proto::{dra_v1::Device, health_v1::HealthStatus};
+
+/// All of it. Outlives restarts of the kubelet, so that a test sees what was before and after.
+#[derive(Clone, Debug, Default)]
+pub struct KubeletView {
+    /// Drivers as the kubelet knows them now, in the order of their registration.
+    pub plugins: Vec<PluginView>,
+    /// Every attempt to register a socket.
+    pub registrations: Vec<RegistrationAttempt>,
+    /// Every prepare and unprepare, in the order in which they began.
+    pub calls: Vec<DraCall>,
+    /// Pods by name, also those that are gone.
+    pub pods: BTreeMap<String, PodView>,
+    /// Health of devices by driver, pool and device; of a driver without a stream nothing is known.
+    pub health: BTreeMap<(String, String, String), DeviceHealthView>,
+    /// Every deletion of slices that succeeded.
+    pub wipes: Vec<SliceWipe>,
+    /// What is wrong with the driver although the kubelet may live with it.
+    pub complaints: Vec<String>,
+}
+
+/// A registered driver.
+#[derive(Clone, Debug)]
+pub struct PluginView {
+    /// Its name.
+    pub driver: String,
+    /// The registration socket that it was found by.
+    pub socket: PathBuf,
+    /// Whether its service is connected.
+    pub connected: bool,
+    /// How often it has been connected.
+    pub connections: usize,
+}
+
+/// An attempt to register a socket.
+#[derive(Clone, Debug)]
+pub struct RegistrationAttempt {
+    /// The socket.
+    pub socket: PathBuf,
+    /// When it ended.
+    pub at: Instant,
+    /// The driver's name, or what went wrong.
+    pub outcome: Result<String, String>,
+}
+
+/// Which call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DraMethod {
+    /// NodePrepareResources
+    Prepare,
+    /// NodeUnprepareResources
+    Unprepare,
+}
+
+/// A prepare or unprepare.
+#[derive(Clone, Debug)]
+pub struct DraCall {
+    /// Which.
+    pub method: DraMethod,
+    /// Of whom.
+    pub driver: String,
+    /// UIDs of the claims, in the order of the request.
+    pub claims: Vec<String>,
+    /// `None` while it runs, and for ever if the kubelet ended before.
+    pub outcome: Option<Result<(), String>>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum PodPhase {
+    /// Its claims are not ready.
+    #[default]
+    Pending,
+    /// Its containers run.
+    Running,
+    /// Its containers were ended; its claims are not taken back yet.
+    Terminating,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default)]
+pub struct PodView {
+    /// Of the object.
+    pub uid: String,
+    /// How far it is.
+    pub phase: PodPhase,
+    /// What keeps it there.
+    pub error: Option<String>,
+    /// How often starting or ending it failed.
+    pub failures: usize,
+    /// What its containers were given, by claim UID; kept when they have ended.
+    pub devices: BTreeMap<String, Vec<Device>>,
+}
+
+/// The health of a device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceHealthView {
+    /// As reported.
+    pub status: HealthStatus,
+    /// As reported.
+    pub message: String,
+    /// Until then it is believed.
+    pub believed_until: Instant,
+}
+
+/// A deletion of slices.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SliceWipe {
+    /// Of this driver; `None`: of all, at the kubelet's start.
+    pub driver: Option<String>,
+}
+
+impl KubeletView {
+    /// The calls of a method that have ended well.
+    pub fn succeeded(&self, method: DraMethod) -> usize {
+        let well = |call: &&DraCall| call.method == method && matches!(call.outcome, Some(Ok(())));
+        self.calls.iter().filter(well).count()
+    }
+
+    /// The calls of a method that have failed.
+    pub fn failed(&self, method: DraMethod) -> usize {
+        let badly = |call: &&DraCall| call.method == method && matches!(call.outcome, Some(Err(_)));
+        self.calls.iter().filter(badly).count()
+    }
+
+    /// The calls of a method that name a claim.
+    pub fn calls_for<'a>(&'a self, method: DraMethod, uid: &'a str) -> impl Iterator<Item = &'a DraCall> {
+        self.calls.iter().filter(move |call| call.method == method && call.claims.iter().any(|claim| claim == uid))
+    }
+
+    /// Whether calls can be made to a driver.
+    pub fn is_connected(&self, driver: &str) -> bool {
+        self.plugins.iter().any(|plugin| plugin.driver == driver && plugin.connected)
+    }
+
+    /// A pod; one that was never seen is pending.
+    pub fn pod(&self, name: &str) -> PodView {
+        self.pods.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The health of a device as a pod's status would show it now.
+    pub fn health_of(&self, driver: &str, pool: &str, device: &str) -> (HealthStatus, &str) {
+        let key = (driver.to_owned(), pool.to_owned(), device.to_owned());
+        match self.health.get(&key) {
+            Some(health) if Instant::now() < health.believed_until => (health.status, &health.message),
+            _ => (HealthStatus::Unknown, ""),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What tests, benches and examples drive hostler with, each part as near to the real one as a test needs: the API
+//! server, the kubelet, the host with the daemon's process on it, containers, and uevents.
+//!
+//! ```text
+//!   host: a temporary root ──► the real binary ◄── kubelet: registration, prepare, unprepare, health
+//!                                   │    ▲
+//!   uevents: from the kernel ───────┼────┘
+//!                                   └──► apiserver, through cluster: namespace, node, scheduler, a wire to cut
+//! ```
+//!
+//! Nothing here knows the daemon's own code: what is tested cannot lend its mistakes to its tests.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "this is test code: it runs the binary, says what it skips, and fails by panicking"
+)]
+#![allow(clippy::needless_pass_by_value, reason = "a test hands over what json!() has made")]
+#![allow(missing_debug_implementations, reason = "servers, processes and containers are held, never printed")]
+
+pub mod apiserver;
+pub mod binary;
+pub mod cluster;
+pub mod container;
+pub mod host;
+pub mod http2;
+pub mod kubelet;
+pub mod node;
+pub mod uevents;
