@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_linux::archive::UnpackedCapture;
+use hostler_linux::{archive::UnpackedCapture, testkit::captures_folder};
 use hostler_proto::{dra_v1::Claim, registration::registration_client::RegistrationClient};
 use hostler_testing::{
     binary::binary,
@@ -26,9 +26,7 @@ const LARGE: &str = "hwloc-128arm-2pa2n8cluster4co";
 
 /// Unpacks a captured machine in memory; `None` where the captures are absent.
 pub(crate) fn capture(name: &str) -> Option<UnpackedCapture> {
-    let folder = std::env::var_os("HOSTLER_FIXTURES").map(PathBuf::from);
-    let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures"));
-    let file = folder.join(format!("{name}.tar.zst"));
+    let file = captures_folder()?.join(format!("{name}.tar.zst"));
     file.exists().then(|| UnpackedCapture::open(file).unwrap())
 }
 

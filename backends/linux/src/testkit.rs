@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
+mod captures;
 mod cpus;
 mod cxl;
 mod cxl_kernel;
@@ -26,6 +27,7 @@ use tempfile::TempDir;
 
 use crate::SysRoot;
 
+pub use captures::{capture, captures, captures_folder};
 pub use cpus::CpuLayout;
 pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use nix::errno::Errno;

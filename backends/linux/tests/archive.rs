@@ -4,10 +4,11 @@
 
 use std::{fs, path::Path};
 
-use hostler_linux::{SysRoot, archive::UnpackedCapture};
-
-#[path = "support/fixtures.rs"]
-mod fixtures;
+use hostler_linux::{
+    SysRoot,
+    archive::UnpackedCapture,
+    testkit::{capture, captures},
+};
 
 /// Files, folders and links below a folder, links not followed; and the links that resolve to a place outside of it.
 fn census(folder: &Path, top: &Path) -> (usize, Vec<String>) {
@@ -35,28 +36,20 @@ fn entries_of(root: &SysRoot) -> (usize, Vec<String>) {
 
 #[test]
 fn every_fixture_unpacks_and_no_link_leads_out() {
-    let Some(folder) = fixtures::folder() else { return };
-    let mut opened = 0;
-    for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
-        if !file.to_string_lossy().ends_with(".tar.zst") {
-            continue;
-        }
+    for file in captures() {
         let capture = UnpackedCapture::open(&file).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
         let (entries, outside) = entries_of(&capture.root());
         assert!(entries >= 3, "{}", file.display());
         assert_eq!((outside, capture.warnings()), (vec![], &[][..]), "{}", file.display());
-        opened += 1;
     }
-    assert!(opened > 0);
 }
 
 #[test]
 fn a_fixture_is_unpacked_whole() {
-    let Some(folder) = fixtures::folder() else { return };
-    let capture = UnpackedCapture::open(folder.join("hwloc-128arm-2pa2n8cluster4co.tar.zst")).unwrap();
+    let Some(arm) = capture("hwloc-128arm-2pa2n8cluster4co") else { return };
     // 8261 files, 952 folders and 518 links, the top itself not counted.
-    assert_eq!(entries_of(&capture.root()).0, 8261 + 951 + 518);
-    assert_eq!(capture.root().text("sys/devices/system/cpu/online").as_deref(), Some("0-127"));
-    let capture = UnpackedCapture::open(folder.join("opae-dfl_n3000_nlb0.tar.zst")).unwrap();
-    assert_eq!(capture.root().bytes("dev/dfl-fme.0").unwrap().len(), 262_144);
+    assert_eq!(entries_of(&arm.root()).0, 8261 + 951 + 518);
+    assert_eq!(arm.root().text("sys/devices/system/cpu/online").as_deref(), Some("0-127"));
+    let card = capture("opae-dfl_n3000_nlb0").unwrap();
+    assert_eq!(card.root().bytes("dev/dfl-fme.0").unwrap().len(), 262_144);
 }

@@ -5,18 +5,10 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use hostler_linux::{
-    SysRoot, TreeWarning,
-    archive::UnpackedCapture,
+    SysRoot, Warning,
     pci::{self, Dvsec, PciAddress, PciFunction, PcieRootError, Sriov},
-    testkit::{self, FakePciFunction},
+    testkit::{self, Function, capture},
 };
-
-#[path = "support/fixtures.rs"]
-mod fixtures;
-
-fn capture(name: &str) -> Option<UnpackedCapture> {
-    Some(UnpackedCapture::open(fixtures::folder()?.join(format!("{name}.tar.zst"))).unwrap())
-}
 
 fn address(text: &str) -> PciAddress {
     text.parse().unwrap()

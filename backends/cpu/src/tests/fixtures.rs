@@ -1,34 +1,19 @@
 //! The CPUs of captured machines: what is offered must add up to what the machine has.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
     Backend, Device, Held, Plan, PlanWork, Sharing,
     testkit::{Samples, conformance},
 };
-use hostler_linux::{IdSet, archive::UnpackedCapture, topology::Topology};
+use hostler_linux::{IdSet, archive::UnpackedCapture, testkit::captures, topology::Topology};
 
 use super::wishes::{ClaimedMachine, CpuRequest, wishes};
 use crate::{CpuBackend, CpuBackendConfig, CpuGrouping, enumeration};
 
 const MODES: [CpuGrouping; 5] =
     [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core];
-
-/// The captures; none, with a word, where the folder is absent.
-fn captures() -> Vec<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
-    let folder = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from);
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} is absent; set HOSTLER_FIXTURES", folder.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.to_string_lossy().ends_with(".tar.zst"));
-    paths.sort();
-    assert!(!paths.is_empty(), "{} holds no capture", folder.display());
-    paths
-}
 
 /// The CPUs that a claim on the whole of `device` gets, beside `held`.
 fn whole(backend: &CpuBackend, device: &Device, held: &[Held<'_>]) -> (Grant, Plan) {

@@ -1,26 +1,13 @@
 //! Configuration spaces of real cards, and what becomes of them when their capability bits are edited.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use hostler_linux::archive::UnpackedCapture;
+use hostler_linux::testkit::capture;
 
 use crate::dvsec::CxlFunction;
 
 /// The spaces of an Intel 8086:0d93 (CXL 1.1) and of a Xilinx 10ee:c084 (CXL 2.0), 4096 bytes each; `None`, with a word,
 /// where the fixtures are absent.
 fn spaces() -> Option<[Vec<u8>; 2]> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
-    let folder = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from);
-    let archive = folder.join("pciutils-cap-dvsec-cxl.tar.zst");
-    if !archive.is_file() {
-        // Not `eprintln!`: the harness shows that of failed tests only.
-        let _ = writeln!(io::stderr(), "skipped: {} is absent; set HOSTLER_FIXTURES", archive.display());
-        return None;
-    }
-    let capture = UnpackedCapture::open(&archive).unwrap();
+    let capture = capture("pciutils-cap-dvsec-cxl")?;
     Some(["6b_00.0.config", "7f_00.0.config"].map(|name| capture.root().bytes(name).unwrap()))
 }
 

@@ -1,25 +1,8 @@
 //! Cards of captured machines.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
-use hostler_linux::archive::UnpackedCapture;
+use hostler_linux::testkit::capture;
 
 use super::*;
-
-/// A captured machine; `None`, with a word, where the captures are not there.
-fn capture(name: &str) -> Option<UnpackedCapture> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
-    let file = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from).join(format!("{name}.tar.zst"));
-    if !file.is_file() {
-        // Not `eprintln!`: the harness shows that of failed tests only.
-        let _ = writeln!(io::stderr(), "skipped: {} is absent; set HOSTLER_FIXTURES", file.display());
-        return None;
-    }
-    Some(UnpackedCapture::open(&file).unwrap())
-}
 
 #[test]
 fn an_n6001_with_three_virtual_functions_is_a_card_with_one_region() {

@@ -10,6 +10,7 @@ use std::{
 use hostler_linux::{
     IdSet,
     archive::UnpackedCapture,
+    testkit::captures_folder,
     topology::{CoreType, Topology},
 };
 
@@ -17,9 +18,6 @@ use crate::{
     sound::assert_sound,
     tree::{lists, of_type},
 };
-
-#[path = "../support/fixtures.rs"]
-mod support;
 
 /// Packages, cores, threads and NUMA nodes of a fixture: cores and threads that are online, and every online node.
 /// With a reason where the README's row reads otherwise.
@@ -72,7 +70,7 @@ impl MachineFixture {
 fn fixtures() -> impl Iterator<Item = &'static MachineFixture> {
     static FIXTURES: LazyLock<Vec<MachineFixture>> = LazyLock::new(|| {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees");
-        let folders: Vec<PathBuf> = [Some(own), support::folder()].into_iter().flatten().collect();
+        let folders: Vec<PathBuf> = [Some(own), captures_folder()].into_iter().flatten().collect();
         let path =
             |name| folders.iter().map(|folder| folder.join(format!("{name}.tar.zst"))).find(|path| path.exists());
         let names = MACHINES.iter().map(|(name, ..)| *name).chain(OTHERS.iter().map(|(name, _)| *name));
@@ -96,7 +94,7 @@ fn counts(topology: &Topology) -> [usize; 4] {
 
 #[test]
 fn every_fixture_is_read_as_its_readme_says() {
-    let Some(folder) = support::folder() else { return };
+    let Some(folder) = captures_folder() else { return };
     let readme = fs::read_to_string(folder.join("README.md")).unwrap();
     for file in fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()) {
         let Some(name) = file.strip_suffix(".tar.zst") else { continue };
@@ -210,7 +208,7 @@ fn objects_are_as_many_as_hwloc_counts() {
         assert_eq!(ours, theirs, "{}", name);
         compared += 1;
     }
-    assert!(compared == 8 || support::folder().is_none(), "{compared}");
+    assert!(compared == 8 || captures_folder().is_none(), "{compared}");
 }
 
 /// The node ids in hwloc's logical order, from lines `NUMANode L#1 (P#33 …)`.
@@ -242,7 +240,7 @@ fn distances_are_those_of_the_matrix_that_hwloc_prints() {
         }
     }
     // 4 × 4 nodes twice, 8 × 8 and 6 × 6.
-    assert!(compared == 132 || support::folder().is_none(), "{compared}");
+    assert!(compared == 132 || captures_folder().is_none(), "{compared}");
 }
 
 #[test]

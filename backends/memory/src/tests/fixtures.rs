@@ -1,29 +1,14 @@
 //! The memory of captured machines: what is offered must fit into what the machine has.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use hostler_backend::{
     AttributeValue, Backend, Device,
     testkit::{Samples, conformance},
 };
-use hostler_linux::{archive::UnpackedCapture, topology::Topology};
+use hostler_linux::{archive::UnpackedCapture, testkit::captures, topology::Topology};
 
 use crate::{MemoryBackend, MemoryBackendConfig};
-
-/// The captures; none, with a word, where the folder is absent.
-fn captures() -> Vec<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
-    let folder = std::env::var_os("HOSTLER_FIXTURES").map_or_else(beside, PathBuf::from);
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} is absent; set HOSTLER_FIXTURES", folder.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.to_string_lossy().ends_with(".tar.zst"));
-    paths.sort();
-    assert!(!paths.is_empty(), "{} holds no capture", folder.display());
-    paths
-}
 
 fn node(device: &Device) -> u32 {
     match device.attributes["resource.kubernetes.io/numaNode"] {
