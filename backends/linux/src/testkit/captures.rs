@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::archive::Capture;
+use crate::archive::UnpackedCapture;
 
 /// What the files of captures end in.
 const ENDING: &str = ".tar.zst";
@@ -34,7 +34,7 @@ pub fn captures() -> Vec<PathBuf> {
 }
 
 /// One of them, unpacked; `None` where their folder is absent.
-pub fn capture(name: &str) -> Option<Capture> {
+pub fn capture(name: &str) -> Option<UnpackedCapture> {
     let file = captures_folder()?.join(format!("{name}{ENDING}"));
-    Some(Capture::open(&file).unwrap_or_else(|error| panic!("{}: {error:?}", file.display())))
+    Some(UnpackedCapture::open(&file).unwrap_or_else(|error| panic!("{}: {error:?}", file.display())))
 }
