@@ -20,7 +20,7 @@ pub mod view;
 use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{BackendName, DeviceName};
-use hostler_backend::{CounterSet, Device, Warning};
+use hostler_backend::{BackendWarning, CounterSet, Device};
 use tokio::sync::watch;
 
 pub use drains::{Drain, Drains, LostDrains};
@@ -46,7 +46,7 @@ pub struct Pool {
     /// What these devices share.
     pub counter_sets: Vec<CounterSet>,
     /// What the backend could not understand.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<BackendWarning>,
     /// Why the last scan failed, if it did; the devices are then the last known ones.
     pub stale: Option<String>,
 }

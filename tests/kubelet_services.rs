@@ -26,7 +26,7 @@ use hostler::{
     tasks::Tasks,
 };
 use hostler_api::{Access, Allocation, BackendName, ClaimRef, DeviceName, Grant, ShareId};
-use hostler_backend::{Backend, BackendError, Device, Enumeration, Health, PrepareWork, Prepared, Sharing};
+use hostler_backend::{Backend, BackendError, Device, Enumeration, Health, PrepareOutcome, PrepareWork, Sharing};
 use hostler_linux::SysRoot;
 use hostler_proto::{
     dra_v1::Claim,
@@ -83,12 +83,12 @@ impl Backend for Bench {
         })
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         drop(self.opened.wait_while(self.closed.lock().unwrap(), |closed| *closed).unwrap());
         if work.device.name.as_str() == "broken" {
             return Err(BackendError::step("load the bitstream", std::io::Error::other("timed out")));
         }
-        Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
+        Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
     }
 }
 

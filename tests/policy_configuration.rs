@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use hostler_api::well_known::HOSTLER_API_VERSION;
-use hostler_backend::opaque::{Values, schema};
+use hostler_backend::opaque::{FieldValues, schema};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
 };
@@ -115,9 +115,9 @@ fn fields_and_words_are_those_of_the_code() {
             let test = own.iter().find(|expression| expression.contains(&guard));
             let test = test.unwrap_or_else(|| panic!("{} of {} is not tested", field.name, kind.name));
             match &field.values {
-                Values::Truth => assert!(test.contains(&format!("type(p.{}) == bool", field.name)), "{test}"),
-                Values::Text => assert!(test.contains(&format!("type(p.{}) == string", field.name)), "{test}"),
-                Values::Words(words) => assert_eq!(list(test), set(words), "{} of {}", field.name, kind.name),
+                FieldValues::Truth => assert!(test.contains(&format!("type(p.{}) == bool", field.name)), "{test}"),
+                FieldValues::Text => assert!(test.contains(&format!("type(p.{}) == string", field.name)), "{test}"),
+                FieldValues::Words(words) => assert_eq!(list(test), set(words), "{} of {}", field.name, kind.name),
             }
             tested += 1;
         }
@@ -136,7 +136,7 @@ fn the_documentation_names_every_field_and_word() {
         for field in kind.fields.unwrap_or_default() {
             let row = section.lines().find(|line| line.starts_with(&format!("| `{}` |", field.name)));
             let row = row.unwrap_or_else(|| panic!("{} has no row for {}", kind.name, field.name));
-            let Values::Words(words) = field.values else { continue };
+            let FieldValues::Words(words) = field.values else { continue };
             assert!(words.iter().all(|word| row.contains(&format!("`{word}`"))), "{row}");
         }
     }

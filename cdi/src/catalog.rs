@@ -12,11 +12,11 @@ use crate::dir::{DirError, SpecDir, SpecFile};
 
 /// The devices of some directories.
 #[derive(Debug, Default)]
-pub struct Catalog {
+pub struct DeviceCatalog {
     /// By qualified name.
     pub devices: Vec<CatalogDevice>,
     /// Devices that nobody can request because two files of one directory define them, by qualified name.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<DeviceConflict>,
     /// Every file, in the order of the directories; those that are not [`SpecFile::usable`] contribute no device.
     pub files: Vec<SpecFile>,
     /// Directories that could not be listed. Missing ones are no error.
@@ -36,7 +36,7 @@ pub struct CatalogDevice {
 
 /// A device that several files of one directory define.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Conflict {
+pub struct DeviceConflict {
     /// `vendor/class=name`.
     pub name: String,
     /// All files with the device.
@@ -46,7 +46,7 @@ pub struct Conflict {
 /// A file with a device, and the position of its directory.
 type Definition<'a> = (usize, &'a Path);
 
-impl Catalog {
+impl DeviceCatalog {
     /// Reads the directories, the one that counts least first (`/etc/cdi`, then `/var/run/cdi`).
     pub fn read(dirs: &[SpecDir]) -> Self {
         let mut catalog = Self::default();
@@ -76,7 +76,7 @@ impl Catalog {
         for (name, found) in definitions {
             let mut files: Vec<_> = found.iter().map(|(_, path)| path.to_path_buf()).collect();
             if found.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-                self.conflicts.push(Conflict { name, files });
+                self.conflicts.push(DeviceConflict { name, files });
             } else if let Some(file) = files.pop() {
                 self.devices.push(CatalogDevice { name, file, shadowed: files });
             }
@@ -91,7 +91,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::spec::{ContainerEdits, Device, Spec};
+    use crate::spec::{CdiDevice, CdiSpec, ContainerEdits};
 
     fn dirs(root: &TempDir) -> [SpecDir; 2] {
         ["etc", "run"].map(|name| SpecDir::new(root.path().join(name)))
@@ -100,15 +100,15 @@ mod tests {
     fn write(dir: &SpecDir, stem: &str, devices: &[&str]) -> PathBuf {
         let device = |name: &&str| {
             let edits = ContainerEdits { env: vec![format!("FROM={stem}")], ..ContainerEdits::default() };
-            Device { name: (*name).to_owned(), container_edits: edits, ..Device::default() }
+            CdiDevice { name: (*name).to_owned(), container_edits: edits, ..CdiDevice::default() }
         };
         let devices = devices.iter().map(device).collect();
-        let spec = Spec { kind: "vendor.com/gpu".to_owned(), devices, ..Spec::default() };
+        let spec = CdiSpec { kind: "vendor.com/gpu".to_owned(), devices, ..CdiSpec::default() };
         dir.write(stem, &spec.with_minimum_version()).unwrap();
         dir.file(stem).unwrap()
     }
 
-    fn device<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a CatalogDevice> {
+    fn device<'a>(catalog: &'a DeviceCatalog, name: &str) -> Option<&'a CatalogDevice> {
         catalog.devices.iter().find(|device| device.name == name)
     }
 
@@ -118,7 +118,7 @@ mod tests {
         let dirs = dirs(&root);
         let etc = write(&dirs[0], "a", &["x", "y"]);
         let run = write(&dirs[1], "a", &["x"]);
-        let catalog = Catalog::read(&dirs);
+        let catalog = DeviceCatalog::read(&dirs);
         let x = device(&catalog, "vendor.com/gpu=x").unwrap();
         assert_eq!((&x.file, &x.shadowed), (&run, &vec![etc.clone()]));
         assert_eq!(device(&catalog, "vendor.com/gpu=y").unwrap().file, etc);
@@ -131,8 +131,8 @@ mod tests {
         let root = TempDir::new().unwrap();
         let dirs = dirs(&root);
         let files = vec![write(&dirs[0], "a", &["x"]), write(&dirs[0], "b", &["x"]), write(&dirs[1], "c", &["x", "y"])];
-        let catalog = Catalog::read(&dirs);
-        let conflict = Conflict { name: "vendor.com/gpu=x".to_owned(), files };
+        let catalog = DeviceCatalog::read(&dirs);
+        let conflict = DeviceConflict { name: "vendor.com/gpu=x".to_owned(), files };
         assert_eq!((catalog.conflicts.as_slice(), device(&catalog, "vendor.com/gpu=x")), (&[conflict][..], None));
         assert!(device(&catalog, "vendor.com/gpu=y").is_some());
     }
@@ -147,7 +147,7 @@ mod tests {
             {"name": "x", "containerEdits": {"additionalGids": [5]}}]}"#;
         fs::write(dirs[1].path().join("refused.json"), refused).unwrap();
         fs::write(dirs[1].path().join("cut.yaml"), "kind: [").unwrap();
-        let catalog = Catalog::read(&dirs);
+        let catalog = DeviceCatalog::read(&dirs);
         assert!(device(&catalog, "vendor.com/gpu=x").unwrap().shadowed.is_empty());
         assert_eq!(catalog.files.iter().filter(|file| file.usable().is_none()).count(), 2);
     }
@@ -157,7 +157,7 @@ mod tests {
         let root = TempDir::new().unwrap();
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        let catalog = Catalog::read(&[SpecDir::new(file), SpecDir::new(root.path().join("nowhere"))]);
+        let catalog = DeviceCatalog::read(&[SpecDir::new(file), SpecDir::new(root.path().join("nowhere"))]);
         assert_eq!(catalog.unreadable.len(), 1);
         assert_eq!(catalog.devices, []);
     }

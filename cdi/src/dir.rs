@@ -20,8 +20,8 @@ use std::{
 
 use crate::{
     read::{Extension, ReadError, extension, read_spec},
-    spec::Spec,
-    validate::{Problem, Severity},
+    spec::CdiSpec,
+    validate::{ProblemSeverity, SpecProblem},
 };
 
 /// A directory of CDI specs. The value holds the path alone; the directory need not exist.
@@ -32,7 +32,7 @@ pub struct SpecDir {
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The file was not there or had another content.
     Replaced,
     /// The file had this content already and was left alone, so that no runtime reads its directory again for nothing.
@@ -45,9 +45,9 @@ pub struct SpecFile {
     /// Directory and name.
     pub path: PathBuf,
     /// Its content.
-    pub spec: Result<Spec, ReadError>,
+    pub spec: Result<CdiSpec, ReadError>,
     /// What validation has to say on the content; empty for a file that could not be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SpecProblem>,
 }
 
 /// Why an operation on a directory failed.
@@ -62,12 +62,12 @@ pub enum DirError {
         reason: &'static str,
     },
     /// The spec is one that a runtime refuses or that breaks the specification.
-    #[error("CDI spec {stem} is invalid: {}", Listed(problems))]
+    #[error("CDI spec {stem} is invalid: {}", ProblemList(problems))]
     Invalid {
         /// The name without extension.
         stem: String,
         /// All that is wrong with it.
-        problems: Vec<Problem>,
+        problems: Vec<SpecProblem>,
     },
     /// The spec could not be turned into JSON.
     #[error("failed to encode CDI spec {stem}")]
@@ -116,11 +116,11 @@ pub enum DirError {
     },
 }
 
-struct Listed<'a>(&'a [Problem]);
+struct ProblemList<'a>(&'a [SpecProblem]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for ProblemList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        let texts: Vec<_> = self.0.iter().map(SpecProblem::to_string).collect();
         f.write_str(&texts.join(" | "))
     }
 }
@@ -149,16 +149,16 @@ impl SpecDir {
     ///
     /// # Errors
     /// The name or the spec is wrong, or the system refuses; in each case the old file is as it was.
-    pub fn write(&self, stem: &str, spec: &Spec) -> Result<Written, DirError> {
+    pub fn write(&self, stem: &str, spec: &CdiSpec) -> Result<WriteOutcome, DirError> {
         let path = self.file(stem)?;
         spec.validate().map_err(|problems| DirError::Invalid { stem: stem.to_owned(), problems })?;
         let bytes = spec.to_json().map_err(|source| DirError::Encode { stem: stem.to_owned(), source })?;
         if holds(&path, &bytes) {
-            return Ok(Written::Unchanged);
+            return Ok(WriteOutcome::Unchanged);
         }
         self.create()?;
         temporary::replace(&path, &bytes, temporary::create).map_err(|source| DirError::Write { path, source })?;
-        Ok(Written::Replaced)
+        Ok(WriteOutcome::Replaced)
     }
 
     /// Makes the directory where it is missing. Rootless runtimes read it too, so it is open to all whatever the umask.
@@ -260,8 +260,8 @@ impl SpecFile {
     }
 
     /// The content, unless a runtime would refuse it.
-    pub fn usable(&self) -> Option<&Spec> {
-        let is_refused = self.problems.iter().any(|problem| problem.severity == Severity::Refused);
+    pub fn usable(&self) -> Option<&CdiSpec> {
+        let is_refused = self.problems.iter().any(|problem| problem.severity == ProblemSeverity::Refused);
         self.spec.as_ref().ok().filter(|_| !is_refused)
     }
 

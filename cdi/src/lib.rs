@@ -5,11 +5,11 @@
 //!
 //! ```
 //! # let root = std::env::temp_dir().join(format!("hostler-cdi-doc-{}", std::process::id()));
-//! use hostler_cdi::{ContainerEdits, Device, Spec, SpecDir};
+//! use hostler_cdi::{CdiDevice, CdiSpec, ContainerEdits, SpecDir};
 //!
 //! let edits = ContainerEdits { env: vec!["HOSTLER_CPUS=0-3".to_owned()], ..Default::default() };
-//! let device = Device { name: "5f0c7a1e-cpu-0".to_owned(), container_edits: edits, ..Default::default() };
-//! let spec = Spec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Default::default() }.with_minimum_version();
+//! let device = CdiDevice { name: "5f0c7a1e-cpu-0".to_owned(), container_edits: edits, ..Default::default() };
+//! let spec = CdiSpec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Default::default() }.with_minimum_version();
 //!
 //! let dir = SpecDir::new(&root);
 //! dir.write("hostler.dev-claim_5f0c7a1e", &spec)?;
@@ -27,9 +27,9 @@ mod spec;
 mod validate;
 mod version;
 
-pub use catalog::{Catalog, CatalogDevice, Conflict};
-pub use dir::{DirError, SpecDir, SpecFile, Written};
+pub use catalog::{CatalogDevice, DeviceCatalog, DeviceConflict};
+pub use dir::{DirError, SpecDir, SpecFile, WriteOutcome};
 pub use read::{MAX_FILE_BYTES, ParseError, ReadError, read_spec};
-pub use spec::{ContainerEdits, Device, DeviceNode, Hook, HookName, IntelRdt, Mount, NetDevice, Spec};
-pub use validate::{Problem, Severity};
-pub use version::{UnknownVersion, Version, minimum_version};
+pub use spec::{CdiDevice, CdiHook, CdiMount, CdiSpec, ContainerEdits, DeviceNode, HookName, IntelRdt, NetDevice};
+pub use validate::{ProblemSeverity, SpecProblem};
+pub use version::{CdiVersion, UnknownVersion, minimum_version};

@@ -1,7 +1,7 @@
 //! Names of devices: the vendor and the class of a kind `vendor/class`, and the device name.
 //!
 //! The rules are those that every runtime enforces. The CDI specification is narrower on kinds (DNS subdomain, 63
-//! characters) and wider on their first character; what it asks for beyond this module is reported by `Spec::validate`.
+//! characters) and wider on their first character; what it asks for beyond this module is reported by `CdiSpec::validate`.
 
 /// Why a string is no name. Displays as what is wrong and what would be right, without the name itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Reading and writing specs: bytes to [`Spec`] with errors that name line and field, and back to bytes that every
+//! Reading and writing specs: bytes to [`CdiSpec`] with errors that name line and field, and back to bytes that every
 //! runtime's parser takes.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::spec::Spec;
+use crate::spec::CdiSpec;
 
 /// The largest file that is read. Files of real vendors have some hundred KiB; a limit keeps one wrong file from taking
 /// the memory of the daemon.
@@ -73,7 +73,7 @@ pub enum ReadError {
     },
 }
 
-impl Spec {
+impl CdiSpec {
     /// Reads a spec from JSON, without validating it.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Spec {
     /// Reads a spec from YAML, without validating it.
     ///
     /// # Errors
-    /// As [`Spec::from_json`].
+    /// As [`CdiSpec::from_json`].
     pub fn from_yaml(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut field = None;
         serde_saphyr::with_deserializer_from_slice_with_options(bytes, yaml_options(), |deserializer| {
@@ -118,10 +118,10 @@ impl Spec {
 ///
 /// # Errors
 /// The file cannot be read or is no spec; see [`ReadError`].
-pub fn read_spec(path: &Path) -> Result<Spec, ReadError> {
+pub fn read_spec(path: &Path) -> Result<CdiSpec, ReadError> {
     let parse = match extension(path) {
-        Some(Extension::Json) => Spec::from_json,
-        Some(Extension::Yaml) => Spec::from_yaml,
+        Some(Extension::Json) => CdiSpec::from_json,
+        Some(Extension::Yaml) => CdiSpec::from_yaml,
         None => return Err(ReadError::Extension { path: path.to_owned() }),
     };
     let bytes = read_regular_file(path)?;
@@ -233,27 +233,27 @@ devices:
 
     #[test]
     fn yaml_is_read_as_the_runtimes_read_it() {
-        let spec = Spec::from_yaml(YAML.as_bytes()).unwrap();
+        let spec = CdiSpec::from_yaml(YAML.as_bytes()).unwrap();
         assert_eq!((spec.cdi_version.as_str(), spec.devices[0].name.as_str()), ("0.6.0", "0"));
         assert!(spec.annotations.is_empty());
         let edits = &spec.devices[0].container_edits;
         // YAML 1.1 takes a leading zero for octal.
         assert_eq!(edits.device_nodes[0].file_mode, Some(0o666));
         assert_eq!(edits.hooks[0].hook_name, HookName::CreateContainer);
-        assert_eq!(Spec::from_json(&spec.to_json().unwrap()), Ok(spec));
+        assert_eq!(CdiSpec::from_json(&spec.to_json().unwrap()), Ok(spec));
     }
 
     #[test]
     fn null_is_the_empty_value() {
         let json = r#"{"cdiVersion": "0.3.0", "kind": "a/b", "annotations": null, "devices": null}"#;
-        let spec = Spec::from_json(json.as_bytes()).unwrap();
+        let spec = CdiSpec::from_json(json.as_bytes()).unwrap();
         assert!(spec.devices.is_empty() && spec.annotations.is_empty());
     }
 
     #[test]
     fn an_unknown_field_is_named_with_its_place_in_json() {
         let json = "{\"devices\": [\n {\"name\": \"a\",\n  \"containerEdits\": {\"enviroment\": []}}]}";
-        let error = Spec::from_json(json.as_bytes()).unwrap_err();
+        let error = CdiSpec::from_json(json.as_bytes()).unwrap_err();
         assert_eq!(error.line_column.map(|(line, _)| line), Some(3));
         let text = error.to_string();
         assert!(text.starts_with("line 3, column 33: devices[0].containerEdits.enviroment: "), "{text}");
@@ -263,7 +263,7 @@ devices:
 
     #[test]
     fn an_unknown_field_is_named_with_its_place_in_yaml() {
-        let error = Spec::from_yaml(YAML.replace("fileMode", "filemode").as_bytes()).unwrap_err();
+        let error = CdiSpec::from_yaml(YAML.replace("fileMode", "filemode").as_bytes()).unwrap_err();
         assert_eq!(error.line_column.map(|(line, _)| line), Some(10), "{error}");
         assert_eq!(error.field.as_deref(), Some("devices[0].containerEdits.deviceNodes[0].filemode"), "{error}");
         assert!(error.reason.contains("filemode"), "{error}");
@@ -272,8 +272,8 @@ devices:
     #[test]
     fn an_unknown_hook_is_named_with_those_that_exist() {
         for result in [
-            Spec::from_yaml(YAML.replace("createContainer", "create").as_bytes()),
-            Spec::from_json(br#"{"containerEdits": {"hooks": [{"hookName": "create", "path": "/a"}]}}"#),
+            CdiSpec::from_yaml(YAML.replace("createContainer", "create").as_bytes()),
+            CdiSpec::from_json(br#"{"containerEdits": {"hooks": [{"hookName": "create", "path": "/a"}]}}"#),
         ] {
             let error = result.unwrap_err();
             assert!(error.field.as_deref().is_some_and(|field| field.ends_with("hooks[0].hookName")), "{error}");
@@ -284,26 +284,26 @@ devices:
     #[test]
     fn repeated_fields_and_trailing_text_are_refused() {
         for json in [r#"{"kind": "a/b", "kind": "c/d"}"#, "{} {}", "", "7", "{\"devices\": 1}"] {
-            assert!(Spec::from_json(json.as_bytes()).is_err(), "{json}");
+            assert!(CdiSpec::from_json(json.as_bytes()).is_err(), "{json}");
         }
         for yaml in ["kind: a/b\nkind: c/d\n", "kind: a/b\n---\nkind: c/d\n", "\u{1}", "- 1\n", "kind: &a [*a]\n"] {
-            assert!(Spec::from_yaml(yaml.as_bytes()).is_err(), "{yaml}");
+            assert!(CdiSpec::from_yaml(yaml.as_bytes()).is_err(), "{yaml}");
         }
     }
 
     #[test]
     fn fields_that_were_dropped_are_explained() {
         let json = br#"{"containerEdits": {"intelRdt": {"enableCMT": true}}}"#;
-        let error = Spec::from_json(json).unwrap_err();
+        let error = CdiSpec::from_json(json).unwrap_err();
         assert!(error.reason.ends_with("use enableMonitoring)"), "{error}");
     }
 
     #[test]
     fn characters_that_yaml_cannot_hold_are_escaped() {
-        let spec = Spec { kind: "\u{7f}\u{85}\u{2028}\u{feff}\u{e9}\u{1f600}".to_owned(), ..Spec::default() };
+        let spec = CdiSpec { kind: "\u{7f}\u{85}\u{2028}\u{feff}\u{e9}\u{1f600}".to_owned(), ..CdiSpec::default() };
         let text = String::from_utf8(spec.to_json().unwrap()).unwrap();
         assert!(text.contains("\"\\u007f\\u0085\\u2028\\ufeff\u{e9}\u{1f600}\""), "{text}");
-        assert_eq!(Spec::from_json(text.as_bytes()), Ok(spec));
+        assert_eq!(CdiSpec::from_json(text.as_bytes()), Ok(spec));
     }
 
     #[test]

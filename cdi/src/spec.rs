@@ -1,7 +1,7 @@
 //! The CDI spec types, in the shape of the JSON files that container runtimes read.
 //!
 //! Reading is as strict on names as the runtimes are (an unknown field refuses the file) and as lax on absence: they
-//! take a missing or `null` field for its empty value, so required fields default here too and it is `Spec::validate`
+//! take a missing or `null` field for its empty value, so required fields default here too and it is `CdiSpec::validate`
 //! that misses them, all at once and each with its place.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// One CDI file: devices of one kind, and edits that apply as soon as any of them is requested.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Spec {
+pub struct CdiSpec {
     /// Version of the CDI specification that the file needs, for example `0.6.0`.
     #[serde(default, deserialize_with = "or_empty")]
     pub cdi_version: String,
@@ -23,16 +23,16 @@ pub struct Spec {
     pub annotations: BTreeMap<String, String>,
     /// The devices, at least one.
     #[serde(default, deserialize_with = "or_empty")]
-    pub devices: Vec<Device>,
+    pub devices: Vec<CdiDevice>,
     /// Edits that apply once to a container that requests at least one device of this file.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "ContainerEdits::is_empty")]
     pub container_edits: ContainerEdits,
 }
 
-/// A device of a [`Spec`]; requested as `vendor/class=name`.
+/// A device of a [`CdiSpec`]; requested as `vendor/class=name`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Device {
+pub struct CdiDevice {
     /// The part after the `=`.
     #[serde(default, deserialize_with = "or_empty")]
     pub name: String,
@@ -59,10 +59,10 @@ pub struct ContainerEdits {
     pub net_devices: Vec<NetDevice>,
     /// OCI hooks.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<CdiHook>,
     /// Mounts.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<CdiMount>,
     /// Intel RDT class (CDI 0.7.0).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intel_rdt: Option<IntelRdt>,
@@ -137,7 +137,7 @@ pub enum HookName {
 /// An OCI hook.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Hook {
+pub struct CdiHook {
     /// When it runs.
     pub hook_name: HookName,
     /// Absolute path of the executable on the host.
@@ -157,7 +157,7 @@ pub struct Hook {
 /// A mount of the container.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Mount {
+pub struct CdiMount {
     /// Path on the host.
     #[serde(default, deserialize_with = "or_empty")]
     pub host_path: String,

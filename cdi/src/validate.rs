@@ -13,13 +13,13 @@ use std::{
 use self::rules::TextRule;
 use crate::{
     names::{check_device_name, check_vendor_or_class},
-    spec::{Device, Spec},
-    version::{FEATURES, Version, minimum_version},
+    spec::{CdiDevice, CdiSpec},
+    version::{CdiVersion, FEATURES, minimum_version},
 };
 
 /// What a problem leads to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Severity {
+pub enum ProblemSeverity {
     /// At least one current runtime library refuses the whole file: none of its devices can be requested there.
     Refused,
     /// Runtimes take the file, but it breaks the CDI specification, or what it asks for fails or is lost when a
@@ -29,9 +29,9 @@ pub enum Severity {
 
 /// One thing that is wrong in a spec.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Problem {
+pub struct SpecProblem {
     /// What it leads to.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     /// Where it is, for example `devices[2].containerEdits.mounts[0].hostPath`.
     pub field: String,
     /// What is wrong.
@@ -40,18 +40,18 @@ pub struct Problem {
     pub fix: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SpecProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.field, self.message, self.fix)
     }
 }
 
-impl Spec {
+impl CdiSpec {
     /// Checks the spec against the CDI specification and against what runtimes enforce.
     ///
     /// # Errors
     /// All problems, in the order of the file's fields.
-    pub fn validate(&self) -> Result<(), Vec<Problem>> {
+    pub fn validate(&self) -> Result<(), Vec<SpecProblem>> {
         let mut lint = SpecLint::default();
         lint.version(self);
         lint.kind(&self.kind);
@@ -68,20 +68,20 @@ const NAME_MAX_CHARS: usize = 63;
 /// A walk over a spec. Where it is, is written out only when there is a problem to report.
 #[derive(Default)]
 struct SpecLint {
-    problems: Vec<Problem>,
+    problems: Vec<SpecProblem>,
 }
 
 impl SpecLint {
     fn refused(&mut self, at: Arguments<'_>, message: impl Into<String>, fix: impl Into<String>) {
-        self.report(Severity::Refused, at, message.into(), fix.into());
+        self.report(ProblemSeverity::Refused, at, message.into(), fix.into());
     }
 
     fn risky(&mut self, at: Arguments<'_>, message: impl Into<String>, fix: impl Into<String>) {
-        self.report(Severity::Risky, at, message.into(), fix.into());
+        self.report(ProblemSeverity::Risky, at, message.into(), fix.into());
     }
 
-    fn report(&mut self, severity: Severity, at: Arguments<'_>, message: String, fix: String) {
-        self.problems.push(Problem { severity, field: at.to_string(), message, fix });
+    fn report(&mut self, severity: ProblemSeverity, at: Arguments<'_>, message: String, fix: String) {
+        self.problems.push(SpecProblem { severity, field: at.to_string(), message, fix });
     }
 
     /// A text, unless it is absent.
@@ -98,12 +98,12 @@ impl SpecLint {
         }
     }
 
-    fn version(&mut self, spec: &Spec) {
+    fn version(&mut self, spec: &CdiSpec) {
         let at = format_args!("cdiVersion");
         let minimum = minimum_version(spec);
         let shown = quoted(&spec.cdi_version);
-        let Ok(declared) = spec.cdi_version.parse::<Version>() else {
-            let message = format!("{shown} is no released version from 0.3.0 to {}", Version::LATEST);
+        let Ok(declared) = spec.cdi_version.parse::<CdiVersion>() else {
+            let message = format!("{shown} is no released version from 0.3.0 to {}", CdiVersion::LATEST);
             let fix = format!("write {:?}, the lowest that holds this file", minimum.as_str());
             return self.refused(at, message, fix);
         };
@@ -141,7 +141,7 @@ impl SpecLint {
         }
     }
 
-    fn devices(&mut self, devices: &[Device]) {
+    fn devices(&mut self, devices: &[CdiDevice]) {
         if devices.is_empty() {
             self.refused(format_args!("devices"), "there is no device", "add one, or remove the file");
         }
@@ -156,7 +156,7 @@ impl SpecLint {
         }
     }
 
-    fn device(&mut self, at: Arguments<'_>, device: &Device) {
+    fn device(&mut self, at: Arguments<'_>, device: &CdiDevice) {
         if let Err(error) = check_device_name(&device.name) {
             let fix = "use letters, digits, '_', '-', '.' and ':', with a letter or digit at both ends";
             self.refused(format_args!("{at}.name"), format!("{} {error}", quoted(&device.name)), fix);

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use hostler_api::{BackendName, DeviceName};
-use hostler_backend::{BackendError, Device, Operation};
+use hostler_backend::{BackendError, Device, DeviceOperation};
 
 use super::{
     AdminFailure, AdminService,
@@ -59,7 +59,7 @@ pub(super) async fn undrain(
 pub(super) async fn operate(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
-    Json(operation): Json<Operation>,
+    Json(operation): Json<DeviceOperation>,
 ) -> Result<Json<AdminOperated>, AdminFailure> {
     let (backend, device) = admin.device(&name)?;
     let inventory = admin.0.inventory.clone();

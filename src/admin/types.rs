@@ -138,7 +138,7 @@ pub struct DrainDevice {
     pub evict: bool,
 }
 
-/// Answer of `POST /v1/devices/{name}/operate`, whose body is an [`Operation`](hostler_backend::Operation).
+/// Answer of `POST /v1/devices/{name}/operate`, whose body is an [`DeviceOperation`](hostler_backend::DeviceOperation).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminOperated {
     /// Name of the backend.

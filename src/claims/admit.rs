@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{Access, Allocation, BackendName, ClaimRef, ClaimUid, Grant, Quantity};
-use hostler_backend::{Backend, Device, Held, PlanWork, Sharing};
+use hostler_backend::{Backend, Device, HeldDevice, PlanWork, Sharing};
 
 use super::{ClaimError, counters, place, store::RecordDevice};
 use crate::{inventory::Inventory, registry::BackendRegistry};
@@ -95,9 +95,9 @@ impl<'a> Admission<'a> {
 }
 
 /// What is held of a backend.
-pub(super) fn held_of<'a>(holdings: &'a [Holding<'a>], backend: &BackendName) -> Vec<Held<'a>> {
+pub(super) fn held_of<'a>(holdings: &'a [Holding<'a>], backend: &BackendName) -> Vec<HeldDevice<'a>> {
     let own = holdings.iter().filter(|holding| holding.device.backend == *backend);
-    own.map(|holding| Held {
+    own.map(|holding| HeldDevice {
         claim: holding.uid,
         claim_name: holding.name,
         grant: &holding.device.grant,

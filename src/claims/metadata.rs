@@ -17,7 +17,7 @@ use std::{
 
 use hostler_api::ClaimRef;
 use hostler_backend::{AttributeValue, Device};
-use hostler_cdi::Mount;
+use hostler_cdi::CdiMount;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -101,13 +101,13 @@ fn attributes(device: &Device) -> Attributes {
 }
 
 /// The mount with which containers of a request see its file; `None` if the claim has no such files.
-pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<Mount> {
+pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<CdiMount> {
     let metadata = record.metadata.as_ref()?;
     let claim = match &metadata.pod_claim_name {
         Some(name) => format!("resourceclaimtemplates/{name}"),
         None => format!("resourceclaims/{}", record.claim.name),
     };
-    Some(Mount {
+    Some(CdiMount {
         host_path: host_file(&record.claim, request, naming).to_string_lossy().into_owned(),
         container_path: format!("{IN_CONTAINERS}/{claim}/{request}/{}-metadata.json", naming.driver),
         options: vec!["ro".to_owned(), "bind".to_owned()],

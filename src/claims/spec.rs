@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use hostler_api::ClaimUid;
 use hostler_backend::{ContainerEdits, MemoryPolicy, Pinning, opaque::MemoryMode};
-use hostler_cdi::{Device, Hook, HookName, Spec};
+use hostler_cdi::{CdiDevice, CdiHook, CdiSpec, HookName};
 use hostler_linux::IdSet;
 
 use super::{
@@ -70,8 +70,8 @@ pub fn prepared_devices(record: &Record, naming: &Naming) -> Vec<PreparedDevice>
 }
 
 /// The claim's CDI file. Everything that a container needs is in it.
-pub fn cdi_spec(record: &Record, naming: &Naming) -> Spec {
-    let mut spec = Spec {
+pub fn cdi_spec(record: &Record, naming: &Naming) -> CdiSpec {
+    let mut spec = CdiSpec {
         cdi_version: String::new(),
         kind: naming.kind(),
         annotations: [(HOLDINGS_ANNOTATION.to_owned(), holdings(record))].into(),
@@ -93,7 +93,7 @@ fn holdings(record: &Record) -> String {
     serde_json::json!(holdings).to_string()
 }
 
-fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
+fn cdi_device(record: &Record, index: usize, naming: &Naming) -> CdiDevice {
     let device = &record.devices[index];
     let uid = &record.claim.uid;
     let mut container_edits = ContainerEdits {
@@ -117,7 +117,7 @@ fn cdi_device(record: &Record, index: usize, naming: &Naming) -> Device {
     if own.binds() {
         container_edits.hooks.push(pinning_hook(uid, &own, naming));
     }
-    Device { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
+    CdiDevice { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
 }
 
 /// What a container with this device is bound to. Interleaving means all of the claim's interleaved nodes, whichever of
@@ -173,7 +173,7 @@ fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
 }
 
 /// The hook that binds the container. Each device brings its own; every one of them applies the union of all.
-fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> Hook {
+fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> CdiHook {
     let mut args: Vec<String> = ["hostler", "hook", "cpuset", "--claim", uid.as_str()].map(str::to_owned).into();
     for (flag, ids) in [("--cpus", &pinning.cpus), ("--mems", &pinning.mems)] {
         if !ids.is_empty() {
@@ -184,14 +184,14 @@ fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> Hook {
 }
 
 /// The hook that notes who uses the claim.
-fn recording_hook(uid: &ClaimUid, naming: &Naming) -> Hook {
+fn recording_hook(uid: &ClaimUid, naming: &Naming) -> CdiHook {
     let folder = naming.containers.to_string_lossy();
     let args = ["hostler", "hook", "record", "--claim", uid.as_str(), "--containers", &*folder];
     hook(args.map(str::to_owned).into(), naming)
 }
 
-fn hook(args: Vec<String>, naming: &Naming) -> Hook {
-    Hook {
+fn hook(args: Vec<String>, naming: &Naming) -> CdiHook {
+    CdiHook {
         hook_name: HookName::CreateRuntime,
         path: naming.hook.to_string_lossy().into_owned(),
         args,

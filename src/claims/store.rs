@@ -17,7 +17,7 @@ use std::{
 };
 
 use hostler_api::{BackendName, ClaimRef, ClaimUid, Grant};
-use hostler_backend::{ContainerEdits, CounterUse, Plan};
+use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::Metadata;
@@ -65,7 +65,7 @@ pub struct RecordDevice {
     /// What was given.
     pub grant: Grant,
     /// What was chosen.
-    pub plan: Plan,
+    pub plan: DevicePlan,
     /// What the device takes of the counters that it shares with others. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterUse>,

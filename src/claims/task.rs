@@ -10,7 +10,7 @@ pub(super) use owner::OrderJob;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
-use hostler_backend::Operation;
+use hostler_backend::DeviceOperation;
 use hostler_cdi::SpecDir;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tracing::{error, info};
@@ -236,7 +236,7 @@ impl ClaimsHandle {
         &self,
         backend: BackendName,
         device: DeviceName,
-        operation: Operation,
+        operation: DeviceOperation,
         looked: impl Future<Output = ()> + Send + 'static,
     ) -> ClaimResult<String> {
         let handle = self.clone();

@@ -7,8 +7,8 @@ use std::{
 
 use hostler_api::{Allocation, BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Backend, BackendError, Capacity, ContainerEdits, Device, Enumeration, Held, OperateWork, Pinning, Plan, PlanWork,
-    PrepareWork, Prepared, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, Enumeration, HeldDevice, OperateWork, Pinning,
+    PlanWork, PrepareOutcome, PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 use super::{
@@ -66,7 +66,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
     let device = RecordDevice {
         backend: backend_name(),
         grant: grant("one"),
-        plan: Plan {
+        plan: DevicePlan {
             pinning: Pinning { cpus: BTreeSet::from([0, 1, 2, 5]), mems: BTreeSet::from([1]), policy: None },
             data: serde_json::json!({"note": "as chosen"}),
         },
@@ -156,17 +156,17 @@ impl Backend for Bench {
         Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         self.step("plan", work.claim)?;
-        Ok(Plan { pinning: Pinning::default(), data: serde_json::json!(work.held.len()) })
+        Ok(DevicePlan { pinning: Pinning::default(), data: serde_json::json!(work.held.len()) })
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         // The effect comes first: a step may fail after it has changed the hardware.
         self.hardware.lock().unwrap().insert((work.claim.to_string(), work.grant.device.to_string()));
         self.step("prepare", work.claim)?;
         let env = vec![format!("BENCH={}", work.grant.device)];
-        Ok(Prepared {
+        Ok(PrepareOutcome {
             edits: ContainerEdits { env, ..ContainerEdits::default() },
             pinning: self.found.lock().unwrap().clone(),
         })
@@ -180,7 +180,7 @@ impl Backend for Bench {
 
     fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
         self.step("operate", &work.device.name)?;
-        let held = |held: &Held<'_>| {
+        let held = |held: &HeldDevice<'_>| {
             format!(", {} holds {}", held.claim_name.trim_start_matches("default/"), held.grant.device)
         };
         let held: String = work.held.iter().map(held).collect();

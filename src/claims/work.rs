@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hostler_api::{Chain, ClaimUid};
-use hostler_backend::{Held, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_backend::{HeldDevice, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
 use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
@@ -91,10 +91,15 @@ impl Workshop {
             backend: job.backend.to_string(),
             device: job.device.name.clone(),
         })?;
-        let held: Vec<Held<'_>> = job
+        let held: Vec<HeldDevice<'_>> = job
             .held
             .iter()
-            .map(|(claim, claim_name, device)| Held { claim, claim_name, grant: &device.grant, plan: &device.plan })
+            .map(|(claim, claim_name, device)| HeldDevice {
+                claim,
+                claim_name,
+                grant: &device.grant,
+                plan: &device.plan,
+            })
             .collect();
         let work = OperateWork { device: &job.device, operation: job.operation, held: &held };
         backend.operate(&work).map_err(|source| ClaimError::Backend {
@@ -185,7 +190,11 @@ impl Workshop {
         Ok(())
     }
 
-    fn prepare_device(&self, claim: &ClaimUid, device: &RecordDevice) -> Result<hostler_backend::Prepared, ClaimError> {
+    fn prepare_device(
+        &self,
+        claim: &ClaimUid,
+        device: &RecordDevice,
+    ) -> Result<hostler_backend::PrepareOutcome, ClaimError> {
         let (grant, plan) = (&device.grant, &device.plan);
         let inventory = self.inventory.latest();
         let (_, found) = inventory

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hostler_api::Chain;
-use hostler_cdi::{Catalog, Severity, SpecDir, SpecFile};
+use hostler_cdi::{DeviceCatalog, ProblemSeverity, SpecDir, SpecFile};
 use serde::Serialize;
 
 use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, write_json};
@@ -88,10 +88,10 @@ fn complaints(file: &SpecFile) -> Vec<String> {
     if let Err(error) = &file.spec {
         return vec![Chain(error).to_string()];
     }
-    let line = |problem: &hostler_cdi::Problem| {
+    let line = |problem: &hostler_cdi::SpecProblem| {
         let label = match problem.severity {
-            Severity::Refused => "refused",
-            Severity::Risky => "risky",
+            ProblemSeverity::Refused => "refused",
+            ProblemSeverity::Risky => "risky",
         };
         format!("{}: {label}: {problem}", file.path.display())
     };
@@ -109,7 +109,7 @@ struct CdiListRow<'a> {
 }
 
 fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let catalog = Catalog::read(&dirs(args)?);
+    let catalog = DeviceCatalog::read(&dirs(args)?);
     let mut lines: Vec<CdiListRow<'_>> = Vec::new();
     for device in &catalog.devices {
         let note =
@@ -136,7 +136,7 @@ fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailur
     Ok(CliOutcome::Done)
 }
 
-fn write_unusable(catalog: &Catalog, out: &mut dyn Write) -> Result<(), CliFailure> {
+fn write_unusable(catalog: &DeviceCatalog, out: &mut dyn Write) -> Result<(), CliFailure> {
     let complaints = catalog.files.iter().filter(|file| file.usable().is_none()).flat_map(complaints);
     let unreadable = catalog.unreadable.iter().map(|error| Chain(error).to_string());
     for (index, line) in complaints.chain(unreadable).enumerate() {

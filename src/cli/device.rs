@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_backend::Operation;
+use hostler_backend::DeviceOperation;
 use hyper::Method;
 
 use super::{
@@ -126,9 +126,9 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
             let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
             writeln!(out, "{}/{} is in service", device.backend, device.name)?;
         }
-        DeviceCommand::Attach(args) => operate(&args.daemon, &args.name, Operation::Attach, out)?,
+        DeviceCommand::Attach(args) => operate(&args.daemon, &args.name, DeviceOperation::Attach, out)?,
         DeviceCommand::Detach(args) => {
-            let operation = Operation::Detach { sanitize: args.sanitize, remove: args.remove };
+            let operation = DeviceOperation::Detach { sanitize: args.sanitize, remove: args.remove };
             operate(&args.daemon, &args.name, operation, out)?;
         }
         DeviceCommand::Forget(args) => {
@@ -139,7 +139,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
     Ok(CliOutcome::Done)
 }
 
-fn operate(daemon: &DaemonArgs, name: &str, operation: Operation, out: &mut dyn Write) -> Result<(), CliFailure> {
+fn operate(daemon: &DaemonArgs, name: &str, operation: DeviceOperation, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = daemon.client()?.patient(LONGEST_ORDER);
     let path = format!("/v1/devices/{}/operate", segment(name));
     let operated: AdminOperated = client.post(&path, &operation)?;

@@ -9,7 +9,7 @@ mod tree;
 use std::io::Write;
 
 use clap::ValueEnum;
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 
 use super::{CliFailure, CliOutcome, machine::MachineArgs, write_json};
 use scan::ScannedMachine;
@@ -73,12 +73,12 @@ fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write
     Ok(CliOutcome::Done)
 }
 
-fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> Result<(), CliFailure> {
+fn write_warnings(warnings: &[BackendWarning], out: &mut dyn Write) -> Result<(), CliFailure> {
     if warnings.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nwarnings:")?;
-    for Warning { path, reason } in warnings.iter().take(SHOWN_WARNINGS) {
+    for BackendWarning { path, reason } in warnings.iter().take(SHOWN_WARNINGS) {
         writeln!(out, "  {path}: {reason}")?;
     }
     if let Some(more @ 1..) = warnings.len().checked_sub(SHOWN_WARNINGS) {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
 use super::{CliFailure, ConfigFileArgs, capture::manifest::CaptureManifest};
@@ -41,7 +41,7 @@ pub(super) struct OpenedMachine {
     /// What the capture says about itself; absent for this machine, and for trees that were made otherwise.
     pub(super) manifest: Option<CaptureManifest>,
     /// What is left out of the capture.
-    pub(super) warnings: Vec<Warning>,
+    pub(super) warnings: Vec<BackendWarning>,
     /// The unpacked capture goes when this value does.
     _capture: Option<UnpackedCapture>,
 }
@@ -63,7 +63,7 @@ impl OpenedMachine {
         let capture = path.is_file().then(|| open(path)).transpose()?;
         let root = capture.as_ref().map_or_else(|| folder(path), |capture| Ok(capture.root()))?;
         let left_out = capture.iter().flat_map(UnpackedCapture::warnings);
-        let warning = |warning: &hostler_linux::TreeWarning| Warning {
+        let warning = |warning: &hostler_linux::TreeWarning| BackendWarning {
             path: warning.path.clone(),
             reason: warning.reason.clone(),
         };

@@ -95,7 +95,7 @@ pub(super) fn remove_others(dir: &Path, keep: &BTreeSet<PathBuf>) {
 
 #[cfg(test)]
 mod tests {
-    use hostler_cdi::{ContainerEdits, Device, Hook, HookName, Spec};
+    use hostler_cdi::{CdiDevice, CdiHook, CdiSpec, ContainerEdits, HookName};
 
     use super::*;
 
@@ -156,8 +156,8 @@ mod tests {
         assert_eq!(left, expected);
     }
 
-    fn spec(hook: &Path) -> Spec {
-        let hook = Hook {
+    fn spec(hook: &Path) -> CdiSpec {
+        let hook = CdiHook {
             hook_name: HookName::CreateRuntime,
             path: hook.to_str().unwrap().to_owned(),
             args: vec!["hostler".to_owned()],
@@ -165,7 +165,8 @@ mod tests {
             timeout: None,
         };
         let container_edits = ContainerEdits { hooks: vec![hook], ..ContainerEdits::default() };
-        let device = Device { name: "d".to_owned(), container_edits, ..Device::default() };
-        Spec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Spec::default() }.with_minimum_version()
+        let device = CdiDevice { name: "d".to_owned(), container_edits, ..CdiDevice::default() };
+        CdiSpec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..CdiSpec::default() }
+            .with_minimum_version()
     }
 }

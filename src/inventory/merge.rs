@@ -4,7 +4,7 @@
 //! warning.
 
 use hostler_api::{Chain, DeviceName};
-use hostler_backend::{BackendError, CounterSet, Device, DeviceProblem, Enumeration, Warning};
+use hostler_backend::{BackendError, BackendWarning, CounterSet, Device, DeviceProblem, Enumeration};
 
 use super::Pool;
 
@@ -33,8 +33,8 @@ pub(super) fn merge(name: String, before: Option<&Pool>, result: Result<Enumerat
     pool
 }
 
-fn warning(pool: &Pool, name: &DeviceName, reason: String) -> Warning {
-    Warning { path: format!("{}/{name}", pool.name), reason }
+fn warning(pool: &Pool, name: &DeviceName, reason: String) -> BackendWarning {
+    BackendWarning { path: format!("{}/{name}", pool.name), reason }
 }
 
 fn set_fault(set: &CounterSet, pool: &Pool) -> Option<String> {

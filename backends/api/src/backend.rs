@@ -30,7 +30,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// When nothing can be said about the hardware. A single broken device is a device with
-    /// [`Health::Unhealthy`](crate::Health) or a [`Warning`], not an error.
+    /// [`Health::Unhealthy`](crate::Health) or a [`BackendWarning`], not an error.
     fn enumerate(&self) -> Result<Enumeration, BackendError>;
 
     /// Chooses what exactly a grant gets. Pure: no side effects, same answer for the same work. The answer is recorded
@@ -38,9 +38,9 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the grant cannot be met; the message names what is missing and who holds it.
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         let _ = work;
-        Ok(Plan::default())
+        Ok(DevicePlan::default())
     }
 
     /// The NUMA nodes that a grant of `device` can come from; empty where nothing is known. Pure. A device of several
@@ -67,8 +67,8 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the hardware could not be changed; the caller then calls [`unprepare`](Self::unprepare).
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
+        Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
     }
 
     /// Undoes what [`prepare`](Self::prepare) did, or any part of it. Undoing what is already undone succeeds. The
@@ -110,12 +110,12 @@ pub struct Enumeration {
     /// What devices share; see [`Device::consumes`].
     pub counter_sets: Vec<CounterSet>,
     /// What could not be understood.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<BackendWarning>,
 }
 
 /// Something about the machine that makes no sense or could not be read, and what was done about it.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct Warning {
+pub struct BackendWarning {
     /// The file or folder that is at fault.
     pub path: String,
     /// What is wrong and what follows from it, for people.
@@ -132,14 +132,14 @@ pub struct PlanWork<'a> {
     /// The device, as last enumerated.
     pub device: &'a Device,
     /// What all claims, this one's earlier grants included, hold of this backend.
-    pub held: &'a [Held<'a>],
+    pub held: &'a [HeldDevice<'a>],
     /// The only NUMA node to choose from, where the claim wants everything on one.
     pub within: Option<u32>,
 }
 
 /// A part of the hardware that a claim holds.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct HeldDevice<'a> {
     /// The holder.
     pub claim: &'a ClaimUid,
     /// How people call the holder: `namespace/name`.
@@ -147,12 +147,12 @@ pub struct Held<'a> {
     /// What it was given.
     pub grant: &'a Grant,
     /// What was chosen for it.
-    pub plan: &'a Plan,
+    pub plan: &'a DevicePlan,
 }
 
 /// What was chosen for a grant. Stands in the claim's record.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Plan {
+pub struct DevicePlan {
     /// CPUs and memory nodes to bind containers to.
     #[serde(default, skip_serializing_if = "Pinning::is_empty")]
     pub pinning: Pinning,
@@ -206,15 +206,15 @@ pub struct PrepareWork<'a> {
     /// The device, as last enumerated.
     pub device: &'a Device,
     /// What was chosen, and recorded.
-    pub plan: &'a Plan,
+    pub plan: &'a DevicePlan,
 }
 
 /// The answer of [`Backend::prepare`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prepared {
+pub struct PrepareOutcome {
     /// What a container needs in order to use the device. Binding to CPUs and nodes is added by the daemon.
     pub edits: ContainerEdits,
-    /// What containers are bound to, where only preparing could tell: it takes the place of [`Plan::pinning`] in the
+    /// What containers are bound to, where only preparing could tell: it takes the place of [`DevicePlan::pinning`] in the
     /// claim's record.
     pub pinning: Option<Pinning>,
 }
@@ -222,7 +222,7 @@ pub struct Prepared {
 /// What an operator can order for a device.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "operation")]
-pub enum Operation {
+pub enum DeviceOperation {
     /// Bring it into service for everybody: the memory of a CXL device becomes memory of the system.
     Attach,
     /// Take it out of the system, so that it can be pulled or given to another host.
@@ -234,7 +234,7 @@ pub enum Operation {
     },
 }
 
-impl Operation {
+impl DeviceOperation {
     /// The operation in one word: `attach`, `detach`.
     pub fn word(self) -> &'static str {
         match self {
@@ -250,9 +250,9 @@ pub struct OperateWork<'a> {
     /// The device, as last enumerated.
     pub device: &'a Device,
     /// What is ordered.
-    pub operation: Operation,
+    pub operation: DeviceOperation,
     /// What all claims hold of this backend.
-    pub held: &'a [Held<'a>],
+    pub held: &'a [HeldDevice<'a>],
 }
 
 /// What [`Backend::unprepare`] works on.
@@ -263,7 +263,7 @@ pub struct UnprepareWork<'a> {
     /// What it was given.
     pub grant: &'a Grant,
     /// What was chosen.
-    pub plan: &'a Plan,
+    pub plan: &'a DevicePlan,
 }
 
 /// What [`Backend::verify`] works on.
@@ -274,7 +274,7 @@ pub struct VerifyWork<'a> {
     /// What it was given.
     pub grant: &'a Grant,
     /// What was chosen.
-    pub plan: &'a Plan,
+    pub plan: &'a DevicePlan,
 }
 
 /// Why a backend could not do what it was asked to.
@@ -343,9 +343,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_plan_with_any_number_survives_being_recorded(number in any::<f64>()) {
-            let plan = Plan { data: serde_json::json!({ "rate": number }), ..Plan::default() };
+            let plan = DevicePlan { data: serde_json::json!({ "rate": number }), ..DevicePlan::default() };
             let recorded = serde_json::to_string(&plan).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Plan>(&recorded).unwrap(), plan);
+            prop_assert_eq!(serde_json::from_str::<DevicePlan>(&recorded).unwrap(), plan);
         }
     }
 }

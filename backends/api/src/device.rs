@@ -30,7 +30,7 @@ pub struct Device {
     /// What the device takes of the counters that it shares with others: partitions of one card exclude each other.
     pub consumes: Vec<CounterUse>,
     /// What has to happen between scheduling and start, for devices that are attached first.
-    pub binding: Option<Binding>,
+    pub binding: Option<BindingConditions>,
     /// What the device stands for of the resources that the node itself accounts for, by resource name (`cpu`,
     /// `memory`, `hugepages-2Mi`).
     pub node_allocatable: BTreeMap<String, NodeAllocatable>,
@@ -167,7 +167,7 @@ pub struct CounterUse {
 /// What the scheduler waits for, once a device is allocated, before the pod is bound to its node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Binding {
+pub struct BindingConditions {
     /// Whether the allocation is then only good on the node that was chosen.
     pub binds_to_node: bool,
     /// Conditions of the claim's device status that must all become true; 1 to 4.

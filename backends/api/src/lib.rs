@@ -15,18 +15,18 @@ mod share;
 pub mod testkit;
 
 pub use backend::{
-    Backend, BackendError, Enumeration, Held, MemoryPolicy, OperateWork, Operation, Pinning, Plan, PlanWork,
-    PrepareWork, Prepared, UnprepareWork, VerifyWork, Warning,
+    Backend, BackendError, BackendWarning, DeviceOperation, DevicePlan, Enumeration, HeldDevice, MemoryPolicy,
+    OperateWork, Pinning, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 pub use config::ConfigProblem;
 pub use device::{
-    AttributeValue, Attributes, Binding, Capacities, Capacity, CounterSet, CounterUse, Device, Health, NodeAllocatable,
-    RequestPolicy, Sharing,
+    AttributeValue, Attributes, BindingConditions, Capacities, Capacity, CounterSet, CounterUse, Device, Health,
+    NodeAllocatable, RequestPolicy, Sharing,
 };
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, edits_problems};
 pub use opaque::refuse_opaque_config;
-pub use share::{Holders, Share};
+pub use share::{CapacityHolders, CapacityShare};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-backend.md")]

@@ -63,14 +63,14 @@ impl Device {
 /// adds its own.
 pub fn edits_problems(edits: &ContainerEdits) -> Vec<DeviceProblem> {
     // A spec of one device, as in a claim's CDI file; only its edits can be wrong.
-    let mut spec = hostler_cdi::Spec {
+    let mut spec = hostler_cdi::CdiSpec {
         kind: "hostler.dev/device".to_owned(),
-        devices: vec![hostler_cdi::Device {
+        devices: vec![hostler_cdi::CdiDevice {
             name: "device".to_owned(),
             container_edits: edits.clone(),
-            ..hostler_cdi::Device::default()
+            ..hostler_cdi::CdiDevice::default()
         }],
-        ..hostler_cdi::Spec::default()
+        ..hostler_cdi::CdiSpec::default()
     };
     spec.cdi_version = hostler_cdi::minimum_version(&spec).to_string();
     let problems = if edits.is_empty() { Vec::new() } else { spec.validate().err().unwrap_or_default() };

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{BackendError, ConfigProblem};
 
-pub use schema::{FieldSchema, KindSchema, Values, schema};
-pub use words::{CoreKind, CxlUse, MemoryMode, SameNumaNode, Smt, Spread};
+pub use schema::{FieldSchema, FieldValues, KindSchema, schema};
+pub use words::{CoreKind, CpuSpread, CxlUse, MemoryMode, SameNumaNode, SmtMode};
 
 /// Bytes of one configuration, a limit of the API server.
 pub const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
@@ -36,13 +36,13 @@ pub struct CpuConfig {
     /// Whether only whole physical cores will do. Default: no, as far as the device allows parts.
     pub full_cores: Option<bool>,
     /// How CPUs lie to each other. Default: packed.
-    pub spread: Option<Spread>,
+    pub spread: Option<CpuSpread>,
     /// Whether no other claim may have a CPU behind the same level 3 caches. Default: no.
     pub l3_exclusive: Option<bool>,
     /// The kind of core that will do. Default: any.
     pub core_type: Option<CoreKind>,
     /// What becomes of the other threads of a core. Default: shared.
-    pub smt: Option<Smt>,
+    pub smt: Option<SmtMode>,
 }
 
 /// How a claim wants its memory used.
@@ -107,28 +107,28 @@ pub enum OpaqueConfig {
 }
 
 /// A kind of configuration with fields of its own.
-pub trait Kind: Default + DeserializeOwned {
+pub trait ConfigKind: Default + DeserializeOwned {
     /// Its name.
     const NAME: &'static str;
 }
 
-impl Kind for CpuConfig {
+impl ConfigKind for CpuConfig {
     const NAME: &'static str = "CpuConfig";
 }
 
-impl Kind for MemoryConfig {
+impl ConfigKind for MemoryConfig {
     const NAME: &'static str = "MemoryConfig";
 }
 
-impl Kind for FpgaConfig {
+impl ConfigKind for FpgaConfig {
     const NAME: &'static str = "FpgaConfig";
 }
 
-impl Kind for CxlConfig {
+impl ConfigKind for CxlConfig {
     const NAME: &'static str = "CxlConfig";
 }
 
-impl Kind for PlacementConfig {
+impl ConfigKind for PlacementConfig {
     const NAME: &'static str = "PlacementConfig";
 }
 
@@ -201,7 +201,7 @@ fn kind_of<'a>(object: &Map<String, Value>, kinds: &'a [KindSchema]) -> Result<&
 ///
 /// # Errors
 /// [`BackendError::Config`] with every mistake.
-pub fn config_of<K: Kind>(grant: &Grant) -> Result<K, BackendError> {
+pub fn config_of<K: ConfigKind>(grant: &Grant) -> Result<K, BackendError> {
     merged(grant, &grant.config)
 }
 
@@ -230,7 +230,7 @@ pub fn is_placement(parameters: &Value) -> bool {
 }
 
 /// What is said later replaces what was said before it in the objects themselves, so that all kinds merge alike.
-fn merged<'a, K: Kind>(grant: &Grant, configs: impl IntoIterator<Item = &'a Value>) -> Result<K, BackendError> {
+fn merged<'a, K: ConfigKind>(grant: &Grant, configs: impl IntoIterator<Item = &'a Value>) -> Result<K, BackendError> {
     let mut merged = Map::new();
     let mut problems = Vec::new();
     for parameters in configs {

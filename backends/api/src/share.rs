@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use hostler_api::Quantity;
 
-use crate::{BackendError, Held, PlanWork};
+use crate::{BackendError, HeldDevice, PlanWork};
 
 /// One capacity of the device that is planned.
 #[derive(Clone, Copy, Debug)]
-pub struct Share<'a> {
+pub struct CapacityShare<'a> {
     work: &'a PlanWork<'a>,
     capacity: &'a str,
 }
 
-impl<'a> Share<'a> {
+impl<'a> CapacityShare<'a> {
     /// The capacity called `capacity`.
     pub fn new(work: &'a PlanWork<'a>, capacity: &'a str) -> Self {
         Self { work, capacity }
@@ -44,13 +44,13 @@ impl<'a> Share<'a> {
     }
 
     /// As much as a claim may have been given, for one whose plan cannot be read.
-    pub fn at_most(&self, held: &Held<'_>) -> u64 {
+    pub fn at_most(&self, held: &HeldDevice<'_>) -> u64 {
         let asked = held.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
         asked.as_whole().unwrap_or(u64::MAX)
     }
 
     /// What is left, next to what claims hold.
-    pub fn free(&self, holders: &Holders<'_>) -> u64 {
+    pub fn free(&self, holders: &CapacityHolders<'_>) -> u64 {
         let whole = self.whole().as_whole().unwrap_or(0);
         holders.0.values().fold(whole, |free, held| free.saturating_sub(*held))
     }
@@ -59,7 +59,7 @@ impl<'a> Share<'a> {
     ///
     /// # Errors
     /// When it is not: what is wanted, what is left and who holds the rest.
-    pub fn take(&self, holders: &Holders<'_>) -> Result<u64, BackendError> {
+    pub fn take(&self, holders: &CapacityHolders<'_>) -> Result<u64, BackendError> {
         let (wanted, free) = (self.wanted()?, self.free(holders));
         if wanted <= free {
             return Ok(wanted);
@@ -79,9 +79,9 @@ impl<'a> Share<'a> {
 
 /// Claims by name, with what each holds.
 #[derive(Clone, Debug, Default)]
-pub struct Holders<'a>(BTreeMap<&'a str, u64>);
+pub struct CapacityHolders<'a>(BTreeMap<&'a str, u64>);
 
-impl<'a> FromIterator<(&'a str, u64)> for Holders<'a> {
+impl<'a> FromIterator<(&'a str, u64)> for CapacityHolders<'a> {
     /// Adds up what a claim holds in several places; who holds nothing is none.
     fn from_iter<T: IntoIterator<Item = (&'a str, u64)>>(held: T) -> Self {
         let mut holders = BTreeMap::new();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, Capacity, Device, Enumeration, NodeAllocatable, RequestPolicy, Sharing,
-    Warning,
+    AttributeValue, Attributes, BackendError, BackendWarning, Capacity, Device, Enumeration, NodeAllocatable,
+    RequestPolicy, Sharing,
 };
 use hostler_linux::{
     IdSet,
@@ -201,23 +201,23 @@ fn quantity(cpus: usize) -> Quantity {
     Quantity::whole(cpus as u64)
 }
 
-fn warnings(topology: &Topology, reserved: &IdSet) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = topology
+fn warnings(topology: &Topology, reserved: &IdSet) -> Vec<BackendWarning> {
+    let mut warnings: Vec<BackendWarning> = topology
         .warnings
         .iter()
-        .map(|warning| Warning { path: warning.path.clone(), reason: warning.reason.clone() })
+        .map(|warning| BackendWarning { path: warning.path.clone(), reason: warning.reason.clone() })
         .collect();
     let known = topology.possible.union(&topology.online);
     let unknown = reserved.difference(&known);
     if !unknown.is_empty() {
         let reason = format!("CPUs {unknown} are reserved by the configuration but not possible on this machine");
-        warnings.push(Warning { path: format!("{CPU_FOLDER}/possible"), reason });
+        warnings.push(BackendWarning { path: format!("{CPU_FOLDER}/possible"), reason });
     }
     warnings
 }
 
-fn left_over_warning(device: &DeviceName, left_over: &IdSet) -> Option<Warning> {
-    (!left_over.is_empty()).then(|| Warning {
+fn left_over_warning(device: &DeviceName, left_over: &IdSet) -> Option<BackendWarning> {
+    (!left_over.is_empty()).then(|| BackendWarning {
         path: CPU_FOLDER.to_owned(),
         reason: format!(
             "CPUs {left_over} of {device} are not offered: other threads of their cores are offline, reserved or not \

@@ -19,7 +19,7 @@ mod withheld;
 use std::collections::BTreeSet;
 
 use hostler_api::BackendName;
-use hostler_backend::{Backend, BackendError, Device, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_backend::{Backend, BackendError, Device, DevicePlan, Enumeration, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
 pub use config::{CpuBackendConfig, CpuGrouping};
@@ -54,7 +54,7 @@ impl Backend for CpuBackend {
         enumeration(&Topology::read_processors(&self.root), &self.config)
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         prepare::plan(work)
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::{DeviceName, NameError};
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::topology::{CoreType, CpuCore, Topology};
 
 use crate::{
@@ -61,9 +61,9 @@ impl<'a> DeviceNaming<'a> {
     }
 
     /// Says so where names may change with the set of online CPUs and CPUs are offline.
-    pub(crate) fn warning(&self) -> Option<Warning> {
+    pub(crate) fn warning(&self) -> Option<BackendWarning> {
         let offline = self.topology.present.difference(&self.topology.online);
-        (self.scheme == NamingScheme::LowestCpu && !offline.is_empty()).then(|| Warning {
+        (self.scheme == NamingScheme::LowestCpu && !offline.is_empty()).then(|| BackendWarning {
             path: CPU_FOLDER.to_owned(),
             reason: format!(
                 "the kernel's ids do not tell the groups of CPUs apart, so devices are named after their lowest \

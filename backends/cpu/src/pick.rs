@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_backend::opaque::Spread;
+use hostler_backend::opaque::CpuSpread;
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
@@ -75,16 +75,16 @@ impl OfferedCpus {
     }
 
     /// As [`pick`](Self::pick), after another wish.
-    pub(crate) fn pick_spread(&self, spread: Spread, wanted: usize, held: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
+    pub(crate) fn pick_spread(&self, spread: CpuSpread, wanted: usize, held: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
         let cores = self.free_cores(held);
         let cores: Vec<&FreeCore> = cores.iter().collect();
         if count(&cores) < wanted || !wanted.is_multiple_of(self.step()) {
             return None;
         }
         match spread {
-            Spread::Packed => self.pick(wanted, held),
-            Spread::Cores => Some(spread::over_cores(&cores, wanted)),
-            Spread::L3 | Spread::Numa => spread::over_domains(&cores, spread, wanted, self.step()),
+            CpuSpread::Packed => self.pick(wanted, held),
+            CpuSpread::Cores => Some(spread::over_cores(&cores, wanted)),
+            CpuSpread::L3 | CpuSpread::Numa => spread::over_domains(&cores, spread, wanted, self.step()),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use hostler_api::{Access, Quantity};
 use hostler_backend::{
-    BackendError, Device, Pinning, Plan, PlanWork, Sharing,
-    opaque::{CpuConfig, Spread, config_of},
+    BackendError, Device, DevicePlan, Pinning, PlanWork, Sharing,
+    opaque::{CpuConfig, CpuSpread, config_of},
 };
 use hostler_linux::{IdSet, SysRoot, topology::Topology};
 use serde::Deserialize;
@@ -22,10 +22,10 @@ use crate::{
 /// # Errors
 /// When there are not so many CPUs free that fulfil the requirements of the grant, or not in whole cores, or the
 /// configuration is wrong.
-pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let config: CpuConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
-        return Ok(Plan::default());
+        return Ok(DevicePlan::default());
     }
     let required = CpuRequirements::new(&config, work.within);
     let whole = offer(work.device)?;
@@ -76,7 +76,7 @@ fn unavailable(
 }
 
 /// What a container is bound to, and what it keeps from others.
-fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> Plan {
+fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> DevicePlan {
     let mut kept = WithheldCpus::default();
     if required.l3_exclusive {
         let touched = offer.caches.values().filter(|cache| !cache.as_set().is_disjoint(&picked));
@@ -89,7 +89,7 @@ fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32
         cpus.retain(|cpu| !idle.contains(cpu));
         kept.idle = Some(idle.into());
     }
-    Plan { pinning: Pinning { cpus, ..Pinning::default() }, data: kept.to_data() }
+    DevicePlan { pinning: Pinning { cpus, ..Pinning::default() }, data: kept.to_data() }
 }
 
 /// The number of CPUs that the grant takes, of `whole` that the device has.
@@ -124,8 +124,8 @@ fn refusal(
     }
     let (noun, holders) = (required.noun(offer), taken.holders(&ours));
     let lie = match required.spread {
-        Spread::L3 if free >= wanted => ", but behind one L3 cache, and spread: l3 asks for several",
-        Spread::Numa if free >= wanted => ", but on one NUMA node, and spread: numa asks for several",
+        CpuSpread::L3 if free >= wanted => ", but behind one L3 cache, and spread: l3 asks for several",
+        CpuSpread::Numa if free >= wanted => ", but on one NUMA node, and spread: numa asks for several",
         _ => "",
     };
     format!("{device} has {free} of {total} {noun} free, {wanted} are wanted{lie}; {holders}")
@@ -136,7 +136,7 @@ fn refusal(
 ///
 /// # Errors
 /// When one went offline.
-pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
+pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendError> {
     let planned = IdSet::from(plan.pinning.cpus.clone());
     if planned.is_empty() {
         return Ok(());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_backend::{
     AttributeValue, BackendError, Device,
-    opaque::{CoreKind, CpuConfig, Smt, Spread},
+    opaque::{CoreKind, CpuConfig, CpuSpread, SmtMode},
 };
 
 use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
@@ -12,7 +12,7 @@ use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
 /// What one grant requires, with every default filled in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuRequirements {
-    pub(crate) spread: Spread,
+    pub(crate) spread: CpuSpread,
     pub(crate) isolated: bool,
     pub(crate) l3_exclusive: bool,
     full_cores: bool,
@@ -22,10 +22,10 @@ pub(crate) struct CpuRequirements {
 
 impl CpuRequirements {
     pub(crate) fn new(config: &CpuConfig, within: Option<u32>) -> Self {
-        let isolated = config.smt == Some(Smt::Isolated);
+        let isolated = config.smt == Some(SmtMode::Isolated);
         let spread = match config.spread.unwrap_or_default() {
             // One thread of each core is used: that is what the spread asks for.
-            Spread::Cores if isolated => Spread::Packed,
+            CpuSpread::Cores if isolated => CpuSpread::Packed,
             spread => spread,
         };
         Self {
@@ -117,24 +117,25 @@ impl CpuRequirements {
         let device = &device.name;
         let domains = || offer.cores.iter().map(|core| domain(&core.1, self.spread)).collect::<BTreeSet<u32>>();
         match self.spread {
-            Spread::Packed => Ok(()),
-            Spread::Cores if offer.whole_cores && offer.step() > 1 => refuse(format!(
+            CpuSpread::Packed => Ok(()),
+            CpuSpread::Cores if offer.whole_cores && offer.step() > 1 => refuse(format!(
                 "spread: cores asks for one CPU of each core, and {device} gives whole cores of {} CPUs; ask for smt: \
                  isolated to use one CPU of each",
                 offer.step()
             )),
-            Spread::Cores => Ok(()),
-            Spread::Numa if self.within.is_some() => {
+            CpuSpread::Cores => Ok(()),
+            CpuSpread::Numa if self.within.is_some() => {
                 refuse("spread: numa asks for several NUMA nodes, and sameNumaNode for one".to_owned())
             }
-            Spread::L3 if domains() == [NO_CACHE].into() => {
+            CpuSpread::L3 if domains() == [NO_CACHE].into() => {
                 refuse(format!("the L3 caches of {device} are not known, and spread: l3 asks for several"))
             }
-            Spread::L3 | Spread::Numa if domains().len() < 2 => {
-                let (place, word) = if self.spread == Spread::L3 { ("L3 cache", "l3") } else { ("NUMA node", "numa") };
+            CpuSpread::L3 | CpuSpread::Numa if domains().len() < 2 => {
+                let (place, word) =
+                    if self.spread == CpuSpread::L3 { ("L3 cache", "l3") } else { ("NUMA node", "numa") };
                 refuse(format!("all CPUs of {device} are in one {place}, and spread: {word} asks for several"))
             }
-            Spread::L3 | Spread::Numa => Ok(()),
+            CpuSpread::L3 | CpuSpread::Numa => Ok(()),
         }
     }
 }

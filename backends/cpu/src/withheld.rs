@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_backend::{Held, PlanWork};
+use hostler_backend::{HeldDevice, PlanWork};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ impl WithheldCpus {
     }
 
     /// Out of a plan. One without it keeps nothing.
-    fn of(held: &Held<'_>) -> Self {
+    fn of(held: &HeldDevice<'_>) -> Self {
         Self::deserialize(&held.plan.data).unwrap_or_default()
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct HeldCpus<'a>(Vec<HolderCpus<'a>>);
 /// What one grant keeps.
 #[derive(Debug)]
 struct HolderCpus<'a> {
-    held: &'a Held<'a>,
+    held: &'a HeldDevice<'a>,
     /// Beside the CPUs that its containers are bound to; mostly none, and then nothing is copied.
     beside: BTreeSet<u32>,
 }
@@ -53,7 +53,7 @@ impl<'a> HeldCpus<'a> {
     /// What is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong to the
     /// core or cache that the claim has to itself.
     pub(crate) fn new(work: &PlanWork<'a>, offer: &OfferedCpus) -> Self {
-        let share = |held: &'a Held<'a>| {
+        let share = |held: &'a HeldDevice<'a>| {
             let mut beside = BTreeSet::new();
             if !held.plan.data.is_null() {
                 let kept = WithheldCpus::of(held);
@@ -95,7 +95,11 @@ impl<'a> HeldCpus<'a> {
 }
 
 /// All CPUs of the cores of which a grant has any.
-fn whole_cores<'a>(offer: &'a OfferedCpus, held: &'a Held<'_>, idle: &'a IdSet) -> impl Iterator<Item = u32> + 'a {
+fn whole_cores<'a>(
+    offer: &'a OfferedCpus,
+    held: &'a HeldDevice<'_>,
+    idle: &'a IdSet,
+) -> impl Iterator<Item = u32> + 'a {
     let has = |cpu: &u32| held.plan.pinning.cpus.contains(cpu) || idle.contains(*cpu);
     offer.cores.iter().filter(move |core| core.0.iter().any(has)).flat_map(|core| &core.0).copied()
 }

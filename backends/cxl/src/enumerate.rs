@@ -16,7 +16,7 @@ use std::{
 
 use health::CardState;
 use hostler_api::DeviceName;
-use hostler_backend::{Enumeration, Warning};
+use hostler_backend::{BackendWarning, Enumeration};
 use hostler_linux::SysRoot;
 
 use crate::{
@@ -98,7 +98,7 @@ fn device_name(found: &mut Enumeration, path: &std::path::Path, name: String) ->
         Ok(name) => Some(name),
         Err(error) => {
             let path = format!("/{}", path.display());
-            found.warnings.push(Warning { path, reason: format!("{error}; it is not offered") });
+            found.warnings.push(BackendWarning { path, reason: format!("{error}; it is not offered") });
             None
         }
     }

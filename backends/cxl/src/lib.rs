@@ -31,7 +31,8 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, Enumeration, OperateWork, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    Backend, BackendError, DevicePlan, Enumeration, OperateWork, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork,
+    VerifyWork,
 };
 use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
 use prepare::CxlHardware;
@@ -87,7 +88,7 @@ impl Backend for CxlBackend {
         Ok(enumerate::CxlScan::read(&self.root, &self.config, &self.watch).enumeration())
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         plan::plan(work)
     }
 
@@ -95,7 +96,7 @@ impl Backend for CxlBackend {
         plan::free(work)
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.hardware().prepare(work)
     }
 

@@ -10,7 +10,7 @@ mod region;
 
 use std::path::{Path, PathBuf};
 
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::{
     SysRoot,
     memory_blocks::{self, PhysicalRange},
@@ -41,7 +41,7 @@ pub struct CxlObjects {
     /// Dax devices of regions, and of memory that firmware has set aside without CXL objects.
     pub daxes: Vec<DaxDevice>,
     /// What makes no sense.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<BackendWarning>,
 }
 
 impl CxlObjects {
@@ -84,7 +84,7 @@ impl CxlObjects {
         let folder = root.target(Path::new(bus).join(name)).filter(|folder| root.exists(folder));
         if folder.is_none() {
             let reason = "it leads nowhere; the object is left out".to_owned();
-            self.warnings.push(Warning { path: format!("/{bus}/{name}"), reason });
+            self.warnings.push(BackendWarning { path: format!("/{bus}/{name}"), reason });
         }
         folder
     }

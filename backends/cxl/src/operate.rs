@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::Chain;
-use hostler_backend::{BackendError, Held, OperateWork, Operation};
+use hostler_backend::{BackendError, DeviceOperation, HeldDevice, OperateWork};
 use hostler_linux::{SysRoot, memory_blocks};
 
 use crate::{
@@ -32,8 +32,8 @@ pub(crate) fn operate(root: &SysRoot, work: &OperateWork<'_>, waits: &WaitLimits
     let nodes = nodes(root, &objects, &card);
     let mut done = Vec::new();
     let result = match work.operation {
-        Operation::Attach => attach(root, &card, waits, &mut done).map_err(DetachError::from),
-        Operation::Detach { sanitize, remove } => {
+        DeviceOperation::Attach => attach(root, &card, waits, &mut done).map_err(DetachError::from),
+        DeviceOperation::Detach { sanitize, remove } => {
             detach(root, &card, DetachOptions { sanitize, remove }, waits, &mut done)
         }
     };
@@ -80,8 +80,8 @@ fn refuse_held(
     let mut cards: BTreeSet<CardId> =
         regions.iter().flat_map(|region| objects.memdevs_of(region)).map(CardId::of).collect();
     cards.insert(card.find(objects).map_or_else(|| card.clone(), CardId::of));
-    let nodes = if work.operation == Operation::Attach { BTreeSet::new() } else { nodes(root, objects, card) };
-    let holds = |held: &&Held<'_>| {
+    let nodes = if work.operation == DeviceOperation::Attach { BTreeSet::new() } else { nodes(root, objects, card) };
+    let holds = |held: &&HeldDevice<'_>| {
         held.grant.device == work.device.name
             || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
     };

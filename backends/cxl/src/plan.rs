@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use hostler_api::Access;
 use hostler_backend::{
-    AttributeValue, BackendError, Device, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
+    AttributeValue, BackendError, CapacityHolders, CapacityShare, Device, DevicePlan, HeldDevice, MemoryPolicy,
+    Pinning, PlanWork,
     opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
     refuse_opaque_config,
 };
@@ -45,12 +46,12 @@ pub(crate) enum CxlPlan {
 
 impl CxlPlan {
     /// What stands in a plan; `None` for administrative access, which takes nothing.
-    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+    pub(crate) fn of(plan: &DevicePlan) -> Option<Self> {
         Self::deserialize(&plan.data).ok()
     }
 
     /// As [`CxlPlan::of`], for the steps that cannot do without it.
-    pub(crate) fn read(plan: &Plan) -> Result<Option<Self>, BackendError> {
+    pub(crate) fn read(plan: &DevicePlan) -> Result<Option<Self>, BackendError> {
         if plan.data.is_null() {
             return Ok(None);
         }
@@ -77,7 +78,7 @@ impl CxlPlan {
 ///
 /// # Errors
 /// When the device is in use in another way, there is not so much left, or the configuration is wrong.
-pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let target = CxlDevice::of(work.device).ok_or_else(|| {
         BackendError::refused(format!("{} is described in a way that is not understood", work.device.name))
     })?;
@@ -87,7 +88,7 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         CxlDevice::Accelerator { .. } | CxlDevice::Dax { .. } => refuse_opaque_config(work.grant)?,
     }
     if work.grant.access == Access::Admin {
-        return Ok(Plan::default());
+        return Ok(DevicePlan::default());
     }
     on_wanted_node(work)?;
     let (chosen, pinning) = match target {
@@ -96,7 +97,7 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         CxlDevice::Node { node, cards } => part(work, node, cards)?,
         CxlDevice::Dax { memory } => (dax(work, memory)?, Pinning::default()),
     };
-    Ok(Plan { pinning, data: serde_json::json!(chosen) })
+    Ok(DevicePlan { pinning, data: serde_json::json!(chosen) })
 }
 
 /// Whether the device is near the node that everything has to be on, where it is near one.
@@ -166,7 +167,7 @@ fn in_use(work: &PlanWork<'_>, card: &CardId, used: &str) -> String {
 fn other_holder(work: &PlanWork<'_>, cards: &[CardId]) -> Option<String> {
     let cards: BTreeSet<CardId> = cards.iter().cloned().collect();
     let none = BTreeSet::new();
-    let uses = |held: &&Held<'_>| {
+    let uses = |held: &&HeldDevice<'_>| {
         held.grant.access == Access::Use
             && held.grant.device != work.device.name
             && CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &none))
@@ -177,7 +178,7 @@ fn other_holder(work: &PlanWork<'_>, cards: &[CardId]) -> Option<String> {
 /// A part of the memory of a node, accounted as the memory backend does: binding, and no limit of what is used.
 fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(CxlPlan, Pinning), BackendError> {
     let config: MemoryConfig = config_of(work.grant)?;
-    let share = Share::new(work, MEMORY);
+    let share = CapacityShare::new(work, MEMORY);
     let bytes = share.take(&holders(work, &share, &cards))?;
     // Neither can be given to a task from outside: a preference, and that its memory come from here and not from the
     // ordinary node that it is let use beside this one. The program is told.
@@ -190,14 +191,14 @@ fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(CxlPlan, 
 /// How much of a node is free for `work`; `None` where that is not known.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     let Some(CxlDevice::Node { node, cards }) = CxlDevice::of(work.device) else { return None };
-    let share = Share::new(work, MEMORY);
+    let share = CapacityShare::new(work, MEMORY);
     let free = share.free(&holders(work, &share, &cards));
     Some(if work.within.is_none_or(|wanted| wanted == node) { free } else { 0 })
 }
 
 /// The claims that hold a part of a node, with the bytes of each: by the node itself, or by a whole card behind it.
-fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>, cards: &[CardId]) -> Holders<'a> {
-    let bytes = |held: &Held<'_>| match CxlPlan::of(held.plan) {
+fn holders<'a>(work: &PlanWork<'a>, share: &CapacityShare<'_>, cards: &[CardId]) -> CapacityHolders<'a> {
+    let bytes = |held: &HeldDevice<'_>| match CxlPlan::of(held.plan) {
         Some(CxlPlan::Node { bytes, .. }) if held.grant.device == work.device.name => bytes,
         Some(CxlPlan::Memory { card, bytes, .. }) if cards.iter().any(|other| other.is_same(&card)) => bytes,
         None if held.grant.device == work.device.name => share.at_most(held),

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_api::Chain;
 use hostler_backend::{
-    BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
     opaque::MemoryMode,
 };
 use hostler_cdi::DeviceNode;
@@ -41,8 +41,8 @@ impl CxlHardware<'_> {
     }
 
     /// Makes the hardware of a plan ready.
-    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
-        let none = Prepared { edits: work.device.edits.clone(), pinning: None };
+    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
+        let none = PrepareOutcome { edits: work.device.edits.clone(), pinning: None };
         match CxlPlan::read(work.plan)? {
             None | Some(CxlPlan::Node { .. } | CxlPlan::Accelerator { vfio: false, .. }) => Ok(none),
             Some(CxlPlan::Accelerator { address, .. }) => self.hand_over(address),
@@ -50,13 +50,13 @@ impl CxlHardware<'_> {
             Some(CxlPlan::Dax { memory }) => {
                 let dax = self.dax(&memory)?;
                 memory::is_device(self.root, &dax).map_err(|error| unusable(&error))?;
-                Ok(Prepared { edits: node_of(&dax), pinning: None })
+                Ok(PrepareOutcome { edits: node_of(&dax), pinning: None })
             }
         }
     }
 
     /// Maps all volatile memory of a card, as what the claim wants it to be.
-    fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<Prepared, BackendError> {
+    fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<PrepareOutcome, BackendError> {
         let _alone = self.alone();
         if sanitize {
             let objects = CxlObjects::read(self.root);
@@ -73,13 +73,13 @@ impl CxlHardware<'_> {
             // All of it is movable, so containers are let use an ordinary node beside it: their programs have to choose.
             let policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: mems.clone() });
             let pinning = Pinning { mems, policy, ..Pinning::default() };
-            return Ok(Prepared { edits: ContainerEdits::default(), pinning: Some(pinning) });
+            return Ok(PrepareOutcome { edits: ContainerEdits::default(), pinning: Some(pinning) });
         }
         memory::make_device(self.root, &dax, self.waits).map_err(|error| failed(error.into()))?;
-        Ok(Prepared { edits: node_of(&dax), pinning: None })
+        Ok(PrepareOutcome { edits: node_of(&dax), pinning: None })
     }
 
-    fn hand_over(&self, address: PciAddress) -> Result<Prepared, BackendError> {
+    fn hand_over(&self, address: PciAddress) -> Result<PrepareOutcome, BackendError> {
         // The driver of an accelerator whose memory is mapped must not go.
         let objects = CxlObjects::read(self.root);
         let mapped = objects.memdevs_at(address).find_map(|memdev| objects.regions_of(memdev).first().copied());
@@ -92,7 +92,7 @@ impl CxlHardware<'_> {
         let failed = |error| BackendError::step(format!("hand {address} over to vfio-pci"), error);
         let nodes = vfio::hand_over(self.root, address).map_err(failed)?;
         let device_nodes = nodes.all().into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
-        Ok(Prepared { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+        Ok(PrepareOutcome { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
     }
 
     /// Checks what was prepared, by reading it.

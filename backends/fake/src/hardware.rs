@@ -6,7 +6,7 @@ use std::{
 };
 
 use hostler_api::{ClaimUid, Grant};
-use hostler_backend::{BackendError, Plan};
+use hostler_backend::{BackendError, DevicePlan};
 
 /// The folder.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl FakeHardware {
     }
 
     /// Writes the plan, unless it is there already, and reads it again, as one does with hardware.
-    pub(crate) fn write(&self, claim: &ClaimUid, grant: &Grant, plan: &Plan) -> Result<(), BackendError> {
+    pub(crate) fn write(&self, claim: &ClaimUid, grant: &Grant, plan: &DevicePlan) -> Result<(), BackendError> {
         let path = self.path(claim, grant);
         let content = content(plan)?;
         if read(&path)?.as_ref() == Some(&content) {
@@ -32,7 +32,7 @@ impl FakeHardware {
     }
 
     /// Whether the plan stands there.
-    pub(crate) fn check(&self, claim: &ClaimUid, grant: &Grant, plan: &Plan) -> Result<(), BackendError> {
+    pub(crate) fn check(&self, claim: &ClaimUid, grant: &Grant, plan: &DevicePlan) -> Result<(), BackendError> {
         let path = self.path(claim, grant);
         let reason = match read(&path)? {
             Some(found) if found == content(plan)? => return Ok(()),
@@ -67,7 +67,7 @@ fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-fn content(plan: &Plan) -> Result<Vec<u8>, BackendError> {
+fn content(plan: &DevicePlan) -> Result<Vec<u8>, BackendError> {
     let mut content = serde_json::to_vec_pretty(plan).map_err(|error| BackendError::step("encode the plan", error))?;
     content.push(b'\n');
     Ok(content)

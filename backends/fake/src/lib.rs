@@ -72,7 +72,7 @@ use std::path::Path;
 
 use hostler_api::{BackendName, Grant};
 use hostler_backend::{
-    Backend, BackendError, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    Backend, BackendError, DevicePlan, Enumeration, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 
 pub use config::FakeBackendConfig;
@@ -136,14 +136,14 @@ impl Backend for FakeBackend {
             .rehearse(BackendMethod::Enumerate, None, || Ok(enumerate::enumeration(&script, self.script.enumerated())))
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         self.rehearse(BackendMethod::Plan, work.grant, || prepare::plan(work))
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.rehearse(BackendMethod::Prepare, work.grant, || {
             self.hardware.write(work.claim, work.grant, work.plan)?;
-            Ok(Prepared { edits: work.device.edits.clone(), pinning: None })
+            Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
         })
     }
 

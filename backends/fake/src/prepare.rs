@@ -2,13 +2,13 @@
 
 use hostler_api::{Access, Grant, QualifiedName, Quantity, well_known::HOSTLER_API_VERSION};
 use hostler_backend::{
-    BackendError, Capacity, ConfigProblem, Held, Plan, PlanWork, Sharing,
+    BackendError, Capacity, ConfigProblem, DevicePlan, HeldDevice, PlanWork, Sharing,
     opaque::{OpaqueConfig, is_placement},
 };
 use serde_json::json;
 
 /// Chooses for one grant. The plan holds what the "hardware" is told: the device, the amounts and the configuration.
-pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let config = config(work.grant)?;
     if work.grant.access == Access::Use {
         check_free(work)?;
@@ -20,7 +20,7 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
     if let Some(config) = config {
         data["config"] = config.clone();
     }
-    Ok(Plan { data, ..Plan::default() })
+    Ok(DevicePlan { data, ..DevicePlan::default() })
 }
 
 /// The configuration that counts. The fake takes any object, but what calls itself one of this driver's kinds has to be
@@ -59,7 +59,7 @@ fn check_free(work: &PlanWork<'_>) -> Result<(), BackendError> {
         };
     }
     for (name, capacity) in &work.device.capacity {
-        let amount = |held: &Held<'_>| held.grant.consumed.get(name).copied().unwrap_or(capacity.value);
+        let amount = |held: &HeldDevice<'_>| held.grant.consumed.get(name).copied().unwrap_or(capacity.value);
         let taken = users().fold(Quantity::default(), |sum, held| sum.plus(amount(held)));
         let wanted = work.grant.consumed.get(name).copied().unwrap_or(capacity.value);
         if taken.plus(wanted) > capacity.value {

@@ -10,7 +10,7 @@ mod values;
 use std::{path::Path, time::Duration};
 
 use hostler_api::DeviceName;
-use hostler_backend::{ConfigProblem, CounterSet, Device, Health, Warning};
+use hostler_backend::{BackendWarning, ConfigProblem, CounterSet, Device, Health};
 use serde::Deserialize;
 use toml::Table;
 
@@ -27,7 +27,7 @@ pub(crate) struct FakeScript {
     pub(crate) counter_sets: Vec<CounterSet>,
     pub(crate) devices: Vec<ScriptedDevice>,
     pub(crate) faults: Vec<ScriptedFault>,
-    pub(crate) warnings: Vec<Warning>,
+    pub(crate) warnings: Vec<BackendWarning>,
     latency_ms: MethodLatencies,
 }
 
@@ -104,7 +104,7 @@ struct ScriptTables {
     #[serde(default)]
     fault: Vec<ScriptedFault>,
     #[serde(default)]
-    warning: Vec<Warning>,
+    warning: Vec<BackendWarning>,
 }
 
 impl ScriptedFault {

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fs, path::PathBuf, process::Command, time::Inst
 
 use hostler_api::{Access, ClaimUid, DeviceName, Grant, Quantity, ShareId};
 use hostler_backend::{
-    Backend, BackendError, Enumeration, Health, Held, Plan, PlanWork, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, DevicePlan, Enumeration, Health, HeldDevice, PlanWork, PrepareWork, UnprepareWork,
+    VerifyWork,
     testkit::{Effect, Samples, conformance},
 };
 
@@ -50,7 +51,7 @@ impl ScriptBench {
         self.backend.enumerate().unwrap().devices.remove(0).health
     }
 
-    fn plan(&self, claim: &HeldClaim, held: &[Held<'_>]) -> Result<Plan, BackendError> {
+    fn plan(&self, claim: &HeldClaim, held: &[HeldDevice<'_>]) -> Result<DevicePlan, BackendError> {
         let devices = self.backend.enumerate().unwrap().devices;
         let device = devices.iter().find(|device| device.name == claim.grant.device).unwrap();
         self.backend.plan(&PlanWork { claim: &claim.uid, grant: &claim.grant, device, held, within: None })
@@ -76,7 +77,7 @@ struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
-    plan: Plan,
+    plan: DevicePlan,
 }
 
 fn claim(name: &str, device: &str) -> HeldClaim {
@@ -89,11 +90,11 @@ fn claim(name: &str, device: &str) -> HeldClaim {
         consumed: BTreeMap::new(),
         config: Vec::new(),
     };
-    HeldClaim { uid: ClaimUid::new(name).unwrap(), name: format!("default/{name}"), grant, plan: Plan::default() }
+    HeldClaim { uid: ClaimUid::new(name).unwrap(), name: format!("default/{name}"), grant, plan: DevicePlan::default() }
 }
 
-fn held(claim: &HeldClaim) -> Held<'_> {
-    Held { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan }
+fn held(claim: &HeldClaim) -> HeldDevice<'_> {
+    HeldDevice { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan }
 }
 
 fn consuming(name: &str, device: &str, memory: u64) -> HeldClaim {
@@ -177,7 +178,8 @@ fn the_hardware_is_one_file_per_claim_device_and_share() {
     claim.grant.share_id = Some(ShareId("../x".to_owned()));
     bench.prepare(&claim).unwrap();
     assert_eq!(bench.state(), ["c1.a", "c1.a._2e_2e_2fx"]);
-    let found: Plan = serde_json::from_slice(&fs::read(bench.config().state_dir().join("c1.a")).unwrap()).unwrap();
+    let found: DevicePlan =
+        serde_json::from_slice(&fs::read(bench.config().state_dir().join("c1.a")).unwrap()).unwrap();
     assert_eq!(found, claim.plan);
     assert_eq!(found.data["device"], "a");
 }

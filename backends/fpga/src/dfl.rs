@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::{SysRoot, pci::PciAddress};
 
 mod join;
@@ -91,7 +91,7 @@ impl DflCard {
 }
 
 /// All cards under `root`, by address, and what could not be understood.
-pub fn cards(root: &SysRoot) -> (Vec<DflCard>, Vec<Warning>) {
+pub fn cards(root: &SysRoot) -> (Vec<DflCard>, Vec<BackendWarning>) {
     let mut warnings = Vec::new();
     let mut cards: Vec<DflCard> =
         slots(bases(root)).into_values().flat_map(|bases| join::cards(root, &bases, &mut warnings)).collect();

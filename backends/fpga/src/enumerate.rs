@@ -17,7 +17,7 @@ use std::{
 };
 
 use hostler_api::NameError;
-use hostler_backend::{CounterSet, Enumeration, Warning};
+use hostler_backend::{BackendWarning, CounterSet, Enumeration};
 use hostler_linux::{
     SysRoot,
     pci::{self, PciAddress, PciFunction},
@@ -53,7 +53,7 @@ pub(crate) struct FpgaScan<'a> {
     /// FPGAs that cannot be offered in any other way.
     whole: BTreeSet<PciAddress>,
     sensors: HwmonSensors,
-    warnings: Vec<Warning>,
+    warnings: Vec<BackendWarning>,
 }
 
 /// The devices that are offered, and what they share.

@@ -9,7 +9,7 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, Enumeration, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    Backend, BackendError, DevicePlan, Enumeration, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
     SysRoot,
@@ -106,11 +106,11 @@ impl Backend for FpgaBackend {
             .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         plan::plan(&PlanSources { root: &self.root, store: &self.store, config: &self.config }, work)
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.hardware().prepare(work)
     }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use hostler_api::Access;
 use hostler_backend::{
-    BackendError, ConfigProblem, Plan, PlanWork,
+    BackendError, ConfigProblem, DevicePlan, PlanWork,
     opaque::{FpgaConfig, config_of},
 };
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
@@ -101,10 +101,10 @@ pub(crate) struct PlanSources<'a> {
 ///
 /// # Errors
 /// When the configuration is wrong, does not suit the device, or names what is not there.
-pub(crate) fn plan(sources: &PlanSources<'_>, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+pub(crate) fn plan(sources: &PlanSources<'_>, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let parameters = ClaimParameters::read(work)?;
     if work.grant.access == Access::Admin {
-        return parameters.nothing("administrative access changes nothing").map(|()| Plan::default());
+        return parameters.nothing("administrative access changes nothing").map(|()| DevicePlan::default());
     }
     let chosen = match FpgaDevice::of(work.device)? {
         FpgaDevice::Region { card, port, interface_id } => {
@@ -127,7 +127,7 @@ pub(crate) fn plan(sources: &PlanSources<'_>, work: &PlanWork<'_>) -> Result<Pla
         }
     };
     let data = serde_json::to_value(chosen).map_err(|error| BackendError::step("write the plan", error))?;
-    Ok(Plan { data, ..Plan::default() })
+    Ok(DevicePlan { data, ..DevicePlan::default() })
 }
 
 fn programs_itself(work: &PlanWork<'_>, why: &str) -> String {

@@ -3,7 +3,7 @@
 //! Programming is repeated whenever `prepare` is: that the wanted function answers does not prove which image brought it
 //! there, nor that all of it arrived. A port that its tenant has open cannot be taken, so no running tenant is disturbed.
 
-use hostler_backend::{BackendError, ContainerEdits, Plan, PrepareWork, Prepared};
+use hostler_backend::{BackendError, ContainerEdits, DevicePlan, PrepareOutcome, PrepareWork};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{
     pci::{self, PciAddress},
@@ -24,7 +24,7 @@ use crate::{
 
 impl FpgaHardware<'_> {
     /// Makes the device ready, and says what containers need.
-    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         let nodes = match read(work.plan)? {
             Some(FpgaPlan::Program { card, port, image, .. }) => {
                 let card = self.present(card)?;
@@ -36,15 +36,15 @@ impl FpgaHardware<'_> {
                 handed.map_err(|error| BackendError::step(format!("hand over {function}"), error))?.all()
             }
             Some(FpgaPlan::Lend { .. }) | None => {
-                return Ok(Prepared { edits: work.device.edits.clone(), pinning: None });
+                return Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None });
             }
         };
         let device_nodes = nodes.into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
-        Ok(Prepared { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+        Ok(PrepareOutcome { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
     }
 
     /// Checks that the device is as it was planned, now.
-    pub(crate) fn verify(&self, plan: &Plan) -> Result<(), BackendError> {
+    pub(crate) fn verify(&self, plan: &DevicePlan) -> Result<(), BackendError> {
         match read(plan)? {
             None => Ok(()),
             Some(FpgaPlan::Program { card, port, image, .. }) => self.verify_port(card, port, Some(&image.afu_id)),
@@ -58,7 +58,7 @@ impl FpgaHardware<'_> {
     }
 
     /// Leaves nothing of the claim on the device. A device that is gone needs nothing.
-    pub(crate) fn unprepare(&self, plan: &Plan) -> Result<(), BackendError> {
+    pub(crate) fn unprepare(&self, plan: &DevicePlan) -> Result<(), BackendError> {
         match read(plan)? {
             Some(FpgaPlan::Program { card, port, image, blank, before }) => {
                 let Some(card) = self.card(card)? else { return Ok(()) };
@@ -172,7 +172,7 @@ impl FpgaHardware<'_> {
 }
 
 /// What was planned; nothing for administrative access.
-fn read(plan: &Plan) -> Result<Option<FpgaPlan>, BackendError> {
+fn read(plan: &DevicePlan) -> Result<Option<FpgaPlan>, BackendError> {
     if plan.data.is_null() {
         return Ok(None);
     }

@@ -5,9 +5,9 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use hostler_linux::{
-    SysRoot, Warning,
+    SysRoot, TreeWarning,
     pci::{self, Dvsec, PciAddress, PciFunction, PcieRootError, Sriov},
-    testkit::{self, Function, capture},
+    testkit::{self, FakePciFunction, capture},
 };
 
 fn address(text: &str) -> PciAddress {

@@ -3,8 +3,8 @@
 
 use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, Capacity, ConfigProblem, Device, Enumeration, NodeAllocatable,
-    RequestPolicy, Sharing, Warning,
+    AttributeValue, Attributes, BackendError, BackendWarning, Capacity, ConfigProblem, Device, Enumeration,
+    NodeAllocatable, RequestPolicy, Sharing,
 };
 use hostler_linux::topology::{NumaNode, Topology};
 use serde::{Deserialize, Serialize};
@@ -57,16 +57,16 @@ pub fn enumeration(
     Ok(enumeration)
 }
 
-fn warnings(topology: &Topology, reserved: &ReservedMemory) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = topology
+fn warnings(topology: &Topology, reserved: &ReservedMemory) -> Vec<BackendWarning> {
+    let mut warnings: Vec<BackendWarning> = topology
         .warnings
         .iter()
-        .map(|warning| Warning { path: warning.path.clone(), reason: warning.reason.clone() })
+        .map(|warning| BackendWarning { path: warning.path.clone(), reason: warning.reason.clone() })
         .collect();
     for node in reserved.by_node.keys() {
         if !topology.possible_nodes.contains(*node) && !topology.nodes.contains_key(node) {
             let reason = format!("memory of node {node} is reserved by the configuration, but the node cannot exist");
-            warnings.push(Warning { path: "/sys/devices/system/node/possible".to_owned(), reason });
+            warnings.push(BackendWarning { path: "/sys/devices/system/node/possible".to_owned(), reason });
         }
     }
     warnings
@@ -115,8 +115,8 @@ fn pool_bytes(node: &NumaNode, size: u64) -> u64 {
     node.huge_pages.get(&size).map_or(0, |pool| pool.total.saturating_sub(pool.surplus).saturating_mul(size))
 }
 
-fn warning(node: u32, reason: String) -> Warning {
-    Warning { path: format!("/sys/devices/system/node/node{node}"), reason }
+fn warning(node: u32, reason: String) -> BackendWarning {
+    BackendWarning { path: format!("/sys/devices/system/node/node{node}"), reason }
 }
 
 fn device(node: &NumaNode, memory: NodeMemory, bytes: u64, page_bytes: Option<u64>) -> Result<Device, NameError> {

@@ -17,7 +17,7 @@ mod tests;
 mod zones;
 
 use hostler_api::BackendName;
-use hostler_backend::{Backend, BackendError, Enumeration, Plan, PlanWork, VerifyWork};
+use hostler_backend::{Backend, BackendError, DevicePlan, Enumeration, PlanWork, VerifyWork};
 use hostler_linux::{SysRoot, topology::Topology};
 
 pub use config::MemoryBackendConfig;
@@ -74,7 +74,7 @@ impl Backend for MemoryBackend {
         enumeration(&topology, &ZoneInfo::read(&self.root), &self.config)
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         prepare::plan(work)
     }
 

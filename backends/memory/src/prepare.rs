@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_api::Access;
 use hostler_backend::{
-    BackendError, Held, Holders, MemoryPolicy, Pinning, Plan, PlanWork, Share,
+    BackendError, CapacityHolders, CapacityShare, DevicePlan, HeldDevice, MemoryPolicy, Pinning, PlanWork,
     opaque::{MemoryConfig, MemoryMode, config_of},
 };
 use hostler_linux::SysRoot;
@@ -25,10 +25,10 @@ struct GrantedMemory {
 /// # Errors
 /// When there is not so much left, or the amount is no multiple of a page, or the node is not the wanted one, or the
 /// configuration is wrong.
-pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let config: MemoryConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
-        return Ok(Plan::default());
+        return Ok(DevicePlan::default());
     }
     let memory = NodeMemory::deserialize(&work.device.data)
         .map_err(|error| BackendError::step("read the node of the device", error))?;
@@ -36,9 +36,12 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<Plan, BackendError> {
         let (device, own) = (&work.device.name, memory.node);
         return Err(BackendError::refused(format!("{device} is on NUMA node {own}, not on node {node}")));
     }
-    let share = Share::new(work, MEMORY);
+    let share = CapacityShare::new(work, MEMORY);
     let bytes = share.take(&holders(work, &share))?;
-    Ok(Plan { pinning: pinning(memory.node, config.policy), data: serde_json::json!(GrantedMemory { memory, bytes }) })
+    Ok(DevicePlan {
+        pinning: pinning(memory.node, config.policy),
+        data: serde_json::json!(GrantedMemory { memory, bytes }),
+    })
 }
 
 /// A mempolicy belongs to a task and cannot be given to it from outside. What the node's cpuset can enforce is enforced,
@@ -52,15 +55,15 @@ fn pinning(node: u32, mode: Option<MemoryMode>) -> Pinning {
 /// The bytes that are free, if the device is on the wanted node at all.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     let memory = NodeMemory::deserialize(&work.device.data).ok()?;
-    let share = Share::new(work, MEMORY);
+    let share = CapacityShare::new(work, MEMORY);
     let free = share.free(&holders(work, &share));
     Some(if work.within.is_none_or(|node| node == memory.node) { free } else { 0 })
 }
 
 /// The claims that hold a part of this device: as recorded; without a readable record as much as it may have been given.
-fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>) -> Holders<'a> {
-    let own = |held: &&Held<'_>| held.grant.device == work.device.name && held.grant.access != Access::Admin;
-    let bytes = |held: &Held<'_>| {
+fn holders<'a>(work: &PlanWork<'a>, share: &CapacityShare<'_>) -> CapacityHolders<'a> {
+    let own = |held: &&HeldDevice<'_>| held.grant.device == work.device.name && held.grant.access != Access::Admin;
+    let bytes = |held: &HeldDevice<'_>| {
         GrantedMemory::deserialize(&held.plan.data).map_or_else(|_| share.at_most(held), |granted| granted.bytes)
     };
     work.held.iter().filter(own).map(|held| (held.claim_name, bytes(held))).collect()
@@ -71,7 +74,7 @@ fn holders<'a>(work: &PlanWork<'a>, share: &Share<'_>) -> Holders<'a> {
 ///
 /// # Errors
 /// When it is not; the message says what was seen.
-pub(crate) fn verify(root: &SysRoot, plan: &Plan) -> Result<(), BackendError> {
+pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendError> {
     // Administrative access.
     if plan.data.is_null() {
         return Ok(());

@@ -8,12 +8,12 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::spec::{ContainerEdits, Device};
+use crate::spec::{CdiDevice, ContainerEdits};
 
-fn spec(value: &str) -> Spec {
+fn spec(value: &str) -> CdiSpec {
     let edits = ContainerEdits { env: vec![format!("A={value}")], ..ContainerEdits::default() };
-    let device = Device { name: "d0".to_owned(), container_edits: edits, ..Device::default() };
-    Spec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..Spec::default() }.with_minimum_version()
+    let device = CdiDevice { name: "d0".to_owned(), container_edits: edits, ..CdiDevice::default() };
+    CdiSpec { kind: "hostler.dev/claim".to_owned(), devices: vec![device], ..CdiSpec::default() }.with_minimum_version()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -31,7 +31,7 @@ fn mode(path: &Path) -> u32 {
 fn a_written_spec_is_read_back_and_open_to_all() {
     let root = TempDir::new().unwrap();
     let dir = SpecDir::new(root.path().join("run/cdi"));
-    assert_eq!(dir.write("hostler.dev-claim_1", &spec("1")).unwrap(), Written::Replaced);
+    assert_eq!(dir.write("hostler.dev-claim_1", &spec("1")).unwrap(), WriteOutcome::Replaced);
 
     let path = dir.file("hostler.dev-claim_1").unwrap();
     assert_eq!(read_spec(&path).unwrap(), spec("1"));
@@ -48,9 +48,9 @@ fn an_unchanged_spec_is_not_written_again() {
     let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     let path = dir.file("a").unwrap();
     let before = inode(&path);
-    assert_eq!(dir.write("a", &spec("1")).unwrap(), Written::Unchanged);
+    assert_eq!(dir.write("a", &spec("1")).unwrap(), WriteOutcome::Unchanged);
     assert_eq!(inode(&path), before);
-    assert_eq!(dir.write("a", &spec("2")).unwrap(), Written::Replaced);
+    assert_eq!(dir.write("a", &spec("2")).unwrap(), WriteOutcome::Replaced);
     assert_eq!(read_spec(&path).unwrap(), spec("2"));
 }
 
@@ -69,7 +69,7 @@ fn a_link_is_replaced_and_its_target_kept() {
 fn an_invalid_spec_is_not_written() {
     let root = TempDir::new().unwrap();
     let dir = SpecDir::new(root.path());
-    let error = dir.write("a", &Spec { kind: "nothing".to_owned(), ..spec("1") }).unwrap_err();
+    let error = dir.write("a", &CdiSpec { kind: "nothing".to_owned(), ..spec("1") }).unwrap_err();
     assert!(error.to_string().starts_with("CDI spec a is invalid: kind: \"nothing\" has no '/'"), "{error}");
     assert!(names(root.path()).is_empty());
 }
@@ -203,7 +203,7 @@ fn our_files_are_listed_with_the_broken_ones_and_without_the_neighbours() {
     let dir = SpecDir::new(root.path());
     dir.write("hostler.dev-claim_1", &spec("1")).unwrap();
     fs::write(root.path().join("hostler.dev-claim_2.json"), b"").unwrap();
-    let neighbour = Spec { kind: "hostler.dev-x/claim".to_owned(), ..spec("1") };
+    let neighbour = CdiSpec { kind: "hostler.dev-x/claim".to_owned(), ..spec("1") };
     dir.write("hostler.dev-x-claim_1", &neighbour).unwrap();
     dir.write("other", &spec("1")).unwrap();
     let files = dir.list("hostler.dev").unwrap();

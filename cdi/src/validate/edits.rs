@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fmt::Arguments};
 
 use super::{SpecLint, quoted, rules};
-use crate::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice};
+use crate::spec::{CdiHook, CdiMount, ContainerEdits, DeviceNode, IntelRdt, NetDevice};
 
 impl SpecLint {
     pub(super) fn edits(&mut self, at: Arguments<'_>, edits: &ContainerEdits) {
@@ -72,7 +72,7 @@ impl SpecLint {
         }
     }
 
-    fn hook(&mut self, at: Arguments<'_>, hook: &Hook) {
+    fn hook(&mut self, at: Arguments<'_>, hook: &CdiHook) {
         self.text(format_args!("{at}.path"), &hook.path, rules::PATH);
         self.texts(format_args!("{at}.args"), &hook.args, rules::TEXT);
         self.texts(format_args!("{at}.env"), &hook.env, rules::ENVIRONMENT_VARIABLE);
@@ -86,7 +86,7 @@ impl SpecLint {
         }
     }
 
-    fn mount(&mut self, at: Arguments<'_>, mount: &Mount) {
+    fn mount(&mut self, at: Arguments<'_>, mount: &CdiMount) {
         self.text(format_args!("{at}.containerPath"), &mount.container_path, rules::PATH);
         // The source of a mount with a file system of its own need not be a path: `tmpfs`, `none`, an NFS export.
         let source = if is_bind(mount) || mount.host_path.is_empty() { rules::PATH } else { rules::TEXT };
@@ -105,7 +105,7 @@ impl SpecLint {
     }
 }
 
-fn is_bind(mount: &Mount) -> bool {
+fn is_bind(mount: &CdiMount) -> bool {
     let by_type = matches!(mount.fs_type.as_deref(), None | Some("" | "none" | "bind"));
     by_type || mount.options.iter().any(|option| option == "bind" || option == "rbind")
 }

@@ -1,10 +1,10 @@
 //! The rules for the texts of a spec: who breaks one is told what is wrong, and the fix.
 
-use super::Severity;
+use super::ProblemSeverity;
 
 /// A rule for one text.
 pub(super) struct TextRule {
-    pub(super) severity: Severity,
+    pub(super) severity: ProblemSeverity,
     pub(super) is_broken: fn(&str) -> bool,
     /// What is wrong; `{}` stands for the text.
     pub(super) message: &'static str,
@@ -12,11 +12,11 @@ pub(super) struct TextRule {
 }
 
 const fn refused(is_broken: fn(&str) -> bool, message: &'static str, fix: &'static str) -> TextRule {
-    TextRule { severity: Severity::Refused, is_broken, message, fix }
+    TextRule { severity: ProblemSeverity::Refused, is_broken, message, fix }
 }
 
 const fn risky(is_broken: fn(&str) -> bool, message: &'static str, fix: &'static str) -> TextRule {
-    TextRule { severity: Severity::Risky, is_broken, message, fix }
+    TextRule { severity: ProblemSeverity::Risky, is_broken, message, fix }
 }
 
 /// A string with a NUL cannot be handed to the kernel: the container fails to start.

@@ -1,37 +1,37 @@
 //! Unit tests of validation: one good spec, broken in one place each.
 
 use super::*;
-use crate::spec::{ContainerEdits, DeviceNode, Hook, HookName, IntelRdt, Mount, NetDevice};
+use crate::spec::{CdiHook, CdiMount, ContainerEdits, DeviceNode, HookName, IntelRdt, NetDevice};
 
-fn good() -> Spec {
+fn good() -> CdiSpec {
     let edits = ContainerEdits { env: vec!["A=1".to_owned()], ..ContainerEdits::default() };
-    let device = Device { name: "d0".to_owned(), container_edits: edits, ..Device::default() };
-    Spec {
+    let device = CdiDevice { name: "d0".to_owned(), container_edits: edits, ..CdiDevice::default() };
+    CdiSpec {
         cdi_version: "1.1.0".to_owned(),
         kind: "vendor.com/class".to_owned(),
         devices: vec![device],
-        ..Spec::default()
+        ..CdiSpec::default()
     }
 }
 
-fn with_edits(edits: ContainerEdits) -> Spec {
+fn with_edits(edits: ContainerEdits) -> CdiSpec {
     let mut spec = good();
     spec.devices[0].container_edits = edits;
     spec
 }
 
-fn problems(spec: &Spec) -> Vec<(Severity, String)> {
+fn problems(spec: &CdiSpec) -> Vec<(ProblemSeverity, String)> {
     let problems = spec.validate().err().unwrap_or_default();
     problems.into_iter().map(|problem| (problem.severity, problem.field)).collect()
 }
 
 #[track_caller]
-fn assert_only(spec: &Spec, severity: Severity, field: &str) {
+fn assert_only(spec: &CdiSpec, severity: ProblemSeverity, field: &str) {
     assert_eq!(problems(spec), [(severity, field.to_owned())], "{:?}", spec.validate());
 }
 
 #[track_caller]
-fn assert_only_in_edits(edits: ContainerEdits, severity: Severity, field: &str) {
+fn assert_only_in_edits(edits: ContainerEdits, severity: ProblemSeverity, field: &str) {
     assert_only(&with_edits(edits), severity, &format!("devices[0].containerEdits{field}"));
 }
 
@@ -46,10 +46,10 @@ fn a_good_spec_has_no_problem() {
 
 #[test]
 fn everything_that_is_missing_is_reported_at_once() {
-    let spec = Spec { devices: vec![Device::default()], ..Spec::default() };
+    let spec = CdiSpec { devices: vec![CdiDevice::default()], ..CdiSpec::default() };
     let fields: Vec<_> = problems(&spec).into_iter().map(|(_, field)| field).collect();
     assert_eq!(fields, ["cdiVersion", "kind", "devices[0].name", "devices[0].containerEdits"]);
-    assert_eq!(problems(&Spec::default()).last(), Some(&(Severity::Refused, "devices".to_owned())));
+    assert_eq!(problems(&CdiSpec::default()).last(), Some(&(ProblemSeverity::Refused, "devices".to_owned())));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_problem_names_place_fault_and_fix() {
 
 #[test]
 fn a_version_below_the_fields_names_the_field_that_needs_more() {
-    let spec = Spec { container_edits: gids(&[7]), cdi_version: "0.6.0".to_owned(), ..good() };
+    let spec = CdiSpec { container_edits: gids(&[7]), cdi_version: "0.6.0".to_owned(), ..good() };
     let problem = spec.validate().unwrap_err().remove(0);
     assert_eq!(problem.message, "\"0.6.0\" is below 0.7.0, which is needed for additionalGids");
     assert_eq!(problem.fix, "write \"0.7.0\"");
@@ -75,23 +75,23 @@ fn a_version_below_the_fields_names_the_field_that_needs_more() {
 #[test]
 fn versions_that_no_runtime_takes_are_refused() {
     for version in ["", "0.2.0", "1.2.0", "latest"] {
-        assert_only(&Spec { cdi_version: version.to_owned(), ..good() }, Severity::Refused, "cdiVersion");
+        assert_only(&CdiSpec { cdi_version: version.to_owned(), ..good() }, ProblemSeverity::Refused, "cdiVersion");
     }
-    assert_only(&Spec { cdi_version: "v1.1.0".to_owned(), ..good() }, Severity::Risky, "cdiVersion");
+    assert_only(&CdiSpec { cdi_version: "v1.1.0".to_owned(), ..good() }, ProblemSeverity::Risky, "cdiVersion");
 }
 
 #[test]
 fn kinds_follow_the_runtimes_and_then_the_specification() {
     let long = format!("vendor.com/{}", "c".repeat(64));
     for (kind, severity) in [
-        ("vendor.com", Severity::Refused),
-        ("4vendor.com/class", Severity::Refused),
-        ("vendor.com/4class", Severity::Refused),
-        ("vendor_x.com/class", Severity::Risky),
-        ("vendor..com/class", Severity::Risky),
-        (long.as_str(), Severity::Risky),
+        ("vendor.com", ProblemSeverity::Refused),
+        ("4vendor.com/class", ProblemSeverity::Refused),
+        ("vendor.com/4class", ProblemSeverity::Refused),
+        ("vendor_x.com/class", ProblemSeverity::Risky),
+        ("vendor..com/class", ProblemSeverity::Risky),
+        (long.as_str(), ProblemSeverity::Risky),
     ] {
-        assert_only(&Spec { kind: kind.to_owned(), ..good() }, severity, "kind");
+        assert_only(&CdiSpec { kind: kind.to_owned(), ..good() }, severity, "kind");
     }
 }
 
@@ -99,7 +99,7 @@ fn kinds_follow_the_runtimes_and_then_the_specification() {
 fn repeated_device_names_are_refused() {
     let mut spec = good();
     spec.devices.push(spec.devices[0].clone());
-    assert_only(&spec, Severity::Refused, "devices[1].name");
+    assert_only(&spec, ProblemSeverity::Refused, "devices[1].name");
 }
 
 #[test]
@@ -107,23 +107,23 @@ fn annotation_keys_and_sizes_are_checked() {
     for key in ["", "a b", "/a", "a/", "a/b/c", "-a", "exa_mple.com/a"] {
         let mut spec = good();
         spec.annotations.insert(key.to_owned(), "x".to_owned());
-        assert_only(&spec, Severity::Refused, "annotations");
+        assert_only(&spec, ProblemSeverity::Refused, "annotations");
     }
     let mut spec = good();
     spec.devices[0].annotations.insert("Example.com/A.b_c".to_owned(), "any\nvalue".to_owned());
     assert_eq!(spec.validate(), Ok(()));
     spec.devices[0].annotations.insert("big".to_owned(), "x".repeat(256 * 1024));
-    assert_only(&spec, Severity::Refused, "devices[0].annotations");
+    assert_only(&spec, ProblemSeverity::Refused, "devices[0].annotations");
 }
 
 #[test]
 fn environment_needs_a_name_and_an_equals_sign() {
     for variable in ["", "NAME", "=value"] {
         let edits = ContainerEdits { env: strings(&["OK=", variable]), ..ContainerEdits::default() };
-        assert_only_in_edits(edits, Severity::Refused, ".env[1]");
+        assert_only_in_edits(edits, ProblemSeverity::Refused, ".env[1]");
     }
     let edits = ContainerEdits { env: strings(&["A=\0"]), ..ContainerEdits::default() };
-    assert_only_in_edits(edits, Severity::Risky, ".env[0]");
+    assert_only_in_edits(edits, ProblemSeverity::Risky, ".env[0]");
 }
 
 fn gids(groups: &[u32]) -> ContainerEdits {
@@ -132,7 +132,7 @@ fn gids(groups: &[u32]) -> ContainerEdits {
 
 #[test]
 fn group_zero_is_lost() {
-    assert_only_in_edits(gids(&[7, 0]), Severity::Risky, ".additionalGids[1]");
+    assert_only_in_edits(gids(&[7, 0]), ProblemSeverity::Risky, ".additionalGids[1]");
 }
 
 fn node(change: impl FnOnce(&mut DeviceNode)) -> ContainerEdits {
@@ -154,17 +154,17 @@ fn device_nodes_are_checked_field_by_field() {
     assert_eq!(with_edits(whole).validate(), Ok(()));
     let text = |text: &str| Some(text.to_owned());
     for (edits, severity, field) in [
-        (node(|n| n.path.clear()), Severity::Refused, "path"),
-        (node(|n| n.path = "dev/a".to_owned()), Severity::Risky, "path"),
-        (node(|n| n.path = "/dev/\0".to_owned()), Severity::Risky, "path"),
-        (node(|n| n.host_path = text("")), Severity::Risky, "hostPath"),
-        (node(|n| n.host_path = text("dev/a")), Severity::Risky, "hostPath"),
-        (node(|n| n.node_type = text("block")), Severity::Refused, "type"),
-        (node(|n| n.permissions = text("rx")), Severity::Refused, "permissions"),
-        (node(|n| n.permissions = text("none")), Severity::Refused, "permissions"),
-        (node(|n| n.file_mode = Some(0o20_666)), Severity::Risky, "fileMode"),
-        (node(|n| n.major = Some(-1)), Severity::Risky, "major"),
-        (node(|n| n.minor = Some(-1)), Severity::Risky, "minor"),
+        (node(|n| n.path.clear()), ProblemSeverity::Refused, "path"),
+        (node(|n| n.path = "dev/a".to_owned()), ProblemSeverity::Risky, "path"),
+        (node(|n| n.path = "/dev/\0".to_owned()), ProblemSeverity::Risky, "path"),
+        (node(|n| n.host_path = text("")), ProblemSeverity::Risky, "hostPath"),
+        (node(|n| n.host_path = text("dev/a")), ProblemSeverity::Risky, "hostPath"),
+        (node(|n| n.node_type = text("block")), ProblemSeverity::Refused, "type"),
+        (node(|n| n.permissions = text("rx")), ProblemSeverity::Refused, "permissions"),
+        (node(|n| n.permissions = text("none")), ProblemSeverity::Refused, "permissions"),
+        (node(|n| n.file_mode = Some(0o20_666)), ProblemSeverity::Risky, "fileMode"),
+        (node(|n| n.major = Some(-1)), ProblemSeverity::Risky, "major"),
+        (node(|n| n.minor = Some(-1)), ProblemSeverity::Risky, "minor"),
     ] {
         assert_only_in_edits(edits, severity, &format!(".deviceNodes[0].{field}"));
     }
@@ -174,14 +174,14 @@ fn device_nodes_are_checked_field_by_field() {
 fn entries_that_replace_an_earlier_one_are_reported() {
     let mut edits = node(|_| ());
     edits.device_nodes.push(edits.device_nodes[0].clone());
-    assert_only_in_edits(edits, Severity::Risky, ".deviceNodes[1].path");
-    let mount = Mount { host_path: "/a".to_owned(), container_path: "/b".to_owned(), ..Mount::default() };
+    assert_only_in_edits(edits, ProblemSeverity::Risky, ".deviceNodes[1].path");
+    let mount = CdiMount { host_path: "/a".to_owned(), container_path: "/b".to_owned(), ..CdiMount::default() };
     let edits = ContainerEdits { mounts: vec![mount.clone(), mount], ..ContainerEdits::default() };
-    assert_only_in_edits(edits, Severity::Risky, ".mounts[1].containerPath");
+    assert_only_in_edits(edits, ProblemSeverity::Risky, ".mounts[1].containerPath");
 }
 
 fn mount(host: &str, container: &str, fs_type: Option<&str>, options: &[&str]) -> ContainerEdits {
-    let mount = Mount {
+    let mount = CdiMount {
         host_path: host.to_owned(),
         container_path: container.to_owned(),
         fs_type: fs_type.map(str::to_owned),
@@ -194,13 +194,13 @@ fn mount(host: &str, container: &str, fs_type: Option<&str>, options: &[&str]) -
 fn bind_mounts_need_absolute_paths() {
     assert_eq!(with_edits(mount("/a", "/b", None, &["ro", "bind"])).validate(), Ok(()));
     for (edits, severity, field) in [
-        (mount("", "/b", None, &[]), Severity::Refused, "hostPath"),
-        (mount("", "/b", Some("tmpfs"), &[]), Severity::Refused, "hostPath"),
-        (mount("a", "/b", Some("none"), &["rbind"]), Severity::Risky, "hostPath"),
-        (mount("a", "/b", Some("ext4"), &["bind"]), Severity::Risky, "hostPath"),
-        (mount("/a", "", None, &[]), Severity::Refused, "containerPath"),
-        (mount("/a", "b", None, &[]), Severity::Risky, "containerPath"),
-        (mount("/a", "/b", None, &["ro", "x\0"]), Severity::Risky, "options[1]"),
+        (mount("", "/b", None, &[]), ProblemSeverity::Refused, "hostPath"),
+        (mount("", "/b", Some("tmpfs"), &[]), ProblemSeverity::Refused, "hostPath"),
+        (mount("a", "/b", Some("none"), &["rbind"]), ProblemSeverity::Risky, "hostPath"),
+        (mount("a", "/b", Some("ext4"), &["bind"]), ProblemSeverity::Risky, "hostPath"),
+        (mount("/a", "", None, &[]), ProblemSeverity::Refused, "containerPath"),
+        (mount("/a", "b", None, &[]), ProblemSeverity::Risky, "containerPath"),
+        (mount("/a", "/b", None, &["ro", "x\0"]), ProblemSeverity::Risky, "options[1]"),
     ] {
         assert_only_in_edits(edits, severity, &format!(".mounts[0].{field}"));
     }
@@ -211,8 +211,8 @@ fn other_mounts_have_sources_that_are_no_paths() {
     assert_eq!(with_edits(mount("tmpfs", "/scratch", Some("tmpfs"), &["size=1m"])).validate(), Ok(()));
 }
 
-fn hook(change: impl FnOnce(&mut Hook)) -> ContainerEdits {
-    let mut hook = Hook {
+fn hook(change: impl FnOnce(&mut CdiHook)) -> ContainerEdits {
+    let mut hook = CdiHook {
         hook_name: HookName::CreateRuntime,
         path: "/usr/bin/hook".to_owned(),
         args: strings(&["hook"]),
@@ -227,12 +227,12 @@ fn hook(change: impl FnOnce(&mut Hook)) -> ContainerEdits {
 fn hooks_are_checked_field_by_field() {
     assert_eq!(with_edits(hook(|h| h.timeout = Some(1))).validate(), Ok(()));
     for (edits, severity, field) in [
-        (hook(|h| h.path.clear()), Severity::Refused, "path"),
-        (hook(|h| h.path = "hook".to_owned()), Severity::Risky, "path"),
-        (hook(|h| h.args = strings(&["a", "\0"])), Severity::Risky, "args[1]"),
-        (hook(|h| h.env = strings(&["A"])), Severity::Refused, "env[0]"),
-        (hook(|h| h.timeout = Some(0)), Severity::Risky, "timeout"),
-        (hook(|h| h.timeout = Some(-1)), Severity::Refused, "timeout"),
+        (hook(|h| h.path.clear()), ProblemSeverity::Refused, "path"),
+        (hook(|h| h.path = "hook".to_owned()), ProblemSeverity::Risky, "path"),
+        (hook(|h| h.args = strings(&["a", "\0"])), ProblemSeverity::Risky, "args[1]"),
+        (hook(|h| h.env = strings(&["A"])), ProblemSeverity::Refused, "env[0]"),
+        (hook(|h| h.timeout = Some(0)), ProblemSeverity::Risky, "timeout"),
+        (hook(|h| h.timeout = Some(-1)), ProblemSeverity::Refused, "timeout"),
     ] {
         assert_only_in_edits(edits, severity, &format!(".hooks[0].{field}"));
     }
@@ -248,7 +248,7 @@ fn the_rdt_class_is_a_folder_name() {
         assert_eq!(with_edits(class(id)).validate(), Ok(()), "{id:?}");
     }
     for id in [".", "..", "a/b", "/", "a\nb", "x".repeat(4096).as_str()] {
-        assert_only_in_edits(class(id), Severity::Refused, ".intelRdt.closID");
+        assert_only_in_edits(class(id), ProblemSeverity::Refused, ".intelRdt.closID");
     }
 }
 
@@ -256,10 +256,10 @@ fn the_rdt_class_is_a_folder_name() {
 fn schemata_are_single_lines() {
     let empty = IntelRdt { schemata: Some(vec![]), ..IntelRdt::default() };
     let edits = ContainerEdits { intel_rdt: Some(empty), ..ContainerEdits::default() };
-    assert_only_in_edits(edits, Severity::Risky, ".intelRdt.schemata");
+    assert_only_in_edits(edits, ProblemSeverity::Risky, ".intelRdt.schemata");
     let rdt = IntelRdt { schemata: Some(strings(&["L3:0=ff", "MB:0=1\nL3:0=1"])), ..IntelRdt::default() };
     let edits = ContainerEdits { intel_rdt: Some(rdt), ..ContainerEdits::default() };
-    assert_only_in_edits(edits, Severity::Risky, ".intelRdt.schemata[1]");
+    assert_only_in_edits(edits, ProblemSeverity::Risky, ".intelRdt.schemata[1]");
 }
 
 #[test]
@@ -273,12 +273,12 @@ fn network_devices_need_two_names_each_once() {
     };
     assert_eq!(with_edits(interfaces(&[("eth0", "net0"), ("eth1", "eth0")])).validate(), Ok(()));
     for (pairs, severity, field) in [
-        (&[("", "a")][..], Severity::Refused, "[0].hostInterfaceName"),
-        (&[("a", "")], Severity::Refused, "[0].name"),
-        (&[("a", "x"), ("a", "y")], Severity::Refused, "[1].hostInterfaceName"),
-        (&[("a", "x"), ("b", "x")], Severity::Refused, "[1].name"),
-        (&[("a", "sixteen-bytes-xx")], Severity::Risky, "[0].name"),
-        (&[("a/b", "x")], Severity::Risky, "[0].hostInterfaceName"),
+        (&[("", "a")][..], ProblemSeverity::Refused, "[0].hostInterfaceName"),
+        (&[("a", "")], ProblemSeverity::Refused, "[0].name"),
+        (&[("a", "x"), ("a", "y")], ProblemSeverity::Refused, "[1].hostInterfaceName"),
+        (&[("a", "x"), ("b", "x")], ProblemSeverity::Refused, "[1].name"),
+        (&[("a", "sixteen-bytes-xx")], ProblemSeverity::Risky, "[0].name"),
+        (&[("a/b", "x")], ProblemSeverity::Risky, "[0].hostInterfaceName"),
     ] {
         assert_only_in_edits(interfaces(pairs), severity, &format!(".netDevices{field}"));
     }

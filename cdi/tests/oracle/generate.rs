@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use hostler_cdi::{
-    ContainerEdits, Device, DeviceNode, Hook, HookName, IntelRdt, Mount, NetDevice, Spec, Version, minimum_version,
+    CdiDevice, CdiHook, CdiMount, CdiSpec, CdiVersion, ContainerEdits, DeviceNode, HookName, IntelRdt, NetDevice,
+    minimum_version,
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -78,7 +79,7 @@ fn node(faults: Faults) -> impl Strategy<Value = DeviceNode> {
         })
 }
 
-fn hook(faults: Faults) -> impl Strategy<Value = Hook> {
+fn hook(faults: Faults) -> impl Strategy<Value = CdiHook> {
     use HookName::{CreateContainer, CreateRuntime, Poststart, Poststop, Prestart, StartContainer};
     let names = select(&[Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop][..]);
     let timeout = match faults {
@@ -86,13 +87,14 @@ fn hook(faults: Faults) -> impl Strategy<Value = Hook> {
         Faults::With => prop_oneof![20 => 1..100_i64, 1 => -5..1_i64, 1 => Just(i64::MAX)].boxed(),
     };
     (names, path(faults), vec(text(), 0..3), env(faults), option::of(timeout))
-        .prop_map(|(hook_name, path, args, env, timeout)| Hook { hook_name, path, args, env, timeout })
+        .prop_map(|(hook_name, path, args, env, timeout)| CdiHook { hook_name, path, args, env, timeout })
 }
 
-fn mount(faults: Faults) -> impl Strategy<Value = Mount> {
+fn mount(faults: Faults) -> impl Strategy<Value = CdiMount> {
     let fs_type = option::of(pick(faults, &["none", "bind", "tmpfs"], &["", "x"]));
-    (path(faults), path(faults), vec(pick(faults, &["ro", "bind", "nosuid"], &[""]), 0..3), fs_type)
-        .prop_map(|(host_path, container_path, options, fs_type)| Mount { host_path, container_path, options, fs_type })
+    (path(faults), path(faults), vec(pick(faults, &["ro", "bind", "nosuid"], &[""]), 0..3), fs_type).prop_map(
+        |(host_path, container_path, options, fs_type)| CdiMount { host_path, container_path, options, fs_type },
+    )
 }
 
 fn rdt(faults: Faults) -> impl Strategy<Value = IntelRdt> {
@@ -155,7 +157,7 @@ fn annotations(faults: Faults) -> impl Strategy<Value = BTreeMap<String, String>
     prop_oneof![3 => Just(BTreeMap::new()), 1 => btree_map(key, text(), 1..3)]
 }
 
-fn device(faults: Faults) -> impl Strategy<Value = Device> {
+fn device(faults: Faults) -> impl Strategy<Value = CdiDevice> {
     let name = match faults {
         Faults::Without => "[a-zA-Z0-9]([a-zA-Z0-9_.:-]{0,6}[a-zA-Z0-9])?".boxed(),
         Faults::With => pick(faults, &["a", "b", "c-1", "0000:3b:00.0", "7"], &["", "-a", "a-", "a b", "é", "a/b"]),
@@ -164,12 +166,12 @@ fn device(faults: Faults) -> impl Strategy<Value = Device> {
         if faults == Faults::Without && container_edits.is_empty() {
             container_edits.env.push("A=1".to_owned());
         }
-        Device { name, annotations, container_edits }
+        CdiDevice { name, annotations, container_edits }
     })
 }
 
 /// A spec without a declared version.
-fn undeclared(faults: Faults) -> impl Strategy<Value = Spec> {
+fn undeclared(faults: Faults) -> impl Strategy<Value = CdiSpec> {
     let kind = pick(
         faults,
         &["hostler.dev/claim", "vendor.com/gpu", "a/b", "vendor.com/a.b"],
@@ -183,22 +185,22 @@ fn undeclared(faults: Faults) -> impl Strategy<Value = Spec> {
                 let mut seen = HashSet::new();
                 devices.retain(|device| seen.insert(device.name.clone()));
             }
-            Spec { cdi_version: String::new(), kind, annotations, devices, container_edits }
+            CdiSpec { cdi_version: String::new(), kind, annotations, devices, container_edits }
         },
     )
 }
 
 /// Specs in which nothing is wrong.
-pub(crate) fn valid_spec() -> impl Strategy<Value = Spec> {
-    undeclared(Faults::Without).prop_map(Spec::with_minimum_version)
+pub(crate) fn valid_spec() -> impl Strategy<Value = CdiSpec> {
+    undeclared(Faults::Without).prop_map(CdiSpec::with_minimum_version)
 }
 
 /// Specs in which something may be wrong, versions included.
-pub(crate) fn any_spec() -> impl Strategy<Value = Spec> {
+pub(crate) fn any_spec() -> impl Strategy<Value = CdiSpec> {
     let versions = ["", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0", "v1.1.0", "2"];
     let declared = prop_oneof![
         3 => Just(None),
-        1 => Just(Some(Version::LATEST.as_str())),
+        1 => Just(Some(CdiVersion::LATEST.as_str())),
         2 => select(versions.to_vec()).prop_map(Some),
     ];
     (undeclared(Faults::With), declared).prop_map(|(mut spec, declared)| {

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use hostler_cdi::{ContainerEdits, DeviceNode, Hook, Spec};
+use hostler_cdi::{CdiHook, CdiSpec, ContainerEdits, DeviceNode};
 use serde_json::{Value, json};
 
 /// All edits that a container gets that requests every device of the file.
-pub(crate) fn all_edits(spec: &Spec) -> ContainerEdits {
+pub(crate) fn all_edits(spec: &CdiSpec) -> ContainerEdits {
     let mut edits = spec.container_edits.clone();
     spec.devices.iter().for_each(|device| edits.append(&device.container_edits));
     edits
 }
 
 /// The names by which containers request the devices of a file.
-pub(crate) fn qualified_names(spec: &Spec) -> Vec<String> {
+pub(crate) fn qualified_names(spec: &CdiSpec) -> Vec<String> {
     spec.devices.iter().map(|device| format!("{}={}", spec.kind, device.name)).collect()
 }
 
@@ -58,7 +58,7 @@ fn assert_node(node: &DeviceNode, oci: &Value) {
     }
 }
 
-fn assert_hook(hook: &Hook, oci: &Value) {
+fn assert_hook(hook: &CdiHook, oci: &Value) {
     let mut expected = serde_json::to_value(hook).unwrap();
     let name = expected.as_object_mut().unwrap().remove("hookName").unwrap();
     let hooks = oci["hooks"][name.as_str().unwrap()].as_array().unwrap();

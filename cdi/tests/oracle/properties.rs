@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hostler_cdi::{ContainerEdits, Severity, Spec, SpecDir, Written, minimum_version, read_spec};
+use hostler_cdi::{CdiSpec, ContainerEdits, ProblemSeverity, SpecDir, WriteOutcome, minimum_version, read_spec};
 use proptest::prelude::*;
 
 use crate::{
@@ -17,8 +17,8 @@ proptest! {
         prop_assert_eq!(spec.validate(), Ok(()));
         let root = tempfile::TempDir::new().unwrap();
         let dir = SpecDir::new(root.path());
-        prop_assert_eq!(dir.write("spec", &spec).unwrap(), Written::Replaced);
-        prop_assert_eq!(dir.write("spec", &spec).unwrap(), Written::Unchanged);
+        prop_assert_eq!(dir.write("spec", &spec).unwrap(), WriteOutcome::Replaced);
+        prop_assert_eq!(dir.write("spec", &spec).unwrap(), WriteOutcome::Unchanged);
         prop_assert_eq!(&read_spec(&dir.file("spec").unwrap()).unwrap(), &spec);
 
         let oci = oracle_injects(root.path(), qualified_names(&spec)).unwrap();
@@ -31,7 +31,7 @@ proptest! {
         let path = root.path().join("spec.json");
         fs::write(&path, spec.to_json().unwrap()).unwrap();
         let refused: Vec<_> = spec.validate().err().unwrap_or_default();
-        let refused: Vec<_> = refused.into_iter().filter(|problem| problem.severity == Severity::Refused).collect();
+        let refused: Vec<_> = refused.into_iter().filter(|problem| problem.severity == ProblemSeverity::Refused).collect();
         let oracle = oracle_reads(&path);
         prop_assert_eq!(refused.is_empty(), oracle.is_ok(), "ours {:?}, oracle {:?}", refused, oracle);
     }
@@ -39,8 +39,8 @@ proptest! {
     #[test]
     fn written_json_means_the_same_in_both_readers(spec in any_spec()) {
         let json = spec.to_json().unwrap();
-        prop_assert_eq!(Spec::from_json(&json), Ok(spec.clone()));
-        prop_assert_eq!(Spec::from_yaml(&json), Ok(spec));
+        prop_assert_eq!(CdiSpec::from_json(&json), Ok(spec.clone()));
+        prop_assert_eq!(CdiSpec::from_yaml(&json), Ok(spec));
     }
 
     #[test]
@@ -68,8 +68,8 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_read_or_refused(bytes in any::<Vec<u8>>()) {
-        let _ = Spec::from_json(&bytes).map(|spec| spec.validate());
-        let _ = Spec::from_yaml(&bytes).map(|spec| spec.validate());
+        let _ = CdiSpec::from_json(&bytes).map(|spec| spec.validate());
+        let _ = CdiSpec::from_yaml(&bytes).map(|spec| spec.validate());
     }
 
     #[test]
@@ -84,8 +84,8 @@ proptest! {
             bytes[index] = *byte;
         }
         for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
-            let _ = Spec::from_json(bytes).map(|spec| spec.validate());
-            let _ = Spec::from_yaml(bytes).map(|spec| spec.validate());
+            let _ = CdiSpec::from_json(bytes).map(|spec| spec.validate());
+            let _ = CdiSpec::from_yaml(bytes).map(|spec| spec.validate());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sample files: good ones are accepted and injected, bad ones refused with the right place.
 
-use hostler_cdi::{Catalog, Severity, SpecDir, read_spec};
+use hostler_cdi::{DeviceCatalog, ProblemSeverity, SpecDir, read_spec};
 
 use crate::{
     injection::{all_edits, assert_visible, qualified_names},
@@ -24,7 +24,7 @@ fn good_samples_are_valid_and_injected() {
 }
 
 /// Nodes without a type get that of the host's node, where the container's own fields do not say: nothing to compare.
-fn with_host_nodes(mut spec: hostler_cdi::Spec) -> hostler_cdi::Spec {
+fn with_host_nodes(mut spec: hostler_cdi::CdiSpec) -> hostler_cdi::CdiSpec {
     for device in &mut spec.devices {
         for node in &mut device.container_edits.device_nodes {
             if matches!(node.host_path.as_deref(), Some("/dev/null" | "/dev/zero")) {
@@ -112,8 +112,8 @@ fn bad_samples_are_refused_with_their_place() {
             (read, _) => read.unwrap_or_else(|error| panic!("{name}: {error:?}")),
         };
         let (severity, field) = match ours {
-            Refused(field) => (Severity::Refused, field),
-            Risky(field) => (Severity::Risky, field),
+            Refused(field) => (ProblemSeverity::Refused, field),
+            Risky(field) => (ProblemSeverity::Risky, field),
             Unreadable(message) => panic!("{name} was read, without {message:?}"),
         };
         let first = spec.validate().unwrap_err().remove(0);
@@ -138,7 +138,7 @@ fn precedence_is_the_oracles() {
     cache.configure(vec![with_spec_dirs(&paths), with_auto_refresh(false)]);
     cache.refresh().unwrap();
 
-    let catalog = Catalog::read(&dirs);
+    let catalog = DeviceCatalog::read(&dirs);
     let ours: Vec<_> = catalog.devices.iter().map(|device| device.name.clone()).collect();
     assert_eq!(ours, cache.list_devices());
     for device in &catalog.devices {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hostler_api::{Allocation, BackendName, ClaimUid, DeviceName, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Backend, BackendError, Capacity, Device, Enumeration, Plan, RequestPolicy, Sharing,
+    AttributeValue, Backend, BackendError, Capacity, Device, DevicePlan, Enumeration, RequestPolicy, Sharing,
     opaque::refuse_opaque_config,
 };
 use proptest::prelude::*;
@@ -57,11 +57,11 @@ impl Backend for Islands {
         Ok(Enumeration::default())
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         refuse_opaque_config(work.grant)?;
         let (wanted, free) = (amount(work.grant), free_units(work));
         match free.iter().find(|(_, free)| **free >= wanted) {
-            Some((node, _)) => Ok(Plan { data: json!(node), ..Plan::default() }),
+            Some((node, _)) => Ok(DevicePlan { data: json!(node), ..DevicePlan::default() }),
             None => Err(BackendError::refused(format!("{} has {free:?} free", work.device.name))),
         }
     }
@@ -114,7 +114,7 @@ fn nodes(devices: &[Device], held: &[RecordDevice], grants: &[Grant]) -> Result<
 fn holds(device: &str, amount: u64, node: u64) -> RecordDevice {
     let mut held = record("holder", super::super::store::RecordState::Prepared, "boot").devices.remove(0);
     held.grant = wish(device, amount, None);
-    held.plan = Plan { data: json!(node), ..Plan::default() };
+    held.plan = DevicePlan { data: json!(node), ..DevicePlan::default() };
     held
 }
 

@@ -10,7 +10,7 @@ fn claim_of_all_kinds() -> Record {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str, cpus: &[u32], mems: &[u32]| RecordDevice {
         grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
-        plan: hostler_backend::Plan {
+        plan: hostler_backend::DevicePlan {
             pinning: Pinning {
                 cpus: cpus.iter().copied().collect(),
                 mems: mems.iter().copied().collect(),

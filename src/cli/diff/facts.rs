@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::{CounterUse, Device, Warning};
+use hostler_backend::{BackendWarning, CounterUse, Device};
 use hostler_linux::{IdSet, topology::NumaNode};
 use serde::Serialize;
 use serde_json::Value;
@@ -97,7 +97,7 @@ pub(super) fn of(machine: &ComparedMachine, other: &ComparedMachine) -> MachineF
     for (pool, device) in machine.seen.devices() {
         facts.insert(subject(SubjectKind::Device, 0, format!("{}/{}", pool.backend, device.name)), of_device(device));
     }
-    for Warning { path, reason } in &machine.seen.warnings {
+    for BackendWarning { path, reason } in &machine.seen.warnings {
         facts.insert(subject(SubjectKind::Warning, 0, format!("{path}: {reason}")), BTreeMap::new());
     }
     facts

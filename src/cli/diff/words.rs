@@ -75,7 +75,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use hostler_api::DeviceName;
-    use hostler_backend::{Device, Health, Warning};
+    use hostler_backend::{BackendWarning, Device, Health};
     use hostler_linux::topology::{NumaNode, Topology};
 
     use super::*;
@@ -88,7 +88,7 @@ mod tests {
         let nodes =
             BTreeMap::from([(0, NumaNode { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..NumaNode::default() })]);
         let topology = Topology { online: online.parse().unwrap(), nodes, ..Topology::default() };
-        let warning = |reason: &&str| Warning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
+        let warning = |reason: &&str| BackendWarning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
         let pools = vec![scan::ScannedPool { backend: "fake", name: "n/fake".to_owned(), devices }];
         let warnings = warnings.iter().map(warning).collect();
         let seen = scan::ScannedMachine { node: "n".to_owned(), topology, pools, warnings };

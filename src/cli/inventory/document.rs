@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::{
     IdSet,
     topology::{CpuCache, HugePages, MemorySideCache, NodeAccess, NumaNode, Topology},
@@ -22,7 +22,7 @@ pub(super) struct InventoryDocument<'a> {
     node: &'a str,
     topology: TopologyView<'a>,
     devices: Vec<DeviceView<'a>>,
-    warnings: &'a [Warning],
+    warnings: &'a [BackendWarning],
 }
 
 #[derive(Debug, Serialize)]

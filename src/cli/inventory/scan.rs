@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::Chain;
-use hostler_backend::{Backend, BackendError, Device, Enumeration, Warning};
+use hostler_backend::{Backend, BackendError, BackendWarning, Device, Enumeration};
 use hostler_linux::{SysRoot, topology::Topology};
 use hostler_memory::ZoneInfo;
 
@@ -19,7 +19,7 @@ pub(in crate::cli) struct ScannedMachine {
     /// One pool per backend, by name.
     pub(in crate::cli) pools: Vec<ScannedPool>,
     /// What could not be understood, each once.
-    pub(in crate::cli) warnings: Vec<Warning>,
+    pub(in crate::cli) warnings: Vec<BackendWarning>,
 }
 
 /// The devices of a backend.
@@ -40,8 +40,8 @@ impl ScannedMachine {
     }
 
     /// Adds warnings that are not there yet.
-    pub(in crate::cli) fn warn(&mut self, warnings: Vec<Warning>) {
-        let mut known: BTreeSet<Warning> = self.warnings.iter().cloned().collect();
+    pub(in crate::cli) fn warn(&mut self, warnings: Vec<BackendWarning>) {
+        let mut known: BTreeSet<BackendWarning> = self.warnings.iter().cloned().collect();
         self.warnings.extend(warnings.into_iter().filter(|warning| known.insert(warning.clone())));
     }
 }
@@ -64,9 +64,9 @@ pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: 
 }
 
 /// The most likely mistake with a captured tree, said before what follows from it.
-fn no_machine(root: &SysRoot) -> Option<Warning> {
+fn no_machine(root: &SysRoot) -> Option<BackendWarning> {
     let reason = "the tree holds neither sys nor proc; name the folder above them".to_owned();
-    (!root.exists("sys") && !root.exists("proc")).then(|| Warning { path: "/".to_owned(), reason })
+    (!root.exists("sys") && !root.exists("proc")).then(|| BackendWarning { path: "/".to_owned(), reason })
 }
 
 /// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
@@ -109,13 +109,13 @@ fn node_name(config: &DaemonConfig, root: &SysRoot) -> String {
 }
 
 fn failed(backend: &str, error: &BackendError) -> Enumeration {
-    let warning = Warning { path: format!("backend {backend}"), reason: Chain(error).to_string() };
+    let warning = BackendWarning { path: format!("backend {backend}"), reason: Chain(error).to_string() };
     Enumeration { devices: Vec::new(), counter_sets: Vec::new(), warnings: vec![warning] }
 }
 
 /// A reader's warning as one of the inventory.
-pub(in crate::cli) fn own_warning(warning: &hostler_linux::TreeWarning) -> Warning {
-    Warning { path: warning.path.clone(), reason: warning.reason.clone() }
+pub(in crate::cli) fn own_warning(warning: &hostler_linux::TreeWarning) -> BackendWarning {
+    BackendWarning { path: warning.path.clone(), reason: warning.reason.clone() }
 }
 
 #[cfg(test)]

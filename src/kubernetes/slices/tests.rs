@@ -3,7 +3,9 @@
 use std::time::SystemTime;
 
 use hostler_api::{QualifiedName, Quantity};
-use hostler_backend::{AttributeValue, Binding, Capacity, CounterUse, Health, NodeAllocatable, RequestPolicy, Sharing};
+use hostler_backend::{
+    AttributeValue, BindingConditions, Capacity, CounterUse, Health, NodeAllocatable, RequestPolicy, Sharing,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -262,7 +264,7 @@ fn nine_counter_sets_need_two_slices() {
 #[test]
 fn binding_conditions_are_published_where_they_are_stored() {
     let mut device = named("a");
-    device.binding = Some(Binding {
+    device.binding = Some(BindingConditions {
         binds_to_node: true,
         conditions: vec!["attached".to_owned()],
         failure_conditions: vec!["broken".to_owned()],

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use hostler_api::{Quantity, is_label_key, limits::MAX_BINDING_CONDITIONS};
 
 use super::DeviceProblem;
-use crate::{Binding, Capacities, NodeAllocatable};
+use crate::{BindingConditions, Capacities, NodeAllocatable};
 
 /// Resources that a node accounts for by itself, beside huge pages of every size.
 const NODE_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const HUGE_PAGES: &str = "hugepages-";
 
 /// What is wrong with the conditions of a device.
-pub(super) fn binding_problems(binding: &Binding) -> Vec<DeviceProblem> {
+pub(super) fn binding_problems(binding: &BindingConditions) -> Vec<DeviceProblem> {
     let mut problems = conditions_problems("binding.conditions", &binding.conditions, &[]);
     let failures = &binding.failure_conditions;
     problems.extend(conditions_problems("binding.failure_conditions", failures, &binding.conditions));

@@ -3,7 +3,7 @@
 use hostler_api::DeviceName;
 
 use super::*;
-use crate::{Binding, CounterSet, CounterUse, NodeAllocatable};
+use crate::{BindingConditions, CounterSet, CounterUse, NodeAllocatable};
 
 const GI: u64 = 1 << 30;
 
@@ -207,8 +207,11 @@ fn counters_that_a_device_takes_are_there() {
 
 fn binding(conditions: &[&str], failure_conditions: &[&str]) -> Vec<DeviceProblem> {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let binding =
-        Binding { binds_to_node: true, conditions: owned(conditions), failure_conditions: owned(failure_conditions) };
+    let binding = BindingConditions {
+        binds_to_node: true,
+        conditions: owned(conditions),
+        failure_conditions: owned(failure_conditions),
+    };
     Device { binding: Some(binding), ..device() }.problems()
 }
 

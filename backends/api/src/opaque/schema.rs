@@ -35,12 +35,12 @@ pub struct FieldSchema {
     /// Its name.
     pub name: &'static str,
     /// What it takes.
-    pub values: Values,
+    pub values: FieldValues,
 }
 
 /// What a field takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Values {
+pub enum FieldValues {
     /// True or false.
     Truth,
     /// One of these words.
@@ -51,7 +51,7 @@ pub enum Values {
 
 /// Every kind with its fields and words.
 pub fn schema() -> Vec<KindSchema> {
-    let Asked::Field(Values::Words(kinds)) = asked(SchemaProbe) else { return Vec::new() };
+    let Asked::Field(FieldValues::Words(kinds)) = asked(SchemaProbe) else { return Vec::new() };
     kinds.iter().map(|name| KindSchema { name, fields: fields_of(name) }).collect()
 }
 
@@ -77,7 +77,7 @@ impl KindSchema {
     }
 }
 
-impl Values {
+impl FieldValues {
     /// What is wrong with a value.
     fn refusal(self, value: &Value) -> Option<String> {
         let text = value.as_str().filter(|text| !text.is_empty());
@@ -111,7 +111,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str>
 #[derive(Debug, thiserror::Error)]
 #[error("{self:?}")]
 enum Asked {
-    Field(Values),
+    Field(FieldValues),
     Struct(&'static [&'static str]),
     Anything,
 }
@@ -154,11 +154,11 @@ impl<'de> Deserializer<'de> for SchemaProbe {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked::Field(Values::Truth))
+        Err(Asked::Field(FieldValues::Truth))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked::Field(Values::Text))
+        Err(Asked::Field(FieldValues::Text))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -167,7 +167,7 @@ impl<'de> Deserializer<'de> for SchemaProbe {
         words: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Asked> {
-        Err(Asked::Field(Values::Words(words)))
+        Err(Asked::Field(FieldValues::Words(words)))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(

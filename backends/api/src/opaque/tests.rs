@@ -41,10 +41,10 @@ fn every_field_is_read() {
         OpaqueConfig::parse(&config, PARAMETERS),
         Ok(OpaqueConfig::Cpu(CpuConfig {
             full_cores: Some(true),
-            spread: Some(Spread::L3),
+            spread: Some(CpuSpread::L3),
             l3_exclusive: Some(false),
             core_type: Some(CoreKind::Efficient),
-            smt: Some(Smt::Isolated),
+            smt: Some(SmtMode::Isolated),
         }))
     );
     let config = of_kind("MemoryConfig", json!({"policy": "interleave"}));
@@ -60,9 +60,9 @@ fn every_word_of_the_schema_is_read_as_itself() {
     for kind in schema() {
         for field in kind.fields.unwrap_or_default() {
             let values = match field.values {
-                Values::Truth => vec![json!(true)],
-                Values::Text => vec![json!("text")],
-                Values::Words(words) => words.iter().map(|word| json!(word)).collect(),
+                FieldValues::Truth => vec![json!(true)],
+                FieldValues::Text => vec![json!("text")],
+                FieldValues::Words(words) => words.iter().map(|word| json!(word)).collect(),
             };
             for value in values {
                 let config = of_kind(kind.name, json!({field.name: value}));
@@ -121,7 +121,7 @@ fn what_is_said_later_wins_field_by_field() {
     let class = of_kind("CpuConfig", json!({"fullCores": true, "spread": "l3"}));
     let claim = of_kind("CpuConfig", json!({"spread": "cores"}));
     let merged: CpuConfig = config_of(&grant(vec![class, claim])).unwrap();
-    assert_eq!((merged.full_cores, merged.spread, merged.smt), (Some(true), Some(Spread::Cores), None));
+    assert_eq!((merged.full_cores, merged.spread, merged.smt), (Some(true), Some(CpuSpread::Cores), None));
     assert_eq!(config_of::<CpuConfig>(&grant(Vec::new())).unwrap(), CpuConfig::default());
 }
 

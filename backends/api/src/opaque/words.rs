@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How the CPUs of a claim lie to each other.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub enum Spread {
+pub enum CpuSpread {
     /// As close as can be: one L3 cache, whole cores, the least left over.
     #[default]
     Packed,
@@ -32,7 +32,7 @@ pub enum CoreKind {
 /// What becomes of the other threads of a claim's cores.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub enum Smt {
+pub enum SmtMode {
     /// They are CPUs as all others.
     #[default]
     Shared,

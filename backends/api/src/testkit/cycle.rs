@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{Effect, Run, describe::check_edits};
 use crate::{
-    BackendError, Capacity, Device, Health, Held, Plan, PlanWork, PrepareWork, Sharing, UnprepareWork, VerifyWork,
+    BackendError, Capacity, Device, DevicePlan, Health, HeldDevice, PlanWork, PrepareWork, Sharing, UnprepareWork,
+    VerifyWork,
 };
 
 /// A made-up claim with one grant.
@@ -15,12 +16,12 @@ pub(super) struct Claim {
     pub(super) uid: ClaimUid,
     pub(super) name: String,
     pub(super) grant: Grant,
-    pub(super) plan: Plan,
+    pub(super) plan: DevicePlan,
 }
 
 impl Claim {
-    pub(super) fn held(&self) -> Held<'_> {
-        Held { claim: &self.uid, claim_name: &self.name, grant: &self.grant, plan: &self.plan }
+    pub(super) fn held(&self) -> HeldDevice<'_> {
+        HeldDevice { claim: &self.uid, claim_name: &self.name, grant: &self.grant, plan: &self.plan }
     }
 
     pub(super) fn prepare<'a>(&'a self, device: &'a Device) -> PrepareWork<'a> {
@@ -115,7 +116,7 @@ pub(super) fn plan(
     device: &Device,
     number: usize,
     grant: Grant,
-    held: &[Held<'_>],
+    held: &[HeldDevice<'_>],
 ) -> Result<Claim, String> {
     let name = Some(&device.name);
     let uid = match ClaimUid::new(format!("conformance-{number}")) {
@@ -135,7 +136,7 @@ pub(super) fn plan(
             run.broken("plan gives the same answer to the same work", name, format!("{first:?}, then {second:?}"));
         }
     };
-    let recorded = serde_json::to_string(&plan).and_then(|text| serde_json::from_str::<Plan>(&text));
+    let recorded = serde_json::to_string(&plan).and_then(|text| serde_json::from_str::<DevicePlan>(&text));
     if !recorded.as_ref().is_ok_and(|recorded| *recorded == plan) {
         run.broken("a plan survives being recorded as JSON", name, format!("{plan:?} became {recorded:?}"));
     }

@@ -13,8 +13,8 @@ use hostler_api::{BackendName, ClaimUid, Grant, QualifiedName, Quantity};
 
 use super::*;
 use crate::{
-    BackendError, Binding, Capacity, CounterSet, CounterUse, Health, Plan, PlanWork, PrepareWork, Prepared,
-    RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    BackendError, BindingConditions, Capacity, CounterSet, CounterUse, DevicePlan, Health, PlanWork, PrepareOutcome,
+    PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 /// What a [`Board`] does wrong.
@@ -93,7 +93,7 @@ impl Board {
         let set = if self.flaw == Flaw::NoSuchCounter { "cord" } else { "cable" };
         let part = |(name, amount)| Device {
             consumes: vec![CounterUse { set: DeviceName::new(set).unwrap(), counters: slots(amount) }],
-            binding: (self.flaw == Flaw::BadBinding).then(Binding::default),
+            binding: (self.flaw == Flaw::BadBinding).then(BindingConditions::default),
             ..Device::new(DeviceName::new(name).unwrap())
         };
         [("whole", "2"), ("wire-0", "1"), ("wire-1", "1")].map(part).to_vec()
@@ -156,8 +156,8 @@ impl Backend for Board {
         Ok(Enumeration { devices, counter_sets: self.sets(), warnings: Vec::new() })
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
-        let mut plan = Plan::default();
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
+        let mut plan = DevicePlan::default();
         match self.flaw {
             Flaw::PlanWrites => self.write(format!("planned for {}", work.claim)),
             Flaw::PlanVaries => plan.data = self.call().into(),
@@ -178,7 +178,7 @@ impl Backend for Board {
         Err(BackendError::refused(format!("{wanted} lamps were asked for, but {holder} holds some")))
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.write(line(work.claim, work.grant));
         self.mine.lock().unwrap().insert(work.claim.clone());
         let mut edits = work.device.edits.clone();
@@ -188,7 +188,7 @@ impl Backend for Board {
             Flaw::EditsVary => edits.env.push(format!("CALL={}", self.call())),
             _ => {}
         }
-        Ok(Prepared { edits, pinning: None })
+        Ok(PrepareOutcome { edits, pinning: None })
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

@@ -11,7 +11,7 @@ use super::{
     Run,
     cycle::{Amount, Claim, grant, plan},
 };
-use crate::{BackendError, CounterSet, Device, Health, Held, Sharing};
+use crate::{BackendError, CounterSet, Device, Health, HeldDevice, Sharing};
 
 /// Claims on one shared device: enough to fill a small one and to crowd a large one.
 const PER_DEVICE: usize = 8;
@@ -89,7 +89,7 @@ fn fits(device: &Device, claims: &[(&Device, Claim)], grant: &Grant) -> bool {
     device.capacity.iter().all(|(name, capacity)| taken(name) <= capacity.value)
 }
 
-fn held<'a>(claims: &'a [(&Device, Claim)]) -> Vec<Held<'a>> {
+fn held<'a>(claims: &'a [(&Device, Claim)]) -> Vec<HeldDevice<'a>> {
     claims.iter().map(|(_, claim)| claim.held()).collect()
 }
 

@@ -5,13 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_backend::opaque::Spread;
+use hostler_backend::opaque::CpuSpread;
 
 use super::{CorePlace, FreeCore, LEVELS, count, places, take};
 
 /// The place that is evened out over. What has no known cache counts as one cache.
-pub(crate) fn domain(place: &CorePlace, spread: Spread) -> u32 {
-    if spread == Spread::Numa { place[1] } else { place[2] }
+pub(crate) fn domain(place: &CorePlace, spread: CpuSpread) -> u32 {
+    if spread == CpuSpread::Numa { place[1] } else { place[2] }
 }
 
 /// One CPU of each core, as near to each other as there are enough cores; then, once all cores have been used, a second
@@ -37,7 +37,12 @@ fn near_enough<'a>(cores: &[&'a FreeCore], wanted: usize) -> Vec<&'a FreeCore> {
 
 /// `wanted` CPUs in units of `unit`, as evenly over all caches or nodes as what is free allows; `None` if all would lie
 /// in one although there are several units.
-pub(super) fn over_domains(cores: &[&FreeCore], spread: Spread, wanted: usize, unit: usize) -> Option<BTreeSet<u32>> {
+pub(super) fn over_domains(
+    cores: &[&FreeCore],
+    spread: CpuSpread,
+    wanted: usize,
+    unit: usize,
+) -> Option<BTreeSet<u32>> {
     let mut domains: BTreeMap<u32, Vec<&FreeCore>> = BTreeMap::new();
     for core in cores {
         domains.entry(domain(&core.place, spread)).or_default().push(core);

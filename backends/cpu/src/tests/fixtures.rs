@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Backend, Device, Held, Plan, PlanWork, Sharing,
+    Backend, Device, DevicePlan, HeldDevice, PlanWork, Sharing,
     testkit::{Samples, conformance},
 };
 use hostler_linux::{IdSet, archive::UnpackedCapture, testkit::captures, topology::Topology};
@@ -16,7 +16,7 @@ const MODES: [CpuGrouping; 5] =
     [CpuGrouping::Numa, CpuGrouping::L3, CpuGrouping::Socket, CpuGrouping::Machine, CpuGrouping::Core];
 
 /// The CPUs that a claim on the whole of `device` gets, beside `held`.
-fn whole(backend: &CpuBackend, device: &Device, held: &[Held<'_>]) -> (Grant, Plan) {
+fn whole(backend: &CpuBackend, device: &Device, held: &[HeldDevice<'_>]) -> (Grant, DevicePlan) {
     let grant = Grant {
         request: "cpus".to_owned(),
         pool: "node/cpu".to_owned(),

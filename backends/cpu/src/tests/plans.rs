@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
-use hostler_backend::{Backend, BackendError, Device, Held, Pinning, Plan, PlanWork, VerifyWork};
+use hostler_backend::{Backend, BackendError, Device, DevicePlan, HeldDevice, Pinning, PlanWork, VerifyWork};
 use hostler_linux::SysRoot;
 
 use super::{
@@ -17,7 +17,7 @@ struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
-    plan: Plan,
+    plan: DevicePlan,
 }
 
 fn grant(device: &Device, cpus: Option<&str>) -> Grant {
@@ -44,11 +44,16 @@ impl ClaimedServer {
         Self { devices: enumeration(&server(), config).unwrap().devices, claims: Vec::new() }
     }
 
-    fn plan(&self, grant: &Grant) -> Result<Plan, BackendError> {
-        let held: Vec<Held<'_>> = self
+    fn plan(&self, grant: &Grant) -> Result<DevicePlan, BackendError> {
+        let held: Vec<HeldDevice<'_>> = self
             .claims
             .iter()
-            .map(|claim| Held { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan })
+            .map(|claim| HeldDevice {
+                claim: &claim.uid,
+                claim_name: &claim.name,
+                grant: &claim.grant,
+                plan: &claim.plan,
+            })
             .collect();
         let claim = ClaimUid::new("new").unwrap();
         let work = PlanWork {
@@ -144,7 +149,7 @@ fn administrative_access_binds_nothing_and_takes_nothing() {
     let mut host = ClaimedServer::new(&CpuBackendConfig::default());
     host.take("default/a", "numa0", None);
     let admin = Grant { access: Access::Admin, ..grant(&host.devices[0], None) };
-    assert_eq!(host.plan(&admin).unwrap(), Plan::default());
+    assert_eq!(host.plan(&admin).unwrap(), DevicePlan::default());
 }
 
 #[test]
@@ -170,8 +175,10 @@ fn planned_cpus_that_went_offline_are_not_usable() {
     let grant = grant(&machine.unwrap().devices[0], Some("2"));
     let claim = ClaimUid::new("c").unwrap();
     let verify = |cpus: &[u32]| {
-        let plan =
-            Plan { pinning: Pinning { cpus: cpus.iter().copied().collect(), ..Pinning::default() }, ..Plan::default() };
+        let plan = DevicePlan {
+            pinning: Pinning { cpus: cpus.iter().copied().collect(), ..Pinning::default() },
+            ..DevicePlan::default()
+        };
         backend.verify(&VerifyWork { claim: &claim, grant: &grant, plan: &plan })
     };
     assert!(verify(&[2, 3]).is_ok());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
-use hostler_backend::{Backend, BackendError, Device, Held, Plan, PlanWork, Sharing};
+use hostler_backend::{Backend, BackendError, Device, DevicePlan, HeldDevice, PlanWork, Sharing};
 use hostler_linux::{IdSet, SysRoot, topology::Topology};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) struct PlannedGrant {
     name: String,
     grant: Grant,
     config: Value,
-    plan: Plan,
+    plan: DevicePlan,
 }
 
 impl PlannedGrant {
@@ -78,13 +78,13 @@ impl ClaimedMachine {
             consumed: consumed.into_iter().collect(),
             config: vec![config],
         };
-        let held = self.planned.iter().map(|planned| Held {
+        let held = self.planned.iter().map(|planned| HeldDevice {
             claim: &planned.uid,
             claim_name: &planned.name,
             grant: &planned.grant,
             plan: &planned.plan,
         });
-        let held: Vec<Held<'_>> = held.collect();
+        let held: Vec<HeldDevice<'_>> = held.collect();
         let uid = ClaimUid::new(ask.claim).unwrap();
         let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
         let work = PlanWork { claim: &uid, grant: &grant, device, held: &held, within: ask.within };

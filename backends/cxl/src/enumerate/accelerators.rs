@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostler_backend::{ContainerEdits, Device, Enumeration, Health, Warning};
+use hostler_backend::{BackendWarning, ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
 use hostler_linux::pci::{self, ConfigFile, PciIdentity};
 use serde_json::json;
@@ -54,7 +54,7 @@ impl CxlScan<'_> {
         if let Some(identity) = hidden.filter(|_| cxl()) {
             let path = format!("/sys/bus/pci/devices/{}/config", identity.address);
             let reason = "only its first 64 bytes can be read: CXL accelerators are not found without CAP_SYS_ADMIN";
-            found.warnings.push(Warning { path, reason: reason.to_owned() });
+            found.warnings.push(BackendWarning { path, reason: reason.to_owned() });
         }
     }
 

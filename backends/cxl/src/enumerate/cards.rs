@@ -1,7 +1,7 @@
 //! Memory devices, each a card that can be claimed whole.
 
 use hostler_api::DeviceName;
-use hostler_backend::{Device, Enumeration, Warning};
+use hostler_backend::{BackendWarning, Device, Enumeration};
 use serde_json::json;
 
 use super::{CxlScan, device_name, function};
@@ -122,7 +122,7 @@ impl CxlScan<'_> {
             Ok(parts) => Some(parts.iter().any(|part| part.dynamic)),
             Err(error) => {
                 let reason = format!("{error}; whether the card has dynamic capacity is not known");
-                found.warnings.push(Warning { path: format!("/{}", path.display()), reason });
+                found.warnings.push(BackendWarning { path: format!("/{}", path.display()), reason });
                 None
             }
         }

@@ -2,7 +2,8 @@
 
 use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Backend, Device, Held, OperateWork, Operation, Plan, PlanWork, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, Device, DeviceOperation, DevicePlan, HeldDevice, OperateWork, PlanWork, PrepareWork, UnprepareWork,
+    VerifyWork,
     testkit::{Effect, Samples, conformance},
 };
 use hostler_linux::{
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{CxlBackend, CxlBackendConfig};
 
-const DETACH: Operation = Operation::Detach { sanitize: false, remove: false };
+const DETACH: DeviceOperation = DeviceOperation::Detach { sanitize: false, remove: false };
 
 fn backend(root: &SysRoot) -> CxlBackend {
     CxlBackend { waits: AT_ONCE, ..CxlBackend::new(root.clone(), CxlBackendConfig::default()) }
@@ -46,7 +47,12 @@ fn found(backend: &CxlBackend, name: &str) -> Device {
     device(&backend.enumerate().unwrap().devices, name).clone()
 }
 
-fn plan(backend: &CxlBackend, name: &str, config: Vec<Value>, held: &[Held<'_>]) -> Result<(Grant, Plan), String> {
+fn plan(
+    backend: &CxlBackend,
+    name: &str,
+    config: Vec<Value>,
+    held: &[HeldDevice<'_>],
+) -> Result<(Grant, DevicePlan), String> {
     let device = found(backend, name);
     let (claim, grant) = (ClaimUid::new("a").unwrap(), grant(&device, config));
     let work = PlanWork { claim: &claim, grant: &grant, device: &device, held, within: None };
@@ -54,7 +60,12 @@ fn plan(backend: &CxlBackend, name: &str, config: Vec<Value>, held: &[Held<'_>])
     Ok((grant, plan))
 }
 
-fn operate(backend: &CxlBackend, name: &str, operation: Operation, held: &[Held<'_>]) -> Result<String, String> {
+fn operate(
+    backend: &CxlBackend,
+    name: &str,
+    operation: DeviceOperation,
+    held: &[HeldDevice<'_>],
+) -> Result<String, String> {
     let device = found(backend, name);
     backend.operate(&OperateWork { device: &device, operation, held }).map_err(|error| error.to_string())
 }
@@ -97,7 +108,7 @@ fn a_claim_gets_the_node_that_its_card_becomes_or_the_dax_device() {
         backend.verify(&VerifyWork { claim: &claim, grant: &grant, plan: &plan }).unwrap();
         // The card's other devices are there now, and its holder has them.
         let (other_claim, _) = other();
-        let held = [Held { claim: &claim, claim_name: "default/a", grant: &grant, plan: &plan }];
+        let held = [HeldDevice { claim: &claim, claim_name: "default/a", grant: &grant, plan: &plan }];
         let names: Vec<String> =
             backend.enumerate().unwrap().devices.iter().map(|device| device.name.to_string()).collect();
         let twin = names.iter().find(|name| name.starts_with("node") || name.starts_with("dax-")).unwrap();
@@ -114,9 +125,9 @@ fn a_claim_gets_the_node_that_its_card_becomes_or_the_dax_device() {
 fn an_operator_attaches_a_card_for_everybody_and_detaches_it_when_nobody_uses_it() {
     let kernel = machine(CxlMachine::default());
     let backend = backend(&kernel.root());
-    let done = operate(&backend, "memory-1001", Operation::Attach, &[]).unwrap();
+    let done = operate(&backend, "memory-1001", DeviceOperation::Attach, &[]).unwrap();
     assert_eq!(done, "memory 0x370000000-0x38fffffff of card 0x1001 at 0000:41:00.0 is online on node 5, movable");
-    assert_eq!(operate(&backend, "memory-1001", Operation::Attach, &[]).unwrap(), "nothing was left to do");
+    assert_eq!(operate(&backend, "memory-1001", DeviceOperation::Attach, &[]).unwrap(), "nothing was left to do");
     let refused = plan(&backend, "memory-1001", Vec::new(), &[]).unwrap_err();
     assert_eq!(
         refused,
@@ -126,12 +137,12 @@ fn an_operator_attaches_a_card_for_everybody_and_detaches_it_when_nobody_uses_it
     let (grant, plan) = plan(&backend, "node5", Vec::new(), &[]).unwrap();
     assert_eq!(plan.pinning.mems, [5].into());
     let (uid, name) = other();
-    let held = [Held { claim: &uid, claim_name: name, grant: &grant, plan: &plan }];
+    let held = [HeldDevice { claim: &uid, claim_name: name, grant: &grant, plan: &plan }];
     let refused = operate(&backend, "memory-1001", DETACH, &held).unwrap_err();
     assert_eq!(refused, "memory-1001 cannot be detached: its memory is held by default/b (claim node5)");
     let refused = operate(&backend, "node5", DETACH, &[]).unwrap_err();
     assert_eq!(refused, "node5 cannot be detached: orders are for memory devices, whole");
-    let done = operate(&backend, "memory-1001", Operation::Detach { sanitize: true, remove: true }, &[]).unwrap();
+    let done = operate(&backend, "memory-1001", DeviceOperation::Detach { sanitize: true, remove: true }, &[]).unwrap();
     assert!(done.contains("of node 5 taken out") && done.contains("erased") && done.contains("removed"), "{done}");
     assert_eq!(kernel.sanitized(), ["0x1001"]);
     assert!(backend.enumerate().unwrap().devices.iter().all(|device| device.name.as_str() != "memory-1001"));
@@ -151,7 +162,7 @@ fn a_refusal_names_the_blocks_the_processes_and_the_huge_pages() {
     for dax_state in [true, false] {
         let kernel = machine(CxlMachine { dax_state, ..CxlMachine::default() });
         let backend = backend(&kernel.root());
-        operate(&backend, "memory-1001", Operation::Attach, &[]).unwrap();
+        operate(&backend, "memory-1001", DeviceOperation::Attach, &[]).unwrap();
         use_node(&kernel);
         kernel.pin(112);
         let refused = operate(&backend, "memory-1001", DETACH, &[]).unwrap_err();

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt::Display};
 
 use hostler_api::{DeviceName, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Binding, ConfigProblem, ContainerEdits, CounterSet, CounterUse, Device, DeviceProblem, Health,
-    Sharing,
+    AttributeValue, BindingConditions, ConfigProblem, ContainerEdits, CounterSet, CounterUse, Device, DeviceProblem,
+    Health, Sharing,
 };
 use serde::{Deserialize, Deserializer};
 use toml::Value;
@@ -49,7 +49,7 @@ pub(super) struct DeviceEntry {
     edits: ContainerEdits,
     #[serde(default)]
     consumes: Vec<CounterUseEntry>,
-    binding: Option<Binding>,
+    binding: Option<BindingConditions>,
     #[serde(default)]
     node_allocatable: BTreeMap<String, NodeAllocatableEntry>,
 }

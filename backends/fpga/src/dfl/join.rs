@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::Warning;
+use hostler_backend::BackendWarning;
 use hostler_linux::{SysRoot, pci::PciAddress};
 
 use super::{BaseRegion, DflCard, DflPort, DflRegion, ManagementEngine, read_id};
@@ -18,7 +18,7 @@ struct SlotParts {
 }
 
 impl SlotParts {
-    fn read(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<Warning>) -> Self {
+    fn read(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<BackendWarning>) -> Self {
         let mut parts = Self::default();
         for base in bases {
             for name in root.names(&base.folder) {
@@ -48,7 +48,7 @@ impl SlotParts {
 
 /// The cards of one slot; more than one only where several functions have an engine of their own. What has none belongs to
 /// the first.
-pub(super) fn cards(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<Warning>) -> Vec<DflCard> {
+pub(super) fn cards(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<BackendWarning>) -> Vec<DflCard> {
     let parts = SlotParts::read(root, bases, warnings);
     let addresses = parts.addresses();
     let Some(main) = addresses.first().copied() else {
@@ -107,7 +107,7 @@ fn numbered(root: &SysRoot, mut engine: ManagementEngine, ports: &[DflPort]) -> 
     engine
 }
 
-fn port(root: &SysRoot, base: &BaseRegion, name: &str) -> Result<DflPort, Warning> {
+fn port(root: &SysRoot, base: &BaseRegion, name: &str) -> Result<DflPort, BackendWarning> {
     let folder = base.folder.join(name);
     let id = root.read_attribute(folder.join("id")).map_err(|error| error.to_string());
     let id = id.and_then(|text| text.parse().map_err(|_| format!("{text:?} is no number")));
@@ -121,7 +121,7 @@ fn port(root: &SysRoot, base: &BaseRegion, name: &str) -> Result<DflPort, Warnin
 }
 
 /// By number, each number once.
-fn distinct(mut ports: Vec<DflPort>, warnings: &mut Vec<Warning>) -> Vec<DflPort> {
+fn distinct(mut ports: Vec<DflPort>, warnings: &mut Vec<BackendWarning>) -> Vec<DflPort> {
     ports.sort_by(|a, b| (a.id, a.function, &a.folder).cmp(&(b.id, b.function, &b.folder)));
     let mut kept: Vec<DflPort> = Vec::new();
     for port in ports {
@@ -136,6 +136,6 @@ fn distinct(mut ports: Vec<DflPort>, warnings: &mut Vec<Warning>) -> Vec<DflPort
     kept
 }
 
-fn warning(folder: &Path, reason: String) -> Warning {
-    Warning { path: format!("/{}", folder.display()), reason }
+fn warning(folder: &Path, reason: String) -> BackendWarning {
+    BackendWarning { path: format!("/{}", folder.display()), reason }
 }

@@ -9,7 +9,8 @@ use std::{fs, sync::Arc};
 
 use hostler_api::{Access, ClaimUid, Grant};
 use hostler_backend::{
-    Backend, BackendError, Device, Held, Plan, PlanWork, PrepareWork, Prepared, UnprepareWork, VerifyWork,
+    Backend, BackendError, Device, DevicePlan, HeldDevice, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork,
+    VerifyWork,
 };
 use hostler_linux::{
     SysRoot,
@@ -102,7 +103,7 @@ impl FpgaMachine {
             consumed: Default::default(),
             config,
         };
-        ClaimRun { machine: self, uid: ClaimUid::new("c1").unwrap(), device, grant, plan: Plan::default() }
+        ClaimRun { machine: self, uid: ClaimUid::new("c1").unwrap(), device, grant, plan: DevicePlan::default() }
     }
 
     /// A planned claim that has a region programmed.
@@ -134,11 +135,11 @@ struct ClaimRun<'a> {
     uid: ClaimUid,
     device: Device,
     grant: Grant,
-    plan: Plan,
+    plan: DevicePlan,
 }
 
 impl ClaimRun<'_> {
-    fn plan(&self) -> Result<Plan, BackendError> {
+    fn plan(&self) -> Result<DevicePlan, BackendError> {
         let Self { uid, device, grant, .. } = self;
         let work = PlanWork { claim: uid, grant, device, held: &[], within: None };
         self.machine.backend().plan(&work)
@@ -149,7 +150,7 @@ impl ClaimRun<'_> {
         self
     }
 
-    fn prepare(&self) -> Result<Prepared, BackendError> {
+    fn prepare(&self) -> Result<PrepareOutcome, BackendError> {
         let Self { uid, device, grant, plan, .. } = self;
         self.machine.backend().prepare(&PrepareWork { claim: uid, grant, device, plan })
     }
@@ -169,7 +170,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, BackendError>) -> String {
     chain(&result.unwrap_err())
 }
 
-fn paths(prepared: &Prepared) -> Vec<&str> {
+fn paths(prepared: &PrepareOutcome) -> Vec<&str> {
     prepared.edits.device_nodes.iter().map(|node| node.path.as_str()).collect()
 }
 

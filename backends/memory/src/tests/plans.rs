@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Backend, BackendError, Device, Held, MemoryPolicy, Plan, PlanWork, VerifyWork, opaque::MemoryMode,
+    Backend, BackendError, Device, DevicePlan, HeldDevice, MemoryPolicy, PlanWork, VerifyWork, opaque::MemoryMode,
 };
 use hostler_linux::SysRoot;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ struct HeldClaim {
     uid: ClaimUid,
     name: String,
     grant: Grant,
-    plan: Plan,
+    plan: DevicePlan,
 }
 
 /// A made-up machine and the claims on it.
@@ -46,15 +46,20 @@ impl ClaimedServer {
         }
     }
 
-    fn plan(&self, grant: &Grant) -> Result<Plan, BackendError> {
+    fn plan(&self, grant: &Grant) -> Result<DevicePlan, BackendError> {
         self.plan_within(grant, None)
     }
 
-    fn plan_within(&self, grant: &Grant, within: Option<u32>) -> Result<Plan, BackendError> {
-        let held: Vec<Held<'_>> = self
+    fn plan_within(&self, grant: &Grant, within: Option<u32>) -> Result<DevicePlan, BackendError> {
+        let held: Vec<HeldDevice<'_>> = self
             .claims
             .iter()
-            .map(|claim| Held { claim: &claim.uid, claim_name: &claim.name, grant: &claim.grant, plan: &claim.plan })
+            .map(|claim| HeldDevice {
+                claim: &claim.uid,
+                claim_name: &claim.name,
+                grant: &claim.grant,
+                plan: &claim.plan,
+            })
             .collect();
         let claim = ClaimUid::new("new").unwrap();
         let device = device(&self.devices, grant.device.as_str());
@@ -62,14 +67,14 @@ impl ClaimedServer {
         MemoryBackend::new(SysRoot::new("/nonexistent"), MemoryBackendConfig::default()).plan(&work)
     }
 
-    fn hold(&mut self, name: &str, grant: Grant) -> Result<Plan, BackendError> {
+    fn hold(&mut self, name: &str, grant: Grant) -> Result<DevicePlan, BackendError> {
         let plan = self.plan(&grant)?;
         let uid = ClaimUid::new(format!("uid-{}", self.claims.len())).unwrap();
         self.claims.push(HeldClaim { uid, name: name.to_owned(), grant, plan: plan.clone() });
         Ok(plan)
     }
 
-    fn take(&mut self, name: &str, on: &str, amount: Option<&str>) -> Result<Plan, BackendError> {
+    fn take(&mut self, name: &str, on: &str, amount: Option<&str>) -> Result<DevicePlan, BackendError> {
         self.hold(name, self.grant(on, amount))
     }
 }
@@ -125,7 +130,7 @@ fn amounts_off_the_step_are_refused_with_the_next_valid_one() {
 fn administrative_access_binds_nothing_and_takes_nothing() {
     let mut host = ClaimedServer::new();
     let admin = Grant { access: Access::Admin, ..host.grant("node2", None) };
-    assert_eq!(host.hold("default/monitor", admin).unwrap(), Plan::default());
+    assert_eq!(host.hold("default/monitor", admin).unwrap(), DevicePlan::default());
     host.take("default/a", "node2", None).unwrap();
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hostler_api::{Access, Allocation, BackendName, ClaimUid, DeviceName};
-use hostler_backend::{Device, Operation};
+use hostler_backend::{Device, DeviceOperation};
 use tokio::sync::oneshot;
 
 use super::{Answer, Finished, Owner, Waiting};
@@ -23,7 +23,7 @@ use crate::claims::{ClaimError, ClaimResult, store::RecordDevice};
 pub(in crate::claims::task) struct Order {
     pub(in crate::claims::task) backend: BackendName,
     pub(in crate::claims::task) device: DeviceName,
-    pub(in crate::claims::task) operation: Operation,
+    pub(in crate::claims::task) operation: DeviceOperation,
     pub(in crate::claims::task) answer_tx: oneshot::Sender<ClaimResult<String>>,
 }
 
@@ -32,7 +32,7 @@ pub(in crate::claims::task) struct Order {
 pub(in crate::claims) struct OrderJob {
     pub(in crate::claims) backend: BackendName,
     pub(in crate::claims) device: Device,
-    pub(in crate::claims) operation: Operation,
+    pub(in crate::claims) operation: DeviceOperation,
     /// Claim, its name, and what it holds.
     pub(in crate::claims) held: Vec<(ClaimUid, String, RecordDevice)>,
 }

@@ -1,19 +1,19 @@
 //! An operator's orders beside claims.
 
 use hostler_api::DeviceName;
-use hostler_backend::Operation;
+use hostler_backend::DeviceOperation;
 
 use super::*;
 
 fn order(device: &str) -> (Request, oneshot::Receiver<ClaimResult<String>>) {
     let (answer_tx, answer_rx) = oneshot::channel();
     let device = DeviceName::new(device).unwrap();
-    let order = owner::Order { backend: backend_name(), device, operation: Operation::Attach, answer_tx };
+    let order = owner::Order { backend: backend_name(), device, operation: DeviceOperation::Attach, answer_tx };
     (Request::Order(order), answer_rx)
 }
 
 async fn operate(handle: &ClaimsHandle, device: &str) -> Result<String, String> {
-    let detach = Operation::Detach { sanitize: false, remove: true };
+    let detach = DeviceOperation::Detach { sanitize: false, remove: true };
     let answer = handle.operate(backend_name(), DeviceName::new(device).unwrap(), detach, async {}).await;
     answer.map_err(|error| hostler_api::Chain(&*error).to_string())
 }

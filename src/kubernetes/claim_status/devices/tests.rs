@@ -1,7 +1,7 @@
 //! What is told about devices, and what is left as it is.
 
 use hostler_api::{BackendName, ClaimRef, ClaimUid, DeviceName, Grant, Quantity, ShareId};
-use hostler_backend::{ContainerEdits, Device, Pinning, Plan};
+use hostler_backend::{ContainerEdits, Device, DevicePlan, Pinning};
 
 use super::*;
 use crate::inventory::Pool;
@@ -18,9 +18,9 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
         consumed: [(hostler_api::QualifiedName::new("cpus").unwrap(), Quantity::whole(4))].into(),
         config: Vec::new(),
     };
-    let plan = Plan {
+    let plan = DevicePlan {
         pinning: Pinning { cpus: [0, 1, 2, 8].into(), mems: [1].into(), ..Pinning::default() },
-        ..Plan::default()
+        ..DevicePlan::default()
     };
     RecordDevice {
         backend: BackendName::new("fake").unwrap(),

@@ -30,11 +30,11 @@ impl Backend for OneKind {
         Ok(found)
     }
 
-    fn plan(&self, work: &PlanWork<'_>) -> Result<Plan, BackendError> {
+    fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
         self.backend.plan(work)
     }
 
-    fn prepare(&self, work: &PrepareWork<'_>) -> Result<Prepared, BackendError> {
+    fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.backend.prepare(work)
     }
 

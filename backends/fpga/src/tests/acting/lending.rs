@@ -58,12 +58,12 @@ fn a_card_is_not_called_clean_as_long_as_somebody_can_program_it() {
 }
 
 /// A plan for a device that only says itself whether it is ready.
-fn lent(device: crate::FpgaDevice) -> Plan {
+fn lent(device: crate::FpgaDevice) -> DevicePlan {
     let data = serde_json::to_value(FpgaPlan::Lend { device, afu_id: None, blanks: Vec::new() }).unwrap();
-    Plan { data, ..Plan::default() }
+    DevicePlan { data, ..DevicePlan::default() }
 }
 
-fn verify(tree: &MachineTree, plan: &Plan) -> Result<(), BackendError> {
+fn verify(tree: &MachineTree, plan: &DevicePlan) -> Result<(), BackendError> {
     let machine = FpgaMachine::new();
     let claim = ClaimRun { plan: plan.clone(), ..machine.claim(AFU, Value::Null) };
     let work = VerifyWork { claim: &claim.uid, grant: &claim.grant, plan: &claim.plan };
@@ -154,11 +154,11 @@ fn functions_of_one_group_are_for_one_claim() {
     let machine = FpgaMachine::new();
     let claim = machine.claim(AFU, Value::Null);
     let ClaimRun { uid, grant, .. } = &claim;
-    let plan = |uid: &ClaimUid, device: &Device, held: &[Held<'_>]| {
+    let plan = |uid: &ClaimUid, device: &Device, held: &[HeldDevice<'_>]| {
         backend.plan(&PlanWork { claim: uid, grant, device, held, within: None })
     };
     let first = plan(uid, &devices[0], &[]).unwrap();
-    let held = [Held { claim: uid, claim_name: "default/first", grant, plan: &first }];
+    let held = [HeldDevice { claim: uid, claim_name: "default/first", grant, plan: &first }];
     let other = ClaimUid::new("c2").unwrap();
     let text = message(plan(&other, &devices[1], &held));
     let expected =
