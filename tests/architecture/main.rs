@@ -59,6 +59,7 @@ const CRATES: &[CrateRule] = &[
             "hostler-cpu",
             "hostler-cxl",
             "hostler-fake",
+            "hostler-files",
             "hostler-fpga",
             "hostler-linux",
             "hostler-memory",

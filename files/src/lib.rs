@@ -1,0 +1,19 @@
+//! The files that hostler itself keeps. Every one of them is written here, in one way, and those that a start must be
+//! able to trust carry a checksum:
+//!
+//! - [`PendingFile`] and [`replace`]: at no moment does a reader see half a file, and after a failure the old one is
+//!   there, whole.
+//! - [`EnvelopeFormat`]: JSON with its version and a checksum.
+//! - [`FileError`]: which step failed on which file.
+//!
+//! Nothing of hostler is known here but that.
+
+mod envelope;
+mod error;
+mod pending;
+mod replacement;
+
+pub use envelope::{EnvelopeError, EnvelopeFormat};
+pub use error::FileError;
+pub use pending::{FinishedFile, PendingFile, TemporaryName};
+pub use replacement::{Durability, FileReplacement, replace, sync_folder};
