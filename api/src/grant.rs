@@ -1,60 +1,10 @@
 //! What a claim was given: identifiers and grants, as they stand in claim records.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{DeviceName, QualifiedName, Quantity};
-
-/// The UID of a claim. It becomes part of file and CDI names, so its characters are restricted.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ClaimUid(String);
-
-/// Why a text cannot be a claim UID.
-#[derive(Debug, thiserror::Error)]
-#[error("claim uid {0:?} is not valid: 1 to 63 characters of a-z, A-Z, 0-9 and '-', beginning with a letter or digit")]
-pub struct ClaimUidError(String);
-
-impl ClaimUid {
-    /// Checks `value` and wraps it.
-    ///
-    /// # Errors
-    /// When it is empty, too long, or holds characters that have no place in a file name.
-    pub fn new(value: impl Into<String>) -> Result<Self, ClaimUidError> {
-        let value = value.into();
-        let ok = (1..=63).contains(&value.len())
-            && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !value.starts_with('-')
-            && !value.ends_with('-');
-        if ok { Ok(Self(value)) } else { Err(ClaimUidError(value)) }
-    }
-
-    /// The UID as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ClaimUid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for ClaimUid {
-    type Error = ClaimUidError;
-
-    fn try_from(value: String) -> Result<Self, ClaimUidError> {
-        Self::new(value)
-    }
-}
-
-impl From<ClaimUid> for String {
-    fn from(uid: ClaimUid) -> String {
-        uid.0
-    }
-}
 
 /// Tells apart the shares that one claim holds of one shared device.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]

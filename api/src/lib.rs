@@ -12,6 +12,8 @@ pub mod well_known;
 
 pub use chain::Chain;
 pub use claim::{Allocation, ClaimRef};
-pub use grant::{Access, ClaimUid, ClaimUidError, Grant, ShareId};
-pub use names::{BackendName, DeviceName, NameError, QualifiedName, is_label_key};
+pub use grant::{Access, Grant, ShareId};
+pub use names::{
+    BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
+};
 pub use quantity::{ParseQuantityError, Quantity};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Chain, ClaimRef, ClaimUid, ClaimUidError};
+use hostler_api::{Chain, ClaimRef, ClaimUid, NameError};
 use hostler_proto::{
     dra_v1::{self as v1, dra_plugin_server::DraPlugin as V1Api},
     dra_v1beta1::{self as v1beta1, dra_plugin_server::DraPlugin as V1Beta1Api},
@@ -67,7 +67,7 @@ fn sort_out<T>(claims: Vec<v1::Claim>) -> (Vec<ClaimRef>, Answers<T>) {
     (accepted, refused)
 }
 
-fn refusal(error: &ClaimUidError, namespace: &str, name: &str) -> String {
+fn refusal(error: &NameError, namespace: &str, name: &str) -> String {
     error!(claim.name = %format_args!("{namespace}/{name}"), error = %Chain(error), "claim refused");
     Chain(error).to_string()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Quantity, is_label_key, limits::MAX_BINDING_CONDITIONS};
+use hostler_api::{LabelKey, Quantity, limits::MAX_BINDING_CONDITIONS};
 
 use super::DeviceProblem;
 use crate::{BindingConditions, Capacities, NodeAllocatable};
@@ -26,7 +26,7 @@ fn conditions_problems(field: &str, conditions: &[String], others: &[String]) ->
         reason: format!("{} of them; there must be 1 to {MAX_BINDING_CONDITIONS} of each kind", conditions.len()),
     });
     let each = conditions.iter().enumerate().filter_map(|(at, condition)| {
-        let reason = if !is_label_key(condition) {
+        let reason = if LabelKey::new(condition).is_err() {
             "is no condition type; write it like a label's key, such as example.com/Attached"
         } else if conditions.iter().take(at).any(|earlier| earlier == condition) {
             "is there twice"
