@@ -12,6 +12,7 @@ mod fields;
 mod listen;
 mod read;
 mod section;
+pub(crate) mod sockets;
 
 use std::{
     fs,
@@ -27,6 +28,7 @@ pub use hostler_backend::duration;
 pub use error::{ConfigErrors, ConfigMistake};
 pub use listen::ListenAddress;
 pub use section::BackendSection;
+pub use sockets::KubeletSocketPaths;
 
 /// Where the daemon and the command line look for a configuration file when none is named.
 pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
@@ -273,15 +275,9 @@ impl DaemonConfig {
         self.metrics.listen.clone().unwrap_or_else(|| ListenAddress::Unix(self.paths.run.join("metrics.sock")))
     }
 
-    /// The socket on which the kubelet finds the driver. The `@` keeps the kubelet's client from reading the name as a
-    /// host and port.
-    pub fn registration_socket(&self) -> PathBuf {
-        self.paths.kubelet.join("plugins_registry").join(format!("dra@{}-reg.sock", self.driver))
-    }
-
-    /// The socket on which the kubelet calls the driver.
-    pub fn service_socket(&self) -> PathBuf {
-        self.paths.kubelet.join("plugins").join(&self.driver).join("dra@service.sock")
+    /// The sockets that the kubelet calls.
+    pub fn kubelet_sockets(&self) -> KubeletSocketPaths {
+        KubeletSocketPaths::new(&self.driver, &self.paths.kubelet)
     }
 }
 

@@ -48,7 +48,7 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubelet::{self, KubeletConnections, KubeletParts, KubeletPluginConfig, KubeletSockets, RegistrationState},
+    kubelet::{self, KubeletConnections, KubeletParts, KubeletSocketPaths, KubeletSockets, RegistrationState},
     metrics::Metrics,
     registry,
     tasks::{EndedService, Tasks},
@@ -226,8 +226,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
-    let kubelet_config =
-        config.kubelet.enabled.then(|| KubeletPluginConfig::new(&config.driver, &config.paths.kubelet));
+    let kubelet_config = config.kubelet.enabled.then(|| config.kubelet_sockets());
     let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
     let (connections_tx, connections_rx) = watch::channel(KubeletConnections::default());
     let admin = AdminService::new(AdminParts {
@@ -422,7 +421,7 @@ async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Task
 
 fn kubelet_side(
     config: &DaemonConfig,
-    sockets: &KubeletPluginConfig,
+    sockets: &KubeletSocketPaths,
     registration_rx: watch::Receiver<RegistrationState>,
     connections_rx: watch::Receiver<KubeletConnections>,
 ) -> KubeletSide {
@@ -436,7 +435,7 @@ fn kubelet_side(
 }
 
 async fn serve_kubelet(
-    config: &KubeletPluginConfig,
+    config: &KubeletSocketPaths,
     claims: &ClaimsHandle,
     inventory: &InventoryHandle,
     (registration_tx, connections_tx): (watch::Sender<RegistrationState>, watch::Sender<KubeletConnections>),

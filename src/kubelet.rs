@@ -37,8 +37,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{service::Routes, transport::Server};
 use tracing::{info, warn};
 
+pub use crate::config::KubeletSocketPaths;
 use crate::{
     claims::ClaimsHandle,
+    config::sockets::{SERVICE_SUFFIX, is_ours},
     inventory::InventoryReader,
     socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
@@ -50,59 +52,6 @@ pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
 const GRACE: Duration = Duration::from_secs(45);
 /// For the last answer to leave the process, and for callers to hang up.
 const LINGER: Duration = Duration::from_millis(500);
-
-/// Behind the instance, in the folder that has the driver's name already: twice in one path, a name of 37 characters would
-/// be too long for the kernel.
-const SERVICE_SUFFIX: &str = "@service.sock";
-
-/// Where the sockets are.
-#[derive(Clone, Debug)]
-pub struct KubeletPluginConfig {
-    /// Name of the driver, a DNS subdomain.
-    pub driver: String,
-    /// Folder that the kubelet watches for drivers: `<kubelet root>/plugins_registry`.
-    pub registry_dir: PathBuf,
-    /// Folder of this driver: `<kubelet root>/plugins/<driver>`.
-    pub plugin_dir: PathBuf,
-    /// Tells apart two daemons of one driver that run at once, while one replaces the other: a DNS label.
-    pub instance: Option<String>,
-}
-
-impl KubeletPluginConfig {
-    /// The usual folders below the kubelet's root folder (`--root-dir`).
-    pub fn new(driver: &str, kubelet_root: &Path) -> Self {
-        Self {
-            driver: driver.to_owned(),
-            registry_dir: kubelet_root.join("plugins_registry"),
-            plugin_dir: kubelet_root.join("plugins").join(driver),
-            instance: None,
-        }
-    }
-
-    /// The socket that the kubelet finds by itself.
-    pub fn registration_socket(&self) -> PathBuf {
-        self.registry_dir.join(format!("{}{}", self.prefix(), self.registration_suffix()))
-    }
-
-    /// The socket that registration names.
-    pub fn service_socket(&self) -> PathBuf {
-        self.plugin_dir.join(format!("{}{SERVICE_SUFFIX}", self.prefix()))
-    }
-
-    /// The instance stands before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
-    fn prefix(&self) -> String {
-        self.instance.as_ref().map_or_else(|| "dra".to_owned(), |instance| format!("dra-{instance}"))
-    }
-
-    fn registration_suffix(&self) -> String {
-        format!("@{}-reg.sock", self.driver)
-    }
-}
-
-/// Whether a file name is one of ours, of any instance, given what follows the instance in it.
-fn is_ours(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix).is_some_and(|prefix| prefix == "dra" || prefix.starts_with("dra-"))
-}
 
 /// Both sockets, listening. Calls wait until [`serve`] runs.
 #[derive(Debug)]
@@ -117,7 +66,7 @@ impl KubeletSockets {
     ///
     /// # Errors
     /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
-    pub async fn bind(config: &KubeletPluginConfig) -> Result<Self, SocketError> {
+    pub async fn bind(config: &KubeletSocketPaths) -> Result<Self, SocketError> {
         let registration = config.registration_suffix();
         socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
         socket::remove_dead(&config.plugin_dir, |name| is_ours(name, SERVICE_SUFFIX)).await?;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hostler::{config::DaemonConfig, kubelet::KubeletPluginConfig};
+use hostler::{config::DaemonConfig, kubelet::KubeletSocketPaths};
 
 fn example() -> (DaemonConfig, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/hostler.toml");
@@ -33,9 +33,8 @@ fn the_example_explains_every_key() {
 #[test]
 fn the_socket_paths_that_are_checked_are_those_that_are_bound() {
     let config = DaemonConfig::default();
-    let bound = KubeletPluginConfig::new(&config.driver, &config.paths.kubelet);
-    assert_eq!(config.registration_socket(), bound.registration_socket());
-    assert_eq!(config.service_socket(), bound.service_socket());
+    let bound = KubeletSocketPaths::new(&config.driver, &config.paths.kubelet);
+    assert_eq!(config.kubelet_sockets(), bound);
 }
 
 /// A key stands in its section, set or commented out, with a comment above it or above the section.

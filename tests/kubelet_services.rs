@@ -19,7 +19,7 @@ use hostler::{
     },
     containers::ContainerDir,
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
-    kubelet::{KubeletError, KubeletParts, KubeletPluginConfig, KubeletSockets, RegistrationState, serve},
+    kubelet::{KubeletError, KubeletParts, KubeletSocketPaths, KubeletSockets, RegistrationState, serve},
     metrics::Metrics,
     registry::BackendRegistry,
     socket::SocketError,
@@ -170,7 +170,7 @@ impl Node {
         let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
         let parts = KubeletParts {
             driver: DRIVER.into(),
-            sockets: KubeletSockets::bind(&KubeletPluginConfig::new(DRIVER, root.path())).await.unwrap(),
+            sockets: KubeletSockets::bind(&KubeletSocketPaths::new(DRIVER, root.path())).await.unwrap(),
             claims: claims.clone(),
             inventory: inventory.reader(),
             registration_tx,
@@ -190,7 +190,7 @@ impl Node {
     }
 
     fn registration_socket(&self) -> PathBuf {
-        KubeletPluginConfig::new(DRIVER, self.root.path()).registration_socket()
+        KubeletSocketPaths::new(DRIVER, self.root.path()).registration_socket()
     }
 
     async fn set_devices(&self, devices: Vec<Device>) {
@@ -238,7 +238,7 @@ async fn every_supported_kubelet_registers_the_driver_and_prepares_a_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_and_their_folders_are_private() {
     let node = Node::start().await;
-    let config = KubeletPluginConfig::new(DRIVER, node.root.path());
+    let config = KubeletSocketPaths::new(DRIVER, node.root.path());
     for socket in [config.registration_socket(), config.service_socket()] {
         assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o750), "{}", socket.display());
     }
@@ -483,10 +483,10 @@ async fn stopping_leaves_no_socket_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
     let node = Node::start().await;
-    let config = KubeletPluginConfig::new(DRIVER, node.root.path());
+    let config = KubeletSocketPaths::new(DRIVER, node.root.path());
     assert!(matches!(KubeletSockets::bind(&config).await, Err(SocketError::InUse { .. })));
     // A second instance has sockets of its own, and leaves those of the first alone.
-    let second = KubeletSockets::bind(&KubeletPluginConfig { instance: Some("b".into()), ..config }).await.unwrap();
+    let second = KubeletSockets::bind(&KubeletSocketPaths { instance: Some("b".into()), ..config }).await.unwrap();
     assert_eq!(node.kubelet(KubeletRelease::V1_37).sockets().len(), 2);
     drop(second);
     node.plugin().await;
@@ -496,8 +496,8 @@ async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_of_a_killed_daemon_are_in_nobodys_way() {
     let root = TempDir::new().unwrap();
-    let config = KubeletPluginConfig::new(DRIVER, root.path());
-    let killed = KubeletPluginConfig { instance: Some("killed".into()), ..config.clone() };
+    let config = KubeletSocketPaths::new(DRIVER, root.path());
+    let killed = KubeletSocketPaths { instance: Some("killed".into()), ..config.clone() };
     for path in
         [config.registration_socket(), config.service_socket(), killed.registration_socket(), killed.service_socket()]
     {

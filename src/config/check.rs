@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::{DriverName, NodeName};
+
 use super::{ConfigMistake, DaemonConfig, ListenAddress};
 
 /// The kernel's limit for the path of a unix socket, without the NUL byte.
@@ -27,33 +29,20 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
 }
 
 fn names(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
-    if !is_subdomain(&config.driver, 63) {
+    if DriverName::new(&config.driver).is_err() {
         problems.push(ConfigMistake::new(
             "driver",
             format!("{:?} is no driver name", config.driver),
             "write a DNS subdomain of at most 63 lower-case characters, such as \"hostler.dev\"",
         ));
     }
-    if !is_subdomain(&config.node_name, 253) {
+    if NodeName::new(&config.node_name).is_err() {
         problems.push(ConfigMistake::new(
             "node_name",
             format!("{:?} is no node name", config.node_name),
             "write the name of the Node object: a DNS subdomain in lower case",
         ));
     }
-}
-
-/// RFC 1123: labels of lower-case letters, digits and inner hyphens, joined by dots.
-fn is_subdomain(name: &str, longest: usize) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let bytes = label.as_bytes();
-        (1..=63).contains(&bytes.len())
-            && bytes.iter().all(|byte| alphanumeric(*byte) || *byte == b'-')
-            && bytes.first().copied().is_some_and(alphanumeric)
-            && bytes.last().copied().is_some_and(alphanumeric)
-    };
-    name.len() <= longest && name.split('.').all(label)
 }
 
 fn paths(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
@@ -97,16 +86,17 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
         // Either can be shortened; the longer one is where there is something to gain.
         let is_long_name = config.driver.len() > config.paths.kubelet.as_os_str().len();
         let key = if is_long_name { "driver" } else { "paths.kubelet" };
-        check(key, &config.registration_socket());
-        check(key, &config.service_socket());
+        let sockets = config.kubelet_sockets();
+        check(key, &sockets.registration_socket());
+        check(key, &sockets.service_socket());
     }
-    match &config.metrics.listen {
-        Some(ListenAddress::Unix(path)) => {
-            check("metrics.listen", path);
-            problems.extend(path_problem("metrics.listen", path));
+    match config.metrics_listen() {
+        ListenAddress::Unix(path) if config.metrics.listen.is_some() => {
+            check("metrics.listen", &path);
+            problems.extend(path_problem("metrics.listen", &path));
         }
-        Some(_) => {}
-        None => check("paths.run", &config.paths.run.join("metrics.sock")),
+        Listen::Unix(path) => check("paths.run", &path),
+        _ => {}
     }
 }
 

@@ -72,7 +72,10 @@ fn every_section_is_read() {
     assert_eq!(config.backends.cpu.active().unwrap().reserved, "0-1");
     assert!(config.backends.memory.active().is_none());
     assert_eq!(config.backends.fake.active().unwrap().script, Path::new("/etc/hostler/fake.toml"));
-    assert_eq!(config.registration_socket(), Path::new("/k/plugins_registry/dra@fpga.example.org-reg.sock"));
+    assert_eq!(
+        config.kubelet_sockets().registration_socket(),
+        Path::new("/k/plugins_registry/dra@fpga.example.org-reg.sock")
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn sockets_have_the_names_that_the_kubelet_can_call() {
-    let config = KubeletPluginConfig::new("hostler.dev", Path::new("/var/lib/kubelet"));
+    let config = KubeletSocketPaths::new("hostler.dev", Path::new("/var/lib/kubelet"));
     assert_eq!(
         [config.registration_socket(), config.service_socket()],
         [
@@ -16,7 +16,7 @@ fn sockets_have_the_names_that_the_kubelet_can_call() {
             Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@service.sock"),
         ]
     );
-    let config = KubeletPluginConfig { instance: Some("b2".into()), ..config };
+    let config = KubeletSocketPaths { instance: Some("b2".into()), ..config };
     assert_eq!(config.registration_socket().file_name().unwrap(), "dra-b2@hostler.dev-reg.sock");
     assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@service.sock");
 }

@@ -107,7 +107,7 @@ impl HostFacts {
             cpu_manager: text(config.paths.kubelet.join("cpu_manager_state")),
             memory_manager: text(config.paths.kubelet.join("memory_manager_state")),
             admin_socket: SocketFacts::of(&at(&config.admin_socket())),
-            registration_socket: SocketFacts::of(&at(&config.registration_socket())),
+            registration_socket: SocketFacts::of(&at(&config.kubelet_sockets().registration_socket())),
             runtimes: runtimes(root),
             ..Self::of_machine(root)
         }

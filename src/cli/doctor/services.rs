@@ -182,7 +182,7 @@ fn kubelet(facts: &PathFacts, path: &Path) -> DoctorFinding {
 
 fn registration(facts: &HostFacts, config: &DaemonConfig) -> DoctorFinding {
     const CHECK: &str = "kubelet sockets";
-    let path = config.registration_socket();
+    let path = config.kubelet_sockets().registration_socket();
     let shown = path.display();
     match (&facts.registration_socket, &facts.admin_socket) {
         (SocketFacts::Live, SocketFacts::Live) => DoctorFinding::ok(CHECK, format!("served on {shown}")),
