@@ -45,6 +45,12 @@ impl Tasks {
         self.tracker.spawn(run.instrument(tracing::info_span!("task", name)));
     }
 
+    /// As [`Tasks::service`], for one on a thread of its own. It was begun with [`Tasks::blocking`], so that it can first
+    /// tell whoever starts it that it could not begin, and is no service then.
+    pub fn blocking_service(&self, name: &'static str, running: JoinHandle<Outcome>) {
+        self.service(name, async move { running.await? });
+    }
+
     /// Spawns work that comes to an end by itself. It is finished even if whoever asked for it has gone.
     pub fn job<T: Send + 'static>(&self, job: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.tracker.spawn(job.in_current_span())
@@ -85,6 +91,14 @@ mod tests {
         let ended = ended_rx.recv().await.unwrap();
         assert_eq!(ended.name, "listener");
         assert_eq!(ended.outcome.unwrap_err().to_string(), "socket closed");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_service_on_a_thread_is_reported_with_its_name() {
+        let (tasks, mut ended_rx) = Tasks::new();
+        tasks.blocking_service("uevents", tasks.blocking(|| Err("socket closed".into())));
+        let ended = ended_rx.recv().await.unwrap();
+        assert_eq!((ended.name, ended.outcome.unwrap_err().to_string().as_str()), ("uevents", "socket closed"));
     }
 
     #[tokio::test]

@@ -172,8 +172,11 @@ fn serve(
     mut inventory_rx: watch::Receiver<Arc<Inventory>>,
     tasks: &Tasks,
 ) {
-    let running = tasks.blocking(move || owner.run(requests_rx));
-    tasks.service("claims", async move { running.await.map_err(Into::into) });
+    let running = tasks.blocking(move || {
+        owner.run(requests_rx);
+        Ok(())
+    });
+    tasks.blocking_service("claims", running);
     let stop = tasks.stop_token();
     tasks.job(async move {
         loop {

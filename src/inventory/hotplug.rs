@@ -1,12 +1,12 @@
 //! Listens to uevents on a thread of its own and turns bursts of them into rescans.
 
-use std::{io, sync::mpsc as std_mpsc, thread, time::Instant};
+use std::{io, sync::mpsc as std_mpsc, time::Instant};
 
-use hostler_linux::uevent::{self, StopHandle, StopSignal, UeventCoalescer, UeventMonitor, UeventSource};
+use hostler_linux::uevent::{self, StopSignal, UeventCoalescer, UeventMonitor, UeventSource};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use super::{hints::UeventInterests, task::Rescan};
+use super::{hints::UeventInterests, task::ScanRequest};
 use crate::tasks::Tasks;
 
 /// What to listen to, and what for.
@@ -19,7 +19,7 @@ pub struct HotplugParts {
     /// Which events are not dropped.
     pub interests: UeventInterests,
     /// Where rescans are asked for.
-    pub requests_tx: mpsc::Sender<Rescan>,
+    pub requests_tx: mpsc::Sender<ScanRequest>,
 }
 
 /// Subscribes to the host's uevents and asks for rescans from then on. What happens after this returns is not missed.
@@ -30,30 +30,21 @@ pub struct HotplugParts {
 pub fn listen(parts: HotplugParts, tasks: &Tasks) -> io::Result<()> {
     let (stop_handle, stop_signal) = uevent::stop_pair()?;
     let (opened_tx, opened_rx) = std_mpsc::channel();
-    let source = parts.source;
+    let (source, stop) = (parts.source, tasks.stop_token());
     // libudev's objects belong to one thread, and a blocking wait needs one anyway.
-    let thread = thread::Builder::new().name("uevents".to_owned()).spawn(move || {
+    let running = tasks.blocking(move || {
         run(&parts, stop_signal, &opened_tx);
-    })?;
+        if stop.is_cancelled() { Ok(()) } else { Err("the socket failed".into()) }
+    });
     opened_rx.recv().unwrap_or_else(|_| Err(io::Error::other("the listener ended before it began")))?;
     info!(source = ?source, "listening to uevents");
-    watch(thread, stop_handle, tasks);
-    Ok(())
-}
-
-/// Ends the thread when the daemon stops, and the daemon when the thread ends.
-fn watch(thread: thread::JoinHandle<()>, stop_handle: StopHandle, tasks: &Tasks) {
+    tasks.blocking_service("uevents", running);
     let stop = tasks.stop_token();
     tasks.job(async move {
         stop.cancelled().await;
         drop(stop_handle);
     });
-    let joined = tasks.blocking(move || thread.join());
-    let stop = tasks.stop_token();
-    tasks.service("uevents", async move {
-        joined.await?.map_err(|_| "the thread panicked")?;
-        if stop.is_cancelled() { Ok(()) } else { Err("the socket failed".into()) }
-    });
+    Ok(())
 }
 
 fn run(parts: &HotplugParts, stop: StopSignal, opened_tx: &std_mpsc::Sender<io::Result<()>>) {
@@ -78,12 +69,8 @@ fn run(parts: &HotplugParts, stop: StopSignal, opened_tx: &std_mpsc::Sender<io::
         }
         let Some(due) = coalescer.take(Instant::now()) else { continue };
         debug!(rescan = ?due, "uevents ask for a rescan");
-        let request = match due {
-            uevent::RescanScope::All => Rescan::All(None),
-            uevent::RescanScope::Subsystems(words) => Rescan::Subsystems(words),
-        };
         // Fails only when the inventory task is gone, and the daemon with it.
-        if parts.requests_tx.blocking_send(request).is_err() {
+        if parts.requests_tx.blocking_send(due.into()).is_err() {
             return;
         }
     }

@@ -4,17 +4,11 @@
 //! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: so and so long after its
 //! last scan, whatever that one was asked for by.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::pending,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::{Backend, BackendError, Enumeration};
-use hostler_linux::heap;
+use hostler_linux::{heap, uevent::RescanScope};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -55,17 +49,23 @@ pub struct InventoryParts {
 
 /// What asks for a scan.
 #[derive(Debug)]
-pub enum Rescan {
-    /// The backends that name one of these words in [`Backend::subsystems`].
-    Subsystems(BTreeSet<String>),
-    /// All of them; answered when everything that was there at the time of asking has been read.
-    All(Option<oneshot::Sender<()>>),
+pub struct ScanRequest {
+    /// Of all backends, or of those that name one of these words in [`Backend::subsystems`].
+    scope: RescanScope,
+    /// Answered when everything that was there at the time of asking has been read.
+    done_tx: Option<oneshot::Sender<()>>,
+}
+
+impl From<RescanScope> for ScanRequest {
+    fn from(scope: RescanScope) -> Self {
+        Self { scope, done_tx: None }
+    }
 }
 
 /// Asks for scans. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct InventoryHandle {
-    requests_tx: mpsc::Sender<Rescan>,
+    requests_tx: mpsc::Sender<ScanRequest>,
     drains_tx: mpsc::Sender<DrainRequest>,
     reader: InventoryReader,
     backends: BackendRegistry,
@@ -83,7 +83,7 @@ impl InventoryHandle {
     }
 
     /// Where hints go.
-    pub fn requests(&self) -> mpsc::Sender<Rescan> {
+    pub fn requests(&self) -> mpsc::Sender<ScanRequest> {
         self.requests_tx.clone()
     }
 
@@ -91,7 +91,7 @@ impl InventoryHandle {
     pub async fn rescan(&self) {
         let (done_tx, done_rx) = oneshot::channel();
         // An error means that the daemon is stopping; there is nothing to wait for then.
-        let _ = self.requests_tx.send(Rescan::All(Some(done_tx))).await;
+        let _ = self.requests_tx.send(ScanRequest { scope: RescanScope::All, done_tx: Some(done_tx) }).await;
         let _ = done_rx.await;
     }
 
@@ -206,7 +206,7 @@ struct InventoryOwner {
 impl InventoryOwner {
     async fn run(
         mut self,
-        mut requests_rx: mpsc::Receiver<Rescan>,
+        mut requests_rx: mpsc::Receiver<ScanRequest>,
         mut drains_rx: mpsc::Receiver<DrainRequest>,
     ) -> Outcome {
         let stop = self.tasks.stop_token();
@@ -238,13 +238,13 @@ impl InventoryOwner {
         let _ = request.done_tx.send(done);
     }
 
-    fn ask(&mut self, request: Rescan) {
-        match request {
-            Rescan::All(done_tx) => self.scan_all(done_tx),
-            Rescan::Subsystems(words) => {
-                hints::concerned(&self.backends, &words).iter().for_each(|name| self.scan(name, None));
-            }
-        }
+    fn ask(&mut self, request: ScanRequest) {
+        let names: Vec<BackendName> = match &request.scope {
+            RescanScope::All => self.scans.keys().cloned().collect(),
+            RescanScope::Subsystems(words) => hints::concerned(&self.backends, words),
+        };
+        let done = request.done_tx.map(|done_tx| Arc::new(ScanWaiter(Some(done_tx))));
+        names.iter().for_each(|name| self.scan(name, done.clone()));
     }
 
     fn scan_due(&mut self) {
@@ -253,12 +253,6 @@ impl InventoryOwner {
         let due = self.scans.iter().filter(|(_, scan)| is_due(scan));
         let names: Vec<BackendName> = due.map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.scan(name, None));
-    }
-
-    fn scan_all(&mut self, done_tx: Option<oneshot::Sender<()>>) {
-        let done = Arc::new(ScanWaiter(done_tx));
-        let names: Vec<BackendName> = self.scans.keys().cloned().collect();
-        names.iter().for_each(|name| self.scan(name, Some(done.clone())));
     }
 
     fn scan(&mut self, name: &BackendName, done: Option<Arc<ScanWaiter>>) {

@@ -140,13 +140,13 @@ async fn a_hint_scans_only_backends_of_its_subsystem() {
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     let before = backend.scans();
-    handle.requests().send(Rescan::Subsystems(["net".to_owned()].into())).await.unwrap();
+    handle.requests().send(RescanScope::Subsystems(["net".to_owned()].into()).into()).await.unwrap();
     handle.rescan().await;
     assert_eq!(backend.scans(), before + 1, "the hint on another subsystem scans nothing");
     let mut inventory_rx = handle.reader().subscribe();
     inventory_rx.mark_unchanged();
     backend.set(Ok(vec!["hotplugged"]));
-    handle.requests().send(Rescan::Subsystems(["cpu".to_owned()].into())).await.unwrap();
+    handle.requests().send(RescanScope::Subsystems(["cpu".to_owned()].into()).into()).await.unwrap();
     inventory_rx.changed().await.unwrap();
     assert_eq!(names(&handle), ["node/one/hotplugged"]);
 }
@@ -246,7 +246,7 @@ async fn a_scan_that_was_asked_for_puts_off_the_next_poll() {
     let (handle, _tasks) = started(std::slice::from_ref(&backend));
     handle.rescan().await;
     tokio::time::sleep(59 * SECOND).await;
-    handle.requests().send(Rescan::Subsystems(["cpu".to_owned()].into())).await.unwrap();
+    handle.requests().send(RescanScope::Subsystems(["cpu".to_owned()].into()).into()).await.unwrap();
     backend.until_scanned(2).await;
     let asked = Instant::now();
     backend.until_scanned(3).await;
