@@ -29,6 +29,7 @@ mod machine;
 mod man;
 mod ready;
 mod run;
+mod save;
 mod status;
 mod table;
 mod validate;

@@ -15,12 +15,13 @@ mod life;
 
 use std::{
     fs::{self, DirBuilder},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
 use hostler_api::ClaimUid;
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
 use hostler_linux::{SysRoot, boot, cgroup::CpusetCgroup};
 use serde::{Deserialize, Serialize};
 
@@ -87,20 +88,14 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The file could not be written.
-    #[error("failed to write {path}")]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] FileError),
 }
 
 impl RecordError {
     /// Whether it failed because the hook runs without the powers of root, for a runtime of an ordinary user.
     pub fn is_unprivileged(&self) -> bool {
-        let (Self::Look { source, .. } | Self::Write { source, .. }) = self;
+        let (Self::Look { source, .. } | Self::Write(FileError { source, .. })) = self;
         matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
     }
 }
@@ -118,15 +113,14 @@ pub fn record(
 ) -> Result<(), RecordError> {
     let note = look(root, pid)?;
     let folder = folder.join(claim.as_str());
-    let name = format!("{}.{}", container.as_str(), note.started);
-    let (path, hidden) = (folder.join(format!("{name}.json")), folder.join(format!(".{name}.tmp")));
-    let write = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
-        file.write_all(&serde_json::to_vec(&note)?)?;
-        fs::rename(&hidden, &path)
-    };
-    write().map_err(|source| RecordError::Write { path: path.clone(), source })
+    let name = format!("{}.{}", container.as_str(), entry.started);
+    let (path, hidden) = (folder.join(format!("{name}.json")), format!(".{name}.tmp"));
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    let content = made.and_then(|()| Ok(serde_json::to_vec(&entry)?)).map_err(FileError::at("write", &path))?;
+    let temporary = TemporaryName::Fixed(&hidden);
+    let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
+    // No container outlives a boot, and every container would wait for the disk.
+    Ok(replace(&file, Durability::Unsynced).map_err(|error| error.as_part_of("write", &path))?)
 }
 
 fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {

@@ -21,7 +21,7 @@ use std::{
 use claim_source::ClaimSource;
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cdi::SpecDir;
-use hostler_cluster::ConnectError;
+use hostler_files::FileError;
 use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
@@ -83,7 +83,7 @@ pub enum DaemonError {
     },
     /// The binary could not be put where container runtimes find it.
     #[error("failed to install the hooks of containers")]
-    Install(#[source] install::InstallError),
+    Install(#[source] FileError),
     /// There are no usable credentials for the API server.
     #[error("failed to prepare for talking to the API server")]
     Cluster(#[source] ConnectError),

@@ -18,6 +18,7 @@ use std::{
 };
 
 use hostler_api::Chain;
+use hostler_files::FileError;
 use tokio::{
     net::{UnixListener, UnixSocket, UnixStream},
     sync::mpsc,
@@ -60,20 +61,13 @@ pub enum SocketError {
         path: PathBuf,
     },
     /// A step on one file or folder failed.
-    #[error("failed to {step} {path}")]
-    Step {
-        /// `create`, `bind`, `rename`, …
-        step: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketError {
-    move |source| SocketError::Step { step, path: path.to_owned(), source }
+    let failed = FileError::at(step, path);
+    move |source| failed(source).into()
 }
 
 /// A socket that is listened on, and its file. The file goes when this is dropped.

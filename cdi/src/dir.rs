@@ -7,7 +7,6 @@
 //! truth: after a crash of the machine the files are written again from them, and a file that the crash cut short
 //! differs from what it should be and is replaced.
 
-mod temporary;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +17,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName};
+
 use crate::{
     read::{Extension, ReadError, extension, read_spec},
     spec::CdiSpec,
     validate::{ProblemSeverity, SpecProblem},
 };
+
+/// How temporary files end: neither in `.json` nor in `.yaml`, and as nobody else's.
+const TEMPORARY_SUFFIX: &str = ".hostler-tmp";
 
 /// A directory of CDI specs. The value holds the path alone; the directory need not exist.
 #[derive(Clone, Debug)]
@@ -157,8 +161,14 @@ impl SpecDir {
             return Ok(WriteOutcome::Unchanged);
         }
         self.create()?;
-        temporary::replace(&path, &bytes, temporary::create).map_err(|source| DirError::Write { path, source })?;
-        Ok(WriteOutcome::Replaced)
+        let prefix = format!(".{stem}.json.");
+        let temporary = TemporaryName::Unique { prefix: &prefix, suffix: TEMPORARY_SUFFIX };
+        // A spec is no secret, and rootless runtimes read it.
+        let file = FileReplacement { path: &path, temporary, mode: 0o644, content: &bytes };
+        match hostler_files::replace(&file, Durability::Unsynced) {
+            Ok(()) => Ok(WriteOutcome::Replaced),
+            Err(FileError { source, .. }) => Err(DirError::Write { path, source }),
+        }
     }
 
     /// Makes the directory where it is missing. Rootless runtimes read it too, so it is open to all whatever the umask.
@@ -218,7 +228,7 @@ impl SpecDir {
     /// # Errors
     /// The directory cannot be listed, or a file cannot be removed.
     pub fn remove_leftovers(&self) -> Result<usize, DirError> {
-        let leftovers: Vec<_> = self.entries()?.into_iter().filter(|path| temporary::is_leftover(path)).collect();
+        let leftovers: Vec<_> = self.entries()?.into_iter().filter(|path| is_leftover(path)).collect();
         leftovers.iter().try_for_each(|path| remove_file(path))?;
         Ok(leftovers.len())
     }
@@ -270,6 +280,12 @@ impl SpecFile {
     }
 }
 
+/// Whether this is a temporary file of ours.
+fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with('.') && name.ends_with(TEMPORARY_SUFFIX))
+}
+
 fn stem(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     name.strip_suffix(".json").or_else(|| name.strip_suffix(".yaml"))
@@ -277,7 +293,7 @@ fn stem(path: &Path) -> Option<&str> {
 
 /// A stem is part of a path that root writes to: nothing that could lead out of the directory or hide the file.
 fn check_stem(stem: &str) -> Result<(), &'static str> {
-    // A file name has at most 255 bytes; the temporary name adds dots, suffix, process id and counter.
+    // A file name has at most 255 bytes; the temporary name adds dots, suffix and a few random characters.
     const MAX_BYTES: usize = 180;
     if stem.is_empty() {
         return Err("it is empty");

@@ -168,7 +168,7 @@ impl AdminService {
                 ManifestsError::Missing { .. } => StatusCode::NOT_FOUND,
                 ManifestsError::Exists { .. } | ManifestsError::OtherUid { .. } => StatusCode::CONFLICT,
                 ManifestsError::Invalid { .. } | ManifestsError::Name(_) => StatusCode::BAD_REQUEST,
-                ManifestsError::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+                ManifestsError::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
             };
             AdminFailure::new(status, &error)
         })

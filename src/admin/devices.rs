@@ -89,7 +89,7 @@ pub(super) async fn forget(State(admin): State<AdminService>) -> Result<StatusCo
 fn failure(error: &DrainError) -> AdminFailure {
     let status = match error {
         DrainError::Lost(_) => StatusCode::CONFLICT,
-        DrainError::Step { .. } | DrainError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        DrainError::File(_) | DrainError::Encode(_) => StatusCode::INTERNAL_SERVER_ERROR,
         DrainError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
     };
     AdminFailure::new(status, error)

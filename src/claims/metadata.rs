@@ -15,9 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_api::ClaimRef;
+use hostler_api::{ClaimRef, ObjectName};
 use hostler_backend::{AttributeValue, Device};
 use hostler_cdi::CdiMount;
+use hostler_files::FileError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -55,14 +56,8 @@ pub enum MetadataError {
     #[error("{0:?} is no name of a claim, a request or a namespace")]
     Name(String),
     /// A step on one file or folder failed.
-    #[error("failed to write {path}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] FileError),
 }
 
 /// Describes devices that are given to a claim.
@@ -179,23 +174,15 @@ pub fn write(record: &Record, naming: &Naming) -> Result<(), MetadataError> {
     let Some(metadata) = &record.metadata else { return Ok(()) };
     let names = [&record.claim.namespace, &record.claim.name].into_iter().chain(&metadata.pod_claim_name);
     for name in names.map(String::as_str).chain(requests(record)) {
-        check_name(name)?;
+        // Nothing that leads elsewhere.
+        ObjectName::new(name).map_err(|_| MetadataError::Name(name.to_owned()))?;
     }
     for request in requests(record) {
         let path = host_file(&record.claim, request, naming);
         let bytes = content(record, metadata, request, &naming.driver);
-        write_file(&path, &bytes, naming).map_err(|source| MetadataError::Write { path, source })?;
+        write_file(&path, &bytes, naming).map_err(FileError::at("write", &path))?;
     }
     Ok(())
-}
-
-/// A DNS subdomain: nothing that leads elsewhere.
-fn check_name(name: &str) -> Result<(), MetadataError> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ok = (1..=253).contains(&name.len())
-        && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'.')
-        && name.as_bytes().first().copied().is_some_and(plain);
-    if ok { Ok(()) } else { Err(MetadataError::Name(name.to_owned())) }
 }
 
 fn write_file(path: &Path, bytes: &[u8], naming: &Naming) -> io::Result<()> {

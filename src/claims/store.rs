@@ -9,21 +9,24 @@
 //! in the file, so a field that a later version adds does not break it.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, File, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use hostler_api::{BackendName, ClaimRef, ClaimUid, Grant};
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
+use hostler_files::{
+    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName,
+};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::Metadata;
 
-/// Version of the file format. Readers accept every version up to their own.
-const VERSION: u64 = 1;
+const FORMAT: EnvelopeFormat =
+    EnvelopeFormat { version: 1, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
 
 /// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
 const SYNCFS_FROM: usize = 4;
@@ -87,16 +90,8 @@ pub struct Holdings {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A step on one file or folder failed.
-    #[error("failed to {step} {path}")]
-    Step {
-        /// `write`, `rename`, `remove`, …
-        step: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A record could not be put into JSON.
     #[error("failed to encode the record of claim {uid}")]
     Encode {
@@ -111,23 +106,9 @@ pub enum StoreError {
 /// Why the content of a file is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Truncated or garbled.
-    #[error("it is not the JSON of a claim record")]
-    Json(#[source] serde_json::Error),
-    /// Written by a later version of hostler.
-    #[error("it has format version {found}, this version of hostler reads up to {VERSION}: upgrade hostler")]
-    Version {
-        /// The version in the file.
-        found: u64,
-    },
-    /// The content changed since it was written.
-    #[error("its checksum is {found}, its content gives {computed}")]
-    Checksum {
-        /// In the file.
-        found: String,
-        /// Of the content.
-        computed: String,
-    },
+    /// It is damaged, or of a later version of hostler.
+    #[error(transparent)]
+    Envelope(#[from] EnvelopeError),
     /// The record is of another claim than the file's name says.
     #[error("it holds the record of claim {found}")]
     WrongClaim {
@@ -136,49 +117,26 @@ pub enum DecodeError {
     },
 }
 
-#[derive(Deserialize, Serialize)]
-struct Envelope {
-    version: u64,
-    checksum: String,
-    record: serde_json::Value,
-}
-
 /// A record as the bytes of its file.
 ///
 /// # Errors
 /// When the record cannot be put into JSON.
 pub fn encode(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
-    let record = serde_json::to_value(record)?;
-    let mut bytes = serde_json::to_vec_pretty(&Envelope { version: VERSION, checksum: checksum(&record), record })?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    FORMAT.encode(record)
 }
 
 /// The record in the bytes of a file.
 ///
 /// # Errors
 /// When the bytes are not a whole, unchanged record of a version that is known.
-pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(DecodeError::Json)?;
-    if envelope.version > VERSION {
-        return Err(DecodeError::Version { found: envelope.version });
-    }
-    let computed = checksum(&envelope.record);
-    if computed != envelope.checksum {
-        return Err(DecodeError::Checksum { found: envelope.checksum, computed });
-    }
-    serde_json::from_value(envelope.record).map_err(DecodeError::Json)
+pub fn decode(bytes: &[u8]) -> Result<Record, EnvelopeError> {
+    FORMAT.decode(bytes)
 }
 
 /// What a file that is not a valid record still says about its claim, if it is JSON at all. Used only to keep devices
 /// taken, never to prepare or undo.
 pub fn salvage(bytes: &[u8]) -> Option<Holdings> {
-    let envelope: Envelope = serde_json::from_slice(bytes).ok()?;
-    serde_json::from_value(envelope.record).ok()
-}
-
-fn checksum(record: &serde_json::Value) -> String {
-    format!("crc32:{:08x}", crc32fast::hash(record.to_string().as_bytes()))
+    FORMAT.salvage(bytes)
 }
 
 /// A file of the folder, read.
@@ -212,10 +170,9 @@ impl RecordDir {
     /// When the folder cannot be made, opened or read.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let fail = |step| move |path: &Path, source| StoreError::Step { step, path: path.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|e| fail("create")(&path, e))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(|e| fail("set the mode of")(&path, e))?;
-        let handle = File::open(&path).map_err(|e| fail("open")(&path, e))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(FileError::at("create", &path))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(FileError::at("set the mode of", &path))?;
+        let handle = File::open(&path).map_err(FileError::at("open", &path))?;
         let dir = Self { path, handle, nameless: Mutex::default() };
         for name in dir.names()?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
             dir.remove_file(&dir.path.join(name))?;
@@ -228,13 +185,29 @@ impl RecordDir {
     /// # Errors
     /// When any step fails. Records that were there before are then the old or the new ones, whole in either case.
     pub fn write(&self, records: &[&Record]) -> Result<(), StoreError> {
-        let temporary: Vec<(PathBuf, PathBuf)> = records.iter().map(|record| self.paths(&record.claim.uid)).collect();
-        self.write_temporary(records, &temporary).and_then(|()| self.publish(&temporary)).inspect_err(|_| {
-            for (temporary, _) in &temporary {
-                // The error that is being reported matters more; leftovers go at the next start.
-                let _ = fs::remove_file(temporary);
-            }
-        })
+        let each_alone = records.len() < SYNCFS_FROM;
+        let durability = if each_alone { Durability::Synced } else { Durability::Unsynced };
+        let written: Result<Vec<_>, StoreError> =
+            records.iter().map(|record| self.write_temporary(record, durability)).collect();
+        let written = written?;
+        if !each_alone {
+            let synced = nix::unistd::syncfs(&self.handle).map_err(io::Error::from);
+            synced.map_err(FileError::at("sync the file system of", &self.path))?;
+        }
+        for (file, path) in written {
+            self.keep_open(&path);
+            file.publish(&path)?;
+        }
+        self.sync()
+    }
+
+    fn write_temporary(&self, record: &Record, durability: Durability) -> Result<(FinishedFile, PathBuf), StoreError> {
+        let uid = &record.claim.uid;
+        let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
+        let (path, temporary) = (self.file(uid), format!(".{uid}.tmp"));
+        let temporary = TemporaryName::Fixed(&temporary);
+        let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
+        Ok((file.prepare(durability)?, path))
     }
 
     /// Removes records durably. A record that is already gone is fine: the kubelet repeats calls.
@@ -243,7 +216,7 @@ impl RecordDir {
     /// When a file cannot be removed or the folder cannot be synced.
     pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
         for uid in uids {
-            let path = self.paths(uid).1;
+            let path = self.file(uid);
             self.keep_open(&path);
             self.remove_file(&path)?;
         }
@@ -261,13 +234,14 @@ impl RecordDir {
     /// # Errors
     /// When the folder cannot be made or the file cannot be moved.
     pub fn set_aside(&self, uid: &ClaimUid) -> Result<PathBuf, StoreError> {
-        let from = self.paths(uid).1;
+        let from = self.file(uid);
         let dir = self.path.with_file_name("forgotten");
-        let fail = |step, path: &Path, source| StoreError::Step { step, path: path.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| fail("create", &dir, e))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(FileError::at("create", &dir))?;
         let to = dir.join(format!("{uid}.json"));
         match fs::rename(&from, &to) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail("move", &from, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FileError::at("move", &from)(error).into());
+            }
             _ => self.sync()?,
         }
         Ok(to)
@@ -291,6 +265,7 @@ impl RecordDir {
             Err(error) => (Vec::new(), Err(format!("it cannot be read: {error}"))),
             Ok(bytes) => {
                 let record = decode(&bytes)
+                    .map_err(DecodeError::from)
                     .and_then(|record| {
                         let found = record.claim.uid.clone();
                         if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
@@ -302,44 +277,9 @@ impl RecordDir {
         Some(Loaded { uid, path, bytes, record })
     }
 
-    /// (temporary, final) path of a claim's record. A UID holds no character that could lead elsewhere.
-    fn paths(&self, uid: &ClaimUid) -> (PathBuf, PathBuf) {
-        (self.path.join(format!(".{uid}.tmp")), self.path.join(format!("{uid}.json")))
-    }
-
-    fn write_temporary(&self, records: &[&Record], paths: &[(PathBuf, PathBuf)]) -> Result<(), StoreError> {
-        let each_alone = records.len() < SYNCFS_FROM;
-        for (record, (temporary, _)) in records.iter().zip(paths) {
-            let bytes =
-                encode(record).map_err(|source| StoreError::Encode { uid: record.claim.uid.clone(), source })?;
-            let write = || {
-                let mut file =
-                    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
-                file.write_all(&bytes)?;
-                if each_alone { file.sync_data() } else { Ok(()) }
-            };
-            write().map_err(|source| StoreError::Step { step: "write", path: temporary.clone(), source })?;
-        }
-        if each_alone {
-            return Ok(());
-        }
-        nix::unistd::syncfs(&self.handle).map_err(|errno| StoreError::Step {
-            step: "sync the file system of",
-            path: self.path.clone(),
-            source: errno.into(),
-        })
-    }
-
-    fn publish(&self, paths: &[(PathBuf, PathBuf)]) -> Result<(), StoreError> {
-        for (temporary, path) in paths {
-            self.keep_open(path);
-            fs::rename(temporary, path).map_err(|source| StoreError::Step {
-                step: "rename",
-                path: temporary.clone(),
-                source,
-            })?;
-        }
-        self.sync()
+    /// The file of a claim's record. A UID holds no character that could lead elsewhere.
+    fn file(&self, uid: &ClaimUid) -> PathBuf {
+        self.path.join(format!("{uid}.json"))
     }
 
     /// Puts off the end of a file that is about to lose its name. One that cannot be opened ends at once.
@@ -356,24 +296,24 @@ impl RecordDir {
 
     fn remove_file(&self, path: &Path) -> Result<(), StoreError> {
         match fs::remove_file(path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::Step { step: "remove", path: path.to_owned(), source })
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("remove", path)(error).into()),
             _ => Ok(()),
         }
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.handle.sync_all().map_err(|source| StoreError::Step { step: "sync", path: self.path.clone(), source })
+        Ok(self.handle.sync_all().map_err(FileError::at("sync", &self.path))?)
     }
 
     fn names(&self) -> Result<Vec<String>, StoreError> {
-        let fail = |source| StoreError::Step { step: "list", path: self.path.clone(), source };
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(fail)? {
-            names.extend(entry.map_err(fail)?.file_name().into_string());
-        }
-        Ok(names)
+        let list = || -> io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(&self.path)? {
+                names.extend(entry?.file_name().into_string());
+            }
+            Ok(names)
+        };
+        Ok(list().map_err(FileError::at("list", &self.path))?)
     }
 }
 

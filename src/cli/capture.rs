@@ -9,9 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_linux::archive;
-
-use super::{CliFailure, CliOutcome, machine::MachineArgs};
+use super::{CliFailure, CliOutcome, machine::MachineArgs, save::save};
 use crate::units;
 use manifest::{CaptureManifest, SerialNumbers};
 use take::KeptIdentifiers;
@@ -48,17 +46,6 @@ pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome,
         writeln!(out, "not root: what root alone can read is missing, such as what tells CXL devices from others")?;
     }
     Ok(CliOutcome::Done)
-}
-
-/// Writes a file of ours; says how to have it replaced.
-pub(super) fn save(path: &Path, bytes: &[u8], force: bool) -> Result<(), CliFailure> {
-    archive::save(path, bytes, force).map_err(|error| match error {
-        archive::SaveError::Exists(path) => CliFailure::Said(format!(
-            "{} is there already: name another file, or replace it with --force",
-            path.display()
-        )),
-        error => CliFailure::step("save the file", error),
-    })
 }
 
 fn in_words(manifest: &CaptureManifest) -> String {

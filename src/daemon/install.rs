@@ -9,46 +9,30 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use hostler_cdi::{DirError, SpecDir};
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
 use tracing::{info, warn};
 
 const PREFIX: &str = "hostler-";
 const UNFINISHED: &str = ".hostler-unfinished";
 
-/// Why the binary could not be installed.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to {step} {path}")]
-pub struct InstallError {
-    step: &'static str,
-    path: PathBuf,
-    #[source]
-    source: io::Error,
-}
-
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
-    let path = path.to_owned();
-    move |source| InstallError { step, path, source }
-}
-
 /// Installs the program `own` into `dir`; gives its path there. One that is there already, byte for byte, stays.
-pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, InstallError> {
-    let bytes = fs::read(own).map_err(failed("read", own))?;
+pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, FileError> {
+    let bytes = fs::read(own).map_err(FileError::at("read", own))?;
     let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), crc32fast::hash(&bytes)));
     if is_installed(&path, &bytes) {
         return Ok(path);
     }
-    fs::create_dir_all(dir).map_err(failed("create", dir))?;
+    fs::create_dir_all(dir).map_err(FileError::at("create", dir))?;
     // Another daemon cannot be at it: this one holds the lock.
-    let unfinished = dir.join(UNFINISHED);
-    write(&unfinished, &bytes).map_err(failed("write", &unfinished))?;
-    fs::rename(&unfinished, &path).map_err(failed("rename", &unfinished))?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed("flush", dir))?;
+    let temporary = TemporaryName::Fixed(UNFINISHED);
+    // Rootless runtimes run it as other users.
+    replace(&FileReplacement { path: &path, temporary, mode: 0o755, content: &bytes }, Durability::Synced)?;
     info!(path = %path.display(), "installed for the hooks of containers");
     Ok(path)
 }
@@ -56,14 +40,6 @@ pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, InstallError> {
 fn is_installed(path: &Path, bytes: &[u8]) -> bool {
     let is_runnable = |path: &Path| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o777 == 0o755);
     is_runnable(path) && fs::read(path).is_ok_and(|installed| installed == bytes)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(path)?;
-    file.write_all(bytes)?;
-    // The umask may have taken away what the mode asked for: rootless runtimes run it as other users.
-    file.set_permissions(fs::Permissions::from_mode(0o755))?;
-    file.sync_all()
 }
 
 /// The programs that CDI files of this driver's claims run as hooks.

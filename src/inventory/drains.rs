@@ -15,12 +15,12 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    io,
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_api::{BackendName, DeviceName};
+use hostler_files::FileError;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -88,16 +88,8 @@ impl LostDrains {
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     /// A step on the list failed; what was true before is still true.
-    #[error("failed to {step} {path}")]
-    Step {
-        /// `write`, `rename`, `sync`, …
-        step: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The list could not be put into JSON.
     #[error("failed to encode the list of drained devices")]
     Encode(#[source] serde_json::Error),

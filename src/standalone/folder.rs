@@ -1,17 +1,17 @@
 //! The folder of manifests.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use hostler_api::{
-    Allocation, ClaimRef,
+    Allocation, ClaimRef, ObjectName,
     resource::{AllocationError, ResourceClaim},
 };
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
 
 use super::manifest::{self, ManifestError};
 use crate::{
@@ -38,16 +38,8 @@ pub struct ManifestFolder {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestsError {
     /// A step on a file failed.
-    #[error("failed to {step} {path}")]
-    Io {
-        /// `read`, `write`, …
-        step: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A file is not a manifest.
     #[error("manifest {path} is not valid")]
     Invalid {
@@ -145,14 +137,13 @@ impl ManifestFolder {
     /// # Errors
     /// When the folder cannot be read. A folder that is not there holds nothing.
     pub fn all(&self) -> Result<Vec<Result<ManifestFile, ManifestsError>>, ManifestsError> {
-        let fail = |source| ManifestsError::Io { step: "read", path: self.folder.to_path_buf(), source };
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(fail)?,
+            entries => entries.map_err(FileError::at("read", &self.folder))?,
         };
         let mut paths = Vec::new();
         for entry in entries {
-            let path = entry.map_err(fail)?.path();
+            let path = entry.map_err(FileError::at("read", &self.folder))?.path();
             let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
             let ending = path.extension().and_then(|ending| ending.to_str());
             if !hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending)) {
@@ -180,21 +171,17 @@ impl ManifestFolder {
             Err(error) => return Err(error),
         }
         let path = self.folder.join(format!("{stem}.json"));
-        let temporary = self.folder.join(format!(".{stem}.tmp"));
-        let write = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            serde_json::to_writer_pretty(&file, manifest)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            fs::File::open(&self.folder)?.sync_all()
+        let temporary = format!(".{stem}.tmp");
+        let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        let content = folder.and_then(|()| Ok(serde_json::to_string_pretty(manifest)? + "\n"));
+        let content = content.map_err(FileError::at("write", &path))?;
+        let file = FileReplacement {
+            path: &path,
+            temporary: TemporaryName::Fixed(&temporary),
+            mode: 0o600,
+            content: content.as_bytes(),
         };
-        write().map_err(|source| {
-            // The error that is being reported matters more than a leftover that nobody reads.
-            let _ = fs::remove_file(&temporary);
-            ManifestsError::Io { step: "write", path: path.clone(), source }
-        })?;
+        replace(&file, Durability::Synced).map_err(|error| error.as_part_of("write", &path))?;
         Ok(path)
     }
 
@@ -204,9 +191,7 @@ impl ManifestFolder {
     /// When the file cannot be removed.
     pub fn remove(&self, path: &Path) -> Result<(), ManifestsError> {
         match fs::remove_file(path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(ManifestsError::Io { step: "remove", path: path.to_owned(), source })
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("remove", path)(error).into()),
             _ => Ok(()),
         }
     }
@@ -231,28 +216,22 @@ impl ReadClaims for ManifestFolder {
 
 /// `namespace_name`, which cannot lead out of the folder.
 fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
-    let ok = |part: &str| {
-        (1..=253).contains(&part.len())
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
-            && !part.starts_with('.')
-    };
-    let bad = [namespace, name].into_iter().find(|part| !ok(part));
-    bad.map_or_else(|| Ok(format!("{namespace}_{name}")), |part| Err(ManifestsError::Name(part.to_owned())))
+    for part in [namespace, name] {
+        ObjectName::new(part).map_err(|_| ManifestsError::Name(part.to_owned()))?;
+    }
+    Ok(format!("{namespace}_{name}"))
 }
 
 /// The manifest in a file; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<ManifestFile>, ManifestsError> {
-    let fail = |source| ManifestsError::Io { step: "read", path: path.to_owned(), source };
     let text = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error)),
         Ok(metadata) if metadata.len() > LARGEST_BYTES => {
-            return Err(fail(io::Error::other(format!("it is larger than {LARGEST_BYTES} bytes"))));
+            Err(io::Error::other(format!("it is larger than {LARGEST_BYTES} bytes")))
         }
-        Ok(_) => fs::read_to_string(path).map_err(fail)?,
+        found => found.and_then(|_| fs::read_to_string(path)),
     };
+    let text = text.map_err(FileError::at("read", path))?;
     let manifest =
         manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
     Ok(Some(ManifestFile { path: path.to_owned(), manifest }))

@@ -20,6 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hostler_files::FileError;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -80,16 +81,8 @@ struct BitstreamRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file or folder could not be used.
-    #[error("failed to {step} {}", path.display())]
-    File {
-        /// What was tried.
-        step: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Somebody else may have changed a file or folder.
     #[error("{} {reason}", path.display())]
     Untrusted {
@@ -138,9 +131,9 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    fn file(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::File { step, path, source }
+    fn file(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let failed = FileError::at(step, path);
+        move |source| failed(source).into()
     }
 }
 

@@ -30,10 +30,9 @@ mod replay;
 mod snapshot;
 mod unpack;
 
-pub use pack::{SaveError, save};
 pub use record::AccessRecorder;
 pub use redact::{Pseudonym, RedactedValues};
-use replay::ReplayTap;
+use replay::Replay;
 pub use snapshot::TreeSnapshot;
 
 /// Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can cost.

@@ -1,9 +1,6 @@
 //! Unit tests of the spec directory, on real files.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::symlink,
-};
+use std::{fs::File, os::unix::fs::symlink};
 
 use tempfile::TempDir;
 
@@ -86,44 +83,11 @@ fn stems_that_lead_elsewhere_are_refused() {
     dir.write(&"x".repeat(180), &spec("1")).unwrap();
 }
 
-/// Opens the temporary file as usual, and writes to a device that is always full instead.
-fn create_on_full_disk(path: &Path) -> io::Result<File> {
-    temporary::create(path)?;
-    OpenOptions::new().write(true).open("/dev/full")
-}
-
-#[test]
-fn a_full_disk_leaves_the_old_file_and_nothing_else() {
-    let root = TempDir::new().unwrap();
-    let path = root.path().join("a.json");
-    fs::write(&path, "old").unwrap();
-    let error = temporary::replace(&path, b"new", create_on_full_disk).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::StorageFull);
-    assert_eq!(fs::read(&path).unwrap(), b"old");
-    assert_eq!(names(root.path()), ["a.json"]);
-}
-
 #[test]
 fn a_file_that_cannot_be_renamed_leaves_no_temporary() {
     let root = TempDir::new().unwrap();
     fs::create_dir(root.path().join("a.json")).unwrap();
     assert!(matches!(SpecDir::new(root.path()).write("a", &spec("1")), Err(DirError::Write { .. })));
-    assert_eq!(names(root.path()), ["a.json"]);
-}
-
-#[test]
-fn a_leftover_of_the_same_name_is_replaced() {
-    let root = TempDir::new().unwrap();
-    let path = root.path().join("a.json");
-    let is_first = std::cell::Cell::new(true);
-    temporary::replace(&path, b"new", |temporary| {
-        if is_first.replace(false) {
-            fs::write(temporary, "left by an earlier process")?;
-        }
-        temporary::create(temporary)
-    })
-    .unwrap();
-    assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(names(root.path()), ["a.json"]);
 }
 

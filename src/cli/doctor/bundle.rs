@@ -12,12 +12,10 @@ use super::DoctorFinding;
 use crate::{
     cli::{
         CliFailure,
-        capture::{
-            self,
-            take::{self, KeptIdentifiers},
-        },
+        capture::take::{self, KeptIdentifiers},
         client::DaemonClient,
         machine::OpenedMachine,
+        save::save,
     },
     config::DaemonConfig,
 };
@@ -47,7 +45,7 @@ pub(super) fn write(
     config: &DaemonConfig,
     findings: &[DoctorFinding],
 ) -> Result<(), CliFailure> {
-    capture::save(path, &bundle(config, findings, args.full)?, args.force)
+    save(path, &bundle(config, findings, args.full)?, args.force)
 }
 
 fn bundle(config: &DaemonConfig, findings: &[DoctorFinding], full: bool) -> Result<Vec<u8>, CliFailure> {

@@ -1,20 +1,23 @@
 //! The list of drained devices on disk: `<state>/drains.json`, versioned and checksummed, replaced in one step.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use hostler_api::{BackendName, Chain, DeviceName};
+use hostler_files::{
+    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, TemporaryName, replace, sync_folder,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Drain, DrainError, Drains, LostDrains, to_the_second};
 
-/// Version of the file format. Readers accept every version up to their own.
-const VERSION: u64 = 1;
+const FORMAT: EnvelopeFormat =
+    EnvelopeFormat { version: 1, field: "drains", what: "a list of drained devices", remedy: "" };
 const FILE: &str = "drains.json";
 const DAMAGED: &str = "drains.json.damaged";
 const TEMPORARY: &str = ".drains.json.tmp";
@@ -26,29 +29,11 @@ pub(super) struct Store {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Envelope {
-    version: u64,
-    checksum: String,
-    drains: serde_json::Value,
-}
-
-#[derive(Deserialize, Serialize)]
 struct Entry {
     backend: BackendName,
     device: DeviceName,
     #[serde(flatten)]
     drain: Drain,
-}
-
-/// Why the content of the file is no list.
-#[derive(Debug, thiserror::Error)]
-enum DecodeError {
-    #[error("it is not the JSON of a list of drained devices")]
-    Json(#[source] serde_json::Error),
-    #[error("it has format version {0}, this version of hostler reads up to {VERSION}")]
-    Version(u64),
-    #[error("its checksum is {found}, its content gives {computed}")]
-    Checksum { found: String, computed: String },
 }
 
 impl Store {
@@ -77,33 +62,26 @@ impl Store {
 
     /// Replaces the list durably. After an error the old one is there, or the new one, whole in either case.
     pub(super) fn write(&self, drains: &Drains) -> Result<(), DrainError> {
-        let bytes = encode(drains).map_err(DrainError::Encode)?;
-        let (temporary, path) = (self.path(TEMPORARY), self.path(FILE));
-        let written = write_durably(&temporary, &bytes)
-            .map_err(step("write", &temporary))
-            .and_then(|()| fs::rename(&temporary, &path).map_err(step("rename", &temporary)));
-        written.inspect_err(|_| {
-            // The error that is being reported matters more; the next write begins with an empty file anyway.
-            let _ = fs::remove_file(&temporary);
-        })?;
-        self.sync()
+        let content = encode(drains).map_err(DrainError::Encode)?;
+        let (path, temporary) = (self.path(FILE), TemporaryName::Fixed(TEMPORARY));
+        Ok(replace(&FileReplacement { path: &path, temporary, mode: 0o600, content: &content }, Durability::Synced)?)
     }
 
     /// Moves a list that cannot be understood out of the way of the next one.
     pub(super) fn set_aside(&self) -> Result<PathBuf, DrainError> {
         let (path, damaged) = (self.path(FILE), self.path(DAMAGED));
-        fs::rename(&path, &damaged).map_err(step("move", &path))?;
-        self.sync()?;
+        fs::rename(&path, &damaged).map_err(FileError::at("move", &path))?;
+        sync_folder(&self.state)?;
         Ok(damaged)
     }
 
     /// Moves a damaged list to the records that nothing reads any more.
     pub(super) fn forget(&self, lost: &Path) -> Result<(), DrainError> {
         let dir = self.path("forgotten");
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(step("create", &dir))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(FileError::at("create", &dir))?;
         match fs::rename(lost, dir.join(FILE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(step("move", lost)(error)),
-            _ => self.sync(),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("move", lost)(error).into()),
+            _ => Ok(sync_folder(&self.state)?),
         }
     }
 
@@ -114,21 +92,6 @@ impl Store {
     fn path(&self, name: &str) -> PathBuf {
         self.state.join(name)
     }
-
-    fn sync(&self) -> Result<(), DrainError> {
-        File::open(&self.state).and_then(|dir| dir.sync_all()).map_err(step("sync", &self.state))
-    }
-}
-
-fn step(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DrainError {
-    let path = path.to_owned();
-    move |source| DrainError::Step { step, path, source }
-}
-
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// When a file was written last; now, if the file system does not say.
@@ -143,25 +106,10 @@ fn encode(drains: &Drains) -> Result<Vec<u8>, serde_json::Error> {
         device: device.clone(),
         drain: drain.clone(),
     };
-    let drains = serde_json::to_value(drains.iter().map(entry).collect::<Vec<_>>())?;
-    let mut bytes = serde_json::to_vec_pretty(&Envelope { version: VERSION, checksum: checksum(&drains), drains })?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    FORMAT.encode(&drains.iter().map(entry).collect::<Vec<_>>())
 }
 
-fn decode(bytes: &[u8]) -> Result<Drains, DecodeError> {
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(DecodeError::Json)?;
-    if envelope.version > VERSION {
-        return Err(DecodeError::Version(envelope.version));
-    }
-    let computed = checksum(&envelope.drains);
-    if computed != envelope.checksum {
-        return Err(DecodeError::Checksum { found: envelope.checksum, computed });
-    }
-    let entries: Vec<Entry> = serde_json::from_value(envelope.drains).map_err(DecodeError::Json)?;
+fn decode(bytes: &[u8]) -> Result<Drains, EnvelopeError> {
+    let entries: Vec<Entry> = FORMAT.decode(bytes)?;
     Ok(entries.into_iter().map(|entry| ((entry.backend, entry.device), entry.drain)).collect())
-}
-
-fn checksum(drains: &serde_json::Value) -> String {
-    format!("crc32:{:08x}", crc32fast::hash(drains.to_string().as_bytes()))
 }

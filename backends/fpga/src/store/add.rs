@@ -7,8 +7,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use hostler_files::{Durability, PendingFile, TemporaryName};
 use sha2::{Digest as _, Sha256};
-use tempfile::NamedTempFile;
 
 use super::{Bitstream, BitstreamRecord, BitstreamStore, MOST_BYTES, StoreError, VERSION, access};
 use crate::bitstream::{BitstreamDigest, BitstreamHeader, Guid};
@@ -37,8 +37,8 @@ pub struct AddedBitstream {
 }
 
 /// A copy of a file in the store's folder, without a name yet.
-struct BitstreamCopy {
-    file: NamedTempFile,
+struct Copy {
+    file: PendingFile,
     digest: BitstreamDigest,
     header: BitstreamHeader,
     size_bytes: u64,
@@ -100,12 +100,11 @@ impl BitstreamStore {
         if !found.is_file() {
             return Err(StoreError::Refused(format!("{} is not a file", path.display())));
         }
-        let mut file = NamedTempFile::with_prefix_in(".adding-", &self.folder)
-            .map_err(StoreError::file("make a file in", &self.folder))?;
+        let mut file = self.pending()?;
         let mut beginning = Vec::new();
         let first = (&mut source).take(BitstreamHeader::MOST_BYTES as u64).read_to_end(&mut beginning);
         first.map_err(StoreError::file("read", path))?;
-        let mut hash = HashingWriter { file: file.as_file_mut(), hash: Sha256::new() };
+        let mut hash = Hashing { file: &mut file, hash: Sha256::new() };
         // One byte more than may be: a longer file is noticed, also one that grows.
         let rest = (&mut source).take(MOST_BYTES + 1 - beginning.len() as u64);
         let copied = hash.write_all(&beginning).and_then(|()| io::copy(&mut { rest }, &mut hash));
@@ -119,23 +118,27 @@ impl BitstreamStore {
         Ok(BitstreamCopy { file, digest, header, size_bytes })
     }
 
+    fn pending(&self) -> Result<PendingFile, StoreError> {
+        let name = TemporaryName::Unique { prefix: ".adding-", suffix: "" };
+        PendingFile::create(&self.folder, name, 0o600).map_err(StoreError::file("make a file in", &self.folder))
+    }
+
     pub(super) fn write_record(&self, bitstream: &Bitstream) -> Result<(), StoreError> {
         let path = self.record_path(&bitstream.digest);
         let record = BitstreamRecord { version: VERSION, bitstream: bitstream.clone() };
         let text = serde_json::to_string_pretty(&record)
             .map_err(|source| StoreError::Record { path: path.clone(), source })?;
-        let mut file = NamedTempFile::with_prefix_in(".adding-", &self.folder)
-            .map_err(StoreError::file("make a file in", &self.folder))?;
+        let mut file = self.pending()?;
         writeln!(file, "{text}").map_err(StoreError::file("write", file.path()))?;
         persist(file, &path)
     }
 }
 
-/// Gives a whole file its name. Temporary files are 0600 from the beginning.
-fn persist(file: NamedTempFile, path: &Path) -> Result<(), StoreError> {
-    file.as_file().sync_all().map_err(StoreError::file("sync", file.path()))?;
-    file.persist(path).map_err(|error| StoreError::file("write", path)(error.error))?;
-    Ok(())
+/// Gives a whole file its name. Whoever adds syncs the folder, once for both files.
+fn persist(file: PendingFile, path: &Path) -> Result<(), StoreError> {
+    let failed = StoreError::file("sync", file.path());
+    let file = file.finish(Durability::Synced).map_err(failed)?;
+    Ok(file.publish(path).map_err(|error| error.as_part_of("write", path))?)
 }
 
 fn describe(name: String, copy: &BitstreamCopy, details: &BitstreamDetails) -> Result<Bitstream, StoreError> {
@@ -177,8 +180,8 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 /// Hashes what is written to the file.
-struct HashingWriter<'a> {
-    file: &'a mut File,
+struct Hashing<'a> {
+    file: &'a mut PendingFile,
     hash: Sha256,
 }
 

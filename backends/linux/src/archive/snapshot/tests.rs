@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
-    archive::{UnpackedCapture, save},
+    archive::UnpackedCapture,
     testkit::{AttributeFaults, MachineTree},
 };
 
@@ -17,7 +17,7 @@ fn replayed(root: &SysRoot, look: impl Fn(&SysRoot)) -> (TreeSnapshot, UnpackedC
     let snapshot = TreeSnapshot::take(root, &recorder, false);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.tar.zst");
-    save(&path, &snapshot.to_archive().unwrap(), false).unwrap();
+    std::fs::write(&path, snapshot.to_archive().unwrap()).unwrap();
     (snapshot, UnpackedCapture::open(&path).unwrap())
 }
 
