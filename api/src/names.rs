@@ -112,7 +112,7 @@ name_type!(
 name_type!(
     DriverName,
     "driver name",
-    "The name of a driver, of which those of its pools' attributes and sockets are made.",
+    "The name of a driver, which its sockets, CDI files and attributes carry.",
     "a DNS subdomain of at most 63 lower-case characters",
     |value| is_subdomain(value, 63)
 );
