@@ -113,10 +113,10 @@ pub fn record(
 ) -> Result<(), RecordError> {
     let note = look(root, pid)?;
     let folder = folder.join(claim.as_str());
-    let name = format!("{}.{}", container.as_str(), entry.started);
+    let name = format!("{}.{}", container.as_str(), note.started);
     let (path, hidden) = (folder.join(format!("{name}.json")), format!(".{name}.tmp"));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    let content = made.and_then(|()| Ok(serde_json::to_vec(&entry)?)).map_err(FileError::at("write", &path))?;
+    let content = made.and_then(|()| Ok(serde_json::to_vec(&note)?)).map_err(FileError::at("write", &path))?;
     let temporary = TemporaryName::Fixed(&hidden);
     let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
     // No container outlives a boot, and every container would wait for the disk.

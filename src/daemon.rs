@@ -21,6 +21,7 @@ use std::{
 use claim_source::ClaimSource;
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cdi::SpecDir;
+use hostler_cluster::ConnectError;
 use hostler_files::FileError;
 use hostler_linux::{
     SysRoot, boot,

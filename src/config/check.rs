@@ -95,7 +95,7 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
             check("metrics.listen", &path);
             problems.extend(path_problem("metrics.listen", &path));
         }
-        Listen::Unix(path) => check("paths.run", &path),
+        ListenAddress::Unix(path) => check("paths.run", &path),
         _ => {}
     }
 }

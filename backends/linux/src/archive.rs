@@ -32,7 +32,7 @@ mod unpack;
 
 pub use record::AccessRecorder;
 pub use redact::{Pseudonym, RedactedValues};
-use replay::Replay;
+use replay::ReplayTap;
 pub use snapshot::TreeSnapshot;
 
 /// Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can cost.

@@ -75,10 +75,10 @@ async fn what_cannot_be_written_has_not_happened() {
     list.carry_out(DrainCommand::Drain(fake(), device("a"), drain("x"))).await.unwrap();
     // A folder stands where the new list would be written: root may write everywhere else.
     fs::create_dir(state.path().join(".drains.json.tmp")).unwrap();
-    let refused = keeper.carry_out(DrainCommand::Drain(fake(), device("b"), drain("y"))).await;
+    let refused = list.carry_out(DrainCommand::Drain(fake(), device("b"), drain("y"))).await;
     assert!(matches!(refused, Err(DrainError::File(FileError { step: "write", .. }))), "{refused:?}");
-    assert!(keeper.carry_out(DrainCommand::Undrain(fake(), device("a"))).await.is_err());
-    assert_eq!(drained(&keeper), ["a"]);
+    assert!(list.carry_out(DrainCommand::Undrain(fake(), device("a"))).await.is_err());
+    assert_eq!(drained(&list), ["a"]);
     assert_eq!(drained(&loaded(state.path()).await), ["a"]);
 }
 

@@ -37,7 +37,7 @@ pub struct AddedBitstream {
 }
 
 /// A copy of a file in the store's folder, without a name yet.
-struct Copy {
+struct BitstreamCopy {
     file: PendingFile,
     digest: BitstreamDigest,
     header: BitstreamHeader,
@@ -104,7 +104,7 @@ impl BitstreamStore {
         let mut beginning = Vec::new();
         let first = (&mut source).take(BitstreamHeader::MOST_BYTES as u64).read_to_end(&mut beginning);
         first.map_err(StoreError::file("read", path))?;
-        let mut hash = Hashing { file: &mut file, hash: Sha256::new() };
+        let mut hash = HashingWriter { file: &mut file, hash: Sha256::new() };
         // One byte more than may be: a longer file is noticed, also one that grows.
         let rest = (&mut source).take(MOST_BYTES + 1 - beginning.len() as u64);
         let copied = hash.write_all(&beginning).and_then(|()| io::copy(&mut { rest }, &mut hash));
@@ -180,7 +180,7 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 /// Hashes what is written to the file.
-struct Hashing<'a> {
+struct HashingWriter<'a> {
     file: &'a mut PendingFile,
     hash: Sha256,
 }
