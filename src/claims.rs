@@ -32,7 +32,7 @@ use hostler_api::{Allocation, ClaimRef, ClaimUid, DeviceName, ShareId};
 use hostler_backend::BackendError;
 use serde::{Deserialize, Serialize};
 
-pub use task::{ClaimsHandle, ClaimsParts, StartError, start};
+pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
 
 /// What a [`ReadClaims`] says of one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
@@ -241,12 +241,12 @@ pub enum ClaimView {
     /// Known from a record.
     Recorded {
         /// The record.
-        record: Arc<store::Record>,
+        record: Arc<store::ClaimRecord>,
         /// What is wrong with it now, if anything: a failed undo, a reboot since.
         problem: Option<String>,
     },
     /// The record cannot be understood.
-    Quarantined(Arc<recover::Quarantined>),
+    Quarantined(Arc<recover::QuarantinedClaim>),
 }
 
 impl ClaimView {

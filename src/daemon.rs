@@ -39,7 +39,7 @@ use crate::{
     claims::{
         self, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
-        spec::Naming,
+        spec::CdiNaming,
     },
     config::{ClusterMode, DaemonConfig, UeventMode},
     containers::ContainerDir,
@@ -93,7 +93,7 @@ pub enum DaemonError {
     Drains(#[source] DrainError),
     /// The claims could not be recovered.
     #[error("failed to start the claims task")]
-    Claims(#[source] claims::StartError),
+    Claims(#[source] claims::ClaimsStartError),
     /// The command line or Prometheus cannot be served.
     #[error("failed to serve the command line")]
     Admin(#[source] admin::ServeError),
@@ -372,7 +372,7 @@ async fn start_claims(
         reader,
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),
-        naming: Naming {
+        naming: CdiNaming {
             driver: config.driver.clone(),
             hook: hook.to_owned(),
             containers: containers.clone(),

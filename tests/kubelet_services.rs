@@ -14,7 +14,7 @@ use std::{
 use hostler::{
     claims::{
         ClaimsHandle, ReadClaims, ReadResult,
-        spec::Naming,
+        spec::CdiNaming,
         task::{self as claims_task, ClaimsParts},
     },
     containers::ContainerDir,
@@ -155,7 +155,7 @@ impl Node {
             reader: Arc::new(ByName),
             records: root.path().join("claims"),
             cdi: root.path().join("cdi"),
-            naming: Naming {
+            naming: CdiNaming {
                 driver: DRIVER.into(),
                 hook: "/usr/bin/hostler".into(),
                 containers: "/state/containers".into(),

@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use hostler::{
     claims::{
-        admit::{Holding, admit},
+        admit::{HeldGrant, admit},
         store::RecordDevice,
     },
     inventory::{Inventory, Pool, pool_name},
@@ -101,8 +101,8 @@ impl Host {
         let manifest = parse(&manifest).unwrap();
         let (claim, allocation) = (manifest.claim().unwrap(), manifest.allocation("hostler.dev").unwrap());
         let uid = ClaimUid::new("other").unwrap();
-        let holdings: Vec<Holding<'_>> =
-            held.iter().map(|device| Holding { uid: &uid, name: "default/other", device }).collect();
+        let holdings: Vec<HeldGrant<'_>> =
+            held.iter().map(|device| HeldGrant { uid: &uid, name: "default/other", device }).collect();
         let admitted = admit(&claim, &allocation, &self.inventory, &self.backends, &holdings);
         admitted.map_err(|error| Chain(&error).to_string())
     }

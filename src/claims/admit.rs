@@ -10,7 +10,7 @@ use crate::{inventory::Inventory, registry::BackendRegistry};
 
 /// Something that a claim holds, with the claim's full name at hand.
 #[derive(Clone, Debug)]
-pub struct Holding<'a> {
+pub struct HeldGrant<'a> {
     /// The holder.
     pub uid: &'a ClaimUid,
     /// `namespace/name` of the holder.
@@ -29,30 +29,30 @@ pub fn admit(
     allocation: &Allocation,
     inventory: &Inventory,
     backends: &BackendRegistry,
-    holdings: &[Holding<'_>],
+    holdings: &[HeldGrant<'_>],
 ) -> Result<Vec<RecordDevice>, ClaimError> {
-    place::place(&Admission { claim, allocation, inventory, backends, holdings })
+    place::place(&AdmissionRequest { claim, allocation, inventory, backends, holdings })
 }
 
 /// What is asked, and what it is decided on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Admission<'a> {
+pub(super) struct AdmissionRequest<'a> {
     pub(super) claim: &'a ClaimRef,
     pub(super) allocation: &'a Allocation,
     pub(super) inventory: &'a Inventory,
     pub(super) backends: &'a BackendRegistry,
-    pub(super) holdings: &'a [Holding<'a>],
+    pub(super) holdings: &'a [HeldGrant<'a>],
 }
 
 /// Why a grant cannot be met.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct GrantRefusal {
     /// The grant's place in the allocation.
     pub(super) index: usize,
     pub(super) error: Box<ClaimError>,
 }
 
-impl<'a> Admission<'a> {
+impl<'a> AdmissionRequest<'a> {
     /// The device of a grant, with its backend.
     pub(super) fn find(&self, grant: &Grant) -> Result<(&'a BackendName, &'a Device, &'a dyn Backend), ClaimError> {
         let absent = || ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() };
@@ -61,16 +61,16 @@ impl<'a> Admission<'a> {
     }
 
     /// Chooses for every grant; for those at a place of `within` on the node that stands there.
-    pub(super) fn plan_all(&self, within: &BTreeMap<usize, u32>) -> Result<Vec<RecordDevice>, Refusal> {
+    pub(super) fn plan_all(&self, within: &BTreeMap<usize, u32>) -> Result<Vec<RecordDevice>, GrantRefusal> {
         let name = self.claim.full_name();
         let mut admitted: Vec<RecordDevice> = Vec::with_capacity(self.allocation.grants.len());
         for (index, grant) in self.allocation.grants.iter().enumerate() {
             let chosen = {
-                let own = admitted.iter().map(|device| Holding { uid: &self.claim.uid, name: &name, device });
-                let all: Vec<Holding<'_>> = self.holdings.iter().cloned().chain(own).collect();
+                let own = admitted.iter().map(|device| HeldGrant { uid: &self.claim.uid, name: &name, device });
+                let all: Vec<HeldGrant<'_>> = self.holdings.iter().cloned().chain(own).collect();
                 self.plan_one(grant, &all, within.get(&index).copied())
             };
-            admitted.push(chosen.map_err(|error| Refusal { index, error: Box::new(error) })?);
+            admitted.push(chosen.map_err(|error| GrantRefusal { index, error: Box::new(error) })?);
         }
         Ok(admitted)
     }
@@ -78,7 +78,7 @@ impl<'a> Admission<'a> {
     fn plan_one(
         &self,
         grant: &Grant,
-        holdings: &[Holding<'_>],
+        holdings: &[HeldGrant<'_>],
         within: Option<u32>,
     ) -> Result<RecordDevice, ClaimError> {
         let (name, device, backend) = self.find(grant)?;
@@ -95,7 +95,7 @@ impl<'a> Admission<'a> {
 }
 
 /// What is held of a backend.
-pub(super) fn held_of<'a>(holdings: &'a [Holding<'a>], backend: &BackendName) -> Vec<HeldDevice<'a>> {
+pub(super) fn held_of<'a>(holdings: &'a [HeldGrant<'a>], backend: &BackendName) -> Vec<HeldDevice<'a>> {
     let own = holdings.iter().filter(|holding| holding.device.backend == *backend);
     own.map(|holding| HeldDevice {
         claim: holding.uid,
@@ -118,7 +118,7 @@ fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
 }
 
 /// Whether the device, or the part of it that is wanted, is free. Administrative access takes nothing.
-fn check_free(grant: &Grant, device: &Device, holdings: &[Holding<'_>]) -> Result<(), ClaimError> {
+fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
     if grant.access == Access::Admin {
         return Ok(());
     }
@@ -137,7 +137,7 @@ fn check_free(grant: &Grant, device: &Device, holdings: &[Holding<'_>]) -> Resul
     }
 }
 
-fn check_capacity(grant: &Grant, device: &Device, users: &[&Holding<'_>]) -> Result<(), ClaimError> {
+fn check_capacity(grant: &Grant, device: &Device, users: &[&HeldGrant<'_>]) -> Result<(), ClaimError> {
     for (name, capacity) in &device.capacity {
         // A capacity that a grant does not mention is taken whole: without consumable capacities in the scheduler, a
         // claim gets the whole device.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use hostler_api::{Access, DeviceName, Grant, Quantity};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
-use super::{ClaimError, admit::Holding};
+use super::{ClaimError, admit::HeldGrant};
 use crate::inventory::Pool;
 
 /// What `grant` takes of the counters of `pool`, for the record; nothing for administrative access.
@@ -19,7 +19,7 @@ pub(super) fn take(
     grant: &Grant,
     device: &Device,
     pool: &Pool,
-    holdings: &[Holding<'_>],
+    holdings: &[HeldGrant<'_>],
 ) -> Result<Vec<CounterUse>, ClaimError> {
     if grant.access == Access::Admin || device.consumes.is_empty() {
         return Ok(Vec::new());
@@ -34,20 +34,20 @@ pub(super) fn take(
 }
 
 /// A held device with what it takes.
-struct User<'a> {
+struct CounterHolder<'a> {
     device: &'a DeviceName,
     consumes: &'a [CounterUse],
     /// One of those who hold it.
-    holder: &'a Holding<'a>,
+    holder: &'a HeldGrant<'a>,
 }
 
 /// Every held device of the pool, once, by name.
-fn users<'a>(pool: &'a Pool, holdings: &'a [Holding<'a>]) -> Vec<User<'a>> {
+fn users<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<CounterHolder<'a>> {
     let mut users = BTreeMap::new();
     for holder in holdings {
         let held = &holder.device.grant;
         if held.access == Access::Use && held.pool == pool.name {
-            let recorded = User { device: &held.device, consumes: &holder.device.counters, holder };
+            let recorded = CounterHolder { device: &held.device, consumes: &holder.device.counters, holder };
             users.entry(&held.device).or_insert(recorded);
         }
     }
@@ -59,16 +59,16 @@ fn users<'a>(pool: &'a Pool, holdings: &'a [Holding<'a>]) -> Vec<User<'a>> {
     users.into_values().collect()
 }
 
-fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[User<'_>]) -> Result<(), ClaimError> {
+fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolder<'_>]) -> Result<(), ClaimError> {
     let set = pool.counter_sets.iter().find(|set| set.name == wanted.set);
     for (counter, amount) in &wanted.counters {
-        let taking: Vec<(&User<'_>, Quantity)> =
+        let taking: Vec<(&CounterHolder<'_>, Quantity)> =
             users.iter().filter_map(|user| Some((user, taken(user.consumes, &wanted.set, counter)?))).collect();
         let used = taking.iter().fold(Quantity::default(), |sum, (_, amount)| sum.plus(*amount));
         // A counter that nobody has described has nothing to give.
         let free = set.map_or(Quantity::default(), |set| value(set, counter)).minus(used);
         if *amount > free {
-            let holder = |(user, amount): &(&User<'_>, Quantity)| {
+            let holder = |(user, amount): &(&CounterHolder<'_>, Quantity)| {
                 format!("{} ({}): {} with {}", user.holder.uid, user.holder.name, amount.human(), user.device)
             };
             let holders: Vec<String> = taking.iter().map(holder).collect();

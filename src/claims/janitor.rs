@@ -28,7 +28,7 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 /// What was seen of a recorded claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Observation {
+pub enum ClaimObservation {
     /// It is there and has something of this node.
     Allocated,
     /// It is not there.
@@ -46,12 +46,12 @@ pub type ObserveError = Box<dyn std::error::Error + Send + Sync>;
 pub trait ObserveClaims: Send + Sync + 'static {
     /// Looks at these claims, one answer for each in their order. What is not known for sure is an error. Blocking; who
     /// asks over a network asks for all of them at once.
-    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<Observation, ObserveError>>;
+    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<ClaimObservation, ObserveError>>;
 }
 
 /// Why a claim is taken back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Why {
+pub enum ReleaseReason {
     /// Its object is gone.
     Gone,
     /// Another object has its name.
@@ -60,7 +60,7 @@ pub enum Why {
     Deallocated,
 }
 
-impl Why {
+impl ReleaseReason {
     /// In one word, as in figures.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,46 +71,52 @@ impl Why {
     }
 }
 
-impl Observation {
-    fn why(self) -> Option<Why> {
+impl ClaimObservation {
+    fn why(self) -> Option<ReleaseReason> {
         match self {
             Self::Allocated => None,
-            Self::Gone => Some(Why::Gone),
-            Self::OtherUid => Some(Why::OtherUid),
-            Self::Deallocated => Some(Why::Deallocated),
+            Self::Gone => Some(ReleaseReason::Gone),
+            Self::OtherUid => Some(ReleaseReason::OtherUid),
+            Self::Deallocated => Some(ReleaseReason::Deallocated),
         }
     }
 }
 
 /// A claim that has been seen not to be needed, in every look since then.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Doubt {
+pub struct ReleaseDoubt {
     /// What was seen.
-    pub why: Why,
+    pub why: ReleaseReason,
     /// When it was first seen.
     pub since: Instant,
 }
 
 /// What follows from a look at a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum ReleaseVerdict {
     /// Nothing is wrong with it, as far as can be known.
     Trust,
     /// It may not be needed any more.
-    Doubt(Doubt),
+    Doubt(ReleaseDoubt),
     /// It is not needed any more.
-    Release(Why),
+    Release(ReleaseReason),
 }
 
 /// Decides on a claim. Pure.
 ///
 /// `seen` is `None` where nothing could be seen; `runs` says whether a container runs with the claim.
-pub fn judge(doubt: Option<Doubt>, seen: Option<Observation>, runs: bool, now: Instant, grace: Duration) -> Verdict {
-    let Some(why) = seen.and_then(Observation::why) else { return Verdict::Trust };
+pub fn judge(
+    doubt: Option<ReleaseDoubt>,
+    seen: Option<ClaimObservation>,
+    runs: bool,
+    now: Instant,
+    grace: Duration,
+) -> ReleaseVerdict {
+    let Some(why) = seen.and_then(ClaimObservation::why) else { return ReleaseVerdict::Trust };
     match doubt.filter(|doubt| doubt.why == why) {
-        None => Verdict::Doubt(Doubt { why, since: now }),
-        Some(doubt) if runs || now.duration_since(doubt.since) < grace => Verdict::Doubt(doubt),
-        Some(_) => Verdict::Release(why),
+        None => ReleaseVerdict::Doubt(ReleaseDoubt { why, since: now }),
+        Some(doubt) if runs || now.duration_since(doubt.since) < grace => ReleaseVerdict::Doubt(doubt),
+        Some(_) => ReleaseVerdict::Release(why),
     }
 }
 
@@ -156,22 +162,22 @@ pub fn start(parts: JanitorParts, tasks: &Tasks) {
 
 /// A recorded claim.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct WatchedClaim {
     /// When it was first seen on record. After a start this is later than the truth, which only makes us slower.
     since: Instant,
-    doubt: Option<Doubt>,
+    doubt: Option<ReleaseDoubt>,
 }
 
 struct Janitor {
     parts: Arc<JanitorParts>,
-    known: BTreeMap<ClaimUid, Known>,
+    known: BTreeMap<ClaimUid, WatchedClaim>,
     tasks: Tasks,
 }
 
 /// A claim that was looked at.
-struct Look {
+struct ObservedClaim {
     claim: ClaimRef,
-    seen: Option<Observation>,
+    seen: Option<ClaimObservation>,
     runs: bool,
 }
 
@@ -187,15 +193,15 @@ impl Janitor {
         let candidates = self.candidates(now);
         let looked = self.look(candidates).await;
         let mut released = Vec::new();
-        for Look { claim, seen, runs } in looked {
+        for ObservedClaim { claim, seen, runs } in looked {
             let Some(known) = self.known.get_mut(&claim.uid) else { continue };
             known.doubt = match judge(known.doubt, seen, runs, now, self.parts.release_after) {
-                Verdict::Trust => None,
-                Verdict::Doubt(doubt) => {
+                ReleaseVerdict::Trust => None,
+                ReleaseVerdict::Doubt(doubt) => {
                     debug!(claim.uid = %claim.uid, why = doubt.why.name(), runs, "claim may not be needed any more");
                     Some(doubt)
                 }
-                Verdict::Release(why) => {
+                ReleaseVerdict::Release(why) => {
                     released.push((claim, why));
                     known.doubt
                 }
@@ -216,7 +222,7 @@ impl Janitor {
         let mut known = BTreeMap::new();
         let mut candidates = Vec::new();
         for claim in recorded {
-            let entry = self.known.remove(&claim.uid).unwrap_or(Known { since: now, doubt: None });
+            let entry = self.known.remove(&claim.uid).unwrap_or(WatchedClaim { since: now, doubt: None });
             if now.duration_since(entry.since) >= self.parts.release_after {
                 candidates.push(claim.clone());
             }
@@ -227,18 +233,18 @@ impl Janitor {
     }
 
     /// Everything that waits for others: the source of claims, processes, files.
-    async fn look(&self, candidates: Vec<ClaimRef>) -> Vec<Look> {
+    async fn look(&self, candidates: Vec<ClaimRef>) -> Vec<ObservedClaim> {
         let parts = self.parts.clone();
         let looking = self.tasks.looking(move || {
             sweep(&parts);
             let Some(observer) = parts.observer.as_ref().filter(|_| !candidates.is_empty()) else { return Vec::new() };
             let observations = observer.observe(&candidates);
-            let look = |(claim, observation): (ClaimRef, Result<Observation, ObserveError>)| {
+            let look = |(claim, observation): (ClaimRef, Result<ClaimObservation, ObserveError>)| {
                 let seen = observation
                     .inspect_err(|error| debug!(claim.uid = %claim.uid, error = %Chain(&**error), "claim not seen"))
                     .ok();
                 let runs = parts.claims.containers().any_runs(&claim.uid);
-                Look { claim, seen, runs }
+                ObservedClaim { claim, seen, runs }
             };
             candidates.into_iter().zip(observations).map(look).collect()
         });
@@ -246,7 +252,7 @@ impl Janitor {
         looking.await.unwrap_or_default()
     }
 
-    async fn release(&self, claims: Vec<(ClaimRef, Why)>) {
+    async fn release(&self, claims: Vec<(ClaimRef, ReleaseReason)>) {
         let mut answers = self.parts.claims.unprepare(claims.iter().map(|(claim, _)| claim.clone()).collect()).await;
         for (claim, why) in claims {
             // A failure is logged by whoever takes claims back; the next look tries again.

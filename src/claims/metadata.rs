@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    spec::Naming,
-    store::{Record, RecordDevice},
+    spec::CdiNaming,
+    store::{ClaimRecord, RecordDevice},
 };
 use crate::inventory::Inventory;
 
@@ -36,7 +36,7 @@ const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
 /// The part of a record that the files are made of.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Metadata {
+pub struct DeviceMetadata {
     /// Grows with every change.
     pub generation: u64,
     /// What the pod calls the claim, where it was made from a template.
@@ -61,13 +61,13 @@ pub enum MetadataError {
 }
 
 /// Describes devices that are given to a claim.
-pub fn describe(pod_claim_name: Option<String>, devices: &[RecordDevice], inventory: &Inventory) -> Metadata {
+pub fn describe(pod_claim_name: Option<String>, devices: &[RecordDevice], inventory: &Inventory) -> DeviceMetadata {
     let attributes = |device: &RecordDevice| found(device, inventory).map(attributes).unwrap_or_default();
-    Metadata { generation: 1, pod_claim_name, attributes: devices.iter().map(attributes).collect() }
+    DeviceMetadata { generation: 1, pod_claim_name, attributes: devices.iter().map(attributes).collect() }
 }
 
 /// The next generation, if the attributes of a device are others now. A device that has gone keeps its last ones.
-pub fn described_anew(record: &Record, inventory: &Inventory) -> Option<Metadata> {
+pub fn described_anew(record: &ClaimRecord, inventory: &Inventory) -> Option<DeviceMetadata> {
     let before = record.metadata.as_ref()?;
     let mut now = before.clone();
     for (device, known) in record.devices.iter().zip(&mut now.attributes) {
@@ -96,7 +96,7 @@ fn attributes(device: &Device) -> Attributes {
 }
 
 /// The mount with which containers of a request see its file; `None` if the claim has no such files.
-pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<CdiMount> {
+pub fn mount(record: &ClaimRecord, request: &str, naming: &CdiNaming) -> Option<CdiMount> {
     let metadata = record.metadata.as_ref()?;
     let claim = match &metadata.pod_claim_name {
         Some(name) => format!("resourceclaimtemplates/{name}"),
@@ -111,12 +111,12 @@ pub fn mount(record: &Record, request: &str, naming: &Naming) -> Option<CdiMount
 }
 
 /// A claim of the same name with another UID has files of its own.
-fn host_file(claim: &ClaimRef, request: &str, naming: &Naming) -> PathBuf {
+fn host_file(claim: &ClaimRef, request: &str, naming: &CdiNaming) -> PathBuf {
     naming.metadata.join(format!("{}_{request}.json", claim.uid))
 }
 
 /// The top-level requests of a claim, each once.
-fn requests(record: &Record) -> Vec<&str> {
+fn requests(record: &ClaimRecord) -> Vec<&str> {
     let mut requests: Vec<&str> = Vec::new();
     for device in &record.devices {
         let request = device.grant.top_level_request();
@@ -128,7 +128,7 @@ fn requests(record: &Record) -> Vec<&str> {
 }
 
 /// The file of one request: the same object once per version.
-fn content(record: &Record, metadata: &Metadata, request: &str, driver: &str) -> Vec<u8> {
+fn content(record: &ClaimRecord, metadata: &DeviceMetadata, request: &str, driver: &str) -> Vec<u8> {
     let mut requests: Vec<(&str, Vec<Value>)> = Vec::new();
     for (device, attributes) in record.devices.iter().zip(&metadata.attributes) {
         let grant = &device.grant;
@@ -170,7 +170,7 @@ fn content(record: &Record, metadata: &Metadata, request: &str, driver: &str) ->
 ///
 /// # Errors
 /// When a name of the claim cannot be part of a path, or a file cannot be written.
-pub fn write(record: &Record, naming: &Naming) -> Result<(), MetadataError> {
+pub fn write(record: &ClaimRecord, naming: &CdiNaming) -> Result<(), MetadataError> {
     let Some(metadata) = &record.metadata else { return Ok(()) };
     let names = [&record.claim.namespace, &record.claim.name].into_iter().chain(&metadata.pod_claim_name);
     for name in names.map(String::as_str).chain(requests(record)) {
@@ -185,7 +185,7 @@ pub fn write(record: &Record, naming: &Naming) -> Result<(), MetadataError> {
     Ok(())
 }
 
-fn write_file(path: &Path, bytes: &[u8], naming: &Naming) -> io::Result<()> {
+fn write_file(path: &Path, bytes: &[u8], naming: &CdiNaming) -> io::Result<()> {
     let file = match open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(naming)?;
@@ -212,7 +212,7 @@ fn open(path: &Path) -> io::Result<fs::File> {
 }
 
 /// Open to programs that are not root, like the files in it.
-fn create_folder(naming: &Naming) -> io::Result<()> {
+fn create_folder(naming: &CdiNaming) -> io::Result<()> {
     if let Some(plugin) = naming.metadata.parent() {
         DirBuilder::new().recursive(true).mode(0o750).create(plugin)?;
     }
@@ -225,7 +225,7 @@ fn create_folder(naming: &Naming) -> io::Result<()> {
 ///
 /// # Errors
 /// When a file is there and cannot be removed.
-pub fn remove(record: &Record, naming: &Naming) -> io::Result<()> {
+pub fn remove(record: &ClaimRecord, naming: &CdiNaming) -> io::Result<()> {
     if record.metadata.is_none() {
         return Ok(());
     }

@@ -18,13 +18,13 @@ use tracing::debug;
 
 use super::{
     ClaimError,
-    admit::{Admission, Refusal, held_of},
+    admit::{AdmissionRequest, GrantRefusal, held_of},
     store::RecordDevice,
 };
 
 /// A grant that is to lie on one node with others.
 #[derive(Debug)]
-struct Member<'a> {
+struct PlacedGrant<'a> {
     /// Its place in the allocation.
     index: usize,
     grant: &'a Grant,
@@ -37,10 +37,11 @@ struct Member<'a> {
 ///
 /// # Errors
 /// When a grant cannot be met, or there is no node for those that require one.
-pub(super) fn place(admission: &Admission<'_>) -> Result<Vec<RecordDevice>, ClaimError> {
+pub(super) fn place(admission: &AdmissionRequest<'_>) -> Result<Vec<RecordDevice>, ClaimError> {
     let members = members(admission)?;
-    let required: Vec<&Member<'_>> = members.iter().filter(|member| member.same == SameNumaNode::Required).collect();
-    let all: Vec<&Member<'_>> = members.iter().collect();
+    let required: Vec<&PlacedGrant<'_>> =
+        members.iter().filter(|member| member.same == SameNumaNode::Required).collect();
+    let all: Vec<&PlacedGrant<'_>> = members.iter().collect();
     let error = match on_one_node(admission, &all) {
         Ok(devices) => return Ok(devices),
         Err(error) if required.len() == all.len() => return Err(error),
@@ -50,7 +51,7 @@ pub(super) fn place(admission: &Admission<'_>) -> Result<Vec<RecordDevice>, Clai
     on_one_node(admission, &required)
 }
 
-fn members<'a>(admission: &Admission<'a>) -> Result<Vec<Member<'a>>, ClaimError> {
+fn members<'a>(admission: &AdmissionRequest<'a>) -> Result<Vec<PlacedGrant<'a>>, ClaimError> {
     let mut members = Vec::new();
     for (index, grant) in admission.allocation.grants.iter().enumerate() {
         let same = placement_of(grant).map_err(|source| ClaimError::Backend {
@@ -61,14 +62,17 @@ fn members<'a>(admission: &Admission<'a>) -> Result<Vec<Member<'a>>, ClaimError>
         // Who only looks after a device takes nothing of any node.
         if let Some(same) = same.filter(|_| grant.access == Access::Use) {
             let (_, device, backend) = admission.find(grant)?;
-            members.push(Member { index, grant, same, nodes: backend.nodes(device) });
+            members.push(PlacedGrant { index, grant, same, nodes: backend.nodes(device) });
         }
     }
     Ok(members)
 }
 
 /// Plans all grants, with these members on the first node that has room for all of them.
-fn on_one_node(admission: &Admission<'_>, members: &[&Member<'_>]) -> Result<Vec<RecordDevice>, ClaimError> {
+fn on_one_node(
+    admission: &AdmissionRequest<'_>,
+    members: &[&PlacedGrant<'_>],
+) -> Result<Vec<RecordDevice>, ClaimError> {
     let plan_all = |within| admission.plan_all(&within);
     let Some(mut nodes) = common_nodes(members) else {
         return plan_all(BTreeMap::new()).map_err(|refusal| *refusal.error);
@@ -96,8 +100,8 @@ fn is_about_the_node(error: &ClaimError) -> bool {
 }
 
 /// One error for all nodes. Where it was always a grant without the wish that failed, the wish is not to blame.
-fn refused(members: &[&Member<'_>], mut refusals: Vec<(u32, Refusal)>) -> ClaimError {
-    let is_member = |refusal: &Refusal| members.iter().any(|member| member.index == refusal.index);
+fn refused(members: &[&PlacedGrant<'_>], mut refusals: Vec<(u32, GrantRefusal)>) -> ClaimError {
+    let is_member = |refusal: &GrantRefusal| members.iter().any(|member| member.index == refusal.index);
     if refusals.iter().all(|(_, refusal)| !is_member(refusal))
         && let Some((_, refusal)) = refusals.pop()
     {
@@ -113,15 +117,15 @@ fn refused(members: &[&Member<'_>], mut refusals: Vec<(u32, Refusal)>) -> ClaimE
 }
 
 /// The nodes that every member can come from; `None` if nothing is known of any.
-fn common_nodes(members: &[&Member<'_>]) -> Option<Vec<u32>> {
+fn common_nodes(members: &[&PlacedGrant<'_>]) -> Option<Vec<u32>> {
     let known = members.iter().map(|member| &member.nodes).filter(|nodes| !nodes.is_empty());
     let common = known.cloned().reduce(|common, nodes| &common & &nodes)?;
     Some(common.into_iter().collect())
 }
 
 /// What is free on a node for each member, in their order, as far as it is known.
-fn free(admission: &Admission<'_>, members: &[&Member<'_>], node: u32) -> Vec<Option<u64>> {
-    let free = |member: &&Member<'_>| {
+fn free(admission: &AdmissionRequest<'_>, members: &[&PlacedGrant<'_>], node: u32) -> Vec<Option<u64>> {
+    let free = |member: &&PlacedGrant<'_>| {
         let (name, device, backend) = admission.find(member.grant).ok()?;
         let held = held_of(admission.holdings, name);
         let (claim, grant) = (&admission.claim.uid, member.grant);
@@ -130,7 +134,7 @@ fn free(admission: &Admission<'_>, members: &[&Member<'_>], node: u32) -> Vec<Op
     members.iter().map(free).collect()
 }
 
-fn describe(member: &Member<'_>) -> String {
+fn describe(member: &PlacedGrant<'_>) -> String {
     let Grant { request, device, .. } = member.grant;
     let nodes: Vec<String> = member.nodes.iter().map(u32::to_string).collect();
     let nodes = match nodes.as_slice() {

@@ -19,15 +19,15 @@ use tracing::{info, warn};
 
 use super::{
     ClaimError, ClaimView,
-    spec::{HOLDINGS_ANNOTATION, Naming},
-    store::{Holdings, Loaded, Record, RecordDevice, RecordState, salvage},
-    work::{Job, Prepared, Workshop},
+    spec::{CdiNaming, HOLDINGS_ANNOTATION},
+    store::{ClaimHoldings, ClaimRecord, LoadedRecord, RecordDevice, RecordState, salvage},
+    work::{ClaimExecutor, Job, Prepared},
 };
 use crate::metrics::Metrics;
 
 /// A claim that was found in a state that nobody can be sure of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Quarantined {
+pub struct QuarantinedClaim {
     /// From the file's name.
     pub uid: ClaimUid,
     /// The file at fault.
@@ -40,7 +40,7 @@ pub struct Quarantined {
     pub devices: Vec<RecordDevice>,
 }
 
-impl Quarantined {
+impl QuarantinedClaim {
     /// The answer to whoever asks for this claim.
     pub fn error(&self) -> ClaimError {
         ClaimError::Quarantined { uid: self.uid.clone(), path: self.path.clone(), reason: self.reason.clone() }
@@ -49,22 +49,22 @@ impl Quarantined {
 
 /// What happens to one claim at start.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum RecoveryAction {
     /// Ready, CDI file in place.
-    Keep(Record),
+    Keep(ClaimRecord),
     /// Ready as far as the record says, CDI file lost.
-    Restore(Record),
+    Restore(ClaimRecord),
     /// Ready in an earlier boot.
-    AwaitPrepare(Record),
+    AwaitPrepare(ClaimRecord),
     /// Half done in this boot.
-    RollBack(Record),
+    RollBack(ClaimRecord),
     /// Half done in an earlier boot.
-    Forget(Record),
+    Forget(ClaimRecord),
     /// Not understood.
-    Quarantine(Quarantined),
+    Quarantine(QuarantinedClaim),
 }
 
-impl Action {
+impl RecoveryAction {
     fn name(&self) -> &'static str {
         match self {
             Self::Keep(_) => "keep",
@@ -83,14 +83,14 @@ pub struct FoundCdi {
     /// The file.
     pub path: PathBuf,
     /// What its annotation says that the claim holds, if it can be read.
-    pub holdings: Option<Holdings>,
+    pub holdings: Option<ClaimHoldings>,
 }
 
 /// The CDI files of claims in a folder, and what they say their claims hold.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn found_cdi(cdi: &SpecDir, naming: &Naming) -> Result<BTreeMap<ClaimUid, FoundCdi>, DirError> {
+pub fn found_cdi(cdi: &SpecDir, naming: &CdiNaming) -> Result<BTreeMap<ClaimUid, FoundCdi>, DirError> {
     let files = cdi.list(&naming.driver)?.into_iter();
     Ok(files
         .filter_map(|file| {
@@ -103,13 +103,17 @@ pub fn found_cdi(cdi: &SpecDir, naming: &Naming) -> Result<BTreeMap<ClaimUid, Fo
 }
 
 /// Decides for every claim that left a trace.
-pub fn plan(records: Vec<Loaded>, mut cdi: BTreeMap<ClaimUid, FoundCdi>, boot_id: &str) -> BTreeMap<ClaimUid, Action> {
+pub fn plan(
+    records: Vec<LoadedRecord>,
+    mut cdi: BTreeMap<ClaimUid, FoundCdi>,
+    boot_id: &str,
+) -> BTreeMap<ClaimUid, RecoveryAction> {
     let mut actions = BTreeMap::new();
     for loaded in records {
         let found = cdi.remove(&loaded.uid);
         let action = match loaded.record {
             Err(reason) => {
-                Action::Quarantine(quarantine(loaded.uid.clone(), loaded.path, reason, &loaded.bytes, found))
+                RecoveryAction::Quarantine(quarantine(loaded.uid.clone(), loaded.path, reason, &loaded.bytes, found))
             }
             Ok(record) => decide(record, found.is_some(), boot_id),
         };
@@ -118,24 +122,25 @@ pub fn plan(records: Vec<Loaded>, mut cdi: BTreeMap<ClaimUid, FoundCdi>, boot_id
     for (uid, found) in cdi {
         let reason = "it has a CDI file but no record".to_owned();
         let path = found.path.clone();
-        actions.insert(uid.clone(), Action::Quarantine(quarantine(uid, path, reason, &[], Some(found))));
+        actions.insert(uid.clone(), RecoveryAction::Quarantine(quarantine(uid, path, reason, &[], Some(found))));
     }
     actions
 }
 
-fn decide(record: Record, has_cdi: bool, boot_id: &str) -> Action {
+fn decide(record: ClaimRecord, has_cdi: bool, boot_id: &str) -> RecoveryAction {
     match (record.state, record.boot_id == boot_id, has_cdi) {
-        (RecordState::Prepared, true, true) => Action::Keep(record),
-        (RecordState::Prepared, true, false) => Action::Restore(record),
-        (RecordState::Prepared, false, _) => Action::AwaitPrepare(record),
-        (RecordState::Preparing, true, _) => Action::RollBack(record),
-        (RecordState::Preparing, false, _) => Action::Forget(record),
+        (RecordState::Prepared, true, true) => RecoveryAction::Keep(record),
+        (RecordState::Prepared, true, false) => RecoveryAction::Restore(record),
+        (RecordState::Prepared, false, _) => RecoveryAction::AwaitPrepare(record),
+        (RecordState::Preparing, true, _) => RecoveryAction::RollBack(record),
+        (RecordState::Preparing, false, _) => RecoveryAction::Forget(record),
     }
 }
 
 /// A damaged record may name another device than it did, so what it still says is held beside what the CDI file says.
-fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found: Option<FoundCdi>) -> Quarantined {
-    let held: Vec<Holdings> = [salvage(bytes), found.and_then(|found| found.holdings)].into_iter().flatten().collect();
+fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found: Option<FoundCdi>) -> QuarantinedClaim {
+    let held: Vec<ClaimHoldings> =
+        [salvage(bytes), found.and_then(|found| found.holdings)].into_iter().flatten().collect();
     let claim = held.iter().map(|held| &held.claim).find(|claim| claim.uid == uid);
     let claim = claim.or_else(|| held.first().map(|held| &held.claim)).cloned();
     let mut devices: Vec<RecordDevice> = Vec::new();
@@ -144,20 +149,20 @@ fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found:
             devices.push(device);
         }
     }
-    Quarantined { uid, path, reason, claim, devices }
+    QuarantinedClaim { uid, path, reason, claim, devices }
 }
 
 /// Applies the plan; what is left is the claim table that the daemon starts with.
 pub(super) fn apply(
-    workshop: &Workshop,
-    actions: BTreeMap<ClaimUid, Action>,
+    executor: &ClaimExecutor,
+    actions: BTreeMap<ClaimUid, RecoveryAction>,
     metrics: &Metrics,
 ) -> BTreeMap<ClaimUid, ClaimView> {
     let mut table = BTreeMap::new();
     for (uid, action) in actions {
         metrics.recovered(action.name());
         info!(claim.uid = %uid, action = action.name(), "recovering claim");
-        if let Some(view) = apply_one(workshop, &uid, action) {
+        if let Some(view) = apply_one(executor, &uid, action) {
             if let ClaimView::Recorded { problem: Some(problem), .. } = &view {
                 warn!(claim.uid = %uid, error = problem, "claim has a problem");
             }
@@ -167,22 +172,22 @@ pub(super) fn apply(
     table
 }
 
-fn apply_one(workshop: &Workshop, uid: &ClaimUid, action: Action) -> Option<ClaimView> {
+fn apply_one(executor: &ClaimExecutor, uid: &ClaimUid, action: RecoveryAction) -> Option<ClaimView> {
     match action {
-        Action::Quarantine(quarantined) => {
+        RecoveryAction::Quarantine(quarantined) => {
             warn!(claim.uid = %uid, path = %quarantined.path.display(), error = quarantined.reason, "claim quarantined");
             Some(ClaimView::Quarantined(Arc::new(quarantined)))
         }
         // Without its CDI file it is made ready again from the start: an unprepare may have been under way.
-        Action::Keep(record) | Action::Restore(record) => ready(workshop, record),
-        Action::AwaitPrepare(record) => {
-            let stale = workshop.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
+        RecoveryAction::Keep(record) | RecoveryAction::Restore(record) => ready(executor, record),
+        RecoveryAction::AwaitPrepare(record) => {
+            let stale = executor.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
             let problem = stale.unwrap_or_else(|| "the host was rebooted; ready again at the next prepare".to_owned());
             Some(ClaimView::Recorded { record: Arc::new(record), problem: Some(problem) })
         }
-        Action::RollBack(record) | Action::Forget(record) => {
+        RecoveryAction::RollBack(record) | RecoveryAction::Forget(record) => {
             let record = Arc::new(record);
-            let (_, result) = workshop.unprepare(std::slice::from_ref(&record)).pop()?;
+            let (_, result) = executor.unprepare(std::slice::from_ref(&record)).pop()?;
             let problem = Some(Chain(&result.err()?).to_string());
             Some(ClaimView::Recorded { record, problem })
         }
@@ -190,8 +195,8 @@ fn apply_one(workshop: &Workshop, uid: &ClaimUid, action: Action) -> Option<Clai
 }
 
 /// Keeps or restores a claim. Whatever fails, its record and its devices stay.
-fn ready(workshop: &Workshop, record: Record) -> Option<ClaimView> {
-    let (_, prepared) = workshop.prepare(vec![Job::Again(Arc::new(record))]).pop()?;
+fn ready(executor: &ClaimExecutor, record: ClaimRecord) -> Option<ClaimView> {
+    let (_, prepared) = executor.prepare(vec![Job::Again(Arc::new(record))]).pop()?;
     match prepared {
         Prepared::Ready(record) => Some(ClaimView::Recorded { record, problem: None }),
         Prepared::Left(record, error) => {

@@ -9,7 +9,7 @@ use hostler_linux::IdSet;
 
 use super::{
     PreparedDevice, metadata,
-    store::{Holdings, Record, RecordDevice},
+    store::{ClaimHoldings, ClaimRecord, RecordDevice},
 };
 
 /// CDI class of every claim's file.
@@ -23,7 +23,7 @@ const HOOK_TIMEOUT_SECONDS: i64 = 10;
 
 /// What names in CDI files are made of.
 #[derive(Clone, Debug)]
-pub struct Naming {
+pub struct CdiNaming {
     /// CDI vendor: the driver's name.
     pub driver: String,
     /// The binary that containers' hooks run, as the runtime sees it.
@@ -34,7 +34,7 @@ pub struct Naming {
     pub metadata: PathBuf,
 }
 
-impl Naming {
+impl CdiNaming {
     /// `vendor/class` of claim files.
     pub fn kind(&self) -> String {
         format!("{}/{CLASS}", self.driver)
@@ -57,7 +57,7 @@ fn cdi_name(uid: &ClaimUid, index: usize, device: &RecordDevice) -> String {
 }
 
 /// The device list that the kubelet gets: the same for the same record, to the byte.
-pub fn prepared_devices(record: &Record, naming: &Naming) -> Vec<PreparedDevice> {
+pub fn prepared_devices(record: &ClaimRecord, naming: &CdiNaming) -> Vec<PreparedDevice> {
     let uid = &record.claim.uid;
     let answer = |(index, device): (usize, &RecordDevice)| PreparedDevice {
         request_names: vec![device.grant.top_level_request().to_owned()],
@@ -70,7 +70,7 @@ pub fn prepared_devices(record: &Record, naming: &Naming) -> Vec<PreparedDevice>
 }
 
 /// The claim's CDI file. Everything that a container needs is in it.
-pub fn cdi_spec(record: &Record, naming: &Naming) -> CdiSpec {
+pub fn cdi_spec(record: &ClaimRecord, naming: &CdiNaming) -> CdiSpec {
     let mut spec = CdiSpec {
         cdi_version: String::new(),
         kind: naming.kind(),
@@ -87,13 +87,13 @@ pub fn cdi_spec(record: &Record, naming: &Naming) -> CdiSpec {
 }
 
 /// Neither edits, which stand in the file anyway, nor state, nor boot: the file must stay the same to the byte.
-fn holdings(record: &Record) -> String {
-    let mut holdings = Holdings { claim: record.claim.clone(), devices: record.devices.clone() };
+fn holdings(record: &ClaimRecord) -> String {
+    let mut holdings = ClaimHoldings { claim: record.claim.clone(), devices: record.devices.clone() };
     holdings.devices.iter_mut().for_each(|device| device.edits = ContainerEdits::default());
     serde_json::json!(holdings).to_string()
 }
 
-fn cdi_device(record: &Record, index: usize, naming: &Naming) -> CdiDevice {
+fn cdi_device(record: &ClaimRecord, index: usize, naming: &CdiNaming) -> CdiDevice {
     let device = &record.devices[index];
     let uid = &record.claim.uid;
     let mut container_edits = ContainerEdits {
@@ -122,7 +122,7 @@ fn cdi_device(record: &Record, index: usize, naming: &Naming) -> CdiDevice {
 
 /// What a container with this device is bound to. Interleaving means all of the claim's interleaved nodes, whichever of
 /// its devices a container has.
-fn bound(record: &Record, device: &RecordDevice) -> Pinning {
+fn bound(record: &ClaimRecord, device: &RecordDevice) -> Pinning {
     let mut own = device.plan.pinning.clone();
     own.policy = own.policy.map(|policy| MemoryPolicy { nodes: policy_nodes(record, device, policy.mode), ..policy });
     if let Some(MemoryPolicy { mode: MemoryMode::Interleave, nodes }) = &own.policy {
@@ -133,7 +133,7 @@ fn bound(record: &Record, device: &RecordDevice) -> Pinning {
 
 /// The nodes that go by one policy together: those of the request where they are bound, as variables name what a request
 /// binds; else those of the claim, as a program has one policy.
-fn policy_nodes(record: &Record, device: &RecordDevice, mode: MemoryMode) -> BTreeSet<u32> {
+fn policy_nodes(record: &ClaimRecord, device: &RecordDevice, mode: MemoryMode) -> BTreeSet<u32> {
     let request = device.grant.top_level_request();
     let others =
         record.devices.iter().filter(|other| mode != MemoryMode::Bind || other.grant.top_level_request() == request);
@@ -143,7 +143,7 @@ fn policy_nodes(record: &Record, device: &RecordDevice, mode: MemoryMode) -> BTr
 
 /// What the variables of a device name. A container gets a whole request, so they name what the request binds of the
 /// same kind.
-fn shared(record: &Record, device: &RecordDevice, own: &Pinning) -> Pinning {
+fn shared(record: &ClaimRecord, device: &RecordDevice, own: &Pinning) -> Pinning {
     let request = device.grant.top_level_request();
     let mut shared = own.clone();
     for other in record.devices.iter().filter(|other| other.grant.top_level_request() == request) {
@@ -173,7 +173,7 @@ fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
 }
 
 /// The hook that binds the container. Each device brings its own; every one of them applies the union of all.
-fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> CdiHook {
+fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &CdiNaming) -> CdiHook {
     let mut args: Vec<String> = ["hostler", "hook", "cpuset", "--claim", uid.as_str()].map(str::to_owned).into();
     for (flag, ids) in [("--cpus", &pinning.cpus), ("--mems", &pinning.mems)] {
         if !ids.is_empty() {
@@ -184,13 +184,13 @@ fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &Naming) -> CdiHook {
 }
 
 /// The hook that notes who uses the claim.
-fn recording_hook(uid: &ClaimUid, naming: &Naming) -> CdiHook {
+fn recording_hook(uid: &ClaimUid, naming: &CdiNaming) -> CdiHook {
     let folder = naming.containers.to_string_lossy();
     let args = ["hostler", "hook", "record", "--claim", uid.as_str(), "--containers", &*folder];
     hook(args.map(str::to_owned).into(), naming)
 }
 
-fn hook(args: Vec<String>, naming: &Naming) -> CdiHook {
+fn hook(args: Vec<String>, naming: &CdiNaming) -> CdiHook {
     CdiHook {
         hook_name: HookName::CreateRuntime,
         path: naming.hook.to_string_lossy().into_owned(),

@@ -23,7 +23,7 @@ use hostler_files::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::metadata::Metadata;
+use super::metadata::DeviceMetadata;
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 1, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
@@ -36,7 +36,7 @@ const MOST_NAMELESS: usize = 128;
 
 /// What is known of a claim, whole: nothing else is needed to take it back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Record {
+pub struct ClaimRecord {
     /// The claim.
     pub claim: ClaimRef,
     /// How far it came.
@@ -47,7 +47,7 @@ pub struct Record {
     pub devices: Vec<RecordDevice>,
     /// What containers can read about the devices, where that was asked for. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<DeviceMetadata>,
 }
 
 /// How far a claim came.
@@ -79,7 +79,7 @@ pub struct RecordDevice {
 
 /// What a claim holds, without how far it came: what can still be known when its record is damaged or lost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Holdings {
+pub struct ClaimHoldings {
     /// The claim.
     pub claim: ClaimRef,
     /// What was given and chosen.
@@ -121,7 +121,7 @@ pub enum DecodeError {
 ///
 /// # Errors
 /// When the record cannot be put into JSON.
-pub fn encode(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
+pub fn encode(record: &ClaimRecord) -> Result<Vec<u8>, serde_json::Error> {
     FORMAT.encode(record)
 }
 
@@ -129,19 +129,19 @@ pub fn encode(record: &Record) -> Result<Vec<u8>, serde_json::Error> {
 ///
 /// # Errors
 /// When the bytes are not a whole, unchanged record of a version that is known.
-pub fn decode(bytes: &[u8]) -> Result<Record, EnvelopeError> {
+pub fn decode(bytes: &[u8]) -> Result<ClaimRecord, EnvelopeError> {
     FORMAT.decode(bytes)
 }
 
 /// What a file that is not a valid record still says about its claim, if it is JSON at all. Used only to keep devices
 /// taken, never to prepare or undo.
-pub fn salvage(bytes: &[u8]) -> Option<Holdings> {
+pub fn salvage(bytes: &[u8]) -> Option<ClaimHoldings> {
     FORMAT.salvage(bytes)
 }
 
 /// A file of the folder, read.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedRecord {
     /// From the file's name.
     pub uid: ClaimUid,
     /// The file.
@@ -149,7 +149,7 @@ pub struct Loaded {
     /// Its content as far as it could be read; empty if not at all.
     pub bytes: Vec<u8>,
     /// The record, or what is wrong, for people.
-    pub record: Result<Record, String>,
+    pub record: Result<ClaimRecord, String>,
 }
 
 /// The folder of the records.
@@ -184,7 +184,7 @@ impl RecordDir {
     ///
     /// # Errors
     /// When any step fails. Records that were there before are then the old or the new ones, whole in either case.
-    pub fn write(&self, records: &[&Record]) -> Result<(), StoreError> {
+    pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
         let each_alone = records.len() < SYNCFS_FROM;
         let durability = if each_alone { Durability::Synced } else { Durability::Unsynced };
         let written: Result<Vec<_>, StoreError> =
@@ -201,7 +201,11 @@ impl RecordDir {
         self.sync()
     }
 
-    fn write_temporary(&self, record: &Record, durability: Durability) -> Result<(FinishedFile, PathBuf), StoreError> {
+    fn write_temporary(
+        &self,
+        record: &ClaimRecord,
+        durability: Durability,
+    ) -> Result<(FinishedFile, PathBuf), StoreError> {
         let uid = &record.claim.uid;
         let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
         let (path, temporary) = (self.file(uid), format!(".{uid}.tmp"));
@@ -252,13 +256,13 @@ impl RecordDir {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn load(&self) -> Result<Vec<Loaded>, StoreError> {
+    pub fn load(&self) -> Result<Vec<LoadedRecord>, StoreError> {
         let mut names = self.names()?;
         names.sort_unstable();
         Ok(names.iter().filter_map(|name| self.load_one(name)).collect())
     }
 
-    fn load_one(&self, name: &str) -> Option<Loaded> {
+    fn load_one(&self, name: &str) -> Option<LoadedRecord> {
         let uid = ClaimUid::new(name.strip_suffix(".json")?).ok()?;
         let path = self.path.join(name);
         let (bytes, record) = match fs::read(&path) {
@@ -274,7 +278,7 @@ impl RecordDir {
                 (bytes, record)
             }
         };
-        Some(Loaded { uid, path, bytes, record })
+        Some(LoadedRecord { uid, path, bytes, record })
     }
 
     /// The file of a claim's record. A UID holds no character that could lead elsewhere.

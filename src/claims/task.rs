@@ -17,9 +17,9 @@ use tracing::{error, info};
 
 use super::{
     ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult, recover,
-    spec::Naming,
+    spec::CdiNaming,
     store::{RecordDir, StoreError},
-    work::Workshop,
+    work::ClaimExecutor,
 };
 use crate::{
     containers::{ClaimContainer, ContainerDir},
@@ -49,7 +49,7 @@ pub struct ClaimsParts {
     /// Folder of the CDI files.
     pub cdi: PathBuf,
     /// Names in CDI files.
-    pub naming: Naming,
+    pub naming: CdiNaming,
     /// Where hooks note which containers run with which claim.
     pub containers: ContainerDir,
     /// Whether containers of claims that come from now on can read about their devices.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for ClaimsParts {
 
 /// Why the claims task could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ClaimsStartError {
     /// The records are not accessible.
     #[error("failed to open the claim records")]
     Records(#[source] StoreError),
@@ -103,7 +103,7 @@ pub struct ClaimsHandle {
     requests_tx: mpsc::Sender<Request>,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     reader: Arc<dyn ReadClaims>,
-    naming: Arc<Naming>,
+    naming: Arc<CdiNaming>,
     containers: ContainerDir,
     failures_tx: broadcast::Sender<ClaimFailure>,
     tasks: Tasks,
@@ -119,15 +119,15 @@ impl std::fmt::Debug for ClaimsHandle {
 ///
 /// # Errors
 /// When the folder of the records or of the CDI files cannot be used.
-pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartError> {
-    let records = RecordDir::open(parts.records).map_err(StartError::Records)?;
+pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsStartError> {
+    let records = RecordDir::open(parts.records).map_err(ClaimsStartError::Records)?;
     let cdi = SpecDir::new(parts.cdi);
-    cdi.create().and_then(|()| cdi.remove_leftovers()).map_err(StartError::Cdi)?;
-    let loaded = records.load().map_err(StartError::Records)?;
-    let found = recover::found_cdi(&cdi, &parts.naming).map_err(StartError::Cdi)?;
+    cdi.create().and_then(|()| cdi.remove_leftovers()).map_err(ClaimsStartError::Cdi)?;
+    let loaded = records.load().map_err(ClaimsStartError::Records)?;
+    let found = recover::found_cdi(&cdi, &parts.naming).map_err(ClaimsStartError::Cdi)?;
     let naming = Arc::new(parts.naming.clone());
     let inventory_rx = parts.inventory.subscribe();
-    let workshop = Workshop {
+    let executor = ClaimExecutor {
         backends: parts.backends,
         inventory: parts.inventory,
         records,
@@ -136,14 +136,14 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, StartErr
         containers: parts.containers.clone(),
         boot_id: parts.boot_id,
     };
-    let plan = recover::plan(loaded, found, &workshop.boot_id);
-    let claims = recover::apply(&workshop, plan, &parts.metrics);
-    workshop.records.tidy();
+    let plan = recover::plan(loaded, found, &executor.boot_id);
+    let claims = recover::apply(&executor, plan, &parts.metrics);
+    executor.records.tidy();
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
     let owner = owner::Owner::new(
         owner::OwnerParts {
-            workshop: Arc::new(workshop),
+            executor: Arc::new(executor),
             tasks: tasks.clone(),
             requests_tx: requests_tx.clone(),
             table_tx,
@@ -278,7 +278,7 @@ impl ClaimsHandle {
     }
 
     /// What names in CDI files are made of.
-    pub fn naming(&self) -> &Naming {
+    pub fn naming(&self) -> &CdiNaming {
         &self.naming
     }
 

@@ -12,8 +12,8 @@ use hostler_backend::{
 };
 
 use super::{
-    spec::Naming,
-    store::{Record, RecordDevice, RecordState},
+    spec::CdiNaming,
+    store::{ClaimRecord, RecordDevice, RecordState},
 };
 use crate::inventory::{Inventory, Pool};
 
@@ -27,8 +27,8 @@ pub(super) fn claim(text: &str) -> ClaimRef {
     ClaimRef { namespace: "default".to_owned(), name: format!("name-{text}"), uid: uid(text) }
 }
 
-pub(super) fn naming() -> Naming {
-    Naming {
+pub(super) fn naming() -> CdiNaming {
+    CdiNaming {
         driver: "hostler.dev".to_owned(),
         hook: "/usr/bin/hostler".into(),
         containers: "/state/containers".into(),
@@ -62,7 +62,7 @@ pub(super) fn allocation(grants: &[Grant]) -> Allocation {
     Allocation { grants: grants.to_vec(), pod_claim_name: None }
 }
 
-pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
+pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimRecord {
     let device = RecordDevice {
         backend: backend_name(),
         grant: grant("one"),
@@ -73,7 +73,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> Record {
         counters: Vec::new(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
     };
-    Record { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device], metadata: None }
+    ClaimRecord { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device], metadata: None }
 }
 
 /// Devices `one` and `two` are exclusive, `many` has ten units to share.
@@ -92,7 +92,7 @@ pub(super) fn inventory() -> Inventory {
 
 /// A backend whose hardware is a set of (claim, device) in memory, and whose steps fail when told to.
 #[derive(Debug, Default)]
-pub(super) struct Bench {
+pub(super) struct BenchBackend {
     pub(super) hardware: Mutex<BTreeSet<(String, String)>>,
     pub(super) failing: Mutex<BTreeSet<&'static str>>,
     /// Steps in the order in which they ran.
@@ -103,7 +103,7 @@ pub(super) struct Bench {
     pub(super) gate: Mutex<Option<(&'static str, std::sync::mpsc::Receiver<()>)>>,
 }
 
-impl Bench {
+impl BenchBackend {
     pub(super) fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -141,7 +141,7 @@ impl Bench {
     }
 }
 
-impl Backend for Bench {
+impl Backend for BenchBackend {
     fn name(&self) -> BackendName {
         backend_name()
     }

@@ -10,20 +10,20 @@ use tracing::{debug, error, warn};
 
 use super::{
     ClaimError, ClaimResult, metadata,
-    spec::{Naming, cdi_spec},
-    store::{Record, RecordDevice, RecordDir, RecordState},
+    spec::{CdiNaming, cdi_spec},
+    store::{ClaimRecord, RecordDevice, RecordDir, RecordState},
     task::OrderJob,
 };
 use crate::{containers::ContainerDir, inventory::InventoryReader, registry::BackendRegistry};
 
 /// What the steps work with.
 #[derive(Debug)]
-pub(super) struct Workshop {
+pub(super) struct ClaimExecutor {
     pub(super) backends: BackendRegistry,
     pub(super) inventory: InventoryReader,
     pub(super) records: RecordDir,
     pub(super) cdi: SpecDir,
-    pub(super) naming: Naming,
+    pub(super) naming: CdiNaming,
     pub(super) containers: ContainerDir,
     pub(super) boot_id: String,
 }
@@ -32,16 +32,16 @@ pub(super) struct Workshop {
 #[derive(Debug)]
 pub(super) enum Prepared {
     /// Ready: this is on disk, and so is the CDI file.
-    Ready(Arc<Record>),
+    Ready(Arc<ClaimRecord>),
     /// Not ready, and nothing of it is left.
     Undone(Arc<ClaimError>),
     /// Not ready, and this record is still on disk: its devices stay taken.
-    Left(Arc<Record>, Arc<ClaimError>),
+    Left(Arc<ClaimRecord>, Arc<ClaimError>),
 }
 
-/// A claim on its way through [`Workshop::prepare`].
+/// A claim on its way through [`ClaimExecutor::prepare`].
 struct Step {
-    record: Record,
+    record: ClaimRecord,
     /// Whether the record on disk says that the claim is ready in this boot. Containers may be running with it: the
     /// record is not written again, and an error undoes nothing.
     ready: bool,
@@ -49,7 +49,7 @@ struct Step {
     redo: bool,
     /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure: what
     /// is not ready yet after a reboot must not cost the claim its devices.
-    earlier: Option<Arc<Record>>,
+    earlier: Option<Arc<ClaimRecord>>,
     failed: Option<ClaimError>,
 }
 
@@ -64,12 +64,12 @@ fn for_each_sound(steps: &mut [Step], mut work: impl FnMut(&mut Step) -> Result<
 #[derive(Debug)]
 pub(super) enum Job {
     /// Chosen, not on disk yet.
-    New(Record),
+    New(ClaimRecord),
     /// On disk already, in any state, from this boot or an earlier one.
-    Again(Arc<Record>),
+    Again(Arc<ClaimRecord>),
 }
 
-impl Workshop {
+impl ClaimExecutor {
     /// Prepares a batch: the answers are in its order. Claims share their durable writes, not their fate.
     pub(super) fn prepare(&self, batch: Vec<Job>) -> Vec<(ClaimUid, Prepared)> {
         let mut steps: Vec<Step> = batch.into_iter().map(|job| self.begin(job)).collect();
@@ -110,7 +110,7 @@ impl Workshop {
     }
 
     /// Takes claims back: CDI file, hardware, record. The answers are in the order of the batch.
-    pub(super) fn unprepare(&self, batch: &[Arc<Record>]) -> Vec<(ClaimUid, ClaimResult<()>)> {
+    pub(super) fn unprepare(&self, batch: &[Arc<ClaimRecord>]) -> Vec<(ClaimUid, ClaimResult<()>)> {
         let mut results: Vec<Result<(), ClaimError>> = batch
             .iter()
             .map(|record| self.remove_cdi(&record.claim.uid).and_then(|()| self.undo_hardware(record)))
@@ -130,7 +130,7 @@ impl Workshop {
     }
 
     /// Removes what only describes a claim that is taken back. What stays harms nobody.
-    fn tidy(&self, record: &Record) {
+    fn tidy(&self, record: &ClaimRecord) {
         let uid = &record.claim.uid;
         if let Err(error) = self.containers.forget(uid) {
             warn!(claim.uid = %uid, error = %error, "notes of the claim's containers stay");
@@ -141,7 +141,7 @@ impl Workshop {
     }
 
     /// Whether a record says that the claim is ready in this boot.
-    pub(super) fn is_ready(&self, record: &Record) -> bool {
+    pub(super) fn is_ready(&self, record: &ClaimRecord) -> bool {
         record.state == RecordState::Prepared && record.boot_id == self.boot_id
     }
 
@@ -166,7 +166,7 @@ impl Workshop {
         if chosen.is_empty() {
             return;
         }
-        let records: Vec<&Record> = chosen.iter().map(|step| &step.record).collect();
+        let records: Vec<&ClaimRecord> = chosen.iter().map(|step| &step.record).collect();
         let Err(source) = self.records.write(&records).map_err(Arc::new) else { return };
         for step in &mut chosen {
             step.failed = Some(ClaimError::Store { uid: step.record.claim.uid.clone(), source: source.clone() });
@@ -174,7 +174,7 @@ impl Workshop {
     }
 
     /// Makes every device of the claim ready, where that has to be done, and checks each.
-    fn hardware(&self, record: &mut Record, redo: bool) -> Result<(), ClaimError> {
+    fn hardware(&self, record: &mut ClaimRecord, redo: bool) -> Result<(), ClaimError> {
         let claim = record.claim.uid.clone();
         for device in &mut record.devices {
             if redo {
@@ -206,7 +206,7 @@ impl Workshop {
     }
 
     /// Undoes every device, the last first. All are tried; the first error is reported.
-    fn undo_hardware(&self, record: &Record) -> Result<(), ClaimError> {
+    fn undo_hardware(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
         let undo = |device: &RecordDevice| {
             let work = UnprepareWork { claim: &record.claim.uid, grant: &device.grant, plan: &device.plan };
             self.backend(device)?.unprepare(&work).map_err(|source| failed("unprepare", device, source))
@@ -221,15 +221,15 @@ impl Workshop {
         })
     }
 
-    fn write_metadata(&self, record: &Record) -> Result<(), ClaimError> {
+    fn write_metadata(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
         let failed = |source| ClaimError::Metadata { uid: record.claim.uid.clone(), source };
         metadata::write(record, &self.naming).map_err(failed)
     }
 
     /// Tells containers of ready claims what has become of their devices' attributes: record, file. The answers are in
     /// the order of the batch.
-    pub(super) fn describe(&self, batch: Vec<Record>) -> Vec<(ClaimUid, ClaimResult<Arc<Record>>)> {
-        let describe = |record: Record| {
+    pub(super) fn describe(&self, batch: Vec<ClaimRecord>) -> Vec<(ClaimUid, ClaimResult<Arc<ClaimRecord>>)> {
+        let describe = |record: ClaimRecord| {
             let uid = record.claim.uid.clone();
             let written = self.records.write(&[&record]);
             let written = written.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) });
@@ -240,7 +240,7 @@ impl Workshop {
     }
 
     /// Writes the claim's CDI file unless it is there already, byte for byte.
-    pub(super) fn write_cdi(&self, record: &Record) -> Result<(), ClaimError> {
+    pub(super) fn write_cdi(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
         let uid = &record.claim.uid;
         let written = self.cdi.write(&self.naming.stem(uid), &cdi_spec(record, &self.naming));
         written.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })
@@ -273,7 +273,7 @@ impl Workshop {
     }
 
     /// Takes back what was done; on disk is then the record of an earlier boot, or none.
-    fn undo(&self, record: &Record, earlier: Option<&Record>) -> Result<(), ClaimError> {
+    fn undo(&self, record: &ClaimRecord, earlier: Option<&ClaimRecord>) -> Result<(), ClaimError> {
         let uid = &record.claim.uid;
         self.remove_cdi(uid)?;
         self.undo_hardware(record)?;

@@ -4,7 +4,7 @@ use hostler_api::{ClaimRef, resource::ResourceClaim};
 use tokio::runtime::Handle;
 
 use super::claim_reader::{ClaimReadError, ClaimReader};
-use crate::claims::janitor::{Observation, ObserveClaims, ObserveError};
+use crate::claims::janitor::{ClaimObservation, ObserveClaims, ObserveError};
 
 /// Looks at claims one after the other: nobody waits for it.
 #[derive(Clone, Debug)]
@@ -21,14 +21,14 @@ impl ClaimObserver {
         Self { reader, driver: driver.to_owned(), node: node.to_owned(), runtime: Handle::current() }
     }
 
-    async fn look(&self, claim: &ClaimRef) -> Result<Observation, ClaimReadError> {
+    async fn look(&self, claim: &ClaimRef) -> Result<ClaimObservation, ClaimReadError> {
         let found = self.reader.find(&claim.namespace, &claim.name).await;
         observation(claim, found, &self.driver, &self.node)
     }
 }
 
 impl ObserveClaims for ClaimObserver {
-    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<Observation, ObserveError>> {
+    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<ClaimObservation, ObserveError>> {
         let mut unavailable = false;
         let mut look = |claim: &ClaimRef| {
             if unavailable {
@@ -50,18 +50,18 @@ fn observation(
     found: Result<ResourceClaim, ClaimReadError>,
     driver: &str,
     node: &str,
-) -> Result<Observation, ClaimReadError> {
+) -> Result<ClaimObservation, ClaimReadError> {
     let found = match found {
-        Err(ClaimReadError::Missing { .. }) => return Ok(Observation::Gone),
+        Err(ClaimReadError::Missing { .. }) => return Ok(ClaimObservation::Gone),
         found => found?,
     };
     if found.metadata.uid.as_deref() != Some(claim.uid.as_str()) {
-        return Ok(Observation::OtherUid);
+        return Ok(ClaimObservation::OtherUid);
     }
     let results = found.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
     let mut pools = results.filter(|result| result.driver == driver).map(|result| result.pool.split_once('/'));
     let has_ours = pools.any(|pool| pool.is_some_and(|(first, _)| first == node));
-    Ok(if has_ours { Observation::Allocated } else { Observation::Deallocated })
+    Ok(if has_ours { ClaimObservation::Allocated } else { ClaimObservation::Deallocated })
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(found: Result<ResourceClaim, ClaimReadError>) -> Result<Observation, ClaimReadError> {
+    fn seen(found: Result<ResourceClaim, ClaimReadError>) -> Result<ClaimObservation, ClaimReadError> {
         let claim =
             ClaimRef { namespace: "default".to_owned(), name: "train".to_owned(), uid: ClaimUid::new("u1").unwrap() };
         observation(&claim, found, "hostler.dev", "n1")
@@ -84,11 +84,11 @@ mod tests {
         let (ours, elsewhere, foreign) =
             (result("hostler.dev", "n1/cpu"), result("hostler.dev", "n10/cpu"), result("other.dev", "n1/cpu"));
         for (name, uid, status, expected) in [
-            ("ours", "u1", with(json!([foreign, ours])), Observation::Allocated),
-            ("made anew", "u2", with(json!([ours])), Observation::OtherUid),
-            ("another node's", "u1", with(json!([elsewhere, foreign])), Observation::Deallocated),
-            ("never allocated", "u1", json!({}), Observation::Deallocated),
-            ("deallocated", "u1", json!({"reservedFor": []}), Observation::Deallocated),
+            ("ours", "u1", with(json!([foreign, ours])), ClaimObservation::Allocated),
+            ("made anew", "u2", with(json!([ours])), ClaimObservation::OtherUid),
+            ("another node's", "u1", with(json!([elsewhere, foreign])), ClaimObservation::Deallocated),
+            ("never allocated", "u1", json!({}), ClaimObservation::Deallocated),
+            ("deallocated", "u1", json!({"reservedFor": []}), ClaimObservation::Deallocated),
         ] {
             let found = json!({
                 "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn only_the_servers_word_that_there_is_none_is_proof() {
         let missing = ClaimReadError::Missing { name: "default/train".to_owned() };
-        assert_eq!(seen(Err(missing)).unwrap(), Observation::Gone);
+        assert_eq!(seen(Err(missing)).unwrap(), ClaimObservation::Gone);
         seen(Err(ClaimReadError::Stopping)).unwrap_err();
     }
 }

@@ -14,8 +14,8 @@ mod release_0_1_0;
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use hostler::claims::{
-    metadata::Metadata,
-    store::{Record, RecordState, decode, encode},
+    metadata::DeviceMetadata,
+    store::{ClaimRecord, RecordState, decode, encode},
 };
 use hostler_api::{Access, DeviceName, Quantity};
 use hostler_backend::CounterUse;
@@ -34,7 +34,7 @@ fn golden(folder: &str) -> Vec<PathBuf> {
 }
 
 /// What an unprepare by 0.1.0 needs must mean the same to it.
-fn assert_can_be_taken_back(record: &Record) {
+fn assert_can_be_taken_back(record: &ClaimRecord) {
     let old = release_0_1_0::decode(&encode(record).unwrap()).unwrap();
     assert_eq!(old.claim.uid, record.claim.uid.as_str());
     assert_eq!((old.claim.namespace, old.claim.name), (record.claim.namespace.clone(), record.claim.name.clone()));
@@ -53,9 +53,9 @@ fn assert_can_be_taken_back(record: &Record) {
 }
 
 /// A record with everything in it that a record can have.
-fn everything() -> Record {
+fn everything() -> ClaimRecord {
     let mut record = decode(&fs::read(&golden("claims")[1]).unwrap()).unwrap();
-    record.metadata = Some(Metadata {
+    record.metadata = Some(DeviceMetadata {
         generation: 3,
         pod_claim_name: Some("gpu".to_owned()),
         attributes: vec![[("model".to_owned(), json!({"string": "x1"}))].into(); record.devices.len()],
@@ -90,7 +90,7 @@ fn release_0_1_0_reads_what_it_wrote_itself() {
 fn release_0_1_0_can_take_back_whatever_this_one_records() {
     let record = everything();
     assert_can_be_taken_back(&record);
-    assert_can_be_taken_back(&Record { state: RecordState::Preparing, ..record.clone() });
+    assert_can_be_taken_back(&ClaimRecord { state: RecordState::Preparing, ..record.clone() });
 }
 
 #[test]

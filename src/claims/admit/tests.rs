@@ -6,27 +6,27 @@ use hostler_api::ShareId;
 
 use super::{
     super::{
-        store::{Record, RecordState},
+        store::{ClaimRecord, RecordState},
         testing::*,
     },
     *,
 };
 
 fn backends() -> BackendRegistry {
-    BackendRegistry::new([Bench::new() as Arc<dyn Backend>])
+    BackendRegistry::new([BenchBackend::new() as Arc<dyn Backend>])
 }
 
-fn holder(grants: &[Grant]) -> Record {
+fn holder(grants: &[Grant]) -> ClaimRecord {
     let mut record = record("holder", RecordState::Prepared, "boot");
     let device = record.devices[0].clone();
     record.devices = grants.iter().map(|grant| RecordDevice { grant: grant.clone(), ..device.clone() }).collect();
     record
 }
 
-fn admit_against(grants: &[Grant], held: &Record) -> Result<Vec<RecordDevice>, String> {
+fn admit_against(grants: &[Grant], held: &ClaimRecord) -> Result<Vec<RecordDevice>, String> {
     let name = held.claim.full_name();
-    let holdings: Vec<Holding<'_>> =
-        held.devices.iter().map(|device| Holding { uid: &held.claim.uid, name: &name, device }).collect();
+    let holdings: Vec<HeldGrant<'_>> =
+        held.devices.iter().map(|device| HeldGrant { uid: &held.claim.uid, name: &name, device }).collect();
     admit(&claim("new"), &allocation(grants), &inventory(), &backends(), &holdings).map_err(|error| error.to_string())
 }
 

@@ -44,11 +44,11 @@ fn cards() -> Inventory {
 type Held = BTreeMap<ClaimUid, Vec<RecordDevice>>;
 
 fn ask(inventory: &Inventory, held: &Held, claim_name: &str, grants: &[Grant]) -> Result<Vec<RecordDevice>, String> {
-    let holdings: Vec<Holding<'_>> = held
+    let holdings: Vec<HeldGrant<'_>> = held
         .iter()
-        .flat_map(|(uid, devices)| devices.iter().map(move |device| Holding { uid, name: "default/other", device }))
+        .flat_map(|(uid, devices)| devices.iter().map(move |device| HeldGrant { uid, name: "default/other", device }))
         .collect();
-    let backends = BackendRegistry::new([Bench::new() as std::sync::Arc<dyn Backend>]);
+    let backends = BackendRegistry::new([BenchBackend::new() as std::sync::Arc<dyn Backend>]);
     admit(&claim(claim_name), &allocation(grants), inventory, &backends, &holdings).map_err(|error| error.to_string())
 }
 

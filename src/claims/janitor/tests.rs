@@ -26,31 +26,66 @@ fn after(seconds: u64) -> Duration {
 
 #[test]
 fn a_claim_is_released_only_after_agreeing_looks_far_enough_apart_and_without_containers() {
-    use Observation::{Allocated, Deallocated, Gone, OtherUid};
+    use ClaimObservation::{Allocated, Deallocated, Gone, OtherUid};
     let start = Instant::now();
-    let doubt = |why| Doubt { why, since: start };
-    let first = |why, at| Verdict::Doubt(Doubt { why, since: start + after(at) });
+    let doubt = |why| ReleaseDoubt { why, since: start };
+    let first = |why, at| ReleaseVerdict::Doubt(ReleaseDoubt { why, since: start + after(at) });
     for (name, before, seen, runs, at, expected) in [
-        ("all is well", None, Some(Allocated), false, 0, Verdict::Trust),
-        ("nothing was seen", None, None, false, 0, Verdict::Trust),
-        ("gone for the first time", None, Some(Gone), false, 0, first(Why::Gone, 0)),
-        ("other for the first time", None, Some(OtherUid), false, 0, first(Why::OtherUid, 0)),
-        ("deallocated for the first time", None, Some(Deallocated), false, 0, first(Why::Deallocated, 0)),
-        ("gone again, too early", Some(doubt(Why::Gone)), Some(Gone), false, 299, first(Why::Gone, 0)),
-        ("gone for long enough", Some(doubt(Why::Gone)), Some(Gone), false, 300, Verdict::Release(Why::Gone)),
-        ("other for long", Some(doubt(Why::OtherUid)), Some(OtherUid), false, 999, Verdict::Release(Why::OtherUid)),
-        ("back to life", Some(doubt(Why::Gone)), Some(Allocated), false, 300, Verdict::Trust),
-        ("an error in between", Some(doubt(Why::Gone)), None, false, 300, Verdict::Trust),
-        ("a disagreement", Some(doubt(Why::Gone)), Some(OtherUid), false, 300, first(Why::OtherUid, 300)),
-        ("gone, and used", Some(doubt(Why::Gone)), Some(Gone), true, 300, first(Why::Gone, 0)),
-        ("gone, used no more", Some(doubt(Why::Gone)), Some(Gone), false, 900, Verdict::Release(Why::Gone)),
+        ("all is well", None, Some(Allocated), false, 0, ReleaseVerdict::Trust),
+        ("nothing was seen", None, None, false, 0, ReleaseVerdict::Trust),
+        ("gone for the first time", None, Some(Gone), false, 0, first(ReleaseReason::Gone, 0)),
+        ("other for the first time", None, Some(OtherUid), false, 0, first(ReleaseReason::OtherUid, 0)),
+        ("deallocated for the first time", None, Some(Deallocated), false, 0, first(ReleaseReason::Deallocated, 0)),
+        (
+            "gone again, too early",
+            Some(doubt(ReleaseReason::Gone)),
+            Some(Gone),
+            false,
+            299,
+            first(ReleaseReason::Gone, 0),
+        ),
+        (
+            "gone for long enough",
+            Some(doubt(ReleaseReason::Gone)),
+            Some(Gone),
+            false,
+            300,
+            ReleaseVerdict::Release(ReleaseReason::Gone),
+        ),
+        (
+            "other for long",
+            Some(doubt(ReleaseReason::OtherUid)),
+            Some(OtherUid),
+            false,
+            999,
+            ReleaseVerdict::Release(ReleaseReason::OtherUid),
+        ),
+        ("back to life", Some(doubt(ReleaseReason::Gone)), Some(Allocated), false, 300, ReleaseVerdict::Trust),
+        ("an error in between", Some(doubt(ReleaseReason::Gone)), None, false, 300, ReleaseVerdict::Trust),
+        (
+            "a disagreement",
+            Some(doubt(ReleaseReason::Gone)),
+            Some(OtherUid),
+            false,
+            300,
+            first(ReleaseReason::OtherUid, 300),
+        ),
+        ("gone, and used", Some(doubt(ReleaseReason::Gone)), Some(Gone), true, 300, first(ReleaseReason::Gone, 0)),
+        (
+            "gone, used no more",
+            Some(doubt(ReleaseReason::Gone)),
+            Some(Gone),
+            false,
+            900,
+            ReleaseVerdict::Release(ReleaseReason::Gone),
+        ),
     ] {
         assert_eq!(judge(before, seen, runs, start + after(at), GRACE), expected, "{name}");
     }
 }
 
 /// Allocates everything, and shows what the test says.
-struct Api(Mutex<BTreeMap<ClaimUid, Observation>>);
+struct Api(Mutex<BTreeMap<ClaimUid, ClaimObservation>>);
 
 impl ReadClaims for Api {
     fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
@@ -60,13 +95,13 @@ impl ReadClaims for Api {
 }
 
 impl ObserveClaims for Api {
-    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<Observation, ObserveError>> {
+    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<ClaimObservation, ObserveError>> {
         let shown = self.0.lock().unwrap();
         claims.iter().map(|claim| shown.get(&claim.uid).copied().ok_or_else(|| "no connection".into())).collect()
     }
 }
 
-struct World {
+struct JanitorWorld {
     temp: tempfile::TempDir,
     api: Arc<Api>,
     janitor: Janitor,
@@ -74,14 +109,14 @@ struct World {
     metrics: Metrics,
 }
 
-impl Drop for World {
+impl Drop for JanitorWorld {
     /// Ends the owner, or the runtime would wait for its thread.
     fn drop(&mut self) {
         self.janitor.parts.claims.stop_now();
     }
 }
 
-impl World {
+impl JanitorWorld {
     /// With claims `a` and `b`, both prepared and seen once.
     async fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
@@ -92,7 +127,7 @@ impl World {
         let boot_id = hostler_linux::boot::boot_id(&SysRoot::host()).unwrap();
         let containers = ContainerDir::new(temp.path().join("containers"), SysRoot::host(), boot_id);
         let parts = ClaimsParts {
-            backends: BackendRegistry::new([Bench::new() as Arc<dyn Backend>]),
+            backends: BackendRegistry::new([BenchBackend::new() as Arc<dyn Backend>]),
             inventory: InventoryReader::new(inventory_rx),
             reader: api.clone(),
             records: temp.path().join("claims"),
@@ -114,7 +149,7 @@ impl World {
         Self { temp, api, janitor, start, metrics }
     }
 
-    fn show(&self, text: &str, observation: Option<Observation>) {
+    fn show(&self, text: &str, observation: Option<ClaimObservation>) {
         let mut shown = self.api.0.lock().unwrap();
         match observation {
             Some(observation) => shown.insert(uid(text), observation),
@@ -139,9 +174,9 @@ impl World {
 
 #[tokio::test]
 async fn a_claim_that_is_gone_for_long_enough_is_taken_back_and_counted() {
-    let mut world = World::new().await;
-    world.show("a", Some(Observation::Gone));
-    world.show("b", Some(Observation::Allocated));
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    world.show("b", Some(ClaimObservation::Allocated));
     assert_eq!(world.round(299).await, ["a", "b"], "too young to be looked at");
     assert_eq!(world.round(300).await, ["a", "b"], "seen gone for the first time");
     assert_eq!(world.round(599).await, ["a", "b"]);
@@ -152,12 +187,12 @@ async fn a_claim_that_is_gone_for_long_enough_is_taken_back_and_counted() {
 
 #[tokio::test]
 async fn an_outage_in_between_begins_the_wait_anew() {
-    let mut world = World::new().await;
-    world.show("a", Some(Observation::Gone));
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
     assert_eq!(world.round(300).await, ["a", "b"]);
     world.show("a", None);
     assert_eq!(world.round(450).await, ["a", "b"]);
-    world.show("a", Some(Observation::Gone));
+    world.show("a", Some(ClaimObservation::Gone));
     assert_eq!(world.round(600).await, ["a", "b"]);
     assert_eq!(world.round(899).await, ["a", "b"]);
     assert_eq!(world.round(900).await, ["b"], "what nothing is known of stays");
@@ -165,8 +200,8 @@ async fn an_outage_in_between_begins_the_wait_anew() {
 
 #[tokio::test]
 async fn a_claim_is_not_taken_back_while_a_container_runs_with_it() {
-    let mut world = World::new().await;
-    world.show("a", Some(Observation::Deallocated));
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Deallocated));
     #[expect(clippy::disallowed_methods, reason = "a test needs a process")]
     let mut container = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let (folder, id) = (world.temp.path().join("containers"), containers::ContainerId::new("c1").unwrap());
@@ -181,7 +216,7 @@ async fn a_claim_is_not_taken_back_while_a_container_runs_with_it() {
 
 #[tokio::test]
 async fn notes_of_containers_that_ended_or_have_no_claim_are_removed() {
-    let mut world = World::new().await;
+    let mut world = JanitorWorld::new().await;
     #[expect(clippy::disallowed_methods, reason = "a test needs a process")]
     let mut container = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let (folder, id) = (world.temp.path().join("containers"), containers::ContainerId::new("c1").unwrap());
@@ -199,7 +234,7 @@ async fn notes_of_containers_that_ended_or_have_no_claim_are_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn looks_come_several_times_within_the_grace_period_and_not_at_once() {
-    let world = World::new().await;
+    let world = JanitorWorld::new().await;
     let pauses: Vec<Duration> = (0..50).map(|_| world.janitor.pause()).collect();
     let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
     assert!(*least >= after(48) && *most <= after(72) && least != most, "{least:?} {most:?}");

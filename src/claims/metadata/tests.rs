@@ -10,7 +10,7 @@ use super::{
 };
 
 /// A record of devices `one` and `two` in request `a`, and `many` in request `b/big`.
-fn described(pod_claim_name: Option<&str>) -> Record {
+fn described(pod_claim_name: Option<&str>) -> ClaimRecord {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str| RecordDevice {
         grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
@@ -30,13 +30,13 @@ fn with_attribute(name: &str, value: &AttributeValue) -> Inventory {
     inventory
 }
 
-fn place() -> (tempfile::TempDir, Naming) {
+fn place() -> (tempfile::TempDir, CdiNaming) {
     let temp = tempfile::tempdir().unwrap();
     let metadata = temp.path().join("plugins/hostler.dev/dra-device-metadata");
-    (temp, Naming { metadata, ..naming() })
+    (temp, CdiNaming { metadata, ..naming() })
 }
 
-fn file(naming: &Naming, request: &str) -> PathBuf {
+fn file(naming: &CdiNaming, request: &str) -> PathBuf {
     naming.metadata.join(format!("u1_{request}.json"))
 }
 
@@ -97,7 +97,7 @@ fn the_first_device_of_each_request_mounts_its_file_for_reading() {
         template[0][0].container_path,
         format!("{folder}/resourceclaimtemplates/gpu/a/hostler.dev-metadata.json")
     );
-    let without = Record { metadata: None, ..described(None) };
+    let without = ClaimRecord { metadata: None, ..described(None) };
     assert!(cdi_spec(&without, &naming).devices.iter().all(|device| device.container_edits.mounts.is_empty()));
 }
 
@@ -130,7 +130,7 @@ fn a_generation_is_as_old_as_the_attributes_of_devices_that_are_there() {
     assert_eq!(described_anew(&record, &Inventory::default()), None, "a device that has gone keeps its attributes");
     let next = described_anew(&record, &with_attribute("model", &"x2".into())).unwrap();
     assert_eq!((next.generation, &next.attributes[0]["model"]), (2, &json!({"string": "x2"})));
-    assert_eq!(described_anew(&Record { metadata: None, ..record }, &inventory()), None);
+    assert_eq!(described_anew(&ClaimRecord { metadata: None, ..record }, &inventory()), None);
 }
 
 #[test]

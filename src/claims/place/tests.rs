@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        admit::{Holding, admit},
+        admit::{HeldGrant, admit},
         testing::*,
     },
     *,
@@ -103,8 +103,8 @@ fn nodes(devices: &[Device], held: &[RecordDevice], grants: &[Grant]) -> Result<
     let inventory = Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() };
     let backends = BackendRegistry::new([Arc::new(Islands) as Arc<dyn Backend>]);
     let uid: ClaimUid = uid("holder");
-    let holdings: Vec<Holding<'_>> =
-        held.iter().map(|device| Holding { uid: &uid, name: "default/holder", device }).collect();
+    let holdings: Vec<HeldGrant<'_>> =
+        held.iter().map(|device| HeldGrant { uid: &uid, name: "default/holder", device }).collect();
     let allocation = Allocation { grants: grants.to_vec(), pod_claim_name: None };
     let admitted = admit(&claim("new"), &allocation, &inventory, &backends, &holdings);
     let admitted = admitted.map_err(|error| Chain(&error).to_string())?;

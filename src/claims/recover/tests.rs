@@ -7,13 +7,13 @@ use super::{
     *,
 };
 
-fn loaded(record: &Record) -> Loaded {
+fn loaded(record: &ClaimRecord) -> LoadedRecord {
     let path = PathBuf::from(format!("/records/{}.json", record.claim.uid));
-    Loaded { uid: record.claim.uid.clone(), path, bytes: encode(record).unwrap(), record: Ok(record.clone()) }
+    LoadedRecord { uid: record.claim.uid.clone(), path, bytes: encode(record).unwrap(), record: Ok(record.clone()) }
 }
 
-fn holdings(record: &Record) -> Holdings {
-    Holdings { claim: record.claim.clone(), devices: record.devices.clone() }
+fn holdings(record: &ClaimRecord) -> ClaimHoldings {
+    ClaimHoldings { claim: record.claim.clone(), devices: record.devices.clone() }
 }
 
 fn found(uids: &[&str]) -> BTreeMap<ClaimUid, FoundCdi> {
@@ -42,9 +42,9 @@ fn every_combination_of_record_boot_and_cdi_file_has_its_action() {
 #[test]
 fn a_record_that_is_not_understood_keeps_the_devices_that_it_still_names() {
     let held = record("a", RecordState::Prepared, "now");
-    let damaged = Loaded { record: Err("its checksum is wrong".to_owned()), ..loaded(&held) };
+    let damaged = LoadedRecord { record: Err("its checksum is wrong".to_owned()), ..loaded(&held) };
     let actions = plan(vec![damaged], found(&["a"]), "now");
-    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    let RecoveryAction::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
     assert_eq!(quarantined.devices, held.devices);
     assert_eq!(quarantined.claim, Some(held.claim));
 }
@@ -53,9 +53,9 @@ fn a_record_that_is_not_understood_keeps_the_devices_that_it_still_names() {
 fn a_record_that_says_nothing_keeps_the_devices_that_its_cdi_file_names() {
     let held = record("a", RecordState::Prepared, "now");
     let cdi = [(uid("a"), FoundCdi { path: "/cdi/a.json".into(), holdings: Some(holdings(&held)) })].into();
-    let gone = Loaded { record: Err("it is not JSON".to_owned()), bytes: b"\0\0\0".to_vec(), ..loaded(&held) };
+    let gone = LoadedRecord { record: Err("it is not JSON".to_owned()), bytes: b"\0\0\0".to_vec(), ..loaded(&held) };
     let actions = plan(vec![gone], cdi, "now");
-    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    let RecoveryAction::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
     assert_eq!(quarantined.devices, held.devices);
     assert_eq!(quarantined.path, PathBuf::from("/records/a.json"));
 }
@@ -63,7 +63,7 @@ fn a_record_that_says_nothing_keeps_the_devices_that_its_cdi_file_names() {
 #[test]
 fn a_cdi_file_without_a_record_is_quarantined_not_removed() {
     let actions = plan(Vec::new(), found(&["a"]), "now");
-    let Action::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
+    let RecoveryAction::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
     assert_eq!(quarantined.path, PathBuf::from("/cdi/a.json"));
     assert!(quarantined.error().to_string().contains("hostler claim forget a"));
 }

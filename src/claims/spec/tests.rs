@@ -6,7 +6,7 @@ use super::{
 };
 
 /// A claim with two CPU devices and a memory device in request `a`, one CPU device in request `b`, and a plain device.
-fn claim_of_all_kinds() -> Record {
+fn claim_of_all_kinds() -> ClaimRecord {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str, cpus: &[u32], mems: &[u32]| RecordDevice {
         grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
@@ -82,7 +82,7 @@ fn every_container_with_any_device_is_noted_once() {
 fn the_file_says_what_is_held_for_the_day_on_which_the_record_is_lost() {
     let record = claim_of_all_kinds();
     let spec = cdi_spec(&record, &naming());
-    let held: Holdings = serde_json::from_str(&spec.annotations[HOLDINGS_ANNOTATION]).unwrap();
+    let held: ClaimHoldings = serde_json::from_str(&spec.annotations[HOLDINGS_ANNOTATION]).unwrap();
     assert_eq!(held.claim, record.claim);
     assert_eq!(held.devices[1].plan, record.devices[1].plan);
 }

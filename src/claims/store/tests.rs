@@ -14,14 +14,14 @@ fn dir() -> (tempfile::TempDir, RecordDir) {
     (temp, dir)
 }
 
-fn reasons(loaded: &[Loaded]) -> Vec<String> {
+fn reasons(loaded: &[LoadedRecord]) -> Vec<String> {
     loaded.iter().map(|loaded| loaded.record.as_ref().err().cloned().unwrap_or_default()).collect()
 }
 
 #[test]
 fn records_come_back_as_they_were_written() {
     let (_temp, dir) = dir();
-    let records: Vec<Record> =
+    let records: Vec<ClaimRecord> =
         ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Preparing, "boot")).into();
     // One record goes through fsync, five go through syncfs.
     dir.write(&[&records[0]]).unwrap();
@@ -75,7 +75,7 @@ fn replaced_and_removed_files_are_freed_when_it_is_time() {
 #[test]
 fn few_files_wait_to_be_freed_however_many_are_removed() {
     let (_temp, dir) = dir();
-    let records: Vec<Record> =
+    let records: Vec<ClaimRecord> =
         (0..2 * MOST_NAMELESS).map(|number| record(&format!("c{number}"), RecordState::Prepared, "boot")).collect();
     dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
     dir.remove(records.iter().map(|record| &record.claim.uid)).unwrap();
@@ -155,7 +155,8 @@ fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
     let old = record("a", RecordState::Preparing, "boot");
     dir.write(&[&old]).unwrap();
     disk.fill();
-    let many: Vec<Record> = ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Prepared, "boot")).into();
+    let many: Vec<ClaimRecord> =
+        ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Prepared, "boot")).into();
     for batch in [&many[..1], &many[..]] {
         let error = dir.write(&batch.iter().collect::<Vec<_>>()).unwrap_err();
         let chain = Chain(&error).to_string();

@@ -16,12 +16,12 @@ use super::{AskedPrepare, PrepareAnswer, Request};
 use crate::{
     claims::{
         ClaimError, ClaimResult, ClaimTable, ClaimView,
-        admit::{Holding, admit},
+        admit::{HeldGrant, admit},
         metadata,
-        recover::Quarantined,
+        recover::QuarantinedClaim,
         spec::prepared_devices,
-        store::{Record, RecordDevice, RecordState},
-        work::{Job, Prepared, Workshop},
+        store::{ClaimRecord, RecordDevice, RecordState},
+        work::{ClaimExecutor, Job, Prepared},
     },
     metrics::{ClaimOperation, Metrics},
     tasks::Tasks,
@@ -34,7 +34,7 @@ use orders::Orders;
 pub(super) enum Finished {
     Prepared(Vec<(ClaimUid, Prepared)>),
     Unprepared(Vec<(ClaimUid, ClaimResult<()>)>),
-    Described(Vec<(ClaimUid, ClaimResult<Arc<Record>>)>),
+    Described(Vec<(ClaimUid, ClaimResult<Arc<ClaimRecord>>)>),
     Ordered(BackendName, ClaimResult<String>),
 }
 
@@ -67,7 +67,7 @@ impl Asking {
 /// A claim in the table.
 struct Entry {
     name: String,
-    record: Arc<Record>,
+    record: Arc<ClaimRecord>,
     problem: Option<String>,
     /// Who gets the answer of the work that is under way; `None`: nothing is.
     busy: Option<Asking>,
@@ -75,14 +75,14 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(record: Arc<Record>, problem: Option<String>) -> Self {
+    fn new(record: Arc<ClaimRecord>, problem: Option<String>) -> Self {
         Self { name: record.claim.full_name(), record, problem, busy: None, waiting: VecDeque::new() }
     }
 }
 
 /// What the owner works with.
 pub(super) struct OwnerParts {
-    pub(super) workshop: Arc<Workshop>,
+    pub(super) executor: Arc<ClaimExecutor>,
     pub(super) tasks: Tasks,
     /// Where blocking threads say that they have finished.
     pub(super) requests_tx: mpsc::Sender<Request>,
@@ -97,7 +97,7 @@ pub(super) struct OwnerParts {
 pub(super) struct Owner {
     parts: OwnerParts,
     entries: BTreeMap<ClaimUid, Entry>,
-    quarantined: BTreeMap<ClaimUid, (String, Arc<Quarantined>)>,
+    quarantined: BTreeMap<ClaimUid, (String, Arc<QuarantinedClaim>)>,
     orders: Orders,
     /// Answers that wait until the table shows what they say.
     answers: Vec<Answer>,
@@ -128,7 +128,7 @@ impl Answer {
 
 /// Work that has succeeded.
 enum News {
-    Prepared(Arc<Record>),
+    Prepared(Arc<ClaimRecord>),
     TakenBack(ClaimUid),
 }
 
@@ -231,7 +231,7 @@ impl Owner {
             }
         }
         if !jobs.is_empty() {
-            self.spawn(move |workshop| Finished::Prepared(workshop.prepare(jobs)));
+            self.spawn(move |executor| Finished::Prepared(executor.prepare(jobs)));
         }
     }
 
@@ -244,20 +244,20 @@ impl Owner {
             return Ok(Job::Again(entry.record.clone()));
         }
         let allocation = allocation.ok_or_else(|| ClaimError::Gone(claim.clone()))?;
-        let inventory = self.parts.workshop.inventory.latest();
-        let devices = admit(claim, &allocation, &inventory, &self.parts.workshop.backends, &self.holdings())?;
-        let boot_id = self.parts.workshop.boot_id.clone();
+        let inventory = self.parts.executor.inventory.latest();
+        let devices = admit(claim, &allocation, &inventory, &self.parts.executor.backends, &self.holdings())?;
+        let boot_id = self.parts.executor.boot_id.clone();
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
-        Ok(Job::New(Record { claim: claim.clone(), state: RecordState::Preparing, boot_id, devices, metadata }))
+        Ok(Job::New(ClaimRecord { claim: claim.clone(), state: RecordState::Preparing, boot_id, devices, metadata }))
     }
 
-    fn holdings(&self) -> Vec<Holding<'_>> {
+    fn holdings(&self) -> Vec<HeldGrant<'_>> {
         fn holding<'a>(
             uid: &'a ClaimUid,
             name: &'a str,
             devices: &'a [RecordDevice],
-        ) -> impl Iterator<Item = Holding<'a>> {
-            devices.iter().map(move |device| Holding { uid, name, device })
+        ) -> impl Iterator<Item = HeldGrant<'a>> {
+            devices.iter().map(move |device| HeldGrant { uid, name, device })
         }
         let recorded = self.entries.iter().flat_map(|(uid, entry)| holding(uid, &entry.name, &entry.record.devices));
         let unsure = self.quarantined.iter().flat_map(|(uid, (name, found))| holding(uid, name, &found.devices));
@@ -289,12 +289,16 @@ impl Owner {
             }
         }
         if !records.is_empty() {
-            self.spawn(move |workshop| Finished::Unprepared(workshop.unprepare(&records)));
+            self.spawn(move |executor| Finished::Unprepared(executor.unprepare(&records)));
         }
     }
 
     /// The record of a claim that is taken back now, unless that has to wait for an order.
-    fn begin_unprepare(&mut self, claim: ClaimRef, answer_tx: oneshot::Sender<ClaimResult<()>>) -> Option<Arc<Record>> {
+    fn begin_unprepare(
+        &mut self,
+        claim: ClaimRef,
+        answer_tx: oneshot::Sender<ClaimResult<()>>,
+    ) -> Option<Arc<ClaimRecord>> {
         let uid = claim.uid.clone();
         let Some(Waiting::Unprepare(_, answer_tx)) = self.park(&uid, Waiting::Unprepare(claim, answer_tx)) else {
             return None;
@@ -304,13 +308,13 @@ impl Owner {
         Some(entry.record.clone())
     }
 
-    fn spawn(&self, work: impl FnOnce(&Workshop) -> Finished + Send + 'static) {
-        let (workshop, requests_tx) = (self.parts.workshop.clone(), self.parts.requests_tx.clone());
+    fn spawn(&self, work: impl FnOnce(&ClaimExecutor) -> Finished + Send + 'static) {
+        let (executor, requests_tx) = (self.parts.executor.clone(), self.parts.requests_tx.clone());
         self.parts.tasks.blocking(move || {
-            let finished = work(&workshop);
+            let finished = work(&executor);
             // The owner waits for everything that is under way, so it is there to hear this.
             let _ = requests_tx.blocking_send(Request::Finished(finished));
-            workshop.records.tidy();
+            executor.records.tidy();
         });
     }
 
@@ -347,7 +351,7 @@ impl Owner {
         let (result, left) = match prepared {
             Prepared::Ready(record) => {
                 self.news.push(News::Prepared(record.clone()));
-                (Ok(prepared_devices(&record, &self.parts.workshop.naming)), Some((record, None)))
+                (Ok(prepared_devices(&record, &self.parts.executor.naming)), Some((record, None)))
             }
             Prepared::Undone(error) => (Err(error), None),
             Prepared::Left(record, error) => {
@@ -380,24 +384,24 @@ impl Owner {
 
     /// Compares what containers can read with the inventory, on every claim on which nothing is under way.
     fn describe(&mut self) {
-        let inventory = self.parts.workshop.inventory.latest();
+        let inventory = self.parts.executor.inventory.latest();
         let mut changed = Vec::new();
         for entry in self.entries.values_mut().filter(|entry| entry.record.metadata.is_some()) {
             if entry.busy.is_some() {
                 self.look_again = true;
-            } else if self.parts.workshop.is_ready(&entry.record)
+            } else if self.parts.executor.is_ready(&entry.record)
                 && let metadata @ Some(_) = metadata::described_anew(&entry.record, &inventory)
             {
                 entry.busy = Some(Asking::default());
-                changed.push(Record { metadata, ..(*entry.record).clone() });
+                changed.push(ClaimRecord { metadata, ..(*entry.record).clone() });
             }
         }
         if !changed.is_empty() {
-            self.spawn(move |workshop| Finished::Described(workshop.describe(changed)));
+            self.spawn(move |executor| Finished::Described(executor.describe(changed)));
         }
     }
 
-    fn finish_describe(&mut self, uid: &ClaimUid, result: ClaimResult<Arc<Record>>) {
+    fn finish_describe(&mut self, uid: &ClaimUid, result: ClaimResult<Arc<ClaimRecord>>) {
         let Some(entry) = self.entries.get(uid) else { return };
         let (before, problem) = (entry.record.clone(), entry.problem.clone());
         // The next change of the inventory tries again.
@@ -410,7 +414,7 @@ impl Owner {
     }
 
     /// Notes how work on a claim ended, and starts what waits for a claim of which nothing is left; gives back who asked.
-    fn settle(&mut self, uid: &ClaimUid, left: Option<(Arc<Record>, Option<String>)>) -> Asking {
+    fn settle(&mut self, uid: &ClaimUid, left: Option<(Arc<ClaimRecord>, Option<String>)>) -> Asking {
         let Some(entry) = self.entries.get_mut(uid) else { return Asking::default() };
         let asking = entry.busy.take().unwrap_or_default();
         let Some((record, problem)) = left else {
@@ -445,11 +449,11 @@ impl Owner {
             return Err(ClaimError::NotQuarantined(uid.clone()));
         }
         self.parts
-            .workshop
+            .executor
             .records
             .set_aside(uid)
             .map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })?;
-        self.parts.workshop.remove_cdi(uid)?;
+        self.parts.executor.remove_cdi(uid)?;
         self.quarantined.remove(uid);
         warn!(claim.uid = %uid, "quarantined claim forgotten");
         Ok(())

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::inventory::Inventory;
 
-/// Allocations that the test puts there.
+/// KnownAllocations that the test puts there.
 #[derive(Default)]
-struct Allocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
+struct KnownAllocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
 
-impl ReadClaims for Allocations {
+impl ReadClaims for KnownAllocations {
     fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
         let known = self.0.lock().unwrap();
         claims.iter().map(|claim| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into())).collect()
@@ -26,17 +26,17 @@ impl ReadClaims for Allocations {
 }
 
 /// A claims task on a folder, with a backend that the test controls.
-struct World {
+struct ClaimsWorld {
     temp: tempfile::TempDir,
-    bench: Arc<Bench>,
-    allocations: Arc<Allocations>,
+    bench: Arc<BenchBackend>,
+    allocations: Arc<KnownAllocations>,
     boot_id: String,
     describe: bool,
     inventory_tx: watch::Sender<Arc<Inventory>>,
     started: Mutex<Vec<ClaimsHandle>>,
 }
 
-impl Drop for World {
+impl Drop for ClaimsWorld {
     /// Ends the owners, or the runtime would wait for their threads.
     fn drop(&mut self) {
         for handle in self.started.lock().unwrap().iter() {
@@ -45,11 +45,11 @@ impl Drop for World {
     }
 }
 
-impl World {
+impl ClaimsWorld {
     fn new() -> Self {
         Self {
             temp: tempfile::tempdir().unwrap(),
-            bench: Bench::new(),
+            bench: BenchBackend::new(),
             allocations: Arc::default(),
             boot_id: "boot-1".to_owned(),
             describe: false,
@@ -75,7 +75,7 @@ impl World {
             reader: self.allocations.clone(),
             records: self.temp.path().join("claims"),
             cdi: self.temp.path().join("cdi"),
-            naming: Naming { metadata: self.temp.path().join("metadata"), ..naming() },
+            naming: CdiNaming { metadata: self.temp.path().join("metadata"), ..naming() },
             containers: self.containers(),
             describe: self.describe,
             boot_id: self.boot_id.clone(),
@@ -127,7 +127,7 @@ fn problem(handle: &ClaimsHandle, text: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_claim_is_prepared_and_taken_back_clean() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     let devices = prepare(&handle, &claim).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_claim_is_prepared_and_taken_back_clean() {
 
 #[tokio::test]
 async fn preparing_again_gives_the_same_answer_and_file_to_the_byte() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one"), part("many", 2)]);
     let first = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
@@ -153,7 +153,7 @@ async fn preparing_again_gives_the_same_answer_and_file_to_the_byte() {
 
 #[tokio::test]
 async fn a_device_that_is_not_usable_is_never_reported_ready() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     world.bench.fail("verify", true);
@@ -166,7 +166,7 @@ async fn a_device_that_is_not_usable_is_never_reported_ready() {
 
 #[tokio::test]
 async fn a_prepare_that_cannot_be_undone_keeps_its_devices_until_it_can() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     world.bench.fail("prepare", true);
@@ -184,7 +184,7 @@ async fn a_prepare_that_cannot_be_undone_keeps_its_devices_until_it_can() {
 
 #[tokio::test]
 async fn one_bad_claim_does_not_cost_the_others_of_its_request() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let (good, bad, unknown) =
         (world.allocate("a", &[grant("one")]), world.allocate("b", &[grant("nowhere")]), claim("c"));
@@ -198,7 +198,7 @@ async fn one_bad_claim_does_not_cost_the_others_of_its_request() {
 
 #[tokio::test]
 async fn two_requests_for_one_claim_at_once_are_one_piece_of_work() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     let gate = world.gate("prepare");
@@ -216,7 +216,7 @@ async fn two_requests_for_one_claim_at_once_are_one_piece_of_work() {
 
 #[tokio::test]
 async fn an_unprepare_during_a_prepare_runs_after_it() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     let gate = world.gate("verify");
@@ -234,7 +234,7 @@ async fn an_unprepare_during_a_prepare_runs_after_it() {
 
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_any_more_is_finished_and_its_repetition_gets_the_answer() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     let gate = world.gate("prepare");
@@ -253,7 +253,7 @@ async fn a_request_that_nobody_waits_for_any_more_is_finished_and_its_repetition
 
 #[tokio::test]
 async fn a_claim_made_anew_under_the_same_name_is_another_claim() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let old = world.allocate("a", &[grant("one")]);
     prepare(&handle, &old).await.unwrap();
@@ -266,7 +266,7 @@ async fn a_claim_made_anew_under_the_same_name_is_another_claim() {
 
 #[tokio::test]
 async fn a_restart_keeps_claims_and_rebuilds_cdi_files() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let claim = world.allocate("a", &[grant("one")]);
     let before = {
         let handle = world.start().await;
@@ -281,7 +281,7 @@ async fn a_restart_keeps_claims_and_rebuilds_cdi_files() {
 
 #[tokio::test]
 async fn a_reboot_undoes_hardware_but_not_the_choice() {
-    let mut world = World::new();
+    let mut world = ClaimsWorld::new();
     let claim = world.allocate("a", &[grant("one")]);
     let before = prepare(&world.start().await, &claim).await.unwrap();
     world.bench.hardware.lock().unwrap().clear();
@@ -299,7 +299,7 @@ async fn a_reboot_undoes_hardware_but_not_the_choice() {
 
 #[tokio::test]
 async fn a_half_done_claim_is_rolled_back_at_start() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let half = record("a", RecordState::Preparing, "boot-1");
     RecordDir::open(world.temp.path().join("claims")).unwrap().write(&[&half]).unwrap();
     world.bench.hardware.lock().unwrap().insert(("a".to_owned(), "one".to_owned()));
@@ -310,7 +310,7 @@ async fn a_half_done_claim_is_rolled_back_at_start() {
 
 #[tokio::test]
 async fn a_corrupt_record_costs_its_claim_alone_until_it_is_forgotten() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let (bad, good) = (world.allocate("bad", &[grant("one")]), world.allocate("good", &[grant("two")]));
     {
         let handle = world.start().await;
@@ -335,7 +335,7 @@ async fn a_corrupt_record_costs_its_claim_alone_until_it_is_forgotten() {
 
 #[tokio::test]
 async fn an_interrupted_unprepare_is_ready_again_after_a_restart() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let claim = world.allocate("a", &[grant("one")]);
     prepare(&world.start().await, &claim).await.unwrap();
     // The crash came after the CDI file and the hardware were gone, before the record was.
@@ -349,7 +349,7 @@ async fn an_interrupted_unprepare_is_ready_again_after_a_restart() {
 
 #[tokio::test]
 async fn a_ready_claim_whose_device_fails_later_keeps_everything_and_says_so() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let claim = world.allocate("a", &[grant("one")]);
     prepare(&handle, &claim).await.unwrap();
@@ -360,7 +360,7 @@ async fn a_ready_claim_whose_device_fails_later_keeps_everything_and_says_so() {
 
 #[tokio::test]
 async fn containers_read_the_attributes_that_their_devices_have_now() {
-    let mut world = World::new();
+    let mut world = ClaimsWorld::new();
     world.describe = true;
     let claim = world.allocate("a", &[grant("one")]);
     let file = world.temp.path().join("metadata/a_req.json");
@@ -390,7 +390,7 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
 /// Memory that becomes a node is another node after a reboot.
 #[tokio::test]
 async fn what_only_preparing_finds_out_about_binding_is_recorded_in_place_of_the_plan() {
-    let mut world = World::new();
+    let mut world = ClaimsWorld::new();
     let claim = world.allocate("one", &[grant("one")]);
     for (boot, node) in [("boot-1", 5), ("boot-2", 6)] {
         world.boot_id = boot.to_owned();

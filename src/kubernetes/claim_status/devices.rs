@@ -15,7 +15,7 @@ use k8s_openapi::{
 use serde_json::json;
 
 use crate::{
-    claims::store::{Record, RecordDevice, RecordState},
+    claims::store::{ClaimRecord, RecordDevice, RecordState},
     inventory::Inventory,
 };
 
@@ -31,7 +31,7 @@ const LONGEST_MESSAGE_CHARS: usize = 1024;
 
 /// The devices of a claim: nothing as long as the claim was never ready. Times are those of `now`.
 pub(super) fn claim_devices(
-    record: &Record,
+    record: &ClaimRecord,
     problem: Option<&str>,
     inventory: &Inventory,
     driver: &str,

@@ -102,14 +102,14 @@ impl Owner {
                 if let Some(turn) = self.orders.0.get_mut(&backend) {
                     turn.stage = Stage::UnderWay(order.answer_tx);
                 }
-                self.spawn(move |workshop| Finished::Ordered(backend, workshop.operate(&job).map_err(Arc::new)));
+                self.spawn(move |executor| Finished::Ordered(backend, executor.operate(&job).map_err(Arc::new)));
             }
         }
     }
 
     /// What an order comes down to, if the device is there and nobody holds it.
     fn order_job(&self, order: &Order) -> Result<OrderJob, ClaimError> {
-        let inventory = self.parts.workshop.inventory.latest();
+        let inventory = self.parts.executor.inventory.latest();
         let pool = inventory.pools.get(&order.backend);
         let device = pool.and_then(|pool| pool.devices.iter().find(|device| device.name == order.device));
         let device = device.ok_or_else(|| ClaimError::NoSuchDevice {
@@ -173,7 +173,7 @@ impl Owner {
         if let Some(entry) = self.entries.get(uid) {
             return entry.record.devices.iter().map(|device| device.backend.clone()).collect();
         }
-        let inventory = self.parts.workshop.inventory.latest();
+        let inventory = self.parts.executor.inventory.latest();
         let grants = allocation.iter().flat_map(|allocation| &allocation.grants);
         grants
             .filter_map(|grant| inventory.find(&grant.pool, grant.device.as_str()).map(|(name, _)| name.clone()))

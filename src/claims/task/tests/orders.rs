@@ -28,7 +28,7 @@ async fn ask_prepare(handle: &ClaimsHandle, claim: &ClaimRef, device: &str) -> o
 
 #[tokio::test]
 async fn an_order_is_carried_out_beside_what_claims_hold_of_the_backend() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
     assert_eq!(operate(&handle, "two").await.unwrap(), "detach two, name-a holds one");
@@ -37,7 +37,7 @@ async fn an_order_is_carried_out_beside_what_claims_hold_of_the_backend() {
 
 #[tokio::test]
 async fn an_order_for_what_a_claim_holds_or_nobody_has_is_refused() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
     world.bench.steps();
@@ -56,7 +56,7 @@ async fn an_order_for_what_a_claim_holds_or_nobody_has_is_refused() {
 
 #[tokio::test]
 async fn claims_wait_for_an_order_and_for_the_look_at_what_it_has_changed() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let held = world.allocate("a", &[grant("one")]);
     prepare(&handle, &held).await.unwrap();
@@ -81,7 +81,7 @@ async fn claims_wait_for_an_order_and_for_the_look_at_what_it_has_changed() {
 
 #[tokio::test]
 async fn an_order_waits_for_the_work_on_claims_and_comes_before_what_was_asked_later() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let gate = world.gate("prepare");
     let first_rx = ask_prepare(&handle, &claim("a"), "one").await;
@@ -106,7 +106,7 @@ async fn an_order_waits_for_the_work_on_claims_and_comes_before_what_was_asked_l
 
 #[tokio::test]
 async fn a_daemon_that_stops_ends_the_order_under_way_and_tells_those_that_wait() {
-    let world = World::new();
+    let world = ClaimsWorld::new();
     let handle = world.start().await;
     let gate = world.gate("operate");
     let (request, answer_rx) = order("two");

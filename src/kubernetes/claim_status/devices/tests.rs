@@ -31,9 +31,9 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
     }
 }
 
-fn record(devices: Vec<RecordDevice>) -> Record {
+fn record(devices: Vec<RecordDevice>) -> ClaimRecord {
     let claim = ClaimRef { namespace: "ml".to_owned(), name: "a".to_owned(), uid: ClaimUid::new("u1").unwrap() };
-    Record { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None }
+    ClaimRecord { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None }
 }
 
 fn inventory(health: Health) -> Inventory {
@@ -92,7 +92,7 @@ fn a_device_that_is_not_well_says_why() {
 
 #[test]
 fn nothing_is_told_of_a_claim_that_was_never_ready() {
-    let preparing = Record { state: RecordState::Preparing, ..record(vec![held("a", None)]) };
+    let preparing = ClaimRecord { state: RecordState::Preparing, ..record(vec![held("a", None)]) };
     assert!(claim_devices(&preparing, None, &inventory(hot()), DRIVER, at(0)).is_empty());
 }
 
