@@ -39,3 +39,35 @@ pub struct Allocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_claim_name: Option<String>,
 }
+
+/// How far a claim is that a node has on record.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClaimState {
+    /// Ready.
+    Prepared,
+    /// On the way, or stuck on the way.
+    Preparing,
+    /// Its record cannot be understood.
+    Quarantined,
+}
+
+impl ClaimState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Prepared, Self::Preparing, Self::Quarantined];
+
+    /// In one word, as in figures and on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prepared => "prepared",
+            Self::Preparing => "preparing",
+            Self::Quarantined => "quarantined",
+        }
+    }
+}
+
+impl fmt::Display for ClaimState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

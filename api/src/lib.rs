@@ -11,7 +11,7 @@ pub mod resource;
 pub mod well_known;
 
 pub use chain::Chain;
-pub use claim::{Allocation, ClaimRef};
+pub use claim::{Allocation, ClaimRef, ClaimState};
 pub use grant::{Access, Grant, ShareId};
 pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
