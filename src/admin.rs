@@ -32,10 +32,9 @@ pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
-use hostler_api::Chain;
+use hostler_api::{Chain, ClaimState};
 
 use self::{
-    claims::claim_state,
     metrics::resident_bytes,
     types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus},
 };
@@ -258,10 +257,10 @@ impl AdminService {
     fn claim_counts(&self) -> AdminClaimCounts {
         let mut counts = AdminClaimCounts::default();
         for view in self.0.claims.table().borrow().claims.values() {
-            match claim_state(view) {
-                "prepared" => counts.prepared += 1,
-                "quarantined" => counts.quarantined += 1,
-                _ => counts.preparing += 1,
+            match view.state() {
+                ClaimState::Prepared => counts.prepared += 1,
+                ClaimState::Preparing => counts.preparing += 1,
+                ClaimState::Quarantined => counts.quarantined += 1,
             }
         }
         counts

@@ -14,7 +14,9 @@
 //! health, metrics, the admin socket, through [`ClaimsHandle::table`].
 
 pub mod admit;
+mod call;
 mod counters;
+mod executor;
 pub mod janitor;
 pub mod metadata;
 mod place;
@@ -24,11 +26,10 @@ pub mod store;
 pub mod task;
 #[cfg(test)]
 mod testing;
-mod work;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{Allocation, ClaimRef, ClaimUid, DeviceName, ShareId};
+use hostler_api::{Allocation, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
 use hostler_backend::BackendError;
 use serde::{Deserialize, Serialize};
 
@@ -225,7 +226,7 @@ pub struct ClaimFailure {
     /// Why.
     pub error: Arc<ClaimError>,
     /// When.
-    pub at: std::time::SystemTime,
+    pub at: SystemTime,
 }
 
 /// Everything that is known about claims, at one moment.
@@ -244,12 +245,64 @@ pub enum ClaimView {
         record: Arc<store::ClaimRecord>,
         /// What is wrong with it now, if anything: a failed undo, a reboot since.
         problem: Option<String>,
+        /// The work that is under way on it.
+        busy: Option<BusyClaim>,
     },
     /// The record cannot be understood.
     Quarantined(Arc<recover::QuarantinedClaim>),
 }
 
+/// Work that is under way on a claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BusyClaim {
+    /// Which.
+    pub operation: ClaimOperation,
+    /// When it began.
+    pub since: SystemTime,
+}
+
+/// What can be under way on a claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClaimOperation {
+    /// It is made ready, or checked.
+    Prepare,
+    /// It is taken back.
+    Unprepare,
+    /// Its containers are told what has become of their devices' attributes.
+    Describe,
+}
+
+impl ClaimOperation {
+    /// In one word: `prepare`, `unprepare`, `describe`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Unprepare => "unprepare",
+            Self::Describe => "describe",
+        }
+    }
+}
+
 impl ClaimView {
+    /// How far it is. A claim with a problem is not ready, whatever its record says.
+    pub fn state(&self) -> ClaimState {
+        match self {
+            Self::Quarantined(_) => ClaimState::Quarantined,
+            Self::Recorded { record, problem: None, .. } if record.state == store::RecordState::Prepared => {
+                ClaimState::Prepared
+            }
+            Self::Recorded { .. } => ClaimState::Preparing,
+        }
+    }
+
+    /// The work that is under way on it.
+    pub fn busy(&self) -> Option<BusyClaim> {
+        match self {
+            Self::Recorded { busy, .. } => *busy,
+            Self::Quarantined(_) => None,
+        }
+    }
+
     /// Namespace, name and UID, where known.
     pub fn claim(&self) -> Option<&ClaimRef> {
         match self {
@@ -265,9 +318,29 @@ impl ClaimView {
             Self::Quarantined(quarantined) => &quarantined.devices,
         }
     }
+
+    /// Whether it is the same view, and not merely an equal one: records are compared by where they are.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Recorded { record, problem, busy },
+                Self::Recorded { record: other_record, problem: other_problem, busy: other_busy },
+            ) => Arc::ptr_eq(record, other_record) && problem == other_problem && busy == other_busy,
+            (Self::Quarantined(found), Self::Quarantined(other)) => Arc::ptr_eq(found, other),
+            _ => false,
+        }
+    }
 }
 
 impl ClaimTable {
+    /// Whether readers would see nothing new in the other table.
+    fn is_same(&self, other: &Self) -> bool {
+        let same = |((uid, view), (other_uid, other)): ((&ClaimUid, &ClaimView), (&ClaimUid, &ClaimView))| {
+            uid == other_uid && view.is_same(other)
+        };
+        self.claims.len() == other.claims.len() && self.claims.iter().zip(&other.claims).all(same)
+    }
+
     /// Pool, device and holder of everything that is held.
     pub fn held_devices(&self) -> impl Iterator<Item = (&str, &DeviceName, &ClaimUid)> {
         self.claims.iter().flat_map(|(uid, view)| {

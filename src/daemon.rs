@@ -367,8 +367,7 @@ async fn start_claims(
     // Beside the records: instances that take over from each other share it.
     let containers = config.paths.state.join("containers");
     let parts = ClaimsParts {
-        backends: inventory.backends(),
-        inventory: inventory.reader(),
+        inventory: inventory.clone(),
         reader,
         records: config.paths.state.join("claims"),
         cdi: config.paths.cdi.clone(),

@@ -2,8 +2,10 @@
 
 mod sentences;
 
+use std::fmt;
+
 use hostler_api::{
-    Access,
+    Access, ClaimState,
     resource::{AllocationError, ResourceClaim},
 };
 use hostler_backend::Health;
@@ -23,7 +25,7 @@ pub struct ClaimFacts {
     /// This daemon's record.
     pub record: Option<RecordFact>,
     /// The claim itself.
-    pub object: ClaimLookup,
+    pub object: ClaimObject,
     /// The last failure since the daemon started.
     pub failure: Option<FailureFact>,
     /// The devices of the record, else those of the allocation.
@@ -53,15 +55,15 @@ impl ClaimOrigin {
 pub struct RecordFact {
     /// Identity.
     pub uid: String,
-    /// `prepared`, `preparing` or `quarantined`.
-    pub state: &'static str,
+    /// How far it is.
+    pub state: ClaimState,
     /// What is wrong with it.
     pub problem: Option<String>,
 }
 
 /// What became of looking for the claim itself.
 #[derive(Clone, Debug)]
-pub enum ClaimLookup {
+pub enum ClaimObject {
     /// It is there.
     Found(Box<ResourceClaim>),
     /// It is not there.
@@ -123,6 +125,47 @@ impl DeviceFact {
     }
 }
 
+/// How far a claim is, as far as can be concluded.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExplainedState {
+    /// Something was tried, and failed.
+    Failed,
+    /// Given to this node, and nobody has asked for it.
+    Allocated,
+    /// Nothing has been given to it.
+    Pending,
+    /// Another driver or another node has it.
+    Elsewhere,
+    /// There is no such claim.
+    Missing,
+    /// Nothing can be said.
+    Unknown,
+    /// As far as this node's record says.
+    #[serde(untagged)]
+    OnRecord(ClaimState),
+}
+
+impl From<ClaimState> for ExplainedState {
+    fn from(state: ClaimState) -> Self {
+        Self::OnRecord(state)
+    }
+}
+
+impl fmt::Display for ExplainedState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed => "failed",
+            Self::Allocated => "allocated",
+            Self::Pending => "pending",
+            Self::Elsewhere => "elsewhere",
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+            Self::OnRecord(state) => state.as_str(),
+        })
+    }
+}
+
 /// The answer.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Explanation {
@@ -130,8 +173,8 @@ pub struct Explanation {
     pub claim: String,
     /// Identity, where known.
     pub uid: Option<String>,
-    /// `prepared`, `preparing`, `quarantined`, `failed`, `allocated`, `pending`, `elsewhere`, `missing` or `unknown`.
-    pub state: String,
+    /// How far it is.
+    pub state: ExplainedState,
     /// How the claim is, in one sentence.
     pub summary: String,
     /// What this was concluded from.
@@ -142,12 +185,22 @@ pub struct Explanation {
     pub failure: Option<FailureFact>,
 }
 
-/// A conclusion: state, summary, what to do.
-type Conclusion = (&'static str, String, Vec<String>);
+/// What is concluded about a claim.
+struct Conclusion {
+    state: ExplainedState,
+    summary: String,
+    next: Vec<String>,
+}
+
+impl Conclusion {
+    fn new(state: ExplainedState, summary: String, next: Vec<String>) -> Self {
+        Self { state, summary, next }
+    }
+}
 
 /// Concludes.
 pub fn explain(facts: &ClaimFacts) -> Explanation {
-    let (state, summary, next) = match &facts.record {
+    let Conclusion { state, summary, next } = match &facts.record {
         Some(record) => of_record(facts, record),
         None => of_object(facts),
     };
@@ -159,7 +212,7 @@ pub fn explain(facts: &ClaimFacts) -> Explanation {
             |claim| format!("{}/{}", claim.metadata.namespace, claim.metadata.name),
         ),
         uid: uid.or_else(|| found?.metadata.uid.clone()),
-        state: state.to_owned(),
+        state,
         summary,
         facts: sentences::sentences(facts),
         next,
@@ -169,8 +222,8 @@ pub fn explain(facts: &ClaimFacts) -> Explanation {
 
 fn found(facts: &ClaimFacts) -> Option<&ResourceClaim> {
     match &facts.object {
-        ClaimLookup::Found(claim) => Some(claim),
-        ClaimLookup::Missing | ClaimLookup::Unknown(_) => None,
+        ClaimObject::Found(claim) => Some(claim),
+        ClaimObject::Missing | ClaimObject::Unknown(_) => None,
     }
 }
 
@@ -182,21 +235,21 @@ fn is_other(facts: &ClaimFacts, record: &RecordFact) -> bool {
 fn of_record(facts: &ClaimFacts, record: &RecordFact) -> Conclusion {
     let uid = &record.uid;
     match (record.state, &record.problem) {
-        ("quarantined", problem) => (
-            "quarantined",
+        (ClaimState::Quarantined, problem) => Conclusion::new(
+            ClaimState::Quarantined.into(),
             format!("its record cannot be trusted: {}", problem.as_deref().unwrap_or("it is not understood")),
             vec![
                 format!("make sure that no container uses the devices, then run: hostler claim forget {uid}"),
                 "until then the devices stay taken".to_owned(),
             ],
         ),
-        ("prepared", None) => of_prepared(facts, record),
+        (ClaimState::Prepared, None) => of_prepared(facts, record),
         (_, problem) => {
             let failed = facts.failure.as_ref().map(|failure| failure.error.as_str());
             let why = problem.as_deref().or(failed).unwrap_or("it is being worked on");
             let mut next = remedies(facts);
             next.push(again(facts.origin).to_owned());
-            ("preparing", format!("it is not ready: {why}"), next)
+            Conclusion::new(ClaimState::Preparing.into(), format!("it is not ready: {why}"), next)
         }
     }
 }
@@ -205,46 +258,54 @@ fn of_prepared(facts: &ClaimFacts, record: &RecordFact) -> Conclusion {
     let place = facts.origin.place();
     if is_other(facts, record) {
         let summary = format!("it is prepared, but in {place} stands a newer claim of the same name");
-        return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
+        return Conclusion::new(ClaimState::Prepared.into(), summary, vec![old_claim(facts.origin).to_owned()]);
     }
-    if matches!(facts.object, ClaimLookup::Missing) {
+    if matches!(facts.object, ClaimObject::Missing) {
         let summary = format!("it is prepared, but no longer in {place}");
-        return ("prepared", summary, vec![old_claim(facts.origin).to_owned()]);
+        return Conclusion::new(ClaimState::Prepared.into(), summary, vec![old_claim(facts.origin).to_owned()]);
     }
     let faults: Vec<String> = facts.devices.iter().filter_map(DeviceFact::fault).collect();
     if faults.is_empty() {
-        return ("prepared", format!("it is prepared and holds {}", count(facts.devices.len())), Vec::new());
+        return Conclusion::new(
+            ClaimState::Prepared.into(),
+            format!("it is prepared and holds {}", count(facts.devices.len())),
+            Vec::new(),
+        );
     }
     let next = vec!["mend the device, or delete the pod and let it start with another device".to_owned()];
-    ("prepared", format!("it is prepared, but {}", faults.join("; ")), next)
+    Conclusion::new(ClaimState::Prepared.into(), format!("it is prepared, but {}", faults.join("; ")), next)
 }
 
 fn of_object(facts: &ClaimFacts) -> Conclusion {
     let place = facts.origin.place();
     let claim = match &facts.object {
-        ClaimLookup::Found(claim) => claim,
-        ClaimLookup::Missing => {
+        ClaimObject::Found(claim) => claim,
+        ClaimObject::Missing => {
             let next = vec!["check name and namespace; a claim made for a pod goes with its pod".to_owned()];
-            return ("missing", format!("there is no such claim, neither on record nor in {place}"), next);
+            return Conclusion::new(
+                ExplainedState::Missing,
+                format!("there is no such claim, neither on record nor in {place}"),
+                next,
+            );
         }
-        ClaimLookup::Unknown(why) => return of_unknown(facts, why),
+        ClaimObject::Unknown(why) => return of_unknown(facts, why),
     };
     match claim.allocation(&facts.driver) {
         Err(AllocationError::NotAllocated) => {
             let next = vec!["the scheduler's reason stands in the events of the pod: kubectl describe pod".to_owned()];
-            (
-                "pending",
+            Conclusion::new(
+                ExplainedState::Pending,
                 "nothing has been given to it: the scheduler found no node yet, or no pod asks".to_owned(),
                 next,
             )
         }
         Err(AllocationError::NotOurs { driver }) => {
             let next = vec!["ask the driver that stands in status.allocation.devices.results".to_owned()];
-            ("elsewhere", format!("driver {driver} has no part in it"), next)
+            Conclusion::new(ExplainedState::Elsewhere, format!("driver {driver} has no part in it"), next)
         }
         Err(error) => {
             let next = vec!["correct the field; a claim that the scheduler allocated has to be made anew".to_owned()];
-            ("failed", format!("its allocation cannot be used: {error}"), next)
+            Conclusion::new(ExplainedState::Failed, format!("its allocation cannot be used: {error}"), next)
         }
         Ok(_) => of_allocated(facts, claim),
     }
@@ -253,10 +314,16 @@ fn of_object(facts: &ClaimFacts) -> Conclusion {
 fn of_unknown(facts: &ClaimFacts, why: &str) -> Conclusion {
     let place = facts.origin.place();
     match &facts.failure {
-        Some(failure) => ("failed", format!("it failed: {}", failure.error), remedies(facts)),
+        Some(failure) => {
+            Conclusion::new(ExplainedState::Failed, format!("it failed: {}", failure.error), remedies(facts))
+        }
         None => {
             let next = vec![format!("mend the way to {place} first: {why}")];
-            ("unknown", format!("it is not on record, and {place} could not be asked"), next)
+            Conclusion::new(
+                ExplainedState::Unknown,
+                format!("it is not on record, and {place} could not be asked"),
+                next,
+            )
         }
     }
 }
@@ -264,25 +331,30 @@ fn of_unknown(facts: &ClaimFacts, why: &str) -> Conclusion {
 fn of_allocated(facts: &ClaimFacts, claim: &ResourceClaim) -> Conclusion {
     if let Some(device) = facts.devices.iter().find(|_| facts.devices.iter().all(|device| !device.is_of(&facts.node))) {
         let next = vec![format!("ask there: its devices are in pool {}", device.pool)];
-        return ("elsewhere", format!("it is allocated on another node than {}", facts.node), next);
+        return Conclusion::new(
+            ExplainedState::Elsewhere,
+            format!("it is allocated on another node than {}", facts.node),
+            next,
+        );
     }
     let uid = claim.metadata.uid.as_deref();
     if let Some(failure) = facts.failure.as_ref().filter(|failure| Some(failure.uid.as_str()) == uid) {
         let mut next = remedies(facts);
         next.push(again(facts.origin).to_owned());
-        return ("failed", format!("it could not be prepared: {}", failure.error), next);
+        return Conclusion::new(ExplainedState::Failed, format!("it could not be prepared: {}", failure.error), next);
     }
     let next = match facts.origin {
-        ClaimOrigin::Manifests => {
-            let metadata = &claim.metadata;
-            format!("run: hostler claim prepare -n {} {}", metadata.namespace, metadata.name)
-        }
+        ClaimOrigin::Manifests => format!("run: hostler claim prepare -n {} {}", claim.metadata.namespace, claim.metadata.name),
         ClaimOrigin::Cluster if claim.status.reserved_for.is_empty() => "start a pod that uses it".to_owned(),
         ClaimOrigin::Cluster => {
             "the kubelet asks when it starts the pod; if that takes long, look at kubectl describe pod, and at hostler status for the registration".to_owned()
         }
     };
-    ("allocated", "it is allocated, and nobody has asked this node to prepare it yet".to_owned(), vec![next])
+    Conclusion::new(
+        ExplainedState::Allocated,
+        "it is allocated, and nobody has asked this node to prepare it yet".to_owned(),
+        vec![next],
+    )
 }
 
 /// What to do about devices that are in the way.

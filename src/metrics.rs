@@ -15,7 +15,7 @@ use prometheus_client::{
 
 /// What was done with a claim.
 #[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
-pub enum ClaimOperation {
+pub enum CountedOperation {
     /// Prepared, or tried to.
     Prepare,
     /// Taken back, or tried to.
@@ -24,7 +24,7 @@ pub enum ClaimOperation {
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct OperationLabels {
-    operation: ClaimOperation,
+    operation: CountedOperation,
     outcome: &'static str,
 }
 
@@ -65,7 +65,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts an operation on one claim.
-    pub fn observe(&self, operation: ClaimOperation, ok: bool, took: Duration) {
+    pub fn observe(&self, operation: CountedOperation, ok: bool, took: Duration) {
         let labels = OperationLabels { operation, outcome: if ok { "ok" } else { "error" } };
         self.operations.get_or_create(&labels).inc();
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());

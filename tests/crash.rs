@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use hostler::claims::store::{Record, RecordState, decode, encode};
+use hostler::claims::store::{ClaimRecord, RecordState, decode, encode};
 use hostler_fake::KILL_EXIT_CODE;
 use hostler_proto::dra_v1::{Claim, Device};
 use hostler_testing::{
@@ -31,13 +31,13 @@ use hostler_testing::{
 use nix::sys::signal::Signal;
 
 /// The record of a claim that has one.
-fn record(node: &TestNode, name: &str) -> Record {
+fn record(node: &TestNode, name: &str) -> ClaimRecord {
     decode(&fs::read(node.path(&node.record_path(name))).unwrap()).unwrap()
 }
 
 /// Has a prepared claim's record say that its preparation is not done, as the daemon would write it.
 fn record_as_preparing(node: &TestNode, name: &str) {
-    let record = Record { state: RecordState::Preparing, ..record(node, name) };
+    let record = ClaimRecord { state: RecordState::Preparing, ..record(node, name) };
     fs::write(node.path(&node.record_path(name)), encode(&record).unwrap()).unwrap();
 }
 

@@ -14,7 +14,7 @@ use hostler::{
     claims::ClaimTable,
     config::DaemonConfig,
     inventory::{Inventory, Pool},
-    metrics::{ClaimOperation, Metrics},
+    metrics::{CountedOperation, Metrics},
 };
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::Device;
@@ -268,7 +268,7 @@ fn examples_ask_for_classes_that_are_there() {
 /// The figures of a daemon to which everything has happened once.
 fn figures() -> BTreeSet<String> {
     let metrics = Metrics::default();
-    metrics.observe(ClaimOperation::Prepare, false, Duration::from_millis(1));
+    metrics.observe(CountedOperation::Prepare, false, Duration::from_millis(1));
     metrics.slice_written("create");
     metrics.api_retried("slices");
     metrics.recovered("keep");

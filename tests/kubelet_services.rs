@@ -146,12 +146,11 @@ impl Node {
         let (tasks, _) = Tasks::new();
         let rescan = Duration::from_secs(3600);
         let state = root.path().to_owned();
-        let parts = InventoryParts { backends: backends.clone(), node: "node-a".into(), rescan, state };
+        let parts = InventoryParts { backends, node: "node-a".into(), rescan, state };
         let inventory = inventory_task::start(parts, &tasks);
         inventory.rescan().await;
         let parts = ClaimsParts {
-            backends,
-            inventory: inventory.reader(),
+            inventory: inventory.clone(),
             reader: Arc::new(ByName),
             records: root.path().join("claims"),
             cdi: root.path().join("cdi"),

@@ -1,20 +1,22 @@
 //! Claims over the admin socket: made, shown, prepared, taken back and forgotten.
 
+use std::time::UNIX_EPOCH;
+
 use axum::{
     Json,
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_api::{Chain, ClaimRef, ClaimUid, resource::ResourceClaim};
+use hostler_api::{Chain, ClaimRef, ClaimState, ClaimUid, resource::ResourceClaim};
 use hostler_linux::IdSet;
 use serde::Deserialize;
 
 use super::{
     AdminFailure, AdminService,
-    types::{AdminClaim, AdminClaimDevice, AdminContainer, CreateClaim},
+    types::{AdminBusyClaim, AdminClaim, AdminClaimDevice, AdminClaimState, AdminContainer, CreateClaim},
 };
 use crate::{
-    claims::{ClaimView, spec::prepared_devices, store::RecordState},
+    claims::{BusyClaim, ClaimView, spec::prepared_devices},
     standalone::{ManifestFolder, ManifestsError, allocate},
 };
 
@@ -222,12 +224,12 @@ impl AdminService {
     }
 
     fn recorded_claim(&self, uid: &ClaimUid, view: &ClaimView) -> AdminClaim {
-        let state = claim_state(view);
+        let state = view.state();
         let (problem, mut cdi_ids) = match view {
             ClaimView::Quarantined(found) => (Some(Chain(&found.error()).to_string()), Vec::new()),
-            ClaimView::Recorded { record, problem } => {
+            ClaimView::Recorded { record, problem, .. } => {
                 let ids = prepared_devices(record, self.0.claims.naming()).into_iter().map(|device| device.cdi_ids);
-                (problem.clone(), if state == "prepared" { ids.collect() } else { Vec::new() })
+                (problem.clone(), if state == ClaimState::Prepared { ids.collect() } else { Vec::new() })
             }
         };
         cdi_ids.resize(view.devices().len(), Vec::new());
@@ -242,21 +244,18 @@ impl AdminService {
             namespace,
             name,
             uid: uid.to_string(),
-            state: state.to_owned(),
+            state: AdminClaimState::OnRecord(state),
             problem,
+            busy: view.busy().map(busy_claim),
             devices: devices.collect(),
             containers: Vec::new(),
         }
     }
 }
 
-/// The state of a claim in one word.
-pub(super) fn claim_state(view: &ClaimView) -> &'static str {
-    match view {
-        ClaimView::Quarantined(_) => "quarantined",
-        ClaimView::Recorded { record, problem: None } if record.state == RecordState::Prepared => "prepared",
-        ClaimView::Recorded { .. } => "preparing",
-    }
+fn busy_claim(busy: BusyClaim) -> AdminBusyClaim {
+    let since = busy.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    AdminBusyClaim { operation: busy.operation.as_str().to_owned(), since }
 }
 
 fn granted(grant: &hostler_api::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice {
@@ -281,8 +280,9 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         namespace: manifest.metadata.namespace.clone(),
         name: manifest.metadata.name.clone(),
         uid: manifest.metadata.uid.clone().unwrap_or_default(),
-        state: "allocated".to_owned(),
+        state: AdminClaimState::Allocated,
         problem,
+        busy: None,
         devices,
         containers: Vec::new(),
     }
@@ -294,8 +294,9 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         namespace: String::new(),
         name: String::new(),
         uid: String::new(),
-        state: "invalid".to_owned(),
+        state: AdminClaimState::Invalid,
         problem: Some(Chain(error).to_string()),
+        busy: None,
         devices: Vec::new(),
         containers: Vec::new(),
     }

@@ -54,26 +54,24 @@ pub(super) async fn undrain(
     Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
 }
 
-/// Brings a device into service for everybody, or takes it out of the system. The hardware is scanned anew after it,
-/// also where it failed: it may have been half done.
+/// Brings a device into service for everybody, or takes it out of the system.
 pub(super) async fn operate(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
     Json(operation): Json<DeviceOperation>,
 ) -> Result<Json<AdminOperated>, AdminFailure> {
     let (backend, device) = admin.device(&name)?;
-    let inventory = admin.0.inventory.clone();
-    let looked = async move { inventory.rescan().await };
-    let done = admin.0.claims.operate(backend.clone(), device.clone(), operation, looked).await;
-    let done = done.map_err(|error| AdminFailure::new(refused(&error), &*error))?;
-    Ok(Json(AdminOperated { backend: backend.to_string(), device: device.to_string(), done }))
+    let outcome = admin.0.claims.operate(backend.clone(), device.clone(), operation).await;
+    let outcome = outcome.map_err(|error| AdminFailure::new(refused(&error), &*error))?;
+    Ok(Json(AdminOperated { backend: backend.to_string(), device: device.to_string(), done: outcome.to_string() }))
 }
 
 fn refused(error: &ClaimError) -> StatusCode {
     match error {
         ClaimError::NoSuchDevice { .. } => StatusCode::NOT_FOUND,
         ClaimError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        ClaimError::Held { .. } | ClaimError::Backend { source: BackendError::Refused { .. }, .. } => {
+        ClaimError::Held { .. }
+        | ClaimError::Backend { source: BackendError::Refused { .. } | BackendError::Operation(_), .. } => {
             StatusCode::CONFLICT
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -9,14 +9,11 @@ use axum::{
 use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
 use hostler_linux::IdSet;
 
-use super::{
-    AdminFailure, AdminService,
-    claims::{NamespaceQuery, claim_state},
-};
+use super::{AdminFailure, AdminService, claims::NamespaceQuery};
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
     explain::{
-        ClaimFacts, ClaimLookup, ClaimOrigin, DeviceFact, Explanation, FailureFact, RecordFact, explain as conclude,
+        ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, Explanation, FailureFact, RecordFact, explain as conclude,
     },
     inventory::Inventory,
     kubernetes::claim_reader::ClaimReadError,
@@ -73,25 +70,25 @@ impl AdminService {
     }
 
     /// The claim itself: in the API server, or in the folder of manifests.
-    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimLookup, AdminFailure> {
+    async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimObject, AdminFailure> {
         if let Some(reader) = &self.0.claim_reader {
             return Ok(match reader.find(namespace, name).await {
-                Ok(claim) => ClaimLookup::Found(Box::new(claim)),
-                Err(ClaimReadError::Missing { .. }) => ClaimLookup::Missing,
-                Err(error) => ClaimLookup::Unknown(Chain(&error).to_string()),
+                Ok(claim) => ClaimObject::Found(Box::new(claim)),
+                Err(ClaimReadError::Missing { .. }) => ClaimObject::Missing,
+                Err(error) => ClaimObject::Unknown(Chain(&error).to_string()),
             });
         }
         let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), asked.to_owned());
         self.manifests(move |manifests| {
             Ok(match manifests.find(&namespace, &name) {
-                Ok(found) => ClaimLookup::Found(Box::new(found.manifest)),
+                Ok(found) => ClaimObject::Found(Box::new(found.manifest)),
                 Err(ManifestsError::Missing { .. }) => manifests
                     .all()?
                     .into_iter()
                     .flatten()
                     .find(|found| found.manifest.metadata.uid.as_ref() == Some(&uid))
-                    .map_or(ClaimLookup::Missing, |found| ClaimLookup::Found(Box::new(found.manifest))),
-                Err(error) => ClaimLookup::Unknown(Chain(&error).to_string()),
+                    .map_or(ClaimObject::Missing, |found| ClaimObject::Found(Box::new(found.manifest))),
+                Err(error) => ClaimObject::Unknown(Chain(&error).to_string()),
             })
         })
         .await
@@ -109,7 +106,7 @@ fn record_fact(uid: &ClaimUid, view: &ClaimView) -> RecordFact {
         ClaimView::Recorded { problem, .. } => problem.clone(),
         ClaimView::Quarantined(found) => Some(Chain(&found.error()).to_string()),
     };
-    RecordFact { uid: uid.to_string(), state: claim_state(view), problem }
+    RecordFact { uid: uid.to_string(), state: view.state(), problem }
 }
 
 fn failure_fact(failure: &ClaimFailure) -> FailureFact {
@@ -121,8 +118,8 @@ fn failure_fact(failure: &ClaimFailure) -> FailureFact {
     }
 }
 
-fn allocated_devices(object: &ClaimLookup, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
-    let ClaimLookup::Found(claim) = object else { return Vec::new() };
+fn allocated_devices(object: &ClaimObject, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
+    let ClaimObject::Found(claim) = object else { return Vec::new() };
     // What cannot be read is what the explanation says.
     let grants = claim.allocation(driver).map(|allocation| allocation.grants).unwrap_or_default();
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();

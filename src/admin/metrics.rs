@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use hostler_api::BackendName;
+use hostler_api::{BackendName, ClaimState};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use super::claims::claim_state;
 use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics};
 
 /// The state from which gauges are taken.
@@ -91,9 +90,9 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
 
 fn register_claims(registry: &mut Registry, table: &ClaimTable) {
     let claims = Family::<ClaimLabels, Gauge>::default();
-    for state in ["prepared", "preparing", "quarantined"] {
-        let count = table.claims.values().filter(|view| claim_state(view) == state).count();
-        claims.get_or_create(&ClaimLabels { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    for state in ClaimState::ALL {
+        let count = table.claims.values().filter(|view| view.state() == state).count();
+        claims.get_or_create(&ClaimLabels { state: state.as_str() }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
     registry.register("claims", "Claims by state", claims);
 }
@@ -116,14 +115,14 @@ mod tests {
     use super::*;
     use crate::{
         inventory::{Drain, Pool},
-        metrics::ClaimOperation,
+        metrics::CountedOperation,
     };
 
     #[test]
     fn what_was_counted_and_what_is_there_is_rendered() {
         let metrics = Metrics::default();
-        metrics.observe(ClaimOperation::Prepare, true, Duration::from_millis(1));
-        metrics.observe(ClaimOperation::Prepare, false, Duration::from_secs(1));
+        metrics.observe(CountedOperation::Prepare, true, Duration::from_millis(1));
+        metrics.observe(CountedOperation::Prepare, false, Duration::from_secs(1));
         let mut device = Device::new(DeviceName::new("a").unwrap());
         device.health = Health::Unhealthy { reason: "hot".to_owned() };
         let pool =

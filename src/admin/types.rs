@@ -1,8 +1,8 @@
 //! What goes over the admin socket, both ways. JSON; a field may be added, none changes its meaning.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use hostler_api::Quantity;
+use hostler_api::{ClaimState, Quantity};
 use serde::{Deserialize, Serialize};
 
 pub use crate::standalone::{CreateClaim, CreateDevice};
@@ -145,7 +145,7 @@ pub struct AdminOperated {
     pub backend: String,
     /// Name of the device.
     pub device: String,
-    /// What was done, in the backend's words.
+    /// What was done, in words.
     pub done: String,
 }
 
@@ -169,15 +169,50 @@ pub struct AdminClaim {
     pub name: String,
     /// Identity.
     pub uid: String,
-    /// `prepared`, `preparing`, `quarantined`, or `allocated` for a manifest that nobody has prepared yet.
-    pub state: String,
+    /// How far it is.
+    pub state: AdminClaimState,
     /// What is wrong, if anything.
     pub problem: Option<String>,
+    /// The work that is under way on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<AdminBusyClaim>,
     /// What it holds.
     pub devices: Vec<AdminClaimDevice>,
     /// The containers that run with it, where one claim is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<AdminContainer>,
+}
+
+/// How far a claim is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminClaimState {
+    /// Allocated in a manifest that nobody has prepared yet.
+    Allocated,
+    /// A file that is no manifest of a claim.
+    Invalid,
+    /// As far as its record says.
+    #[serde(untagged)]
+    OnRecord(ClaimState),
+}
+
+impl fmt::Display for AdminClaimState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allocated => "allocated",
+            Self::Invalid => "invalid",
+            Self::OnRecord(state) => state.as_str(),
+        })
+    }
+}
+
+/// Work that is under way on a claim.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AdminBusyClaim {
+    /// `prepare`, `unprepare` or `describe`.
+    pub operation: String,
+    /// When it began, seconds since 1970.
+    pub since: u64,
 }
 
 /// A container that runs with a claim.

@@ -4,19 +4,19 @@
 use std::sync::Arc;
 
 use hostler_api::{Chain, ClaimUid};
-use hostler_backend::{HeldDevice, OperateWork, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_backend::{HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork};
 use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
 use super::{
-    ClaimError, ClaimResult, metadata,
+    ClaimError, metadata,
     spec::{CdiNaming, cdi_spec},
     store::{ClaimRecord, RecordDevice, RecordDir, RecordState},
-    task::OrderJob,
+    task::OperateJob,
 };
 use crate::{containers::ContainerDir, inventory::InventoryReader, registry::BackendRegistry};
 
-/// What the steps work with.
+/// Carries out what the owner of the claims has decided.
 #[derive(Debug)]
 pub(super) struct ClaimExecutor {
     pub(super) backends: BackendRegistry,
@@ -28,19 +28,17 @@ pub(super) struct ClaimExecutor {
     pub(super) boot_id: String,
 }
 
-/// How preparing a claim ended.
+/// How work on a claim ended.
 #[derive(Debug)]
-pub(super) enum Prepared {
-    /// Ready: this is on disk, and so is the CDI file.
-    Ready(Arc<ClaimRecord>),
-    /// Not ready, and nothing of it is left.
-    Undone(Arc<ClaimError>),
-    /// Not ready, and this record is still on disk: its devices stay taken.
-    Left(Arc<ClaimRecord>, Arc<ClaimError>),
+pub(super) struct ClaimOutcome {
+    pub(super) uid: ClaimUid,
+    /// The record that is on disk now, and keeps the claim's devices taken; `None`: nothing is left of the claim.
+    pub(super) left: Option<Arc<ClaimRecord>>,
+    pub(super) result: Result<(), Arc<ClaimError>>,
 }
 
 /// A claim on its way through [`ClaimExecutor::prepare`].
-struct Step {
+struct PreparingClaim {
     record: ClaimRecord,
     /// Whether the record on disk says that the claim is ready in this boot. Containers may be running with it: the
     /// record is not written again, and an error undoes nothing.
@@ -54,53 +52,43 @@ struct Step {
 }
 
 /// Runs `work` on every claim that nothing has gone wrong with, and keeps what goes wrong.
-fn for_each_sound(steps: &mut [Step], mut work: impl FnMut(&mut Step) -> Result<(), ClaimError>) {
-    for step in steps.iter_mut().filter(|step| step.failed.is_none()) {
-        step.failed = work(step).err();
+fn for_each_sound(claims: &mut [PreparingClaim], mut work: impl FnMut(&mut PreparingClaim) -> Result<(), ClaimError>) {
+    for claim in claims.iter_mut().filter(|claim| claim.failed.is_none()) {
+        claim.failed = work(claim).err();
     }
 }
 
-/// A claim to prepare.
+/// A ready claim whose devices have other attributes now than its containers can read.
 #[derive(Debug)]
-pub(super) enum Job {
-    /// Chosen, not on disk yet.
-    New(ClaimRecord),
-    /// On disk already, in any state, from this boot or an earlier one.
-    Again(Arc<ClaimRecord>),
+pub(super) struct RedescribedClaim {
+    pub(super) before: Arc<ClaimRecord>,
+    pub(super) metadata: metadata::DeviceMetadata,
 }
 
 impl ClaimExecutor {
-    /// Prepares a batch: the answers are in its order. Claims share their durable writes, not their fate.
-    pub(super) fn prepare(&self, batch: Vec<Job>) -> Vec<(ClaimUid, Prepared)> {
-        let mut steps: Vec<Step> = batch.into_iter().map(|job| self.begin(job)).collect();
-        self.write_records(&mut steps);
-        for_each_sound(&mut steps, |step| self.hardware(&mut step.record, step.redo));
-        for_each_sound(&mut steps, |step| self.write_metadata(&step.record));
-        for_each_sound(&mut steps, |step| self.write_cdi(&step.record));
-        for_each_sound(&mut steps, |step| {
-            step.record.state = RecordState::Prepared;
+    /// Prepares claims, those that are new and those on disk in any state, from this boot or an earlier one. They share
+    /// their durable writes, not their fate.
+    pub(super) fn prepare(&self, batch: Vec<Arc<ClaimRecord>>) -> Vec<ClaimOutcome> {
+        let mut claims: Vec<PreparingClaim> = batch.into_iter().map(|record| self.begin(record)).collect();
+        self.write_records(&mut claims);
+        for_each_sound(&mut claims, |claim| self.hardware(&mut claim.record, claim.redo));
+        for_each_sound(&mut claims, |claim| self.write_metadata(&claim.record));
+        for_each_sound(&mut claims, |claim| self.write_cdi(&claim.record));
+        for_each_sound(&mut claims, |claim| {
+            claim.record.state = RecordState::Prepared;
             Ok(())
         });
-        self.write_records(&mut steps);
-        steps.into_iter().map(|step| (step.record.claim.uid.clone(), self.conclude(step))).collect()
+        self.write_records(&mut claims);
+        claims.into_iter().map(|claim| self.conclude(claim)).collect()
     }
 
-    /// Carries out an operator's order, and gives the backend's words.
-    pub(super) fn operate(&self, job: &OrderJob) -> Result<String, ClaimError> {
+    /// Has a backend carry out an operator's order.
+    pub(super) fn operate(&self, job: &OperateJob) -> Result<OperationOutcome, ClaimError> {
         let backend = self.backends.get(&job.backend).ok_or_else(|| ClaimError::NoBackend {
             backend: job.backend.to_string(),
             device: job.device.name.clone(),
         })?;
-        let held: Vec<HeldDevice<'_>> = job
-            .held
-            .iter()
-            .map(|(claim, claim_name, device)| HeldDevice {
-                claim,
-                claim_name,
-                grant: &device.grant,
-                plan: &device.plan,
-            })
-            .collect();
+        let held: Vec<HeldDevice<'_>> = job.held.iter().map(|held| held.as_held()).collect();
         let work = OperateWork { device: &job.device, operation: job.operation, held: &held };
         backend.operate(&work).map_err(|source| ClaimError::Backend {
             step: job.operation.word(),
@@ -109,24 +97,28 @@ impl ClaimExecutor {
         })
     }
 
-    /// Takes claims back: CDI file, hardware, record. The answers are in the order of the batch.
-    pub(super) fn unprepare(&self, batch: &[Arc<ClaimRecord>]) -> Vec<(ClaimUid, ClaimResult<()>)> {
-        let mut results: Vec<Result<(), ClaimError>> = batch
+    /// Takes claims back: CDI file, hardware, record.
+    pub(super) fn unprepare(&self, batch: Vec<Arc<ClaimRecord>>) -> Vec<ClaimOutcome> {
+        let mut results: Vec<Result<(), Arc<ClaimError>>> = batch
             .iter()
             .map(|record| self.remove_cdi(&record.claim.uid).and_then(|()| self.undo_hardware(record)))
+            .map(|result| result.map_err(Arc::new))
             .collect();
         let undone =
             batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(record, _)| &record.claim.uid);
         if let Err(source) = self.records.remove(undone).map_err(Arc::new) {
             for (record, result) in batch.iter().zip(&mut results).filter(|(_, result)| result.is_ok()) {
-                *result = Err(ClaimError::Store { uid: record.claim.uid.clone(), source: source.clone() });
+                let (uid, source) = (record.claim.uid.clone(), source.clone());
+                *result = Err(Arc::new(ClaimError::Store { uid, source }));
             }
         }
-        for (record, _) in batch.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
-            self.tidy(record);
-        }
-        let uids = batch.iter().map(|record| record.claim.uid.clone());
-        uids.zip(results.into_iter().map(|result| result.map_err(Arc::new))).collect()
+        let conclude = |(record, result): (Arc<ClaimRecord>, Result<(), Arc<ClaimError>>)| {
+            if result.is_ok() {
+                self.tidy(&record);
+            }
+            ClaimOutcome { uid: record.claim.uid.clone(), left: result.is_err().then_some(record), result }
+        };
+        batch.into_iter().zip(results).map(conclude).collect()
     }
 
     /// Removes what only describes a claim that is taken back. What stays harms nobody.
@@ -145,11 +137,8 @@ impl ClaimExecutor {
         record.state == RecordState::Prepared && record.boot_id == self.boot_id
     }
 
-    fn begin(&self, job: Job) -> Step {
-        let mut record = match job {
-            Job::New(record) => record,
-            Job::Again(record) => (*record).clone(),
-        };
+    fn begin(&self, record: Arc<ClaimRecord>) -> PreparingClaim {
+        let mut record = Arc::unwrap_or_clone(record);
         let ready = self.is_ready(&record);
         // The CDI file is the first thing that an unprepare takes away. Where it is missing the hardware may be half undone.
         let redo = !ready || !self.has_cdi(&record.claim.uid);
@@ -158,18 +147,19 @@ impl ClaimExecutor {
             record.state = RecordState::Preparing;
             record.boot_id.clone_from(&self.boot_id);
         }
-        Step { record, ready, redo, earlier, failed: None }
+        PreparingClaim { record, ready, redo, earlier, failed: None }
     }
 
-    fn write_records(&self, steps: &mut [Step]) {
-        let mut chosen: Vec<&mut Step> = steps.iter_mut().filter(|step| step.failed.is_none() && !step.ready).collect();
-        if chosen.is_empty() {
+    fn write_records(&self, claims: &mut [PreparingClaim]) {
+        let mut written: Vec<&mut PreparingClaim> =
+            claims.iter_mut().filter(|claim| claim.failed.is_none() && !claim.ready).collect();
+        if written.is_empty() {
             return;
         }
-        let records: Vec<&ClaimRecord> = chosen.iter().map(|step| &step.record).collect();
+        let records: Vec<&ClaimRecord> = written.iter().map(|claim| &claim.record).collect();
         let Err(source) = self.records.write(&records).map_err(Arc::new) else { return };
-        for step in &mut chosen {
-            step.failed = Some(ClaimError::Store { uid: step.record.claim.uid.clone(), source: source.clone() });
+        for claim in &mut written {
+            claim.failed = Some(ClaimError::Store { uid: claim.record.claim.uid.clone(), source: source.clone() });
         }
     }
 
@@ -226,15 +216,17 @@ impl ClaimExecutor {
         metadata::write(record, &self.naming).map_err(failed)
     }
 
-    /// Tells containers of ready claims what has become of their devices' attributes: record, file. The answers are in
-    /// the order of the batch.
-    pub(super) fn describe(&self, batch: Vec<ClaimRecord>) -> Vec<(ClaimUid, ClaimResult<Arc<ClaimRecord>>)> {
-        let describe = |record: ClaimRecord| {
-            let uid = record.claim.uid.clone();
+    /// Tells containers of ready claims what has become of their devices' attributes: record, file.
+    pub(super) fn describe(&self, batch: Vec<RedescribedClaim>) -> Vec<ClaimOutcome> {
+        let describe = |RedescribedClaim { before, metadata }: RedescribedClaim| {
+            let uid = before.claim.uid.clone();
+            let record = ClaimRecord { metadata: Some(metadata), ..(*before).clone() };
             let written = self.records.write(&[&record]);
             let written = written.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) });
-            let described = written.and_then(|()| self.write_metadata(&record));
-            (uid, described.map(|()| Arc::new(record)).map_err(Arc::new))
+            match written.and_then(|()| self.write_metadata(&record)) {
+                Ok(()) => ClaimOutcome { uid, left: Some(Arc::new(record)), result: Ok(()) },
+                Err(error) => ClaimOutcome { uid, left: Some(before), result: Err(Arc::new(error)) },
+            }
         };
         batch.into_iter().map(describe).collect()
     }
@@ -255,21 +247,22 @@ impl ClaimExecutor {
         removed.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })
     }
 
-    fn conclude(&self, step: Step) -> Prepared {
-        let record = step.record;
-        let Some(cause) = step.failed else { return Prepared::Ready(Arc::new(record)) };
-        if step.ready {
-            return Prepared::Left(Arc::new(record), Arc::new(cause));
-        }
-        match (self.undo(&record, step.earlier.as_deref()), step.earlier) {
-            (Ok(()), None) => Prepared::Undone(Arc::new(cause)),
-            (Ok(()), Some(earlier)) => Prepared::Left(earlier, Arc::new(cause)),
-            (Err(source), _) => {
-                let error = ClaimError::RollBack { cause: Chain(&cause).to_string(), source: Arc::new(source) };
-                error!(claim.uid = %record.claim.uid, error = %Chain(&error), "roll back failed");
-                Prepared::Left(Arc::new(record), Arc::new(error))
-            }
-        }
+    fn conclude(&self, claim: PreparingClaim) -> ClaimOutcome {
+        let PreparingClaim { record, ready, earlier, failed, .. } = claim;
+        let uid = record.claim.uid.clone();
+        let (left, result) = match failed {
+            None => (Some(Arc::new(record)), Ok(())),
+            Some(cause) if ready => (Some(Arc::new(record)), Err(cause)),
+            Some(cause) => match self.undo(&record, earlier.as_deref()) {
+                Ok(()) => (earlier, Err(cause)),
+                Err(source) => {
+                    let error = ClaimError::RollBack { cause: Chain(&cause).to_string(), source: Arc::new(source) };
+                    error!(claim.uid = %uid, error = %Chain(&error), "roll back failed");
+                    (Some(Arc::new(record)), Err(error))
+                }
+            },
+        };
+        ClaimOutcome { uid, left, result: result.map_err(Arc::new) }
     }
 
     /// Takes back what was done; on disk is then the record of an earlier boot, or none.

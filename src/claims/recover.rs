@@ -19,9 +19,9 @@ use tracing::{info, warn};
 
 use super::{
     ClaimError, ClaimView,
+    executor::{ClaimExecutor, ClaimOutcome},
     spec::{CdiNaming, HOLDINGS_ANNOTATION},
     store::{ClaimHoldings, ClaimRecord, LoadedRecord, RecordDevice, RecordState, salvage},
-    work::{ClaimExecutor, Job, Prepared},
 };
 use crate::metrics::Metrics;
 
@@ -179,31 +179,24 @@ fn apply_one(executor: &ClaimExecutor, uid: &ClaimUid, action: RecoveryAction) -
             Some(ClaimView::Quarantined(Arc::new(quarantined)))
         }
         // Without its CDI file it is made ready again from the start: an unprepare may have been under way.
-        RecoveryAction::Keep(record) | RecoveryAction::Restore(record) => ready(executor, record),
+        RecoveryAction::Keep(record) | RecoveryAction::Restore(record) => {
+            executor.prepare(vec![Arc::new(record)]).pop().and_then(view)
+        }
         RecoveryAction::AwaitPrepare(record) => {
             let stale = executor.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
             let problem = stale.unwrap_or_else(|| "the host was rebooted; ready again at the next prepare".to_owned());
-            Some(ClaimView::Recorded { record: Arc::new(record), problem: Some(problem) })
+            Some(ClaimView::Recorded { record: Arc::new(record), problem: Some(problem), busy: None })
         }
         RecoveryAction::RollBack(record) | RecoveryAction::Forget(record) => {
-            let record = Arc::new(record);
-            let (_, result) = executor.unprepare(std::slice::from_ref(&record)).pop()?;
-            let problem = Some(Chain(&result.err()?).to_string());
-            Some(ClaimView::Recorded { record, problem })
+            executor.unprepare(vec![Arc::new(record)]).pop().and_then(view)
         }
     }
 }
 
-/// Keeps or restores a claim. Whatever fails, its record and its devices stay.
-fn ready(executor: &ClaimExecutor, record: ClaimRecord) -> Option<ClaimView> {
-    let (_, prepared) = executor.prepare(vec![Job::Again(Arc::new(record))]).pop()?;
-    match prepared {
-        Prepared::Ready(record) => Some(ClaimView::Recorded { record, problem: None }),
-        Prepared::Left(record, error) => {
-            Some(ClaimView::Recorded { record, problem: Some(Chain(&*error).to_string()) })
-        }
-        Prepared::Undone(_) => None,
-    }
+/// What is left of a claim: whatever failed, a record that is on disk keeps its devices.
+fn view(outcome: ClaimOutcome) -> Option<ClaimView> {
+    let problem = outcome.result.err().map(|error| Chain(&*error).to_string());
+    outcome.left.map(|record| ClaimView::Recorded { record, problem, busy: None })
 }
 
 #[cfg(test)]

@@ -5,27 +5,28 @@
 
 mod owner;
 
-pub(super) use owner::OrderJob;
+pub(super) use owner::OperateJob;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
-use hostler_backend::DeviceOperation;
+use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
+use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tracing::{error, info};
 
 use super::{
-    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult, recover,
+    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims,
+    call::{CallAnswers, CallKind, CallResult, ClaimCall},
+    executor::ClaimExecutor,
+    recover,
     spec::CdiNaming,
     store::{RecordDir, StoreError},
-    work::ClaimExecutor,
 };
 use crate::{
     containers::{ClaimContainer, ContainerDir},
-    inventory::{Inventory, InventoryReader},
+    inventory::{Inventory, task::InventoryHandle},
     metrics::Metrics,
-    registry::BackendRegistry,
     tasks::Tasks,
 };
 
@@ -38,10 +39,8 @@ const FAILURES: usize = 64;
 
 /// What the claims task is made of.
 pub struct ClaimsParts {
-    /// The backends that prepare.
-    pub backends: BackendRegistry,
-    /// What hardware there is; must have seen its first scan.
-    pub inventory: InventoryReader,
+    /// What hardware there is, and the backends that prepare it; must have seen its first scan.
+    pub inventory: InventoryHandle,
     /// Where allocations are read.
     pub reader: Arc<dyn ReadClaims>,
     /// Folder of the records.
@@ -78,30 +77,23 @@ pub enum ClaimsStartError {
 }
 
 /// What the owner is asked to do.
-enum Request {
-    Prepare(Vec<AskedPrepare>),
-    Unprepare(Vec<(ClaimRef, oneshot::Sender<ClaimResult<()>>)>),
-    Forget(ClaimUid, oneshot::Sender<ClaimResult<()>>),
-    Order(owner::Order),
+enum ClaimsRequest {
+    Calls(Vec<ClaimCall>),
+    Operate(owner::OperateCall),
     /// The inventory has seen what an order for a device of this backend has changed.
-    OrderOver(BackendName),
-    Finished(owner::Finished),
-    /// The inventory is another one.
-    Look,
+    Rescanned(BackendName),
+    Finished(owner::FinishedWork),
+    InventoryChanged,
     Ping(oneshot::Sender<()>),
     Stop,
 }
 
-type PrepareAnswer = ClaimResult<Vec<PreparedDevice>>;
-
-/// A claim to prepare, its allocation unless it is recorded, and where the answer goes.
-type AskedPrepare = (ClaimRef, Option<Allocation>, oneshot::Sender<PrepareAnswer>);
-
 /// Asks the claims task. Cheap to clone.
 #[derive(Clone)]
 pub struct ClaimsHandle {
-    requests_tx: mpsc::Sender<Request>,
+    requests_tx: mpsc::Sender<ClaimsRequest>,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
+    inventory: InventoryHandle,
     reader: Arc<dyn ReadClaims>,
     naming: Arc<CdiNaming>,
     containers: ContainerDir,
@@ -126,10 +118,10 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     let loaded = records.load().map_err(ClaimsStartError::Records)?;
     let found = recover::found_cdi(&cdi, &parts.naming).map_err(ClaimsStartError::Cdi)?;
     let naming = Arc::new(parts.naming.clone());
-    let inventory_rx = parts.inventory.subscribe();
+    let inventory_rx = parts.inventory.reader().subscribe();
     let executor = ClaimExecutor {
-        backends: parts.backends,
-        inventory: parts.inventory,
+        backends: parts.inventory.backends(),
+        inventory: parts.inventory.reader(),
         records,
         cdi,
         naming: parts.naming,
@@ -141,8 +133,8 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     executor.records.tidy();
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
-    let owner = owner::Owner::new(
-        owner::OwnerParts {
+    let owner = owner::ClaimsOwner::new(
+        owner::ClaimsOwnerParts {
             executor: Arc::new(executor),
             tasks: tasks.clone(),
             requests_tx: requests_tx.clone(),
@@ -157,6 +149,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     Ok(ClaimsHandle {
         requests_tx,
         table_rx,
+        inventory: parts.inventory,
         reader: parts.reader,
         naming,
         containers: parts.containers,
@@ -166,9 +159,9 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
 }
 
 fn serve(
-    owner: owner::Owner,
-    requests_rx: mpsc::Receiver<Request>,
-    requests_tx: mpsc::Sender<Request>,
+    owner: owner::ClaimsOwner,
+    requests_rx: mpsc::Receiver<ClaimsRequest>,
+    requests_tx: mpsc::Sender<ClaimsRequest>,
     mut inventory_rx: watch::Receiver<Arc<Inventory>>,
     tasks: &Tasks,
 ) {
@@ -184,22 +177,32 @@ fn serve(
                 // Cancel safe: a change that was not taken is still seen as one.
                 Ok(()) = inventory_rx.changed() => {
                     // The owner is gone already if this fails.
-                    let _ = requests_tx.send(Request::Look).await;
+                    let _ = requests_tx.send(ClaimsRequest::InventoryChanged).await;
                 }
                 // Cancel safe: the token stays cancelled. An inventory that has ended changes no more.
                 () = stop.cancelled() => break,
             }
         }
-        let _ = requests_tx.send(Request::Stop).await;
+        let _ = requests_tx.send(ClaimsRequest::Stop).await;
     });
 }
 
 impl ClaimsHandle {
     /// Prepares claims; one answer for each UID. Runs to its end even if the caller stops waiting.
-    pub async fn prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
+    pub async fn prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<Vec<PreparedDevice>>> {
         let handle = self.clone();
         let job = self.tasks.job(async move {
-            let answers = handle.prepare_now(by_uid(claims.clone())).await;
+            let claims = by_uid(claims);
+            let (recorded, new) = {
+                let table = handle.table_rx.borrow();
+                claims.values().partition::<Vec<&ClaimRef>, _>(|claim| table.claims.contains_key(&claim.uid))
+            };
+            // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
+            let mut answers = handle.prepare_recorded(&recorded).await;
+            let is_gone = |claim: &&ClaimRef| answers.get(&claim.uid).is_some_and(is_gone);
+            let unknown = new.into_iter().chain(recorded.into_iter().filter(is_gone)).cloned().collect();
+            let read = handle.read_and_prepare(unknown).await;
+            answers.extend(read);
             handle.tell_failures("prepare", &claims, &answers);
             answers
         });
@@ -212,9 +215,13 @@ impl ClaimsHandle {
     pub async fn unprepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
         let handle = self.clone();
         let job = self.tasks.job(async move {
-            let answers = handle.unprepare_now(by_uid(claims.clone())).await;
+            let claims = by_uid(claims);
+            let mut answers = CallAnswers::new();
+            let calls = claims.keys().map(|uid| answers.call(uid.clone(), CallKind::Unprepare)).collect();
+            handle.send(ClaimsRequest::Calls(calls)).await;
+            let answers = answers.collect().await;
             handle.tell_failures("unprepare", &claims, &answers);
-            answers
+            answers.into_iter().map(|(uid, result)| (uid, result.map(drop))).collect()
         });
         job.await.unwrap_or_default()
     }
@@ -224,14 +231,15 @@ impl ClaimsHandle {
     /// # Errors
     /// When a file cannot be moved.
     pub async fn forget(&self, uid: ClaimUid) -> ClaimResult<()> {
-        let (answer_tx, answer_rx) = oneshot::channel();
-        self.send(Request::Forget(uid, answer_tx)).await;
-        answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
+        let mut answers = CallAnswers::new();
+        let call = answers.call(uid, CallKind::Forget);
+        self.send(ClaimsRequest::Calls(vec![call])).await;
+        answers.collect().await.into_values().try_for_each(|result| result.map(drop))
     }
 
-    /// Has a backend carry out an operator's order for a device, and gives its words. No claim of the backend is admitted,
-    /// prepared or taken back from before the order until `looked`, which follows it, is over: what they are decided on
-    /// must be the hardware as it is then. Runs to its end like [`ClaimsHandle::prepare`].
+    /// Has a backend carry out an operator's order for a device. No claim of the backend is admitted, prepared or taken
+    /// back from before the order until the hardware has been scanned after it: what they are decided on must be the
+    /// hardware as it is then. Runs to its end like [`ClaimsHandle::prepare`].
     ///
     /// # Errors
     /// When the device is not there or is held by a claim, and when its backend refuses or fails.
@@ -240,23 +248,26 @@ impl ClaimsHandle {
         backend: BackendName,
         device: DeviceName,
         operation: DeviceOperation,
-        looked: impl Future<Output = ()> + Send + 'static,
-    ) -> ClaimResult<String> {
+    ) -> ClaimResult<OperationOutcome> {
         let handle = self.clone();
         let job = self.tasks.job(async move {
             let (answer_tx, answer_rx) = oneshot::channel();
-            let (word, names) = (operation.word(), (backend.clone(), device.clone()));
-            handle.send(Request::Order(owner::Order { backend, device, operation, answer_tx })).await;
+            let call = owner::OperateCall { backend: backend.clone(), device: device.clone(), operation, answer_tx };
+            handle.send(ClaimsRequest::Operate(call)).await;
             let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));
-            let (backend, device) = names;
+            let word = operation.word();
             match &answer {
-                Ok(done) => info!(backend = %backend, device = %device, operation = word, done, "order carried out"),
+                Ok(outcome) => {
+                    let done = outcome.to_string();
+                    info!(backend = %backend, device = %device, operation = word, done, "order carried out");
+                }
                 Err(error) => {
                     error!(backend = %backend, device = %device, operation = word, error = %Chain(&**error), "order failed");
                 }
             }
-            looked.await;
-            handle.send(Request::OrderOver(backend)).await;
+            // Also where it failed: it may have been half done.
+            handle.inventory.rescan().await;
+            handle.send(ClaimsRequest::Rescanned(backend)).await;
             answer
         });
         job.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
@@ -265,7 +276,7 @@ impl ClaimsHandle {
     /// Comes back when the owner has got round to it: never, if it is stuck.
     pub async fn ping(&self) {
         let (answer_tx, answer_rx) = oneshot::channel();
-        self.send(Request::Ping(answer_tx)).await;
+        self.send(ClaimsRequest::Ping(answer_tx)).await;
         // An owner that is stopping does not answer, and is not stuck.
         let _ = answer_rx.await;
     }
@@ -285,7 +296,7 @@ impl ClaimsHandle {
     /// Ends the owner from outside the runtime, which waits for its thread.
     #[cfg(test)]
     pub(super) fn stop_now(&self) {
-        let _ = self.requests_tx.try_send(Request::Stop);
+        let _ = self.requests_tx.try_send(ClaimsRequest::Stop);
     }
 
     /// Which containers run with which claim.
@@ -303,48 +314,30 @@ impl ClaimsHandle {
         looking.await.map_err(std::io::Error::other)?
     }
 
-    async fn unprepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
-        let (request, answers) = with_channels(claims.into_values());
-        self.send(Request::Unprepare(request)).await;
-        collect(answers).await
-    }
-
-    async fn prepare_now(&self, claims: BTreeMap<ClaimUid, ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
-        let table = self.table_rx.borrow().clone();
-        let (recorded, new): (Vec<_>, Vec<_>) =
-            claims.into_values().partition(|claim| table.claims.contains_key(&claim.uid));
-        // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
-        let mut answers = self.ask(recorded.clone()).await;
-        let is_gone = |claim: &ClaimRef| matches!(answers.get(&claim.uid), Some(Err(error)) if matches!(**error, ClaimError::Gone(_)));
-        let gone: Vec<ClaimRef> = recorded.into_iter().filter(is_gone).collect();
-        answers.extend(self.read_and_ask(new.into_iter().chain(gone).collect()).await);
-        answers
-    }
-
-    async fn ask(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
-        if claims.is_empty() {
-            return BTreeMap::new();
+    async fn prepare_recorded(&self, claims: &[&ClaimRef]) -> BTreeMap<ClaimUid, CallResult> {
+        let mut answers = CallAnswers::new();
+        let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
+        if !calls.is_empty() {
+            self.send(ClaimsRequest::Calls(calls)).await;
         }
-        let (asked, answers) = with_channels(claims);
-        let request = asked.into_iter().map(|(claim, answer_tx)| (claim, None, answer_tx)).collect();
-        self.send(Request::Prepare(request)).await;
-        collect(answers).await
+        answers.collect().await
     }
 
-    /// As [`ask`](Self::ask), with the claims' allocations. The thread that reads them passes them on itself: each change
+    /// Prepares claims that are not on record. The thread that reads their allocations passes them on itself: each change
     /// of threads is a good part of what a prepare takes.
-    async fn read_and_ask(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, PrepareAnswer> {
-        if claims.is_empty() {
-            return BTreeMap::new();
+    async fn read_and_prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, CallResult> {
+        let mut answers = CallAnswers::new();
+        let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
+        if !calls.is_empty() {
+            let (reader, requests_tx) = (self.reader.clone(), self.requests_tx.clone());
+            self.tasks.blocking(move || {
+                let read = calls.into_iter().zip(reader.read(&claims));
+                let calls = read.filter_map(|(call, read)| call.with_allocation(read)).collect();
+                // Calls that are dropped tell the caller that the daemon is stopping.
+                let _ = requests_tx.blocking_send(ClaimsRequest::Calls(calls));
+            });
         }
-        let (reader, requests_tx, named) = (self.reader.clone(), self.requests_tx.clone(), claims.clone());
-        let (asked, answers) = with_channels(claims);
-        self.tasks.blocking(move || {
-            let request = allocated(asked, reader.read(&named));
-            // The answer channels inside the request tell the caller that the daemon is stopping.
-            let _ = requests_tx.blocking_send(Request::Prepare(request));
-        });
-        collect(answers).await
+        answers.collect().await
     }
 
     /// Every failure from now on.
@@ -353,14 +346,14 @@ impl ClaimsHandle {
     }
 
     /// The one place where a failure is told, whoever asked and whatever step failed.
-    fn tell_failures<T>(
+    fn tell_failures(
         &self,
         operation: &'static str,
-        claims: &[ClaimRef],
-        answers: &BTreeMap<ClaimUid, ClaimResult<T>>,
+        claims: &BTreeMap<ClaimUid, ClaimRef>,
+        answers: &BTreeMap<ClaimUid, CallResult>,
     ) {
-        for claim in claims {
-            if let Some(Err(error)) = answers.get(&claim.uid) {
+        for (uid, claim) in claims {
+            if let Some(Err(error)) = answers.get(uid) {
                 error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
                 let (claim, error, at) = (claim.clone(), error.clone(), SystemTime::now());
                 // Nobody may be listening.
@@ -369,8 +362,8 @@ impl ClaimsHandle {
         }
     }
 
-    async fn send(&self, request: Request) {
-        // The answer channels inside the request tell the caller that the daemon is stopping.
+    async fn send(&self, request: ClaimsRequest) {
+        // A request that is dropped tells the caller that the daemon is stopping.
         let _ = self.requests_tx.send(request).await;
     }
 }
@@ -380,42 +373,8 @@ fn by_uid(claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimRef> {
     claims.into_iter().map(|claim| (claim.uid.clone(), claim)).collect()
 }
 
-/// Claims, each with where its answer goes.
-type Asked<T> = Vec<(ClaimRef, oneshot::Sender<T>)>;
-
-/// Where the answers arrive.
-type Awaited<T> = Vec<(ClaimUid, oneshot::Receiver<T>)>;
-
-/// A way to answer for each claim.
-fn with_channels<T>(claims: impl IntoIterator<Item = ClaimRef>) -> (Asked<T>, Awaited<T>) {
-    let channel = |claim: ClaimRef| {
-        let (answer_tx, answer_rx) = oneshot::channel();
-        let uid = claim.uid.clone();
-        ((claim, answer_tx), (uid, answer_rx))
-    };
-    claims.into_iter().map(channel).unzip()
-}
-
-/// Claims with what was read of each; those of which nothing could be read are answered.
-fn allocated(asked: Asked<PrepareAnswer>, read: Vec<ReadResult>) -> Vec<AskedPrepare> {
-    let mut request = Vec::with_capacity(asked.len());
-    for ((claim, answer_tx), allocation) in asked.into_iter().zip(read) {
-        match allocation {
-            Ok(allocation) => request.push((claim, Some(allocation), answer_tx)),
-            // Whoever asked may have stopped waiting.
-            Err(source) => drop(answer_tx.send(Err(Arc::new(ClaimError::Read { claim, source })))),
-        }
-    }
-    request
-}
-
-async fn collect<T>(answers: Awaited<ClaimResult<T>>) -> BTreeMap<ClaimUid, ClaimResult<T>> {
-    let mut collected = BTreeMap::new();
-    for (uid, answer_rx) in answers {
-        let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));
-        collected.insert(uid, answer);
-    }
-    collected
+fn is_gone(result: &CallResult) -> bool {
+    result.as_ref().is_err_and(|error| matches!(**error, ClaimError::Gone(_)))
 }
 
 #[cfg(test)]

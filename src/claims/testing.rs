@@ -2,20 +2,30 @@
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use hostler_api::{Allocation, BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, Enumeration, HeldDevice, OperateWork, Pinning,
-    PlanWork, PrepareOutcome, PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    Attributes, Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, Enumeration, HeldDevice,
+    OperateWork, OperationOutcome, OperationStep, Pinning, PlanWork, PrepareOutcome, PrepareWork, RequestPolicy,
+    Sharing, UnprepareWork, VerifyWork,
 };
 
 use super::{
     spec::CdiNaming,
     store::{ClaimRecord, RecordDevice, RecordState},
 };
-use crate::inventory::{Inventory, Pool};
+use crate::{
+    inventory::{
+        self, Inventory, Pool,
+        task::{InventoryHandle, InventoryParts},
+    },
+    registry::BackendRegistry,
+    tasks::Tasks,
+};
 
 pub(super) const POOL: &str = "node/bench";
 
@@ -90,6 +100,19 @@ pub(super) fn inventory() -> Inventory {
     Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() }
 }
 
+/// What really scans the backend, once it has; its state is in `folder`.
+pub(super) async fn scanned(backend: Arc<BenchBackend>, folder: &Path, tasks: &Tasks) -> InventoryHandle {
+    let parts = InventoryParts {
+        backends: BackendRegistry::new([backend as Arc<dyn Backend>]),
+        node: "node".to_owned(),
+        rescan: Duration::from_secs(3600),
+        state: folder.to_owned(),
+    };
+    let inventory = inventory::task::start(parts, tasks);
+    inventory.rescan().await;
+    inventory
+}
+
 /// A backend whose hardware is a set of (claim, device) in memory, and whose steps fail when told to.
 #[derive(Debug, Default)]
 pub(super) struct BenchBackend {
@@ -97,6 +120,8 @@ pub(super) struct BenchBackend {
     pub(super) failing: Mutex<BTreeSet<&'static str>>,
     /// Steps in the order in which they ran.
     pub(super) steps: Mutex<Vec<String>>,
+    /// What the hardware shows of device `one`, beside what it always does.
+    pub(super) attributes: Mutex<Attributes>,
     /// What preparing finds out about binding.
     pub(super) found: Mutex<Option<Pinning>>,
     /// A step that waits until the test lets it go on.
@@ -151,8 +176,13 @@ impl Backend for BenchBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
+        let gate = self.gate.lock().unwrap().take_if(|(gated, _)| *gated == "enumerate");
+        if let Some((_, gate)) = gate {
+            let _ = gate.recv();
+        }
         let mut inventory = inventory();
-        let devices = inventory.pools.remove("bench").map(|pool| pool.devices).unwrap_or_default();
+        let mut devices = inventory.pools.remove("bench").map(|pool| pool.devices).unwrap_or_default();
+        devices[0].attributes = self.attributes.lock().unwrap().clone();
         Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
     }
 
@@ -178,13 +208,18 @@ impl Backend for BenchBackend {
         Ok(())
     }
 
-    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
+    /// Its only step names the device, and as cards those who hold anything.
+    fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
         self.step("operate", &work.device.name)?;
+        let name = QualifiedName::new("operated").unwrap();
+        self.attributes.lock().unwrap().insert(name, work.operation.word().into());
         let held = |held: &HeldDevice<'_>| {
-            format!(", {} holds {}", held.claim_name.trim_start_matches("default/"), held.grant.device)
+            format!("{} holds {}", held.claim_name.trim_start_matches("default/"), held.grant.device)
         };
-        let held: String = work.held.iter().map(held).collect();
-        Ok(format!("{} {}{held}", work.operation.word(), work.device.name))
+        let (region, cards) = (work.device.name.to_string(), work.held.iter().map(held).collect());
+        Ok(OperationOutcome {
+            steps: vec![OperationStep::RegionDeleted { region, cards, memory: None, nodes: Vec::new() }],
+        })
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {

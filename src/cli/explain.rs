@@ -72,7 +72,7 @@ mod tests {
         let explanation = Explanation {
             claim: "ml/train".to_owned(),
             uid: Some("u1".to_owned()),
-            state: "prepared".to_owned(),
+            state: hostler_api::ClaimState::Prepared.into(),
             summary: "it is prepared and holds 1 device".to_owned(),
             facts: vec!["on record".to_owned()],
             next: Vec::new(),

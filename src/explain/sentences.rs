@@ -2,7 +2,7 @@
 
 use hostler_api::Access;
 
-use super::{ClaimFacts, ClaimLookup, ClaimOrigin, DeviceFact, FailureFact, count, is_other};
+use super::{ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, FailureFact, count, is_other};
 
 /// Everything that was found out, one sentence each.
 pub(super) fn sentences(facts: &ClaimFacts) -> Vec<String> {
@@ -22,9 +22,9 @@ pub(super) fn sentences(facts: &ClaimFacts) -> Vec<String> {
 fn object_sentences(facts: &ClaimFacts) -> Vec<String> {
     let place = facts.origin.place();
     let claim = match &facts.object {
-        ClaimLookup::Found(claim) => claim,
-        ClaimLookup::Missing => return vec![format!("not in {place}")],
-        ClaimLookup::Unknown(why) => return vec![format!("{place} could not be asked: {why}")],
+        ClaimObject::Found(claim) => claim,
+        ClaimObject::Missing => return vec![format!("not in {place}")],
+        ClaimObject::Unknown(why) => return vec![format!("{place} could not be asked: {why}")],
     };
     let mut all = vec![format!("in {place} with uid {}", claim.metadata.uid.as_deref().unwrap_or("(none)"))];
     if facts.record.as_ref().is_some_and(|record| is_other(facts, record)) {

@@ -13,11 +13,11 @@ fn claim(status: &Value) -> ResourceClaim {
     serde_json::from_value(claim).unwrap()
 }
 
-fn allocated_by(driver: &str, pool: &str) -> ClaimLookup {
+fn allocated_by(driver: &str, pool: &str) -> ClaimObject {
     let result = json!({"request": "r", "driver": driver, "pool": pool, "device": "a"});
     let users = json!([{"resource": "pods", "name": "p", "uid": "x"}]);
     let status = json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": users});
-    ClaimLookup::Found(Box::new(claim(&status)))
+    ClaimObject::Found(Box::new(claim(&status)))
 }
 
 fn device(pool: &str, health: Option<Health>) -> DeviceFact {
@@ -33,7 +33,7 @@ fn device(pool: &str, health: Option<Health>) -> DeviceFact {
     }
 }
 
-fn record(state: &'static str, problem: Option<&str>) -> Option<RecordFact> {
+fn record(state: ClaimState, problem: Option<&str>) -> Option<RecordFact> {
     Some(RecordFact { uid: "u1".to_owned(), state, problem: problem.map(str::to_owned) })
 }
 
@@ -63,35 +63,67 @@ fn facts() -> ClaimFacts {
 type Situation = (&'static str, ClaimFacts, &'static str, &'static str, &'static str);
 
 fn on_record() -> Vec<Situation> {
-    let recorded = |state, problem| ClaimFacts { record: record(state, problem), ..facts() };
-    let with_device = |health| ClaimFacts { devices: vec![device("n/fake", health)], ..recorded("prepared", None) };
-    let with_object = |object| ClaimFacts { object, ..recorded("prepared", None) };
+    let prepared = || ClaimFacts { record: record(ClaimState::Prepared, None), ..facts() };
     let mut newer = claim(&json!({}));
     newer.metadata.uid = Some("u2".to_owned());
     vec![
-        ("well", recorded("prepared", None), "prepared", "holds 1 device", ""),
-        ("sick", with_device(hot()), "prepared", "n/fake/a is unhealthy: hot", "delete the pod"),
-        ("unplugged", with_device(None), "prepared", "not on this host", "mend"),
-        ("deleted", with_object(ClaimLookup::Missing), "prepared", "no longer in the API", "taken back"),
+        ("well", prepared(), "prepared", "holds 1 device", ""),
+        (
+            "sick",
+            ClaimFacts { devices: vec![device("n/fake", hot())], ..prepared() },
+            "prepared",
+            "n/fake/a is unhealthy: hot",
+            "delete the pod",
+        ),
+        (
+            "unplugged",
+            ClaimFacts { devices: vec![device("n/fake", None)], ..prepared() },
+            "prepared",
+            "not on this host",
+            "mend",
+        ),
+        (
+            "deleted",
+            ClaimFacts { object: ClaimObject::Missing, ..prepared() },
+            "prepared",
+            "no longer in the API",
+            "taken back",
+        ),
         (
             "made anew",
-            with_object(ClaimLookup::Found(Box::new(newer))),
+            ClaimFacts { object: ClaimObject::Found(Box::new(newer)), ..prepared() },
             "prepared",
             "a newer claim of the same name",
             "taken back",
         ),
-        ("API down", with_object(ClaimLookup::Unknown("refused".to_owned())), "prepared", "holds", ""),
+        (
+            "API down",
+            ClaimFacts { object: ClaimObject::Unknown("refused".to_owned()), ..prepared() },
+            "prepared",
+            "holds",
+            "",
+        ),
         (
             "stuck",
-            ClaimFacts { devices: vec![device("n/fake", hot())], ..recorded("preparing", Some("failed to undo")) },
+            ClaimFacts {
+                record: record(ClaimState::Preparing, Some("failed to undo")),
+                devices: vec![device("n/fake", hot())],
+                ..facts()
+            },
             "preparing",
             "failed to undo",
             "mend device n/fake/a (hot)",
         ),
-        ("at work", recorded("preparing", None), "preparing", "worked on", "tries again"),
+        (
+            "at work",
+            ClaimFacts { record: record(ClaimState::Preparing, None), ..facts() },
+            "preparing",
+            "worked on",
+            "tries again",
+        ),
         (
             "quarantined",
-            recorded("quarantined", Some("checksum")),
+            ClaimFacts { record: record(ClaimState::Quarantined, Some("checksum")), ..facts() },
             "quarantined",
             "checksum",
             "hostler claim forget u1",
@@ -103,17 +135,17 @@ fn not_on_record() -> Vec<Situation> {
     let mut held = device("n/fake", Some(Health::Healthy));
     held.others = vec!["u9 (ml/eval)".to_owned()];
     let down =
-        || ClaimFacts { object: ClaimLookup::Unknown("connection refused".to_owned()), devices: Vec::new(), ..facts() };
+        || ClaimFacts { object: ClaimObject::Unknown("connection refused".to_owned()), devices: Vec::new(), ..facts() };
     let elsewhere =
         ClaimFacts { object: allocated_by("hostler.dev", "m/fake"), devices: vec![device("m/fake", None)], ..facts() };
     let unallocated =
-        ClaimFacts { object: ClaimLookup::Found(Box::new(claim(&json!({})))), devices: Vec::new(), ..facts() };
+        ClaimFacts { object: ClaimObject::Found(Box::new(claim(&json!({})))), devices: Vec::new(), ..facts() };
     let others = ClaimFacts { object: allocated_by("gpu.dev", "n/gpu"), devices: Vec::new(), ..facts() };
     let mut nobodys = claim(&json!({}));
-    if let ClaimLookup::Found(found) = allocated_by("hostler.dev", "n/fake") {
+    if let ClaimObject::Found(found) = allocated_by("hostler.dev", "n/fake") {
         nobodys.status.allocation = found.status.allocation;
     }
-    let object = ClaimLookup::Found(Box::new(nobodys));
+    let object = ClaimObject::Found(Box::new(nobodys));
     vec![
         ("waiting", facts(), "allocated", "nobody has asked", "kubectl describe pod"),
         ("no pod", ClaimFacts { object: object.clone(), ..facts() }, "allocated", "nobody has asked", "start a pod"),
@@ -150,7 +182,7 @@ fn not_on_record() -> Vec<Situation> {
         ("other driver", others, "elsewhere", "driver hostler.dev has no part", "status.allocation"),
         (
             "gone",
-            ClaimFacts { object: ClaimLookup::Missing, ..facts() },
+            ClaimFacts { object: ClaimObject::Missing, ..facts() },
             "missing",
             "there is no such claim",
             "namespace",
@@ -164,7 +196,7 @@ fn not_on_record() -> Vec<Situation> {
 fn each_situation_is_told_with_what_to_do() {
     for (name, facts, state, summary, advice) in on_record().into_iter().chain(not_on_record()) {
         let told = explain(&facts);
-        assert_eq!(told.state, state, "{name}: {told:?}");
+        assert_eq!(told.state.to_string(), state, "{name}: {told:?}");
         assert!(told.summary.contains(summary), "{name}: {}", told.summary);
         assert!(told.next.join("\n").contains(advice), "{name}: {:?}", told.next);
     }
@@ -173,7 +205,7 @@ fn each_situation_is_told_with_what_to_do() {
 #[test]
 fn an_allocation_that_cannot_be_used_names_its_field() {
     let mut facts = facts();
-    if let ClaimLookup::Found(claim) = &mut facts.object {
+    if let ClaimObject::Found(claim) = &mut facts.object {
         claim.status.allocation.as_mut().unwrap().devices.results[0].device = "Bad_Name".to_owned();
     }
     let told = explain(&facts);
@@ -182,13 +214,14 @@ fn an_allocation_that_cannot_be_used_names_its_field() {
 
 #[test]
 fn everything_that_was_found_out_is_told() {
-    let mut facts = ClaimFacts { record: record("prepared", None), failure: failure("u1", "was held"), ..facts() };
+    let mut facts =
+        ClaimFacts { record: record(ClaimState::Prepared, None), failure: failure("u1", "was held"), ..facts() };
     let device = &mut facts.devices[0];
     device.drained = Some("new firmware".to_owned());
     device.stale = Some("no sysfs".to_owned());
     device.bound = "bound to CPUs 0-3".to_owned();
     device.access = Access::Admin;
-    if let ClaimLookup::Found(claim) = &mut facts.object {
+    if let ClaimObject::Found(claim) = &mut facts.object {
         claim.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
     }
     let told = explain(&facts).facts.join("\n");

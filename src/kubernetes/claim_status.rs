@@ -125,7 +125,7 @@ impl StatusWriter {
         self.known.retain(|uid, _| table.claims.contains_key(uid));
         let mut retry = false;
         for view in table.claims.values() {
-            let ClaimView::Recorded { record, problem } = view else { continue };
+            let ClaimView::Recorded { record, problem, .. } = view else { continue };
             let (driver, now) = (self.cluster.driver(), Timestamp::now());
             let wanted = devices::claim_devices(record, problem.as_deref(), inventory, driver, now);
             if wanted.is_empty() {

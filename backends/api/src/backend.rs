@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 use hostler_api::{BackendName, ClaimUid, Grant};
 use serde::{Deserialize, Serialize};
 
-use crate::{AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, opaque::MemoryMode};
+use crate::{
+    AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, OperateWork, OperationObstacle,
+    OperationOutcome, OperationRefusal, opaque::MemoryMode,
+};
 
 /// One kind of hardware.
 ///
@@ -91,14 +94,13 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Does what an operator orders for a device, outside of any claim. No claim of this backend is admitted, prepared
-    /// or taken back meanwhile. Gives what was done, in words for the operator. Repeating what is done already succeeds.
+    /// or taken back meanwhile. Gives what was done. Repeating what is done already succeeds.
     ///
     /// # Errors
-    /// When the device cannot be operated in this way, or is in use: the message names who uses it. Nothing has been
-    /// changed then, or the message says what has.
-    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
-        let word = work.operation.word();
-        Err(BackendError::refused(format!("{} cannot be {word}ed: its kind is always there", work.device.name)))
+    /// When the device cannot be operated in this way, or is in use: the refusal says who uses it. Nothing has been
+    /// changed then, or the refusal says what has.
+    fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        Err(work.refused(OperationObstacle::AlwaysThere).into())
     }
 }
 
@@ -219,42 +221,6 @@ pub struct PrepareOutcome {
     pub pinning: Option<Pinning>,
 }
 
-/// What an operator can order for a device.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase", tag = "operation")]
-pub enum DeviceOperation {
-    /// Bring it into service for everybody: the memory of a CXL device becomes memory of the system.
-    Attach,
-    /// Take it out of the system, so that it can be pulled or given to another host.
-    Detach {
-        /// Erase what is on it.
-        sanitize: bool,
-        /// Remove its PCI function from the system, in the end.
-        remove: bool,
-    },
-}
-
-impl DeviceOperation {
-    /// The operation in one word: `attach`, `detach`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Attach => "attach",
-            Self::Detach { .. } => "detach",
-        }
-    }
-}
-
-/// What [`Backend::operate`] works on.
-#[derive(Clone, Copy, Debug)]
-pub struct OperateWork<'a> {
-    /// The device, as last enumerated.
-    pub device: &'a Device,
-    /// What is ordered.
-    pub operation: DeviceOperation,
-    /// What all claims hold of this backend.
-    pub held: &'a [HeldDevice<'a>],
-}
-
 /// What [`Backend::unprepare`] works on.
 #[derive(Clone, Copy, Debug)]
 pub struct UnprepareWork<'a> {
@@ -295,6 +261,9 @@ pub enum BackendError {
         /// What is missing, and who holds it.
         reason: String,
     },
+    /// What an operator ordered cannot be done.
+    #[error(transparent)]
+    Operation(#[from] Box<OperationRefusal>),
     /// The grant's configuration is wrong.
     #[error("configuration is not valid: {}", listed(problems))]
     Config {

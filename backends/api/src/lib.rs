@@ -10,13 +10,14 @@ mod device;
 pub mod duration;
 mod limits;
 pub mod opaque;
+mod operation;
 mod share;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 
 pub use backend::{
-    Backend, BackendError, BackendWarning, DeviceOperation, DevicePlan, Enumeration, HeldDevice, MemoryPolicy,
-    OperateWork, Pinning, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, BackendWarning, DevicePlan, Enumeration, HeldDevice, MemoryPolicy, Pinning, PlanWork,
+    PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 pub use config::ConfigProblem;
 pub use device::{
@@ -26,6 +27,10 @@ pub use device::{
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, edits_problems};
 pub use opaque::refuse_opaque_config;
+pub use operation::{
+    AddressRange, DeviceHolder, DeviceOperation, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
+    OperationFailure, OperationObstacle, OperationOutcome, OperationRefusal, OperationStep,
+};
 pub use share::{CapacityHolders, CapacityShare};
 
 #[cfg(doctest)]

@@ -9,13 +9,14 @@
 
 use std::path::PathBuf;
 
+use hostler_backend::{AddressRange, OperationStep};
 use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
 
 use crate::{
     device::CardId,
     erase::{EraseError, erase},
     gate::{DangerousWrite, GateError, MemoryGate},
-    objects::{CxlObjects, Memdev},
+    objects::{CxlObjects, CxlRegion, Memdev},
     region::{self, RegionError},
     write::{WaitLimits, write},
 };
@@ -69,7 +70,7 @@ pub(crate) fn detach(
     card: &CardId,
     options: DetachOptions,
     waits: &WaitLimits,
-    done: &mut Vec<String>,
+    done: &mut Vec<OperationStep>,
 ) -> Result<(), DetachError> {
     let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
@@ -88,7 +89,7 @@ pub(crate) fn detach(
     for region in regions {
         let range = region.range();
         region::take_down(root, &objects, region, waits)?;
-        done.push(taken_down(&objects, region));
+        done.push(region_deleted(&objects, region));
         former.extend(range);
     }
     region::take_down_all(root, card, waits, done)?;
@@ -97,7 +98,7 @@ pub(crate) fn detach(
     unmapped(&objects, memdev)?;
     if options.sanitize {
         sanitize(root, card, memdev, waits)?;
-        done.push(format!("card {card} erased"));
+        done.push(OperationStep::CardErased { card: card.to_string() });
     }
     if options.remove { remove(root, card, &former, done) } else { Ok(()) }
 }
@@ -116,13 +117,18 @@ fn found<'a>(objects: &'a CxlObjects, card: &CardId) -> Result<&'a Memdev, Regio
     card.find(objects).ok_or_else(|| RegionError::NoCard(card.clone()))
 }
 
-fn taken_down(objects: &CxlObjects, region: &crate::objects::CxlRegion) -> String {
-    let range = region.range().map_or_else(|| "without addresses".to_owned(), |range| range.to_string());
-    let cards: Vec<String> = objects.memdevs_of(region).iter().map(|memdev| CardId::of(memdev).to_string()).collect();
-    let nodes: Vec<String> =
-        objects.daxes_of(region).filter_map(|dax| Some(format!("node {}", dax.target_node?))).collect();
-    let of = if nodes.is_empty() { String::new() } else { format!(" of {}", nodes.join(", ")) };
-    format!("memory {range}{of} taken out of the system and {} of card {} deleted", region.name, cards.join(" and "))
+fn region_deleted(objects: &CxlObjects, region: &CxlRegion) -> OperationStep {
+    let cards = objects.memdevs_of(region).into_iter().map(|memdev| CardId::of(memdev).to_string());
+    OperationStep::RegionDeleted {
+        region: region.name.clone(),
+        cards: cards.collect(),
+        memory: region.range().map(addresses),
+        nodes: objects.daxes_of(region).filter_map(|dax| dax.target_node).collect(),
+    }
+}
+
+pub(crate) fn addresses(range: PhysicalRange) -> AddressRange {
+    AddressRange { first: range.start, last: range.end().saturating_sub(1) }
 }
 
 /// Whether no decoder of the card translates addresses any more.
@@ -135,7 +141,12 @@ fn unmapped(objects: &CxlObjects, memdev: &Memdev) -> Result<(), GateError> {
     Err(GateError::Mapped { memdev: memdev.name.clone(), endpoint: endpoint.name.clone(), committed })
 }
 
-fn remove(root: &SysRoot, card: &CardId, former: &[PhysicalRange], done: &mut Vec<String>) -> Result<(), DetachError> {
+fn remove(
+    root: &SysRoot,
+    card: &CardId,
+    former: &[PhysicalRange],
+    done: &mut Vec<OperationStep>,
+) -> Result<(), DetachError> {
     let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
     let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
@@ -146,7 +157,7 @@ fn remove(root: &SysRoot, card: &CardId, former: &[PhysicalRange], done: &mut Ve
             let what = format!("{} is still bound to its driver", memdev.name);
             return Err(DetachError::NotDone { what, step: "disabled" });
         }
-        done.push(format!("{} disabled", memdev.name));
+        done.push(OperationStep::MemoryDeviceDisabled { memdev: memdev.name.clone() });
     }
     let objects = CxlObjects::read(root);
     let memdev = found(&objects, card)?;
@@ -155,6 +166,6 @@ fn remove(root: &SysRoot, card: &CardId, former: &[PhysicalRange], done: &mut Ve
     if root.exists(&function) || card.find(&CxlObjects::read(root)).is_some() {
         return Err(DetachError::NotDone { what: format!("{address} is still there"), step: "removed" });
     }
-    done.push(format!("PCI function {address} removed; `echo 1 > /sys/bus/pci/rescan` brings it back"));
+    done.push(OperationStep::FunctionRemoved { address: address.to_string() });
     Ok(())
 }

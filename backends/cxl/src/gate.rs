@@ -77,12 +77,12 @@ impl DangerousWrite {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GateError {
     /// Memory is in use, or can be at any moment.
-    #[error("{blocks} of {range} {state}")]
+    #[error("{} of {range} {state}", memory_blocks::listed(blocks))]
     InUse {
         /// The range.
         range: PhysicalRange,
         /// The blocks.
-        blocks: String,
+        blocks: Vec<MemoryBlock>,
         /// What they are.
         state: &'static str,
     },
@@ -222,14 +222,12 @@ impl<'a> MemoryGate<'a> {
         let blocks = blocks.map_err(|source| GateError::Unknown { range, source })?;
         let (offline, in_use): (Vec<MemoryBlock>, Vec<MemoryBlock>) =
             blocks.into_iter().partition(|block| block.state == BlockState::Offline);
-        let shut =
-            |blocks: &[MemoryBlock], state| GateError::InUse { range, blocks: memory_blocks::listed(blocks), state };
         if !in_use.is_empty() {
-            return Err(shut(&in_use, "are online"));
+            return Err(GateError::InUse { range, blocks: in_use, state: "are online" });
         }
         if !offline.is_empty() && !danger.tolerates_offline() {
             // Whoever brings one online later uses memory that is not there.
-            return Err(shut(&offline, "are offline, but still there"));
+            return Err(GateError::InUse { range, blocks: offline, state: "are offline, but still there" });
         }
         Ok(())
     }

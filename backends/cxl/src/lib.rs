@@ -31,8 +31,8 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, DevicePlan, Enumeration, OperateWork, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork,
-    VerifyWork,
+    Backend, BackendError, DevicePlan, Enumeration, OperateWork, OperationOutcome, PlanWork, PrepareOutcome,
+    PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
 use prepare::CxlHardware;
@@ -108,7 +108,7 @@ impl Backend for CxlBackend {
         self.hardware().verify(work)
     }
 
-    fn operate(&self, work: &OperateWork<'_>) -> Result<String, BackendError> {
+    fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
         let hardware = self.hardware();
         let _alone = hardware.alone();
         operate::operate(&self.root, work, &self.waits)

@@ -28,19 +28,24 @@ const MOVABLE: &str = "online_movable";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
     /// Somebody holds it.
-    #[error("{blocks} cannot be taken offline")]
+    #[error("{} cannot be taken offline", named(blocks, *range))]
     Held {
-        /// The blocks.
-        blocks: String,
+        /// Where they are.
+        range: PhysicalRange,
+        /// The blocks, as far as they are known.
+        blocks: Vec<MemoryBlock>,
         /// What the kernel said.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The kernel has made it memory that it may never give back, and does not part with it.
-    #[error("{blocks} are online in another zone than Movable, as the kernel's policy for new memory is ({policy:?})")]
+    #[error(
+        "{} are online in another zone than Movable, as the kernel's policy for new memory is ({policy:?})",
+        memory_blocks::listed(blocks)
+    )]
     NotMovable {
         /// The blocks.
-        blocks: String,
+        blocks: Vec<MemoryBlock>,
         /// `auto_online_blocks`.
         policy: String,
     },
@@ -97,7 +102,7 @@ pub(crate) enum MemoryError {
     Write(#[from] WriteError),
     /// A block.
     #[error(transparent)]
-    Block(#[from] MemoryBlockError),
+    MemoryBlock(#[from] MemoryBlockError),
     /// The gate.
     #[error(transparent)]
     Gate(#[from] GateError),
@@ -144,8 +149,11 @@ fn held(
 ) -> MemoryError {
     let mut blocks = memory_blocks::in_range(root, range).unwrap_or_default();
     blocks.retain(|block| block.state != BlockState::Offline);
-    let blocks = if blocks.is_empty() { format!("memory of {range}") } else { memory_blocks::listed(&blocks) };
-    MemoryError::Held { blocks, source: source.into() }
+    MemoryError::Held { range, blocks, source: source.into() }
+}
+
+fn named(blocks: &[MemoryBlock], range: PhysicalRange) -> String {
+    if blocks.is_empty() { format!("memory of {range}") } else { memory_blocks::listed(blocks) }
 }
 
 /// Makes all memory of `dax` memory of the system, movable.
@@ -178,7 +186,7 @@ fn not_movable(root: &SysRoot, dax: &DaxDevice) -> MemoryError {
     let mut blocks = range_of(dax).and_then(|range| inside(root, range)).unwrap_or_default();
     blocks.retain(|block| !memory_blocks::is_movable(root, block.number).unwrap_or(false));
     let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").unwrap_or_default();
-    MemoryError::NotMovable { blocks: memory_blocks::listed(&blocks), policy }
+    MemoryError::NotMovable { blocks, policy }
 }
 
 /// Whether all memory of `dax` is memory of the system that can be taken back, on its node.
@@ -222,7 +230,7 @@ pub(crate) fn is_device(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
     has_driver(root, dax, DEVICE_DAX)?;
     let blocks = memory_blocks::in_range(root, range_of(dax)?)?;
     if !blocks.is_empty() {
-        let (range, blocks) = (range_of(dax)?, memory_blocks::listed(&blocks));
+        let range = range_of(dax)?;
         return Err(GateError::InUse { range, blocks, state: "are memory of the system" }.into());
     }
     let node = dax.device_node();

@@ -3,11 +3,17 @@
 use std::collections::BTreeSet;
 
 use hostler_api::Chain;
-use hostler_backend::{BackendError, DeviceOperation, HeldDevice, OperateWork};
-use hostler_linux::{SysRoot, memory_blocks};
+use hostler_backend::{
+    BackendError, DeviceHolder, DeviceOperation, HeldDevice, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
+    OperationFailure, OperationObstacle, OperationOutcome, OperationStep,
+};
+use hostler_linux::{
+    SysRoot,
+    memory_blocks::{self, MemoryBlock},
+};
 
 use crate::{
-    detach::{DetachError, DetachOptions, detach},
+    detach::{DetachError, DetachOptions, addresses, detach},
     device::{CardId, CxlDevice},
     gate::GateError,
     memory::{self, MemoryError},
@@ -20,31 +26,32 @@ use crate::{
 /// Carries out an order.
 ///
 /// # Errors
-/// When the device is no card, a claim or anybody else uses its memory, or a step failed. The message says what was done.
-pub(crate) fn operate(root: &SysRoot, work: &OperateWork<'_>, waits: &WaitLimits) -> Result<String, BackendError> {
-    let word = work.operation.word();
+/// When the device is no card, a claim or anybody else uses its memory, or a step failed. The refusal says what was done.
+pub(crate) fn operate(
+    root: &SysRoot,
+    work: &OperateWork<'_>,
+    waits: &WaitLimits,
+) -> Result<OperationOutcome, BackendError> {
     let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
-        let name = &work.device.name;
-        return Err(BackendError::refused(format!("{name} cannot be {word}ed: orders are for memory devices, whole")));
+        return Err(work.refused(OperationObstacle::NotWhole).into());
     };
     let objects = CxlObjects::read(root);
     refuse_held(root, &objects, &card, work)?;
     let nodes = nodes(root, &objects, &card);
-    let mut done = Vec::new();
+    let mut steps = Vec::new();
     let result = match work.operation {
-        DeviceOperation::Attach => attach(root, &card, waits, &mut done).map_err(DetachError::from),
+        DeviceOperation::Attach => attach(root, &card, waits, &mut steps).map_err(DetachError::from),
         DeviceOperation::Detach { sanitize, remove } => {
-            detach(root, &card, DetachOptions { sanitize, remove }, waits, &mut done)
+            detach(root, &card, DetachOptions { sanitize, remove }, waits, &mut steps)
         }
     };
     match result {
-        Ok(()) if done.is_empty() => Ok("nothing was left to do".to_owned()),
-        Ok(()) => Ok(done.join("; ")),
-        Err(error) => Err(told(root, work, &error, &nodes, &done)),
+        Ok(()) => Ok(OperationOutcome { steps }),
+        Err(error) => Err(work.refused(OperationObstacle::Failed(failure(root, &error, &nodes, steps))).into()),
     }
 }
 
-fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<String>) -> Result<(), RegionError> {
+fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<OperationStep>) -> Result<(), RegionError> {
     let before = CxlObjects::read(root);
     let was_there = card.find(&before).is_some_and(|memdev| !before.regions_of(memdev).is_empty());
     let dax = region::create(root, card, waits)?;
@@ -56,9 +63,8 @@ fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<Stri
         let error = RegionError::from(error);
         return Err(if was_there { error } else { region::roll_back(root, card, waits, error) });
     }
-    let node = dax.target_node.map_or_else(|| "a node".to_owned(), |node| format!("node {node}"));
-    let range = dax.range().map(|range| range.to_string()).unwrap_or_default();
-    done.push(format!("memory {range} of card {card} is online on {node}, movable"));
+    let (memory, node) = (dax.range().map(addresses), dax.target_node);
+    done.push(OperationStep::MemoryOnline { card: card.to_string(), memory, node });
     Ok(())
 }
 
@@ -85,58 +91,67 @@ fn refuse_held(
         held.grant.device == work.device.name
             || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
     };
-    let holders: BTreeSet<String> = work
+    let holders: BTreeSet<DeviceHolder> = work
         .held
         .iter()
         .filter(|held| held.grant.access == hostler_api::Access::Use)
         .filter(holds)
-        .map(|held| format!("{} (claim {})", held.claim_name, held.grant.device))
+        .map(|held| DeviceHolder { claim_name: held.claim_name.to_owned(), device: held.grant.device.clone() })
         .collect();
     if holders.is_empty() {
         return Ok(());
     }
-    let (name, word) = (&work.device.name, work.operation.word());
-    let holders: Vec<String> = holders.into_iter().collect();
-    Err(BackendError::refused(format!("{name} cannot be {word}ed: its memory is held by {}", holders.join(", "))))
+    Err(work.refused(OperationObstacle::Held { holders: holders.into_iter().collect() }).into())
 }
 
 /// What an operator has to know of an error: what was done, and who is in the way.
-fn told(
-    root: &SysRoot,
-    work: &OperateWork<'_>,
-    error: &DetachError,
-    nodes: &BTreeSet<u32>,
-    done: &[String],
-) -> BackendError {
-    let (name, word) = (&work.device.name, work.operation.word());
-    let who = match error {
-        DetachError::Region(region) => who(root, region, nodes),
-        DetachError::Gate(GateError::InUse { .. }) => users(root, nodes),
-        _ => String::new(),
+fn failure(root: &SysRoot, error: &DetachError, nodes: &BTreeSet<u32>, steps: Vec<OperationStep>) -> OperationFailure {
+    let blocks = match error {
+        DetachError::Region(error) => blocks_in_use(error),
+        DetachError::Gate(GateError::InUse { blocks, .. }) => Some(&**blocks),
+        _ => None,
     };
-    let done =
-        if done.is_empty() { "nothing is changed".to_owned() } else { format!("done before: {}", done.join("; ")) };
-    BackendError::refused(format!("{name} cannot be {word}ed: {}{who}; {done}", Chain(error)))
-}
-
-/// Who uses the memory of the nodes, if that is what is in the way.
-pub(crate) fn who(root: &SysRoot, error: &RegionError, nodes: &BTreeSet<u32>) -> String {
-    match error {
-        RegionError::Gate(GateError::InUse { .. })
-        | RegionError::Memory(
-            MemoryError::Held { .. } | MemoryError::NotMovable { .. } | MemoryError::Gate(GateError::InUse { .. }),
-        ) => users(root, nodes),
-        RegionError::RollBack { source, .. } => who(root, source, nodes),
-        _ => String::new(),
+    OperationFailure {
+        cause: Chain(error).to_string(),
+        blocks: blocks.unwrap_or_default().iter().map(|block| block.number).collect(),
+        users: blocks.map(|_| users(root, nodes)).unwrap_or_default(),
+        steps,
     }
 }
 
-fn users(root: &SysRoot, nodes: &BTreeSet<u32>) -> String {
-    let one = |node: &u32| {
-        let users = memory_blocks::users(root, *node);
-        let users =
-            if users.is_empty() { "no process that can be seen from here".to_owned() } else { users.to_string() };
-        format!("; node {node} is used by {users}")
-    };
-    nodes.iter().map(one).collect()
+/// Who uses the memory of the nodes, if that is what is in the way.
+pub(crate) fn who(root: &SysRoot, error: &RegionError, nodes: &BTreeSet<u32>) -> Vec<NodeMemoryUsers> {
+    blocks_in_use(error).map(|_| users(root, nodes)).unwrap_or_default()
+}
+
+/// The memory blocks that are in the way, if it is memory in use that is.
+fn blocks_in_use(error: &RegionError) -> Option<&[MemoryBlock]> {
+    match error {
+        RegionError::Gate(GateError::InUse { blocks, .. })
+        | RegionError::Memory(
+            MemoryError::Held { blocks, .. }
+            | MemoryError::NotMovable { blocks, .. }
+            | MemoryError::Gate(GateError::InUse { blocks, .. }),
+        ) => Some(blocks),
+        RegionError::RollBack { source, .. } => blocks_in_use(source),
+        _ => None,
+    }
+}
+
+fn users(root: &SysRoot, nodes: &BTreeSet<u32>) -> Vec<NodeMemoryUsers> {
+    nodes.iter().map(|node| users_of(root, *node)).collect()
+}
+
+fn users_of(root: &SysRoot, node: u32) -> NodeMemoryUsers {
+    let memory_blocks::NodeUsers { processes, huge_pages, incomplete } = memory_blocks::users(root, node);
+    let process =
+        |user: memory_blocks::MemoryUser| MemoryProcess { pid: user.pid, command: user.command, bytes: user.bytes };
+    let pool =
+        |pool: memory_blocks::HugePagePool| HugePages { page_kb: pool.page_kb, pages: pool.pages, free: pool.free };
+    NodeMemoryUsers {
+        node,
+        processes: processes.into_iter().map(process).collect(),
+        huge_pages: huge_pages.into_iter().map(pool).collect(),
+        incomplete,
+    }
 }

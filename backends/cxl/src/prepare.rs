@@ -148,6 +148,7 @@ impl CxlHardware<'_> {
             let nodes = operate::nodes(self.root, &CxlObjects::read(self.root), card);
             region::take_down_all(self.root, card, self.waits, &mut Vec::new()).map_err(|error| {
                 let who = operate::who(self.root, &error, &nodes);
+                let who: String = who.iter().map(|users| format!("; {users}")).collect();
                 BackendError::step(format!("take memory of card {card} out of the system{who}"), error)
             })?;
         }

@@ -11,7 +11,11 @@
 use std::path::PathBuf;
 
 use hostler_api::Chain;
-use hostler_linux::{SysRoot, memory_blocks};
+use hostler_backend::OperationStep;
+use hostler_linux::{
+    SysRoot,
+    memory_blocks::{self, MemoryBlock},
+};
 
 use crate::{
     device::CardId,
@@ -83,14 +87,15 @@ pub(crate) enum RegionError {
     },
     /// Nothing can take the memory back.
     #[error(
-        "{blocks} of {region} were given to the system by firmware: no dax device owns them, so that they cannot be \
-             taken back before a reboot with other settings of the firmware"
+        "{} of {region} were given to the system by firmware: no dax device owns them, so that they cannot be taken \
+             back before a reboot with other settings of the firmware",
+        memory_blocks::listed(blocks)
     )]
     Firmware {
         /// Kernel's name.
         region: String,
         /// The blocks.
-        blocks: String,
+        blocks: Vec<MemoryBlock>,
     },
     /// The kernel made no dax device of it.
     #[error("no dax device came with {region}: is the kernel's module dax_cxl there?")]
@@ -317,7 +322,7 @@ pub(crate) fn take_down_all(
     root: &SysRoot,
     card: &CardId,
     waits: &WaitLimits,
-    done: &mut Vec<String>,
+    done: &mut Vec<OperationStep>,
 ) -> Result<(), RegionError> {
     let objects = CxlObjects::read(root);
     drop_orphans(root, &objects, waits)?;
@@ -326,7 +331,7 @@ pub(crate) fn take_down_all(
         let alone = objects.memdevs_of(region).iter().all(|member| member.name == memdev.name);
         if region.mode == Some(RegionMode::Ram) && alone {
             take_down(root, &objects, region, waits)?;
-            done.push(format!("{} taken down", region.name));
+            done.push(OperationStep::RegionTakenDown { region: region.name.clone() });
         }
     }
     let objects = CxlObjects::read(root);
@@ -355,7 +360,7 @@ pub(crate) fn may_take_down(root: &SysRoot, objects: &CxlObjects, region: &CxlRe
     if blocks.is_empty() {
         return Ok(());
     }
-    Err(RegionError::Firmware { region: name(), blocks: memory_blocks::listed(&blocks) })
+    Err(RegionError::Firmware { region: name(), blocks })
 }
 
 /// Takes a region down, as far as it is there: memory, driver, program, region, capacity of its decoders.

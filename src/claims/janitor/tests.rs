@@ -3,20 +3,14 @@
 use std::{fs, sync::Mutex};
 
 use hostler_api::Allocation;
-use hostler_backend::Backend;
 use hostler_linux::SysRoot;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::sync::watch;
 
 use super::{
     super::{ClaimsParts, ReadClaims, ReadResult, task, testing::*},
     *,
 };
-use crate::{
-    containers::{self, ContainerDir},
-    inventory::InventoryReader,
-    registry::BackendRegistry,
-};
+use crate::containers::{self, ContainerDir};
 
 const GRACE: Duration = Duration::from_secs(300);
 
@@ -121,14 +115,12 @@ impl JanitorWorld {
     async fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         let api = Arc::new(Api(Mutex::default()));
-        let (_inventory_tx, inventory_rx) = watch::channel(Arc::new(inventory()));
         let (tasks, _ended_rx) = Tasks::new();
         let metrics = Metrics::default();
         let boot_id = hostler_linux::boot::boot_id(&SysRoot::host()).unwrap();
         let containers = ContainerDir::new(temp.path().join("containers"), SysRoot::host(), boot_id);
         let parts = ClaimsParts {
-            backends: BackendRegistry::new([BenchBackend::new() as Arc<dyn Backend>]),
-            inventory: InventoryReader::new(inventory_rx),
+            inventory: scanned(BenchBackend::new(), temp.path(), &tasks).await,
             reader: api.clone(),
             records: temp.path().join("claims"),
             cdi: temp.path().join("cdi"),

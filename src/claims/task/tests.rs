@@ -4,15 +4,14 @@ mod orders;
 
 use std::{fs, sync::Mutex};
 
-use hostler_api::Grant;
+use hostler_api::{Allocation, Grant};
 use hostler_backend::Pinning;
 use hostler_linux::SysRoot;
 
 use super::{
-    super::{ClaimView, store::RecordState, testing::*},
+    super::{ClaimOperation, ClaimView, ReadResult, store::RecordState, testing::*},
     *,
 };
-use crate::inventory::Inventory;
 
 /// KnownAllocations that the test puts there.
 #[derive(Default)]
@@ -32,7 +31,7 @@ struct ClaimsWorld {
     allocations: Arc<KnownAllocations>,
     boot_id: String,
     describe: bool,
-    inventory_tx: watch::Sender<Arc<Inventory>>,
+    inventory: Mutex<Option<InventoryHandle>>,
     started: Mutex<Vec<ClaimsHandle>>,
 }
 
@@ -40,7 +39,7 @@ impl Drop for ClaimsWorld {
     /// Ends the owners, or the runtime would wait for their threads.
     fn drop(&mut self) {
         for handle in self.started.lock().unwrap().iter() {
-            let _ = handle.requests_tx.try_send(Request::Stop);
+            let _ = handle.requests_tx.try_send(ClaimsRequest::Stop);
         }
     }
 }
@@ -53,7 +52,7 @@ impl ClaimsWorld {
             allocations: Arc::default(),
             boot_id: "boot-1".to_owned(),
             describe: false,
-            inventory_tx: watch::Sender::new(Arc::new(inventory())),
+            inventory: Mutex::default(),
             started: Mutex::default(),
         }
     }
@@ -69,9 +68,10 @@ impl ClaimsWorld {
 
     async fn start(&self) -> ClaimsHandle {
         let (tasks, _ended_rx) = Tasks::new();
+        let inventory = scanned(self.bench.clone(), self.temp.path(), &tasks).await;
+        *self.inventory.lock().unwrap() = Some(inventory.clone());
         let parts = ClaimsParts {
-            backends: BackendRegistry::new([self.bench.clone() as Arc<dyn hostler_backend::Backend>]),
-            inventory: InventoryReader::new(self.inventory_tx.subscribe()),
+            inventory,
             reader: self.allocations.clone(),
             records: self.temp.path().join("claims"),
             cdi: self.temp.path().join("cdi"),
@@ -84,6 +84,11 @@ impl ClaimsWorld {
         let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
         self.started.lock().unwrap().push(handle.clone());
         handle
+    }
+
+    /// What the claims that were started last are decided on.
+    fn inventory(&self) -> InventoryHandle {
+        self.inventory.lock().unwrap().clone().unwrap()
     }
 
     /// Names of the files below a folder.
@@ -252,6 +257,51 @@ async fn a_request_that_nobody_waits_for_any_more_is_finished_and_its_repetition
 }
 
 #[tokio::test]
+async fn a_ping_wakes_nobody_who_reads_the_table() {
+    let world = ClaimsWorld::new();
+    let handle = world.start().await;
+    prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
+    let mut table = handle.table();
+    table.borrow_and_update();
+    // When the second is answered, the owner has done with the first.
+    handle.ping().await;
+    handle.ping().await;
+    assert!(!table.has_changed().unwrap());
+    unprepare(&handle, &claim("a")).await.unwrap();
+    assert!(table.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_worked_on_says_with_what_and_since_when() {
+    let world = ClaimsWorld::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let mut table = handle.table();
+    let began = SystemTime::now();
+    for (step, operation) in [("prepare", ClaimOperation::Prepare), ("unprepare", ClaimOperation::Unprepare)] {
+        let gate = world.gate(step);
+        let work = async {
+            if operation == ClaimOperation::Prepare {
+                prepare(&handle, &claim).await.map(drop)
+            } else {
+                unprepare(&handle, &claim).await
+            }
+        };
+        let (done, ()) = tokio::join!(work, async {
+            let is_busy = |table: &Arc<ClaimTable>| table.claims.get(&uid("a")).and_then(ClaimView::busy);
+            let seen = table.wait_for(|table| is_busy(table).is_some()).await.unwrap().clone();
+            let busy = is_busy(&seen).unwrap();
+            assert_eq!(busy.operation, operation);
+            assert!(busy.since >= began && busy.since <= SystemTime::now());
+            drop(gate);
+        });
+        done.unwrap();
+        let seen = handle.table().borrow().clone();
+        assert!(seen.claims.values().all(|view| view.busy().is_none()));
+    }
+}
+
+#[tokio::test]
 async fn a_claim_made_anew_under_the_same_name_is_another_claim() {
     let world = ClaimsWorld::new();
     let handle = world.start().await;
@@ -367,10 +417,9 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     let handle = world.start().await;
     let before = (prepare(&handle, &claim).await.unwrap(), world.cdi("a"));
     assert!(fs::read_to_string(&file).unwrap().contains(r#""generation":1"#));
-    let mut changed = inventory();
     let name = hostler_api::QualifiedName::new("model").unwrap();
-    changed.pools.get_mut("bench").unwrap().devices[0].attributes.insert(name, "x1".into());
-    world.inventory_tx.send_replace(Arc::new(changed));
+    world.bench.attributes.lock().unwrap().insert(name, "x1".into());
+    world.inventory().rescan().await;
     let generation = |table: &Arc<ClaimTable>| match &table.claims[&uid("a")] {
         ClaimView::Recorded { record, .. } => record.metadata.as_ref().map(|metadata| metadata.generation),
         ClaimView::Quarantined(_) => None,
@@ -402,6 +451,6 @@ async fn what_only_preparing_finds_out_about_binding_is_recorded_in_place_of_the
         let table = handle.table().borrow().clone();
         let recorded = &table.claims[&uid("one")].devices()[0].plan.pinning;
         assert_eq!(recorded.mems, [node].into());
-        handle.requests_tx.send(Request::Stop).await.unwrap();
+        handle.requests_tx.send(ClaimsRequest::Stop).await.unwrap();
     }
 }

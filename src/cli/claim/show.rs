@@ -1,11 +1,15 @@
 //! Claims in words, in tables and as options of podman.
 
-use std::io::Write;
+use std::{
+    io::Write,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use super::ClaimFormat;
 use crate::{
     admin::types::{AdminClaim, AdminClaimDevice},
     cli::{CliFailure, table::TextTable, write_json},
+    units::elapsed,
 };
 
 /// One line per claim.
@@ -16,7 +20,7 @@ pub(super) fn list(claims: &[AdminClaim]) -> String {
         table.row([
             claim.namespace.clone(),
             claim.name.clone(),
-            claim.state.clone(),
+            claim.state.to_string(),
             devices.join(" "),
             lists(claim, |device| &device.cpus),
             lists(claim, |device| &device.mems),
@@ -30,7 +34,7 @@ pub(super) fn list(claims: &[AdminClaim]) -> String {
 /// One claim in the wanted shape.
 pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), CliFailure> {
     match format {
-        ClaimFormat::Table => write!(out, "{}", details(claim))?,
+        ClaimFormat::Table => write!(out, "{}", details(claim, SystemTime::now()))?,
         ClaimFormat::Json => write_json(claim, out)?,
         ClaimFormat::Cdi => {
             for id in cdi_ids(claim)? {
@@ -45,11 +49,16 @@ pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write
     Ok(())
 }
 
-fn details(claim: &AdminClaim) -> String {
+fn details(claim: &AdminClaim, now: SystemTime) -> String {
     let mut text =
         format!("claim    {}/{}\nuid      {}\nstate    {}\n", claim.namespace, claim.name, claim.uid, claim.state);
     if let Some(problem) = &claim.problem {
         text.push_str(&format!("problem  {problem}\n"));
+    }
+    if let Some(busy) = &claim.busy {
+        let since = UNIX_EPOCH + Duration::from_secs(busy.since);
+        let lasts = elapsed(now.duration_since(since).unwrap_or_default());
+        text.push_str(&format!("busy     {} for {lasts}\n", busy.operation));
     }
     for (index, container) in claim.containers.iter().enumerate() {
         let pid = container.pid.map_or_else(|| "unknown process".to_owned(), |pid| format!("process {pid}"));
@@ -107,10 +116,10 @@ fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, CliFailure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use hostler_api::Quantity;
+    use hostler_api::{ClaimState, Quantity};
 
     use super::*;
-    use crate::admin::types::AdminContainer;
+    use crate::admin::types::{AdminBusyClaim, AdminClaimState, AdminContainer};
 
     fn claim(cdi_ids: &[&str]) -> AdminClaim {
         let device = AdminClaimDevice {
@@ -126,8 +135,9 @@ mod tests {
             namespace: "default".to_owned(),
             name: "training".to_owned(),
             uid: "5f0c".to_owned(),
-            state: "prepared".to_owned(),
+            state: AdminClaimState::OnRecord(ClaimState::Prepared),
             problem: None,
+            busy: None,
             devices: vec![device],
             containers: Vec::new(),
         }
@@ -145,6 +155,13 @@ mod tests {
         let used = AdminClaim { containers: vec![container("c1", Some(7)), container("c2", None)], ..claim(&[]) };
         let text = written(&used, ClaimFormat::Table).unwrap();
         assert!(text.contains("used by  container c1, process 7\n         container c2, unknown process\n"), "{text}");
+    }
+
+    #[test]
+    fn work_that_is_under_way_is_shown_with_how_long_it_lasts() {
+        let busy = Some(AdminBusyClaim { operation: "prepare".to_owned(), since: 1000 });
+        let text = details(&AdminClaim { busy, ..claim(&[]) }, UNIX_EPOCH + Duration::from_secs(1125));
+        assert!(text.contains("state    prepared\nbusy     prepare for 2m 5s\n\nDEVICE"), "{text}");
     }
 
     #[test]

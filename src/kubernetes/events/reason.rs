@@ -96,7 +96,7 @@ fn read_reason(error: &ClaimReadError) -> Option<FailureReason> {
 fn backend_reason(error: &BackendError) -> FailureReason {
     match error {
         BackendError::Config { .. } => FailureReason::InvalidConfig,
-        BackendError::Refused { .. } => FailureReason::DeviceRefused,
+        BackendError::Refused { .. } | BackendError::Operation(_) => FailureReason::DeviceRefused,
         BackendError::NotUsable { .. } => FailureReason::DeviceNotUsable,
         BackendError::Step { .. } | BackendError::Enumerate { .. } => FailureReason::DeviceFailed,
     }

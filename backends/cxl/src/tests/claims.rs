@@ -67,7 +67,8 @@ fn operate(
     held: &[HeldDevice<'_>],
 ) -> Result<String, String> {
     let device = found(backend, name);
-    backend.operate(&OperateWork { device: &device, operation, held }).map_err(|error| error.to_string())
+    let answer = backend.operate(&OperateWork { device: &device, operation, held });
+    answer.map(|outcome| outcome.to_string()).map_err(|error| error.to_string())
 }
 
 fn other() -> (ClaimUid, &'static str) {

@@ -23,8 +23,8 @@ fn attach(kernel: &std::sync::Arc<CxlKernel>, serial: u64) -> Result<(), String>
     memory::bring_online(&root, &dax, &AT_ONCE).map_err(|error| Chain(&error).to_string())
 }
 
-fn order(kernel: &std::sync::Arc<CxlKernel>, options: DetachOptions) -> Result<(), String> {
-    let done = detach(&kernel.root(), &card(NEIGHBOUR), options, &AT_ONCE, &mut Vec::new());
+fn order(kernel: &std::sync::Arc<CxlKernel>, order: DetachOptions) -> Result<(), String> {
+    let done = detach(&kernel.root(), &card(NEIGHBOUR), order, &AT_ONCE, &mut Vec::new());
     done.map_err(|error| Chain(&error).to_string())
 }
 

@@ -94,9 +94,12 @@ fn users_of_a_node_are_named_the_largest_first() {
     tree.files(format!("{pools}/hugepages-2048kB"), &[("nr_hugepages", "8"), ("free_hugepages", "5")]);
     tree.files(format!("{pools}/hugepages-1048576kB"), &[("nr_hugepages", "0"), ("free_hugepages", "0")]);
     let found = users(&tree.root(), 5);
-    assert_eq!(
-        found.to_string(),
-        "process 13 (large) with 6144 kB, process 12 (small) with 12 kB, 8 huge pages of 2048 kB, 5 of them free"
-    );
-    assert!(users(&tree.root(), 6).is_empty());
+    let user = |pid, command: &str, kb: u64| MemoryUser { pid, command: command.to_owned(), bytes: kb * 1024 };
+    let expected = NodeUsers {
+        processes: vec![user(13, "large", 6144), user(12, "small", 12)],
+        huge_pages: vec![HugePagePool { page_kb: 2048, pages: 8, free: 5 }],
+        incomplete: false,
+    };
+    assert_eq!(found, expected);
+    assert_eq!(users(&tree.root(), 6), NodeUsers::default());
 }

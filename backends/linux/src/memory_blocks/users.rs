@@ -1,9 +1,6 @@
 //! Who uses the memory of a node.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::SysRoot;
 
@@ -45,33 +42,6 @@ pub struct NodeUsers {
     pub huge_pages: Vec<HugePagePool>,
     /// Whether not all processes were looked at.
     pub incomplete: bool,
-}
-
-impl NodeUsers {
-    /// Whether nobody was found.
-    pub fn is_empty(&self) -> bool {
-        self.processes.is_empty() && self.huge_pages.is_empty()
-    }
-}
-
-impl fmt::Display for NodeUsers {
-    /// The largest processes and all pools, in a line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 5;
-        let user = |user: &MemoryUser| format!("process {} ({}) with {} kB", user.pid, user.command, user.bytes / 1024);
-        let pool = |pool: &HugePagePool| {
-            format!("{} huge pages of {} kB, {} of them free", pool.pages, pool.page_kb, pool.free)
-        };
-        let mut parts: Vec<String> = self.processes.iter().take(SHOWN).map(user).collect();
-        if let Some(more) = self.processes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            parts.push(format!("{more} more processes"));
-        }
-        parts.extend(self.huge_pages.iter().map(pool));
-        if self.incomplete {
-            parts.push("processes that could not be looked at in time".to_owned());
-        }
-        f.write_str(&parts.join(", "))
-    }
 }
 
 /// Looks for whoever uses the memory of `node`. Takes no longer than a few seconds, whatever the machine runs.

@@ -1,29 +1,38 @@
 //! An operator's orders beside claims.
 
 use hostler_api::DeviceName;
-use hostler_backend::DeviceOperation;
+use hostler_backend::{DeviceOperation, OperationStep};
 
 use super::*;
 
-fn order(device: &str) -> (Request, oneshot::Receiver<ClaimResult<String>>) {
+fn order(device: &str) -> (ClaimsRequest, oneshot::Receiver<ClaimResult<OperationOutcome>>) {
     let (answer_tx, answer_rx) = oneshot::channel();
     let device = DeviceName::new(device).unwrap();
-    let order = owner::Order { backend: backend_name(), device, operation: DeviceOperation::Attach, answer_tx };
-    (Request::Order(order), answer_rx)
+    let call = owner::OperateCall { backend: backend_name(), device, operation: DeviceOperation::Attach, answer_tx };
+    (ClaimsRequest::Operate(call), answer_rx)
 }
 
-async fn operate(handle: &ClaimsHandle, device: &str) -> Result<String, String> {
+async fn operate(handle: &ClaimsHandle, device: &str) -> Result<OperationOutcome, String> {
     let detach = DeviceOperation::Detach { sanitize: false, remove: true };
-    let answer = handle.operate(backend_name(), DeviceName::new(device).unwrap(), detach, async {}).await;
+    let answer = handle.operate(backend_name(), DeviceName::new(device).unwrap(), detach).await;
     answer.map_err(|error| hostler_api::Chain(&*error).to_string())
 }
 
-/// Asks without waiting, so that what comes next is behind it.
-async fn ask_prepare(handle: &ClaimsHandle, claim: &ClaimRef, device: &str) -> oneshot::Receiver<PrepareAnswer> {
-    let (answer_tx, answer_rx) = oneshot::channel();
-    let asked = (claim.clone(), Some(allocation(&[grant(device)])), answer_tx);
-    handle.send(Request::Prepare(vec![asked])).await;
-    answer_rx
+/// Calls without waiting, so that what comes next is behind it.
+async fn call(handle: &ClaimsHandle, uid: &ClaimUid, kind: CallKind) -> CallAnswers {
+    let mut answers = CallAnswers::new();
+    let call = answers.call(uid.clone(), kind);
+    handle.send(ClaimsRequest::Calls(vec![call])).await;
+    answers
+}
+
+async fn ask_prepare(handle: &ClaimsHandle, claim: &ClaimRef, device: &str) -> CallAnswers {
+    let kind = CallKind::Prepare { claim: claim.clone(), allocation: Some(allocation(&[grant(device)])) };
+    call(handle, &claim.uid, kind).await
+}
+
+async fn answer(answers: CallAnswers) -> CallResult {
+    answers.collect().await.into_values().next().unwrap()
 }
 
 #[tokio::test]
@@ -31,7 +40,16 @@ async fn an_order_is_carried_out_beside_what_claims_hold_of_the_backend() {
     let world = ClaimsWorld::new();
     let handle = world.start().await;
     prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
-    assert_eq!(operate(&handle, "two").await.unwrap(), "detach two, name-a holds one");
+    let steps = operate(&handle, "two").await.unwrap().steps;
+    let (region, cards) = ("two".to_owned(), vec!["name-a holds one".to_owned()]);
+    assert_eq!(steps, [OperationStep::RegionDeleted { region, cards, memory: None, nodes: Vec::new() }]);
+    let inventory = world.inventory().reader().latest();
+    let (_, device) = inventory.find(POOL, "one").unwrap();
+    assert_eq!(
+        device.attributes.values().next(),
+        Some(&"detach".into()),
+        "the hardware is scanned when it is answered"
+    );
     prepare(&handle, &world.allocate("b", &[grant("two")])).await.unwrap();
 }
 
@@ -64,18 +82,17 @@ async fn claims_wait_for_an_order_and_for_the_look_at_what_it_has_changed() {
     let gate = world.gate("operate");
     let (request, answer_rx) = order("two");
     handle.send(request).await;
-    let prepared_rx = ask_prepare(&handle, &claim("b"), "two").await;
-    let (answer_tx, taken_back_rx) = oneshot::channel();
-    handle.send(Request::Unprepare(vec![(held.clone(), answer_tx)])).await;
+    let prepared = ask_prepare(&handle, &claim("b"), "two").await;
+    let taken_back = call(&handle, &held.uid, CallKind::Unprepare).await;
     handle.ping().await;
     assert_eq!(world.bench.steps(), [""; 0]);
     drop(gate);
     answer_rx.await.unwrap().unwrap();
     handle.ping().await;
     assert_eq!(world.bench.steps(), ["operate two"]);
-    handle.send(Request::OrderOver(backend_name())).await;
-    prepared_rx.await.unwrap().unwrap();
-    taken_back_rx.await.unwrap().unwrap();
+    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    answer(prepared).await.unwrap();
+    answer(taken_back).await.unwrap();
     assert_eq!(world.bench.ready(), [("b".to_owned(), "two".to_owned())]);
 }
 
@@ -84,20 +101,20 @@ async fn an_order_waits_for_the_work_on_claims_and_comes_before_what_was_asked_l
     let world = ClaimsWorld::new();
     let handle = world.start().await;
     let gate = world.gate("prepare");
-    let first_rx = ask_prepare(&handle, &claim("a"), "one").await;
+    let first_prepare = ask_prepare(&handle, &claim("a"), "one").await;
     let (first_order, first_answer_rx) = order("two");
     let (second_order, second_answer_rx) = order("many");
     handle.send(first_order).await;
     handle.send(second_order).await;
-    let later_rx = ask_prepare(&handle, &claim("b"), "two").await;
+    let later = ask_prepare(&handle, &claim("b"), "two").await;
     handle.ping().await;
     drop(gate);
-    first_rx.await.unwrap().unwrap();
+    answer(first_prepare).await.unwrap();
     first_answer_rx.await.unwrap().unwrap();
-    handle.send(Request::OrderOver(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
     second_answer_rx.await.unwrap().unwrap();
-    handle.send(Request::OrderOver(backend_name())).await;
-    later_rx.await.unwrap().unwrap();
+    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    answer(later).await.unwrap();
     let steps = world.bench.steps();
     let at = |step: &str| steps.iter().position(|other| other == step).unwrap();
     assert!(at("verify a") < at("operate two") && at("operate two") < at("operate many"), "{steps:?}");
@@ -113,7 +130,7 @@ async fn a_daemon_that_stops_ends_the_order_under_way_and_tells_those_that_wait(
     handle.send(request).await;
     let (waiting, waiting_rx) = order("one");
     handle.send(waiting).await;
-    handle.send(Request::Stop).await;
+    handle.send(ClaimsRequest::Stop).await;
     drop(gate);
     assert!(answer_rx.await.unwrap().is_ok());
     assert!(waiting_rx.await.is_err());
