@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Access, Allocation, BackendName, ClaimRef, ClaimUid, Grant, Quantity};
-use hostler_backend::{Backend, Device, HeldDevice, PlanWork, Sharing};
+use hostler_api::{Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity};
+use hostler_backend::{Backend, Device, HeldDevice, PlanWork, Sharing, opaque::SameNumaNode};
+use tracing::debug;
 
-use super::{ClaimError, counters, place, store::RecordDevice};
+use super::{
+    ClaimError, counters,
+    place::{self, PlacedGrant},
+    store::RecordDevice,
+};
 use crate::{inventory::Inventory, registry::BackendRegistry};
 
 /// Something that a claim holds, with the claim's full name at hand.
@@ -31,7 +36,18 @@ pub fn admit(
     backends: &BackendRegistry,
     holdings: &[HeldGrant<'_>],
 ) -> Result<Vec<RecordDevice>, ClaimError> {
-    place::place(&AdmissionRequest { claim, allocation, inventory, backends, holdings })
+    let admission = AdmissionRequest { claim, allocation, inventory, backends, holdings };
+    let members = place::members(&admission)?;
+    let all: Vec<&PlacedGrant<'_>> = members.iter().collect();
+    let required: Vec<&PlacedGrant<'_>> =
+        members.iter().filter(|member| member.same == SameNumaNode::Required).collect();
+    let error = match place::on_one_node(&admission, &all) {
+        Ok(devices) => return Ok(devices),
+        Err(error) if required.len() == all.len() => return Err(error),
+        Err(error) => error,
+    };
+    debug!(claim.uid = %claim.uid, reason = %Chain(&error), "not all devices are placed on one node");
+    place::on_one_node(&admission, &required)
 }
 
 /// What is asked, and what it is decided on.

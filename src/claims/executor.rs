@@ -166,33 +166,24 @@ impl ClaimExecutor {
     /// Makes every device of the claim ready, where that has to be done, and checks each.
     fn hardware(&self, record: &mut ClaimRecord, redo: bool) -> Result<(), ClaimError> {
         let claim = record.claim.uid.clone();
-        for device in &mut record.devices {
+        let inventory = self.inventory.latest();
+        for held in &mut record.devices {
             if redo {
-                let prepared = self.prepare_device(&claim, device)?;
-                device.edits = prepared.edits;
+                let (pool, name) = (&held.grant.pool, &held.grant.device);
+                let absent = || ClaimError::NoSuchDevice { pool: pool.clone(), device: name.clone() };
+                let (_, device) = inventory.find(pool, name.as_str()).ok_or_else(absent)?;
+                let work = PrepareWork { claim: &claim, grant: &held.grant, device, plan: &held.plan };
+                debug!(claim.uid = %claim, device = %name, "preparing device");
+                let prepared = self.backend(held)?.prepare(&work).map_err(|source| failed("prepare", held, source))?;
+                held.edits = prepared.edits;
                 if let Some(pinning) = prepared.pinning {
-                    device.plan.pinning = pinning;
+                    held.plan.pinning = pinning;
                 }
             }
-            let work = VerifyWork { claim: &claim, grant: &device.grant, plan: &device.plan };
-            self.backend(device)?.verify(&work).map_err(|source| failed("verify", device, source))?;
+            let work = VerifyWork { claim: &claim, grant: &held.grant, plan: &held.plan };
+            self.backend(held)?.verify(&work).map_err(|source| failed("verify", held, source))?;
         }
         Ok(())
-    }
-
-    fn prepare_device(
-        &self,
-        claim: &ClaimUid,
-        device: &RecordDevice,
-    ) -> Result<hostler_backend::PrepareOutcome, ClaimError> {
-        let (grant, plan) = (&device.grant, &device.plan);
-        let inventory = self.inventory.latest();
-        let (_, found) = inventory
-            .find(&grant.pool, grant.device.as_str())
-            .ok_or_else(|| ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() })?;
-        let work = PrepareWork { claim, grant, device: found, plan };
-        debug!(claim.uid = %claim, device = %grant.device, "preparing device");
-        self.backend(device)?.prepare(&work).map_err(|source| failed("prepare", device, source))
     }
 
     /// Undoes every device, the last first. All are tried; the first error is reported.

@@ -24,34 +24,20 @@ use super::{
 
 /// A grant that is to lie on one node with others.
 #[derive(Debug)]
-struct PlacedGrant<'a> {
+pub(super) struct PlacedGrant<'a> {
     /// Its place in the allocation.
     index: usize,
     grant: &'a Grant,
-    same: SameNumaNode,
+    pub(super) same: SameNumaNode,
     /// The nodes that it can come from; empty where nothing is known, which rules out none.
     nodes: BTreeSet<u32>,
 }
 
-/// Chooses for every grant, and for those that are to lie together on one node.
+/// The grants that are to lie together.
 ///
 /// # Errors
-/// When a grant cannot be met, or there is no node for those that require one.
-pub(super) fn place(admission: &AdmissionRequest<'_>) -> Result<Vec<RecordDevice>, ClaimError> {
-    let members = members(admission)?;
-    let required: Vec<&PlacedGrant<'_>> =
-        members.iter().filter(|member| member.same == SameNumaNode::Required).collect();
-    let all: Vec<&PlacedGrant<'_>> = members.iter().collect();
-    let error = match on_one_node(admission, &all) {
-        Ok(devices) => return Ok(devices),
-        Err(error) if required.len() == all.len() => return Err(error),
-        Err(error) => error,
-    };
-    debug!(claim.uid = %admission.claim.uid, reason = %Chain(&error), "not all devices are placed on one node");
-    on_one_node(admission, &required)
-}
-
-fn members<'a>(admission: &AdmissionRequest<'a>) -> Result<Vec<PlacedGrant<'a>>, ClaimError> {
+/// When a configuration is wrong, or a device is not there.
+pub(super) fn members<'a>(admission: &AdmissionRequest<'a>) -> Result<Vec<PlacedGrant<'a>>, ClaimError> {
     let mut members = Vec::new();
     for (index, grant) in admission.allocation.grants.iter().enumerate() {
         let same = placement_of(grant).map_err(|source| ClaimError::Backend {
@@ -69,7 +55,10 @@ fn members<'a>(admission: &AdmissionRequest<'a>) -> Result<Vec<PlacedGrant<'a>>,
 }
 
 /// Plans all grants, with these members on the first node that has room for all of them.
-fn on_one_node(
+///
+/// # Errors
+/// When a grant cannot be met, or there is no node for those that are to lie together.
+pub(super) fn on_one_node(
     admission: &AdmissionRequest<'_>,
     members: &[&PlacedGrant<'_>],
 ) -> Result<Vec<RecordDevice>, ClaimError> {

@@ -8,7 +8,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
+use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid};
 use hostler_backend::OperationOutcome;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -268,16 +268,12 @@ impl ClaimsOwner {
         }
         let CallKind::Prepare { claim, allocation } = &mut call.kind else { return Ok(None) };
         let allocation = allocation.take().ok_or_else(|| ClaimError::Gone(claim.clone()))?;
-        self.new_record(claim, allocation).map(|record| Some(Arc::new(record)))
-    }
-
-    fn new_record(&self, claim: &ClaimRef, allocation: Allocation) -> Result<ClaimRecord, ClaimError> {
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
         let devices = admit(claim, &allocation, &inventory, &executor.backends, &self.held_devices())?;
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
-        Ok(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata })
+        Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata })))
     }
 
     fn held_devices(&self) -> Vec<HeldGrant<'_>> {
