@@ -62,7 +62,7 @@ fn facts() -> ClaimFacts {
 /// A name for the table's reader, the situation, and what state, summary and advice have to hold.
 type Situation = (&'static str, ClaimFacts, &'static str, &'static str, &'static str);
 
-fn on_record() -> Vec<Situation> {
+fn on_record_and_ready() -> Vec<Situation> {
     let prepared = || ClaimFacts { record: record(ClaimState::Prepared, None), ..facts() };
     let mut newer = claim(&json!({}));
     newer.metadata.uid = Some("u2".to_owned());
@@ -103,6 +103,11 @@ fn on_record() -> Vec<Situation> {
             "holds",
             "",
         ),
+    ]
+}
+
+fn on_record_and_not_ready() -> Vec<Situation> {
+    vec![
         (
             "stuck",
             ClaimFacts {
@@ -194,7 +199,8 @@ fn not_on_record() -> Vec<Situation> {
 
 #[test]
 fn each_situation_is_told_with_what_to_do() {
-    for (name, facts, state, summary, advice) in on_record().into_iter().chain(not_on_record()) {
+    let situations = [on_record_and_ready(), on_record_and_not_ready(), not_on_record()];
+    for (name, facts, state, summary, advice) in situations.into_iter().flatten() {
         let told = explain(&facts);
         assert_eq!(told.state.to_string(), state, "{name}: {told:?}");
         assert!(told.summary.contains(summary), "{name}: {}", told.summary);
