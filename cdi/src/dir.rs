@@ -20,7 +20,7 @@ use std::{
 use hostler_files::{Durability, FileError, FileReplacement, TemporaryName};
 
 use crate::{
-    read::{Extension, ReadError, extension, read_spec},
+    read::{ReadError, SpecExtension, extension, read_spec},
     spec::CdiSpec,
     validate::{ProblemSeverity, SpecProblem},
 };
@@ -216,7 +216,7 @@ impl SpecDir {
     pub fn list(&self, vendor: &str) -> Result<Vec<SpecFile>, DirError> {
         let prefix = format!("{vendor}-");
         let is_named = |path: &PathBuf| {
-            extension(path) == Some(Extension::Json) && stem(path).is_some_and(|stem| stem.starts_with(&prefix))
+            extension(path) == Some(SpecExtension::Json) && stem(path).is_some_and(|stem| stem.starts_with(&prefix))
         };
         let files = self.entries()?.into_iter().filter(is_named).filter_map(SpecFile::load);
         Ok(files.filter(|file| file.vendor().is_none_or(|found| found == vendor)).collect())

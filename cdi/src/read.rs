@@ -120,8 +120,8 @@ impl CdiSpec {
 /// The file cannot be read or is no spec; see [`ReadError`].
 pub fn read_spec(path: &Path) -> Result<CdiSpec, ReadError> {
     let parse = match extension(path) {
-        Some(Extension::Json) => CdiSpec::from_json,
-        Some(Extension::Yaml) => CdiSpec::from_yaml,
+        Some(SpecExtension::Json) => CdiSpec::from_json,
+        Some(SpecExtension::Yaml) => CdiSpec::from_yaml,
         None => return Err(ReadError::Extension { path: path.to_owned() }),
     };
     let bytes = read_regular_file(path)?;
@@ -130,19 +130,19 @@ pub fn read_spec(path: &Path) -> Result<CdiSpec, ReadError> {
 
 /// The encoding that a file name announces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Extension {
+pub(crate) enum SpecExtension {
     Json,
     Yaml,
 }
 
 /// `None` for the files that runtimes ignore. They look at the end of the name alone: `.json`, with nothing before the
 /// dot, is a spec to them.
-pub(crate) fn extension(path: &Path) -> Option<Extension> {
+pub(crate) fn extension(path: &Path) -> Option<SpecExtension> {
     let name = path.file_name()?.as_encoded_bytes();
     if name.ends_with(b".json") {
-        Some(Extension::Json)
+        Some(SpecExtension::Json)
     } else if name.ends_with(b".yaml") {
-        Some(Extension::Yaml)
+        Some(SpecExtension::Yaml)
     } else {
         None
     }

@@ -81,7 +81,7 @@ impl ApiClient {
     /// As [`get`](Self::get).
     pub async fn uid(&self, all: &Collection, name: &str) -> Result<String, ApiFailure> {
         let request = all.requests().get_metadata(name, &GetParams::default());
-        let found: Identified = self.call(|| format!("get {}", all.title(name)), request).await?;
+        let found: UidOnly = self.call(|| format!("get {}", all.title(name)), request).await?;
         Ok(found.metadata.uid)
     }
 
@@ -212,12 +212,12 @@ impl ApiClient {
 }
 
 #[derive(Deserialize)]
-struct Identified {
-    metadata: IdentifiedMetadata,
+struct UidOnly {
+    metadata: UidOnlyMetadata,
 }
 
 #[derive(Deserialize)]
-struct IdentifiedMetadata {
+struct UidOnlyMetadata {
     #[serde(default)]
     uid: String,
 }

@@ -1,7 +1,5 @@
 //! Where objects of a kind are on an API server.
 
-use std::fmt;
-
 use hostler_api::resource::{ApiVersion, GROUP};
 use kube::core::{ApiResource, Request};
 
@@ -48,11 +46,11 @@ impl Collection {
     }
 
     /// The object called `name`, for people: `ResourceClaim default/train`.
-    pub(crate) fn title<'a>(&'a self, name: &'a str) -> impl fmt::Display + 'a {
-        fmt::from_fn(move |f| match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{name}", self.kind),
-            None => write!(f, "{} {name}", self.kind),
-        })
+    pub(crate) fn title(&self, name: &str) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} {namespace}/{name}", self.kind),
+            None => format!("{} {name}", self.kind),
+        }
     }
 
     /// What `kube` must know to make requests.
@@ -84,6 +82,6 @@ mod tests {
         assert_eq!(slices.requests().url_path, "/apis/resource.k8s.io/v1beta2/resourceslices");
         let events = Collection::core("Event", "events").of("ml");
         assert_eq!(events.requests().url_path, "/api/v1/namespaces/ml/events");
-        assert_eq!(events.title("a").to_string(), "Event ml/a");
+        assert_eq!(events.title("a"), "Event ml/a");
     }
 }

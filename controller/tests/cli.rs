@@ -1,6 +1,6 @@
 //! The binary, as people call it.
 
-#![expect(clippy::unwrap_used, reason = "a test: what cannot be run or read fails it")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "these tests run the binary")]
 
 use std::{
     fs,

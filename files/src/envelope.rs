@@ -72,7 +72,7 @@ impl EnvelopeFormat {
     pub fn encode(&self, content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
         let content = serde_json::to_value(content)?;
         let envelope = Envelope { version: self.version, checksum: checksum(&content), content };
-        let mut bytes = serde_json::to_vec_pretty(&Named { field: self.field, envelope: &envelope })?;
+        let mut bytes = serde_json::to_vec_pretty(&EnvelopeWriter { field: self.field, envelope: &envelope })?;
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -102,7 +102,7 @@ impl EnvelopeFormat {
 
     fn open(&self, bytes: &[u8]) -> Result<Envelope, serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_slice(bytes);
-        let envelope = Opener { field: self.field }.deserialize(&mut reader)?;
+        let envelope = EnvelopeReader { field: self.field }.deserialize(&mut reader)?;
         reader.end()?;
         Ok(envelope)
     }
@@ -119,12 +119,12 @@ struct Envelope {
 }
 
 /// An envelope with the name of its content's field, to be written.
-struct Named<'a> {
+struct EnvelopeWriter<'a> {
     field: &'static str,
     envelope: &'a Envelope,
 }
 
-impl Serialize for Named<'_> {
+impl Serialize for EnvelopeWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(3))?;
         map.serialize_entry(VERSION, &self.envelope.version)?;
@@ -135,11 +135,11 @@ impl Serialize for Named<'_> {
 }
 
 /// Reads an envelope as a derived `Deserialize` would if it could be told the name of a field.
-struct Opener {
+struct EnvelopeReader {
     field: &'static str,
 }
 
-impl<'de> DeserializeSeed<'de> for Opener {
+impl<'de> DeserializeSeed<'de> for EnvelopeReader {
     type Value = Envelope;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Envelope, D::Error> {
@@ -147,7 +147,7 @@ impl<'de> DeserializeSeed<'de> for Opener {
     }
 }
 
-impl<'de> Visitor<'de> for Opener {
+impl<'de> Visitor<'de> for EnvelopeReader {
     type Value = Envelope;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use self::{apply::Applied, devices::StoredDevices};
+use self::{apply::StatusWriteOutcome, devices::StoredDevices};
 use super::ClusterNode;
 use crate::{
     claims::{ClaimTable, ClaimView},
@@ -132,8 +132,8 @@ impl StatusWriter {
                 continue;
             }
             match self.bring_up_to_date(&record.claim, wanted).await {
-                Ok(Applied::Kept | Applied::Gone) => {}
-                Ok(Applied::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
+                Ok(StatusWriteOutcome::Kept | StatusWriteOutcome::Gone) => {}
+                Ok(StatusWriteOutcome::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
                 Err(failure) if failure.code() == Some(403) => {
                     return PassOutcome::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
                 }
@@ -173,29 +173,31 @@ impl StatusWriter {
         &mut self,
         claim: &ClaimRef,
         mut wanted: Vec<AllocatedDeviceStatus>,
-    ) -> Result<Applied, ApiFailure> {
+    ) -> Result<StatusWriteOutcome, ApiFailure> {
         if !self.known.contains_key(&claim.uid) {
             let known = apply::read(&self.cluster, claim).await?;
             self.known.insert(claim.uid.clone(), known);
         }
-        let Some(known) = self.known.get_mut(&claim.uid).filter(|known| !known.gone) else { return Ok(Applied::Gone) };
+        let Some(known) = self.known.get_mut(&claim.uid).filter(|known| !known.gone) else {
+            return Ok(StatusWriteOutcome::Gone);
+        };
         known.fit(&mut wanted);
         if known.ours == wanted {
-            return Ok(Applied::Kept);
+            return Ok(StatusWriteOutcome::Kept);
         }
         let applied = apply::apply(&self.cluster, claim, &wanted).await;
         match &applied {
-            Ok(Applied::Kept) => {
+            Ok(StatusWriteOutcome::Kept) => {
                 debug!(claim.uid = %claim.uid, "wrote the status of the claim's devices");
                 known.ours = wanted;
                 if std::mem::take(&mut self.refused) {
                     info!("the status of claims is written again");
                 }
             }
-            Ok(Applied::Gone) => known.gone = true,
+            Ok(StatusWriteOutcome::Gone) => known.gone = true,
             // What the server refuses for its content it would refuse again.
             Err(failure) if matches!(failure.code(), Some(400 | 422)) => known.ours = wanted,
-            Ok(Applied::Dropped) | Err(_) => {}
+            Ok(StatusWriteOutcome::Dropped) | Err(_) => {}
         }
         applied
     }

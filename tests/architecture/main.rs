@@ -101,7 +101,20 @@ const CRATES: &[CrateRule] = &[
         never: &["kube"],
         only: &["prost", "prost-types", "tonic", "tonic-prost"],
     },
-    CrateRule { name: "hostler-cdi", folder: "cdi/", ours: &[], never: &["tokio", "kube", "tonic", "nix"], only: &[] },
+    CrateRule {
+        name: "hostler-cdi",
+        folder: "cdi/",
+        ours: &["hostler-files"],
+        never: &["tokio", "kube", "tonic", "nix"],
+        only: &[],
+    },
+    CrateRule {
+        name: "hostler-files",
+        folder: "files/",
+        ours: &[],
+        never: &["tokio", "kube", "tonic", "nix"],
+        only: &[],
+    },
     CrateRule {
         name: "hostler-api",
         folder: "api/",

@@ -48,13 +48,13 @@ impl<V: Serialize> Serialize for SortedMap<V> {
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for SortedMap<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Visitor(PhantomData))
+        deserializer.deserialize_any(MapVisitor(PhantomData))
     }
 }
 
-struct Visitor<V>(PhantomData<V>);
+struct MapVisitor<V>(PhantomData<V>);
 
-impl<'de, V: Deserialize<'de>> de::Visitor<'de> for Visitor<V> {
+impl<'de, V: Deserialize<'de>> de::Visitor<'de> for MapVisitor<V> {
     type Value = SortedMap<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

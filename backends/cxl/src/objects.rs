@@ -1,7 +1,7 @@
 //! What the kernel shows of CXL (memory devices, endpoints, decoders, regions, dax devices), read once and joined.
 //!
 //! Kernel names (`mem0`, `region2`) change between boots and are given to others when they are free: they hold for one
-//! reading. What outlives a reading is an identity, see [`crate::target`].
+//! reading. What outlives a reading is an identity, see [`crate::device`].
 
 mod dax;
 mod decoders;

@@ -3,7 +3,7 @@
 //! A tree is plain files. What plain files cannot do (fail with EBUSY, count who reads, have effects when written) a
 //! [`SysRootTap`](crate::SysRootTap) does: [`AttributeFaults`] and [`AccessCounts`] are two.
 
-#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 mod captures;
 mod cpus;

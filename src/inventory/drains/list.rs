@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use hostler_api::{BackendName, DeviceName};
 use tracing::{error, info, warn};
 
-use super::{Drain, DrainCommand, DrainError, Drains, LostDrains, store::Store};
+use super::{Drain, DrainCommand, DrainError, Drains, LostDrains, store::DrainStore};
 use crate::{inventory::Pool, tasks::Tasks};
 
 /// The drains as they are on disk. Part of the inventory task.
 #[derive(Debug)]
 pub(in crate::inventory) struct DrainList {
-    store: Arc<Store>,
+    store: Arc<DrainStore>,
     listed: Drains,
     lost: Option<LostDrains>,
     tasks: Tasks,
@@ -20,7 +20,7 @@ pub(in crate::inventory) struct DrainList {
 impl DrainList {
     /// Knows of no drain until it has read the list in the folder `state`.
     pub(in crate::inventory) fn new(state: PathBuf, tasks: Tasks) -> Self {
-        Self { store: Arc::new(Store::new(state)), listed: Drains::new(), lost: None, tasks }
+        Self { store: Arc::new(DrainStore::new(state)), listed: Drains::new(), lost: None, tasks }
     }
 
     /// The list that cannot be understood, if there is one.
@@ -51,7 +51,7 @@ impl DrainList {
     }
 
     async fn load(&mut self) -> Result<(), DrainError> {
-        (self.listed, self.lost) = self.on_disk(Store::load).await?;
+        (self.listed, self.lost) = self.on_disk(DrainStore::load).await?;
         if let Some(lost) = &self.lost {
             error!(path = %lost.path.display(), error = lost.reason, "the list of drained devices is lost: all devices count as drained");
         }
@@ -113,7 +113,7 @@ impl DrainList {
 
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Store) -> T + Send + 'static,
+        work: impl FnOnce(&DrainStore) -> T + Send + 'static,
     ) -> Result<T, DrainError> {
         let store = self.store.clone();
         on_disk(&self.tasks, move || work(&store)).await

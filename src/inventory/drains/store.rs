@@ -24,19 +24,19 @@ const TEMPORARY: &str = ".drains.json.tmp";
 
 /// The file and its folder.
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(super) struct DrainStore {
     state: PathBuf,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Entry {
+struct DrainEntry {
     backend: BackendName,
     device: DeviceName,
     #[serde(flatten)]
     drain: Drain,
 }
 
-impl Store {
+impl DrainStore {
     pub(super) fn new(state: PathBuf) -> Self {
         Self { state }
     }
@@ -101,7 +101,7 @@ fn written(path: &Path) -> SystemTime {
 }
 
 fn encode(drains: &Drains) -> Result<Vec<u8>, serde_json::Error> {
-    let entry = |((backend, device), drain): (&(BackendName, DeviceName), &Drain)| Entry {
+    let entry = |((backend, device), drain): (&(BackendName, DeviceName), &Drain)| DrainEntry {
         backend: backend.clone(),
         device: device.clone(),
         drain: drain.clone(),
@@ -110,6 +110,6 @@ fn encode(drains: &Drains) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 fn decode(bytes: &[u8]) -> Result<Drains, EnvelopeError> {
-    let entries: Vec<Entry> = FORMAT.decode(bytes)?;
+    let entries: Vec<DrainEntry> = FORMAT.decode(bytes)?;
     Ok(entries.into_iter().map(|entry| ((entry.backend, entry.device), entry.drain)).collect())
 }

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use hostler_backend::Device;
 use proptest::prelude::*;
 
-use super::{store::Store, *};
+use super::{store::DrainStore, *};
 use crate::{inventory::Pool, tasks::Tasks};
 
 fn fake() -> BackendName {
@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn one_flipped_bit_never_gives_another_list(at in 0_usize..300, bit in 0_u8..8) {
         let state = tempfile::tempdir().unwrap();
-        let store = Store::new(state.path().to_owned());
+        let store = DrainStore::new(state.path().to_owned());
         let drains: Drains = [(key("a"), drain("hot")), (key("b"), drain("loud"))].into();
         store.write(&drains).unwrap();
         let path = state.path().join("drains.json");

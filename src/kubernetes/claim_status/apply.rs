@@ -11,7 +11,7 @@ use crate::kubernetes::{ClusterNode, claims_of};
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Applied {
+pub(super) enum StatusWriteOutcome {
     /// The API server has it.
     Kept,
     /// The API server took it and kept nothing.
@@ -57,7 +57,7 @@ pub(super) async fn apply(
     cluster: &ClusterNode,
     claim: &ClaimRef,
     devices: &[AllocatedDeviceStatus],
-) -> Result<Applied, ApiFailure> {
+) -> Result<StatusWriteOutcome, ApiFailure> {
     let client = cluster.client();
     let claims = claims_of(client.version().await?, &claim.namespace);
     let body = json!({
@@ -71,9 +71,9 @@ pub(super) async fn apply(
     match client.apply_status::<StoredClaim>(&claims, &claim.name, cluster.driver(), &body).await {
         Ok(kept) => {
             let has = |wanted: &AllocatedDeviceStatus| kept.status.devices.iter().any(|known| is_same(known, wanted));
-            Ok(if devices.iter().all(has) { Applied::Kept } else { Applied::Dropped })
+            Ok(if devices.iter().all(has) { StatusWriteOutcome::Kept } else { StatusWriteOutcome::Dropped })
         }
-        Err(failure) if is_gone(&failure) => Ok(Applied::Gone),
+        Err(failure) if is_gone(&failure) => Ok(StatusWriteOutcome::Gone),
         Err(failure) => Err(failure),
     }
 }

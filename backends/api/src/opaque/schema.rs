@@ -51,14 +51,14 @@ pub enum FieldValues {
 
 /// Every kind with its fields and words.
 pub fn schema() -> Vec<KindSchema> {
-    let Asked::Field(FieldValues::Words(kinds)) = asked(SchemaProbe) else { return Vec::new() };
+    let ProbedType::Field(FieldValues::Words(kinds)) = asked(SchemaProbe) else { return Vec::new() };
     kinds.iter().map(|name| KindSchema { name, fields: fields_of(name) }).collect()
 }
 
 fn fields_of(kind: &'static str) -> Option<Vec<FieldSchema>> {
-    let Asked::Struct(names) = asked(only(kind, SchemaProbe)) else { return None };
+    let ProbedType::Struct(names) = asked(only(kind, SchemaProbe)) else { return None };
     let values = |name| match asked(only(kind, MapDeserializer::new([(name, SchemaProbe)].into_iter()))) {
-        Asked::Field(values) => Some(values),
+        ProbedType::Field(values) => Some(values),
         _ => None,
     };
     Some(names.iter().filter_map(|name| Some(FieldSchema { name, values: values(*name)? })).collect())
@@ -110,31 +110,34 @@ pub(super) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str>
 /// What a type asked of its deserializer. It travels as an error, the one way out of a deserialization.
 #[derive(Debug, thiserror::Error)]
 #[error("{self:?}")]
-enum Asked {
+enum ProbedType {
     Field(FieldValues),
     Struct(&'static [&'static str]),
     Anything,
 }
 
-impl serde::de::Error for Asked {
+impl serde::de::Error for ProbedType {
     fn custom<T: std::fmt::Display>(_: T) -> Self {
         Self::Anything
     }
 }
 
-fn asked<'de>(deserializer: impl Deserializer<'de, Error = Asked>) -> Asked {
-    OpaqueConfig::deserialize(deserializer).err().unwrap_or(Asked::Anything)
+fn asked<'de>(deserializer: impl Deserializer<'de, Error = ProbedType>) -> ProbedType {
+    OpaqueConfig::deserialize(deserializer).err().unwrap_or(ProbedType::Anything)
 }
 
 /// The configuration of this kind, with these fields.
-fn only<'de>(kind: &'static str, fields: impl IntoDeserializer<'de, Asked>) -> impl Deserializer<'de, Error = Asked> {
+fn only<'de>(
+    kind: &'static str,
+    fields: impl IntoDeserializer<'de, ProbedType>,
+) -> impl Deserializer<'de, Error = ProbedType> {
     MapAccessDeserializer::new(MapDeserializer::new([(kind, fields)].into_iter()))
 }
 
 /// A deserializer without a value.
 struct SchemaProbe;
 
-impl IntoDeserializer<'_, Asked> for SchemaProbe {
+impl IntoDeserializer<'_, ProbedType> for SchemaProbe {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -143,22 +146,22 @@ impl IntoDeserializer<'_, Asked> for SchemaProbe {
 }
 
 impl<'de> Deserializer<'de> for SchemaProbe {
-    type Error = Asked;
+    type Error = ProbedType;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked::Anything)
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ProbedType> {
+        Err(ProbedType::Anything)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Asked> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ProbedType> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked::Field(FieldValues::Truth))
+    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ProbedType> {
+        Err(ProbedType::Field(FieldValues::Truth))
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {
-        Err(Asked::Field(FieldValues::Text))
+    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ProbedType> {
+        Err(ProbedType::Field(FieldValues::Text))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -166,8 +169,8 @@ impl<'de> Deserializer<'de> for SchemaProbe {
         _: &'static str,
         words: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Asked> {
-        Err(Asked::Field(FieldValues::Words(words)))
+    ) -> Result<V::Value, ProbedType> {
+        Err(ProbedType::Field(FieldValues::Words(words)))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -175,8 +178,8 @@ impl<'de> Deserializer<'de> for SchemaProbe {
         _: &'static str,
         fields: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Asked> {
-        Err(Asked::Struct(fields))
+    ) -> Result<V::Value, ProbedType> {
+        Err(ProbedType::Struct(fields))
     }
 
     serde::forward_to_deserialize_any! {
