@@ -83,7 +83,13 @@ const CRATES: &[CrateRule] = &[
         never: NO_SERVERS,
         only: &[],
     },
-    CrateRule { name: "hostler-fpga", folder: "backends/fpga/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-fpga",
+        folder: "backends/fpga/",
+        ours: &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-files", "hostler-linux"],
+        never: NO_SERVERS,
+        only: &[],
+    },
     CrateRule { name: "hostler-cxl", folder: "backends/cxl/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule { name: "hostler-fake", folder: "backends/fake/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
     CrateRule {
