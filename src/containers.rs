@@ -93,8 +93,9 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether it failed because the hook runs without the powers of root, for a runtime of an ordinary user.
-    pub fn is_unprivileged(&self) -> bool {
+    /// Whether it failed in a way in which it fails for a runtime of an ordinary user. Root can meet the same errors, on a
+    /// file system that went read-only for example.
+    pub fn is_denied(&self) -> bool {
         let (Self::Look { source, .. } | Self::Write(FileError { source, .. })) = self;
         matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
     }

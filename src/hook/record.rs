@@ -58,11 +58,30 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
         return Err(HookError::NoProcess);
     }
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
-    match containers::record(root, &recording.folder, &recording.claim, &id, state.pid) {
+    let recorded = containers::record(root, &recording.folder, &recording.claim, &id, state.pid);
+    // A kernel without user namespaces has no such file, and no other root.
+    let is_of_host = root.text("proc/self/uid_map").is_none_or(|uid_map| is_of_host(&uid_map));
+    concluded(recording.claim, recorded, nix::unistd::geteuid().is_root() && is_of_host)
+}
+
+/// Only who could never write is let go on unseen: an error that root meets keeps the container from starting.
+fn concluded(
+    claim: ClaimUid,
+    recorded: Result<(), RecordError>,
+    is_host_root: bool,
+) -> Result<RecordOutcome, HookError> {
+    match recorded {
         Ok(()) => Ok(RecordOutcome::Yes),
-        Err(error) if error.is_unprivileged() => Ok(RecordOutcome::NotAllowed(error)),
-        Err(source) => Err(HookError::Record { claim: recording.claim, source: Box::new(source) }),
+        Err(error) if error.is_denied() && !is_host_root => Ok(RecordOutcome::NotAllowed(error)),
+        Err(source) => Err(HookError::Record { claim, source: Box::new(source) }),
     }
+}
+
+/// Whether users are those of the host. Root of a user namespace of its own, as rootless runtimes have it, is an ordinary
+/// user outside of it.
+fn is_of_host(uid_map: &str) -> bool {
+    let mut words = uid_map.split_whitespace();
+    [words.next(), words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295"), None]
 }
 
 #[cfg(test)]
@@ -86,6 +105,27 @@ mod tests {
             let error = RecordArguments::parse(&args(text)).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_error_that_root_meets_keeps_the_container_from_starting_and_the_same_of_a_user_does_not() {
+        let recorded = |kind: std::io::ErrorKind| {
+            let path = PathBuf::from("/state/containers/a");
+            Err(hostler_files::FileError { step: "write", path, source: kind.into() }.into())
+        };
+        let claim = || ClaimUid::new("a").unwrap();
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        for kind in [PermissionDenied, ReadOnlyFilesystem] {
+            assert!(concluded(claim(), recorded(kind), true).is_err(), "{kind:?}");
+            assert!(matches!(concluded(claim(), recorded(kind), false), Ok(RecordOutcome::NotAllowed(_))), "{kind:?}");
+        }
+        assert!(concluded(claim(), recorded(StorageFull), false).is_err());
+    }
+
+    #[test]
+    fn root_of_a_user_namespace_is_not_root_of_the_host() {
+        assert!(is_of_host("         0          0 4294967295\n"));
+        assert!(!is_of_host("         0       1000          1\n         1     100000      65536\n"));
     }
 
     #[test]
