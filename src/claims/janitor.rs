@@ -17,7 +17,7 @@ use hostler_api::{Chain, ClaimRef, ClaimUid};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::{ClaimView, ClaimsHandle};
+use super::{ClaimView, ClaimsHandle, metadata};
 use crate::{metrics::Metrics, tasks::Tasks};
 
 /// Looks at the claims per [`JanitorParts::release_after`]: enough that a claim is not held much longer than that.
@@ -25,6 +25,9 @@ const LOOKS: u32 = 4;
 
 /// The longest time between two looks: it is also how long the notes of ended containers lie around.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
+
+/// A claim whose files are older than this has long been in the table.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// What was seen of a recorded claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -264,9 +267,17 @@ impl Janitor {
     }
 }
 
+/// Removes what claims that are not on record any more have left.
+fn sweep(parts: &JanitorParts) {
+    sweep_containers(parts);
+    // Files come first, and the table after them: what was written just now may be of a claim that is not in it yet.
+    let table = || parts.claims.table().borrow().clone();
+    metadata::sweep_and_tell(parts.claims.naming(), SETTLED, |uid| table().claims.contains_key(uid));
+}
+
 /// Removes the notes of containers that have ended, and all notes of claims that are not on record. Folders come first:
 /// a claim whose folder is seen now was on record before.
-fn sweep(parts: &JanitorParts) {
+fn sweep_containers(parts: &JanitorParts) {
     let claims = match parts.claims.containers().claims() {
         Ok(claims) => claims,
         Err(error) => {

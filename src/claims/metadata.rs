@@ -9,18 +9,21 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs::{self, DirBuilder, OpenOptions, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use hostler_api::{ClaimRef, ObjectName};
+use hostler_api::{Chain, ClaimRef, ClaimUid, ObjectName};
 use hostler_backend::{AttributeValue, Device};
 use hostler_cdi::CdiMount;
 use hostler_files::FileError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::{info, warn};
 
 use super::{
     spec::CdiNaming,
@@ -236,6 +239,51 @@ pub fn remove(record: &ClaimRecord, naming: &CdiNaming) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes the files of claims that are not on record, of those that were written `older_than` ago; says how many. They
+/// are what a crash leaves between the end of a record and that of its files, and nobody else would ever look at them.
+///
+/// # Errors
+/// When the folder is there and cannot be read, or a file cannot be removed.
+pub fn sweep(
+    naming: &CdiNaming,
+    older_than: Duration,
+    is_recorded: impl Fn(&ClaimUid) -> bool,
+) -> Result<usize, FileError> {
+    let failed = |source| FileError::at("list", &naming.metadata)(source);
+    let entries = match fs::read_dir(&naming.metadata) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries.map_err(failed)?,
+    };
+    let mut removed = 0;
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let Some(uid) = uid_of(&entry.file_name()) else { continue };
+        let modified = entry.metadata().and_then(|file| file.modified());
+        // A clock that was set back makes a file of the future, which is left for later.
+        let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= older_than));
+        if is_old && !is_recorded(&uid) {
+            fs::remove_file(entry.path()).map_err(FileError::at("remove", &entry.path()))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// As [`sweep`], for those who can only log what came of it.
+pub fn sweep_and_tell(naming: &CdiNaming, older_than: Duration, is_recorded: impl Fn(&ClaimUid) -> bool) {
+    match sweep(naming, older_than, is_recorded) {
+        Ok(0) => {}
+        Ok(files) => info!(files, "removed metadata of claims that are not there any more"),
+        Err(error) => warn!(error = %Chain(&error), "metadata of claims that are not there any more stays"),
+    }
+}
+
+/// The claim of a file, if it is one of ours. A UID has no underscore.
+fn uid_of(name: &OsStr) -> Option<ClaimUid> {
+    let (uid, _) = name.to_str()?.strip_suffix(".json")?.split_once('_')?;
+    ClaimUid::new(uid).ok()
 }
 
 #[cfg(test)]

@@ -7,7 +7,12 @@ mod owner;
 
 pub(super) use owner::OperateJob;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
 use hostler_backend::{DeviceOperation, OperationOutcome};
@@ -19,7 +24,7 @@ use super::{
     ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims,
     call::{CallAnswers, CallKind, CallResult, ClaimCall},
     executor::ClaimExecutor,
-    recover,
+    metadata, recover,
     spec::CdiNaming,
     store::{RecordDir, StoreError},
 };
@@ -131,6 +136,8 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     let plan = recover::plan(loaded, found, &executor.boot_id);
     let claims = recover::apply(&executor, plan, &parts.metrics);
     executor.records.tidy();
+    // Nothing else writes them yet, so their age does not matter.
+    metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| claims.contains_key(uid));
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
     let owner = owner::ClaimsOwner::new(

@@ -168,3 +168,18 @@ fn names_that_lead_elsewhere_are_refused() {
     }
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn files_of_claims_that_are_not_on_record_are_swept_and_nobody_elses() {
+    let (_temp, naming) = place();
+    assert_eq!(sweep(&naming, Duration::ZERO, |_| false).unwrap(), 0, "the folder is not there");
+    write(&described(None), &naming).unwrap();
+    let kept = || ["a", "b"].iter().filter(|request| file(&naming, request).exists()).count();
+    for foreign in ["README", "u1.json", "_a.json", "u1_a.txt", ".._a.json"] {
+        fs::write(naming.metadata.join(foreign), "").unwrap();
+    }
+    assert_eq!((sweep(&naming, Duration::ZERO, |uid| uid.as_str() == "u1").unwrap(), kept()), (0, 2), "on record");
+    assert_eq!((sweep(&naming, Duration::from_secs(60), |_| false).unwrap(), kept()), (0, 2), "just written");
+    assert_eq!((sweep(&naming, Duration::ZERO, |_| false).unwrap(), kept()), (2, 0));
+    assert_eq!(fs::read_dir(&naming.metadata).unwrap().count(), 5);
+}

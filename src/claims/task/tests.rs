@@ -434,6 +434,10 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     assert_eq!(generation(&later.table().borrow().clone()), Some(2), "a restart begins with the last generation");
     unprepare(&later, &claim).await.unwrap();
     assert!(world.files("metadata").is_empty());
+    // A kill between the end of the record and that of the file.
+    fs::write(&file, text).unwrap();
+    world.start().await;
+    assert!(world.files("metadata").is_empty());
 }
 
 /// Memory that becomes a node is another node after a reboot.
