@@ -21,6 +21,7 @@ pub mod janitor;
 pub mod metadata;
 mod place;
 pub mod recover;
+pub mod restore;
 pub mod spec;
 pub mod store;
 pub mod task;

@@ -19,7 +19,7 @@ use std::{
 };
 
 use claim_source::ClaimSource;
-use hostler_api::{Chain, ClaimRef, ClaimUid};
+use hostler_api::Chain;
 use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
 use hostler_files::FileError;
@@ -37,8 +37,9 @@ use uuid::Uuid;
 use crate::{
     admin::{self, AdminParts, AdminService, DaemonStage, KubeletSide, RecentFailures, serve_admin, serve_metrics},
     claims::{
-        self, ClaimView, ClaimsHandle, ClaimsParts, ReadClaims,
+        self, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
+        restore,
         spec::CdiNaming,
     },
     config::{ClusterMode, DaemonConfig, UeventMode},
@@ -223,7 +224,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     start_janitor(&config, &source, &claims, &metrics, tasks);
     // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
     if source.manifests().is_some() {
-        restore_after_reboot(&claims, &machine.boot_id, tasks).await;
+        restore::start(claims.clone(), &inventory.reader(), machine.boot_id.clone(), tasks);
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
@@ -396,27 +397,6 @@ fn start_janitor(config: &DaemonConfig, source: &ClaimSource, claims: &ClaimsHan
         metrics: metrics.clone(),
     };
     janitor::start(parts, tasks);
-}
-
-/// Makes ready again what a reboot undid. Nobody else asks for it on a host without an API server: containers there are
-/// started by units that expect their devices.
-async fn restore_after_reboot(claims: &ClaimsHandle, boot_id: &str, tasks: &Tasks) {
-    let table = claims.table().borrow().clone();
-    let undone: Vec<ClaimRef> = table
-        .claims
-        .values()
-        .filter_map(|view| match view {
-            ClaimView::Recorded { record, .. } if record.boot_id != boot_id => Some(record.claim.clone()),
-            _ => None,
-        })
-        .collect();
-    if undone.is_empty() {
-        return;
-    }
-    info!(claims = undone.len(), "preparing again what a reboot undid");
-    let claims = claims.clone();
-    // A slow device must not keep the sockets closed; every failure is logged and stands in the claim table.
-    tasks.job(async move { claims.prepare(undone).await.into_keys().collect::<Vec<ClaimUid>>() });
 }
 
 fn kubelet_side(

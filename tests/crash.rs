@@ -446,6 +446,55 @@ fn after_a_reboot_claims_are_ready_again_by_themselves_with_the_same_devices() {
     assert_eq!(bench.node.all_traces(), [""; 0]);
 }
 
+/// Every claim is ready again, with the devices that it had before all reboots.
+fn assert_restored(bench: &mut Bench, case: &str) {
+    for (name, before) in [("victim", &bench.whole), ("other", &bench.other)] {
+        let ready = || (bench.node.state(name).as_deref() == Some("prepared")).then_some(());
+        wait_for(&format!("{case}: {name}"), ready);
+        let (after, before) = (bench.node.traces(name).contents(), before.contents());
+        assert_eq!((after.cdi, after.hardware), (before.cdi, before.hardware), "{case}: {name}");
+    }
+    assert_eq!(bench.node.prepare("victim"), bench.list, "{case}");
+    assert_eq!(bench.node.prepare("other"), bench.other_list, "{case}");
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_restore_loses_no_claim_not_even_twice_and_with_another_reboot_between() {
+    let moments: Vec<_> = every_moment(&["prepare", "verify"]).collect();
+    for reboots_between in [false, true] {
+        for (index, (moment, script)) in moments.iter().enumerate() {
+            // The second kill is at another moment, so that the second start finds what the first has left of another step.
+            let (second_moment, second_script) = &moments[(index + 3) % moments.len()];
+            let case = format!("{moment}, then {second_moment}, another reboot between: {reboots_between}");
+            let mut bench = Bench::new();
+            bench.node.allocate("thief", &["card-1"]);
+            reboot(&mut bench.node);
+            for script in [script, second_script] {
+                bench.node.script(script);
+                Host::spawn(&mut bench.node);
+                bench.killed();
+                for name in ["victim", "other"] {
+                    let state = record(&bench.node, name).state;
+                    assert_ne!(state, RecordState::Preparing, "{case}: {name}: its choice would be forgotten");
+                }
+                if reboots_between {
+                    for folder in ["cdi", "hardware"] {
+                        let _ = fs::remove_dir_all(bench.node.path(folder));
+                    }
+                    bench.node.boot(OTHER_BOOT.replace('2', "3").as_str());
+                }
+            }
+            bench.node.begin();
+            assert!(bench.node.prepare_error("thief").contains("default/victim"), "{case}");
+            assert_restored(&mut bench, &case);
+            bench.node.unprepare("victim");
+            assert!(bench.node.traces("victim").is_gone(), "{case}");
+            bench.node.prepare("thief");
+            assert!(bench.node.stop().success());
+        }
+    }
+}
+
 #[test]
 fn a_cdi_file_that_outlives_a_reboot_is_not_there_until_its_claim_is_ready() {
     let mut bench = Bench::new();
@@ -483,11 +532,31 @@ fn a_device_that_comes_late_after_a_reboot_stays_its_claims() {
     bench.node.script(SCRIPT);
     assert_eq!(bench.node.request("POST", "/v1/rescan", "").0, 204);
     assert!(bench.node.prepare_error("thief").contains("default/victim"), "the device is the claim's, ready or not");
+    let ready = || (bench.node.state("victim").as_deref() == Some("prepared")).then_some(());
+    wait_for("the claim, which nobody asks for", ready);
     assert_eq!(bench.node.prepare("victim"), bench.list);
     assert_eq!(bench.node.traces("victim").contents().cdi, bench.whole.contents().cdi);
     bench.node.unprepare("victim");
     assert!(bench.node.traces("victim").is_gone());
     bench.node.prepare("thief");
+}
+
+#[test]
+fn a_device_that_hangs_after_a_reboot_holds_up_no_other_claim() {
+    let mut bench = Bench::new();
+    reboot(&mut bench.node);
+    bench.node.script(&script_with("[[fault]]\nstep = \"prepare\"\ndevice = \"card-1\"\ndelay_ms = 3600000"));
+    bench.node.begin();
+    let ready = || (bench.node.state("other").as_deref() == Some("prepared")).then_some(());
+    wait_for("the other claim", ready);
+    assert_eq!(bench.node.prepare("other"), bench.other_list, "nor a call for it");
+    assert_eq!(record(&bench.node, "victim").state, RecordState::Restoring);
+    let claim = bench.node.get(&format!("/v1/claims/{}", uid("victim")));
+    assert_eq!(claim["busy"]["operation"], "prepare", "{claim}");
+    bench.node.kill();
+    bench.node.script(SCRIPT);
+    bench.node.begin();
+    assert_restored(&mut bench, "the device answers again");
 }
 
 /// Damages the record of each claim in the way that is its name.
@@ -498,7 +567,7 @@ fn damage(node: &TestNode) {
     let short = fs::read(record("short")).unwrap();
     fs::write(record("short"), &short[..short.len() / 2]).unwrap();
     let text = fs::read_to_string(record("newer")).unwrap();
-    fs::write(record("newer"), text.replacen("\"version\": 1", "\"version\": 2", 1)).unwrap();
+    fs::write(record("newer"), text.replacen("\"version\": 1", "\"version\": 3", 1)).unwrap();
     fs::copy(record("good"), record("moved")).unwrap();
     fs::remove_file(record("lost")).unwrap();
     fs::remove_file(record("folder")).unwrap();
@@ -525,7 +594,7 @@ fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     let reasons = [
         ("corrupt", "checksum"),
         ("short", "not the JSON of a claim record"),
-        ("newer", "format version 2"),
+        ("newer", "format version 3"),
         ("moved", "holds the record of claim good-5f0c"),
         ("lost", "CDI file but no record"),
         ("folder", "cannot be read"),

@@ -45,8 +45,8 @@ struct PreparingClaim {
     ready: bool,
     /// Whether the hardware has to be made ready.
     redo: bool,
-    /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure: what
-    /// is not ready yet after a reboot must not cost the claim its devices.
+    /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure, and
+    /// every crash: what is not ready yet after a reboot must not cost the claim its devices.
     earlier: Option<Arc<ClaimRecord>>,
     failed: Option<ClaimError>,
 }
@@ -142,9 +142,9 @@ impl ClaimExecutor {
         let ready = self.is_ready(&record);
         // The CDI file is the first thing that an unprepare takes away. Where it is missing the hardware may be half undone.
         let redo = !ready || !self.has_cdi(&record.claim.uid);
-        let earlier = (!ready && record.state == RecordState::Prepared).then(|| Arc::new(record.clone()));
+        let earlier = record.awaits_prepare(&self.boot_id).then(|| Arc::new(record.clone()));
         if !ready {
-            record.state = RecordState::Preparing;
+            record.state = if earlier.is_some() { RecordState::Restoring } else { RecordState::Preparing };
             record.boot_id.clone_from(&self.boot_id);
         }
         PreparingClaim { record, ready, redo, earlier, failed: None }

@@ -6,6 +6,7 @@
 //! | prepared | this | there | keep, after a check |
 //! | prepared | this | missing | restore: make the hardware ready again, check, write the file |
 //! | prepared | earlier | any | await: hardware state is gone; same devices, ready again at the next prepare |
+//! | restoring | any | any | await: as before, and half of it may be ready again |
 //! | preparing | this | any | roll back |
 //! | preparing | earlier | any | forget: the reboot undid it |
 //! | not understood | | any | quarantine: devices stay taken, nothing is touched |
@@ -54,7 +55,7 @@ pub enum RecoveryAction {
     Keep(ClaimRecord),
     /// Ready as far as the record says, CDI file lost.
     Restore(ClaimRecord),
-    /// Ready in an earlier boot.
+    /// Ready in an earlier boot, and not yet in this one.
     AwaitPrepare(ClaimRecord),
     /// Half done in this boot.
     RollBack(ClaimRecord),
@@ -131,7 +132,7 @@ fn decide(record: ClaimRecord, has_cdi: bool, boot_id: &str) -> RecoveryAction {
     match (record.state, record.boot_id == boot_id, has_cdi) {
         (RecordState::Prepared, true, true) => RecoveryAction::Keep(record),
         (RecordState::Prepared, true, false) => RecoveryAction::Restore(record),
-        (RecordState::Prepared, false, _) => RecoveryAction::AwaitPrepare(record),
+        (RecordState::Prepared, false, _) | (RecordState::Restoring, ..) => RecoveryAction::AwaitPrepare(record),
         (RecordState::Preparing, true, _) => RecoveryAction::RollBack(record),
         (RecordState::Preparing, false, _) => RecoveryAction::Forget(record),
     }

@@ -5,6 +5,9 @@
 //! <state>/claims/<uid>.json   {"version": 1, "checksum": "crc32:…", "record": {…}}
 //! ```
 //!
+//! A record of a claim that is made ready again after a reboot has version 2: versions of hostler that do not know this
+//! state must not take it for another.
+//!
 //! Writer: the claims task, through [`RecordDir`]. The checksum is taken over the compact JSON of `record` as it stands
 //! in the file, so a field that a later version adds does not break it.
 
@@ -26,7 +29,10 @@ use serde::{Deserialize, Serialize};
 use super::metadata::DeviceMetadata;
 
 const FORMAT: EnvelopeFormat =
-    EnvelopeFormat { version: 1, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
+    EnvelopeFormat { version: 2, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
+
+/// What versions of hostler read that know no [`RecordState::Restoring`].
+const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
 
 /// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
 const SYNCFS_FROM: usize = 4;
@@ -50,6 +56,17 @@ pub struct ClaimRecord {
     pub metadata: Option<DeviceMetadata>,
 }
 
+impl ClaimRecord {
+    /// Whether the claim was ready in an earlier boot and is not ready in this one.
+    pub fn awaits_prepare(&self, boot_id: &str) -> bool {
+        match self.state {
+            RecordState::Preparing => false,
+            RecordState::Prepared => self.boot_id != boot_id,
+            RecordState::Restoring => true,
+        }
+    }
+}
+
 /// How far a claim came.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -58,6 +75,9 @@ pub enum RecordState {
     Preparing,
     /// Ready, and the kubelet may have been told so.
     Prepared,
+    /// Was ready in an earlier boot, and is made ready again. The hardware may be untouched, half changed or ready; what
+    /// was chosen stands, whatever becomes of that.
+    Restoring,
 }
 
 /// One grant of a claim with what became of it.
@@ -122,7 +142,8 @@ pub enum DecodeError {
 /// # Errors
 /// When the record cannot be put into JSON.
 pub fn encode(record: &ClaimRecord) -> Result<Vec<u8>, serde_json::Error> {
-    FORMAT.encode(record)
+    let format = if record.state == RecordState::Restoring { FORMAT } else { FORMAT_1 };
+    format.encode(record)
 }
 
 /// The record in the bytes of a file.

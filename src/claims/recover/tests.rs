@@ -22,7 +22,7 @@ fn found(uids: &[&str]) -> BTreeMap<ClaimUid, FoundCdi> {
 
 #[test]
 fn every_combination_of_record_boot_and_cdi_file_has_its_action() {
-    use RecordState::{Prepared, Preparing};
+    use RecordState::{Prepared, Preparing, Restoring};
     for (state, boot, has_cdi, expected) in [
         (Prepared, "now", true, "keep"),
         (Prepared, "now", false, "restore"),
@@ -32,6 +32,10 @@ fn every_combination_of_record_boot_and_cdi_file_has_its_action() {
         (Preparing, "now", false, "roll back"),
         (Preparing, "before", true, "forget"),
         (Preparing, "before", false, "forget"),
+        (Restoring, "now", true, "await prepare"),
+        (Restoring, "now", false, "await prepare"),
+        (Restoring, "before", true, "await prepare"),
+        (Restoring, "before", false, "await prepare"),
     ] {
         let cdi = if has_cdi { found(&["a"]) } else { found(&[]) };
         let actions = plan(vec![loaded(&record("a", state, boot))], cdi, "now");

@@ -118,7 +118,7 @@ fn damage_of_every_kind_is_named_and_costs_one_record() {
     for (reason, expected) in reasons.iter().zip([
         "it is not the JSON of a claim record: EOF",
         "its checksum is crc32:",
-        "it has format version 99, this version of hostler reads up to 1",
+        "it has format version 99, this version of hostler reads up to 2",
         "it holds the record of claim e",
         "",
     ]) {
@@ -251,4 +251,16 @@ proptest! {
         let _ = decode(&bytes);
         let _ = salvage(&bytes);
     }
+}
+
+#[test]
+fn versions_that_know_no_restoring_refuse_such_a_record_and_read_all_others() {
+    let version = |state| {
+        let envelope: serde_json::Value =
+            serde_json::from_slice(&encode(&record("a", state, "boot")).unwrap()).unwrap();
+        envelope["version"].as_u64().unwrap()
+    };
+    assert_eq!([RecordState::Preparing, RecordState::Prepared, RecordState::Restoring].map(version), [1, 1, 2]);
+    let restoring = record("a", RecordState::Restoring, "boot");
+    assert_eq!(decode(&encode(&restoring).unwrap()).unwrap(), restoring);
 }
