@@ -8,7 +8,7 @@ mod manifests;
 mod sources;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -191,8 +191,24 @@ const MODULES: &[ModuleRule] = &[
     },
     ModuleRule {
         module: "standalone",
-        never: &["kubelet", "kubernetes", "cli", "daemon", "hook"],
+        never: &["admin", "kubelet", "kubernetes", "cli", "daemon", "hook"],
         why: "a source of claims knows neither the kubelet nor another source",
+    },
+    ModuleRule {
+        module: "metrics",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+        ],
+        why: "owners bump counters; what is there is added by whoever shows them",
     },
     ModuleRule {
         module: "config",
@@ -301,6 +317,12 @@ fn modules_of_the_daemon_name_only_what_their_rule_allows() {
 }
 
 #[test]
+fn no_modules_of_the_daemon_need_each_other() {
+    let cycle = cycle(&module_arrows(&sources()));
+    assert_eq!(cycle, None, "each of these names the next");
+}
+
+#[test]
 fn the_shape_of_every_source_file_is_as_agreed() {
     let sources = sources();
     let broken: Vec<String> = sources.iter().flat_map(broken_shape).collect();
@@ -343,6 +365,39 @@ fn broken_imports(source: &Source) -> Vec<String> {
         }
     }
     broken
+}
+
+/// Which module at the top of the daemon names which others.
+fn module_arrows(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources {
+        let Some(top) = source.module.as_deref().and_then(|module| module.split("::").next()) else { continue };
+        let named = source.paths().into_iter().filter_map(|path| Some(path.strip_prefix("crate::")?.to_owned()));
+        let tops = named.filter_map(|path| path.split("::").next().map(str::to_owned)).filter(|named| named != top);
+        arrows.entry(top.to_owned()).or_default().extend(tops);
+    }
+    arrows.remove("");
+    arrows
+}
+
+/// A way along the arrows that comes back to where it began.
+fn cycle(arrows: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    // What nobody is left to name, and what names nobody that is left, is in no cycle.
+    let mut left: BTreeSet<&String> = arrows.keys().collect();
+    let next =
+        |module: &String, left: &BTreeSet<&String>| arrows[module].iter().find(|named| left.contains(named)).cloned();
+    while let Some(end) = left.iter().copied().find(|module| next(module, &left).is_none()) {
+        left.remove(end);
+    }
+    let mut way = vec![(*left.first()?).clone()];
+    loop {
+        let named = next(way.last()?, &left)?;
+        if let Some(start) = way.iter().position(|module| *module == named) {
+            way.push(named);
+            return Some(way.split_off(start));
+        }
+        way.push(named);
+    }
 }
 
 fn broken_shape(source: &Source) -> Vec<String> {
@@ -479,6 +534,22 @@ mod self_test {
         let all = [manifest("[package]\nname = 'hostler-proto'\n[dependencies]\nprost = '1'\nserde = '1'")];
         let broken = broken_dependencies(&rule, &all[0], &all, &Lock::parse(""));
         assert_eq!(broken, [r#"hostler-proto may name ["prost", "tonic"] only, not serde"#]);
+    }
+
+    #[test]
+    fn modules_that_need_each_other_are_found_over_any_number_of_steps() {
+        let tree = |claims: &str| {
+            [
+                ("src/claims/task.rs", claims),
+                ("src/metrics.rs", "use crate::{units::x, admin::y};"),
+                ("src/admin.rs", "use super::claims::Z;"),
+                ("src/lib.rs", "use crate::cli::main;"),
+            ]
+            .map(|(file, text)| Source::new(file, text))
+        };
+        let found = cycle(&module_arrows(&tree("use crate::metrics::Metrics;")));
+        assert_eq!(found.unwrap(), ["admin", "claims", "metrics", "admin"]);
+        assert_eq!(cycle(&module_arrows(&tree("use crate::units::bytes;"))), None);
     }
 
     #[test]
