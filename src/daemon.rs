@@ -22,7 +22,7 @@ use claim_source::ClaimSource;
 use hostler_api::Chain;
 use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
-use hostler_files::FileError;
+use hostler_files::{FileError, TrustError, trust};
 use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
@@ -68,6 +68,9 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
+    /// Others can change a folder of the daemon: what is in it cannot be believed.
+    #[error("the daemon's folders must be its own")]
+    Trust(#[source] TrustError),
     /// The kernel did not say which boot this is.
     #[error("failed to read the boot id")]
     BootId(#[source] io::Error),
@@ -260,7 +263,9 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
 
 fn private_folder(path: &Path) -> Result<(), DaemonError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| DaemonError::Folder { path: path.to_owned(), source })
+    let failed = |source| DaemonError::Folder { path: path.to_owned(), source };
+    made.map_err(failed)?;
+    trust(path, &fs::metadata(path).map_err(failed)?).map_err(DaemonError::Trust)
 }
 
 /// Listens first, then scans: what happens in between is not missed.

@@ -635,6 +635,19 @@ fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     assert!(node.traces("good").is_gone());
 }
 
+#[test]
+fn a_state_folder_that_others_can_change_is_refused_at_the_start() {
+    let mut node = TestNode::started();
+    assert!(node.stop().success());
+    fs::set_permissions(node.path("state"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    Host::spawn(&mut node);
+    assert!(!node.wait().success());
+    let log = node.log();
+    assert!(log.contains("can be changed by others (mode 777); chmod go-w it"), "{log}");
+    fs::set_permissions(node.path("state"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    node.begin();
+}
+
 /// A small file system at `folder` of a host. It must go before the host's own folder does.
 struct SmallDisk(PathBuf);
 
@@ -642,7 +655,7 @@ impl SmallDisk {
     fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir_all(&folder).unwrap();
         let flags = nix::mount::MsFlags::empty();
-        let mounted = nix::mount::mount(Some("hostler-test"), &folder, Some("tmpfs"), flags, Some("size=64k"));
+        let mounted = nix::mount::mount(Some("hostler-test"), &folder, Some("tmpfs"), flags, Some("size=64k,mode=700"));
         if let Err(error) = mounted {
             println!("skipped: needs the right to mount a tmpfs ({error})");
             return None;

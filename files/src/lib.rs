@@ -4,6 +4,7 @@
 //! - [`PendingFile`] and [`replace`]: at no moment does a reader see half a file, and after a failure the old one is
 //!   there, whole.
 //! - [`EnvelopeFormat`]: JSON with its version and a checksum.
+//! - [`read_trusted`]: nothing is believed that others can have changed, and nothing is waited for.
 //! - [`FileError`]: which step failed on which file.
 //!
 //! Nothing of hostler is known here but that.
@@ -12,8 +13,10 @@ mod envelope;
 mod error;
 mod pending;
 mod replacement;
+mod trusted;
 
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
 pub use pending::{FinishedFile, PendingFile, TemporaryName};
 pub use replacement::{Durability, FileReplacement, replace, sync_folder};
+pub use trusted::{TrustError, open_trusted, read_trusted, trust};

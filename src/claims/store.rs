@@ -19,10 +19,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_api::{BackendName, ClaimRef, ClaimUid, Grant};
+use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, Grant};
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use hostler_files::{
-    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName,
+    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName, TrustError,
+    read_trusted, trust,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
 
 /// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
 const SYNCFS_FROM: usize = 4;
+
+/// What a record has at most: far more than 128 grants with all the configuration that the API server takes.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Files without a name that are kept open at most: more than a request has claims, far fewer than a process may open.
 const MOST_NAMELESS: usize = 128;
@@ -112,6 +116,9 @@ pub enum StoreError {
     /// A step on one file or folder failed.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Others can change the folder: what is in it is not believed.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// A record could not be put into JSON.
     #[error("failed to encode the record of claim {uid}")]
     Encode {
@@ -192,6 +199,8 @@ impl RecordDir {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(FileError::at("create", &path))?;
+        let found = fs::metadata(&path).map_err(FileError::at("look at", &path))?;
+        trust(&path, &found)?;
         fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(FileError::at("set the mode of", &path))?;
         let handle = File::open(&path).map_err(FileError::at("open", &path))?;
         let dir = Self { path, handle, nameless: Mutex::default() };
@@ -286,8 +295,8 @@ impl RecordDir {
     fn load_one(&self, name: &str) -> Option<LoadedRecord> {
         let uid = ClaimUid::new(name.strip_suffix(".json")?).ok()?;
         let path = self.path.join(name);
-        let (bytes, record) = match fs::read(&path) {
-            Err(error) => (Vec::new(), Err(format!("it cannot be read: {error}"))),
+        let (bytes, record) = match read_trusted(&path, MOST_BYTES) {
+            Err(error) => (Vec::new(), Err(format!("it cannot be read: {}", Chain(&error)))),
             Ok(bytes) => {
                 let record = decode(&bytes)
                     .map_err(DecodeError::from)
@@ -295,7 +304,7 @@ impl RecordDir {
                         let found = record.claim.uid.clone();
                         if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
                     })
-                    .map_err(|error| hostler_api::Chain(&error).to_string());
+                    .map_err(|error| Chain(&error).to_string());
                 (bytes, record)
             }
         };

@@ -14,7 +14,7 @@ impl SmallDisk {
     pub fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir_all(&folder).unwrap();
         let flags = nix::mount::MsFlags::empty();
-        let mounted = nix::mount::mount(Some("hostler-test"), &folder, Some("tmpfs"), flags, Some("size=64k"));
+        let mounted = nix::mount::mount(Some("hostler-test"), &folder, Some("tmpfs"), flags, Some("size=64k,mode=700"));
         if let Err(error) = mounted {
             println!("skipped: needs the right to mount a tmpfs ({error})");
             return None;

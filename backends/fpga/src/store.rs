@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_files::FileError;
+use hostler_files::{FileError, TrustError, read_trusted};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -83,14 +83,9 @@ pub enum StoreError {
     /// A file or folder could not be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Somebody else may have changed a file or folder.
-    #[error("{} {reason}", path.display())]
-    Untrusted {
-        /// The file or folder.
-        path: PathBuf,
-        /// What makes it so, and how to mend it.
-        reason: String,
-    },
+    /// A file or folder cannot be read, or somebody else may have changed it.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// A `.json` file cannot be read.
     #[error("failed to read {}", path.display())]
     Record {
@@ -208,7 +203,7 @@ impl BitstreamStore {
     /// A whole file, hashed, with what its beginning says.
     fn content(&self, digest: &BitstreamDigest) -> Result<(Vec<u8>, BitstreamHeader), StoreError> {
         let path = self.content_path(digest);
-        let bytes = access::read(&path, MOST_BYTES)?;
+        let bytes = read_trusted(&path, MOST_BYTES)?;
         let found = BitstreamDigest::of_bytes(&Sha256::digest(&bytes));
         if found != *digest {
             return Err(StoreError::Damaged { path, found });
@@ -243,7 +238,7 @@ impl BitstreamStore {
         /// Records have a few hundred bytes.
         const MOST_RECORD_BYTES: u64 = 64 * 1024;
         let path = self.record_path(digest);
-        let bytes = access::read(&path, MOST_RECORD_BYTES)?;
+        let bytes = read_trusted(&path, MOST_RECORD_BYTES)?;
         let record: BitstreamRecord = match serde_json::from_slice(&bytes) {
             Ok(record) => record,
             Err(source) => return Err(StoreError::Record { path, source }),

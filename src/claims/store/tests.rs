@@ -264,3 +264,40 @@ fn versions_that_know_no_restoring_refuse_such_a_record_and_read_all_others() {
     let restoring = record("a", RecordState::Restoring, "boot");
     assert_eq!(decode(&encode(&restoring).unwrap()).unwrap(), restoring);
 }
+
+#[test]
+fn a_folder_that_others_can_change_is_not_used_and_says_how_to_mend_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("claims");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    let error = RecordDir::open(&folder).unwrap_err().to_string();
+    assert!(error.ends_with("claims can be changed by others (mode 777); chmod go-w it"), "{error}");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o777, "it is left as evidence");
+}
+
+#[test]
+fn what_is_named_like_a_record_and_cannot_be_ours_costs_its_claim_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = RecordDir::open(temp.path().join("claims")).unwrap();
+    let path = |name: &str| temp.path().join(format!("claims/{name}.json"));
+    dir.write(&[&record("whole", RecordState::Prepared, "boot")]).unwrap();
+    nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink(path("whole"), path("link")).unwrap();
+    fs::copy(path("whole"), path("open")).unwrap();
+    fs::set_permissions(path("open"), Permissions::from_mode(0o666)).unwrap();
+    File::create(path("sparse")).unwrap().set_len(3 << 30).unwrap();
+    let loaded = dir.load().unwrap();
+    let reasons: Vec<(&str, String)> =
+        loaded.iter().map(|it| (it.uid.as_str(), it.record.as_ref().err().cloned().unwrap_or_default())).collect();
+    for ((uid, reason), (expected_uid, expected)) in reasons.iter().zip([
+        ("fifo", "is not a file; remove it"),
+        ("link", "is a link; remove it"),
+        ("open", "can be changed by others (mode 666); chmod go-w it"),
+        ("sparse", "bytes; 16777216 are the most"),
+        ("whole", ""),
+    ]) {
+        assert!(*uid == expected_uid && reason.ends_with(expected), "{uid}: {reason}");
+    }
+    assert!(loaded[..4].iter().all(|it| it.bytes.is_empty()), "nothing of them is believed");
+}

@@ -10,7 +10,8 @@ use std::{
 
 use hostler_api::{BackendName, Chain, DeviceName};
 use hostler_files::{
-    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, TemporaryName, replace, sync_folder,
+    Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, TemporaryName, read_trusted, replace,
+    sync_folder,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,8 @@ use super::{Drain, DrainError, Drains, LostDrains, to_the_second};
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 1, field: "drains", what: "a list of drained devices", remedy: "" };
+/// What the list has at most: far more than every device of a large host, with a reason for each.
+const MOST_BYTES: u64 = 16 << 20;
 const FILE: &str = "drains.json";
 const DAMAGED: &str = "drains.json.damaged";
 const TEMPORARY: &str = ".drains.json.tmp";
@@ -46,10 +49,10 @@ impl DrainStore {
     pub(super) fn load(&self) -> (Drains, Option<LostDrains>) {
         let (path, damaged) = (self.path(FILE), self.path(DAMAGED));
         let lost = |path: &Path, reason: String| LostDrains { since: written(path), path: path.to_owned(), reason };
-        let found = match fs::read(&path) {
+        let found = match read_trusted(&path, MOST_BYTES) {
             Ok(bytes) => decode(&bytes).map_err(|error| Chain(&error).to_string()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Drains::new()),
-            Err(error) => return (Drains::new(), Some(lost(&path, format!("it cannot be read: {error}")))),
+            Err(error) if error.is_absent() => Ok(Drains::new()),
+            Err(error) => return (Drains::new(), Some(lost(&path, format!("it cannot be read: {}", Chain(&error))))),
         };
         match found {
             Ok(drains) => (drains, damaged.exists().then(|| lost(&damaged, "it was damaged".to_owned()))),

@@ -1,0 +1,150 @@
+//! Reading what hostler has kept: no links, nothing that others can have changed, nothing larger than it may be. A FIFO, a
+//! device or a sparse file of that name is told, not waited for or read to its end.
+
+use std::{
+    fs::{File, Metadata, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{fs::OFlags, io::Errno, process::geteuid};
+
+use crate::FileError;
+
+/// Bits that let a group or everybody write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const ROOT: u32 = 0;
+
+/// Why a file or folder is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Somebody else may have changed it, or put it there.
+    #[error("{} {reason}", path.display())]
+    Untrusted {
+        /// The file or folder.
+        path: PathBuf,
+        /// What makes it so, and how to mend it.
+        reason: String,
+    },
+}
+
+impl TrustError {
+    fn untrusted(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Untrusted { path: path.to_owned(), reason: reason.into() }
+    }
+
+    /// Whether there is no such file.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::File(FileError { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Opens a file that only root or this process's user can have written.
+///
+/// # Errors
+/// When it cannot be opened, is a link or no file, or belongs to others or can be changed by them.
+pub fn open_trusted(path: &Path) -> Result<(File, Metadata), TrustError> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|source| match Errno::from_io_error(&source) {
+        Some(Errno::LOOP) => TrustError::untrusted(path, "is a link; remove it"),
+        _ => FileError::at("open", path)(source).into(),
+    })?;
+    let found = file.metadata().map_err(FileError::at("look at", path))?;
+    if !found.is_file() {
+        return Err(TrustError::untrusted(path, "is not a file; remove it"));
+    }
+    trust(path, &found)?;
+    Ok((file, found))
+}
+
+/// The content of such a file, of at most `most` bytes.
+///
+/// # Errors
+/// As [`open_trusted`], and when it is larger or cannot be read.
+pub fn read_trusted(path: &Path, most: u64) -> Result<Vec<u8>, TrustError> {
+    let (file, found) = open_trusted(path)?;
+    if found.len() > most {
+        return Err(TrustError::untrusted(path, format!("has {} bytes; {most} are the most", found.len())));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+    file.take(most).read_to_end(&mut bytes).map_err(FileError::at("read", path))?;
+    Ok(bytes)
+}
+
+/// Refuses what others can change: a folder, before anything in it is believed, or what is open already.
+///
+/// # Errors
+/// When it belongs to others or can be changed by them; the reason says how to mend that.
+pub fn trust(path: &Path, found: &Metadata) -> Result<(), TrustError> {
+    if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
+        return Err(TrustError::untrusted(path, format!("belongs to user {}; give it to root", found.uid())));
+    }
+    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+        let mode = found.mode() & 0o7777;
+        return Err(TrustError::untrusted(path, format!("can be changed by others (mode {mode:o}); chmod go-w it")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
+    use nix::{
+        sys::stat::Mode,
+        unistd::{Uid, chown, geteuid, mkfifo},
+    };
+
+    use super::*;
+
+    fn refusal(path: &Path) -> String {
+        read_trusted(path, 100).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_files_that_nobody_else_can_change_are_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        fs::write(path("good"), "content").unwrap();
+        fs::set_permissions(path("good"), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(read_trusted(&path("good"), 100).unwrap(), b"content");
+        assert!(read_trusted(&path("absent"), 100).unwrap_err().is_absent());
+
+        symlink(path("good"), path("link")).unwrap();
+        assert!(refusal(&path("link")).ends_with("link is a link; remove it"));
+        fs::create_dir(path("folder")).unwrap();
+        assert!(refusal(&path("folder")).ends_with("folder is not a file; remove it"));
+        mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+        assert!(refusal(&path("fifo")).ends_with("fifo is not a file; remove it"), "and it is not waited for");
+        fs::write(path("open"), "").unwrap();
+        fs::set_permissions(path("open"), Permissions::from_mode(0o622)).unwrap();
+        assert!(refusal(&path("open")).ends_with("open can be changed by others (mode 622); chmod go-w it"));
+        File::create(path("sparse")).unwrap().set_len(3 << 30).unwrap();
+        assert!(refusal(&path("sparse")).ends_with("sparse has 3221225472 bytes; 100 are the most"));
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_not_believed() {
+        if !geteuid().is_root() {
+            println!("skipped: only root can give a file away");
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("forged");
+        fs::write(&path, "content").unwrap();
+        chown(&path, Some(Uid::from_raw(12345)), None).unwrap();
+        assert!(refusal(&path).ends_with("forged belongs to user 12345; give it to root"));
+        chown(temp.path(), Some(Uid::from_raw(12345)), None).unwrap();
+        let error = trust(temp.path(), &fs::metadata(temp.path()).unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with("belongs to user 12345; give it to root"), "{error}");
+    }
+}
