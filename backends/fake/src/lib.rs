@@ -47,7 +47,7 @@
 //! skip = 1                               # let the first call pass
 //! times = 2                              # strike twice, then never again
 //! probability = 0.5                      # strike every other time, as the seed decides
-//! delay_ms = 100                         # wait, and then …
+//! delay_ms = 100                         # wait, but not beyond the next change of the script, and then …
 //! error = "the power supply is gone"     # … fail,
 //! kill = false                           # … or end the process, with KILL_EXIT_CODE
 //!

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hostler_api::DeviceName;
@@ -15,6 +15,9 @@ use crate::{
     KILL_EXIT_CODE,
     script::{BackendMethod, FakeScript, FaultTiming, ScriptError, ScriptedFault},
 };
+
+/// How often a fault that takes its time looks whether the script has changed.
+const LINGER: Duration = Duration::from_millis(20);
 
 /// A script's file and what was made of it.
 #[derive(Debug)]
@@ -95,9 +98,15 @@ impl ScriptFile {
     ) -> Result<T, BackendError> {
         let (latency, faults) = self.strikes(method, device);
         thread::sleep(latency);
-        faults.iter().filter(|fault| fault.at == FaultTiming::Before).try_for_each(|fault| strike(method, fault))?;
+        faults
+            .iter()
+            .filter(|fault| fault.at == FaultTiming::Before)
+            .try_for_each(|fault| self.strike(method, fault))?;
         let result = effect()?;
-        faults.iter().filter(|fault| fault.at == FaultTiming::After).try_for_each(|fault| strike(method, fault))?;
+        faults
+            .iter()
+            .filter(|fault| fault.at == FaultTiming::After)
+            .try_for_each(|fault| self.strike(method, fault))?;
         Ok(result)
     }
 
@@ -110,6 +119,24 @@ impl ScriptFile {
             faults.filter(|(index, fault)| fault.concerns(method, device) && progress.is_struck(*index, fault));
         let struck = struck.map(|(_, fault)| fault.clone()).collect();
         (script.latency(method), struck)
+    }
+
+    fn strike(&self, method: BackendMethod, fault: &ScriptedFault) -> Result<(), BackendError> {
+        self.linger(Duration::from_millis(fault.delay_ms));
+        strike(method, fault)
+    }
+
+    /// Waits so long, or until there is another script: that is how hardware that hangs comes to itself.
+    fn linger(&self, delay: Duration) {
+        let began = Instant::now();
+        let script = self.text().ok();
+        loop {
+            let left = delay.saturating_sub(began.elapsed());
+            if left.is_zero() || self.text().ok() != script {
+                return;
+            }
+            thread::sleep(left.min(LINGER));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ScriptProgress>> {
@@ -147,7 +174,6 @@ fn chance(seed: u64, fault: usize, call: u64) -> f64 {
 
 #[expect(clippy::exit, reason = "ending the process without a word to anyone is the feature")]
 fn strike(method: BackendMethod, fault: &ScriptedFault) -> Result<(), BackendError> {
-    thread::sleep(Duration::from_millis(fault.delay_ms));
     if fault.kill {
         std::process::exit(KILL_EXIT_CODE);
     }
