@@ -31,7 +31,7 @@ mod testing;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_api::{Allocation, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
-use hostler_backend::BackendError;
+use hostler_backend::{BackendError, ForeignEdits};
 use serde::{Deserialize, Serialize};
 
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
@@ -149,6 +149,15 @@ pub enum ClaimError {
         /// What the backend said.
         #[source]
         source: BackendError,
+    },
+    /// A device gives containers what its backend never gives.
+    #[error("device {device} cannot be what is on record")]
+    Edits {
+        /// The device.
+        device: DeviceName,
+        /// What it gives.
+        #[source]
+        source: ForeignEdits,
     },
     /// The backend that a record names is not configured.
     #[error("backend {backend} of device {device} is not enabled: enable it, or drain the claim before disabling it")]

@@ -21,6 +21,7 @@ use std::{
 };
 
 use hostler::claims::store::{ClaimRecord, RecordState, decode, encode};
+use hostler_cdi::{CdiHook, CdiMount, ContainerEdits, DeviceNode, HookName};
 use hostler_fake::KILL_EXIT_CODE;
 use hostler_proto::dra_v1::{Claim, Device};
 use hostler_testing::{
@@ -325,6 +326,52 @@ fn a_crash_between_any_two_durable_steps_is_recovered_from() {
         assert_eq!(bench.node.prepare("victim"), bench.list, "{case}");
     }
     assert!(bench.node.stop().success());
+}
+
+/// What somebody adds to a record.
+type Forgery<'a> = &'a dyn Fn(&mut ContainerEdits);
+
+/// Writes a record anew with these edits of its first device, checksum and all.
+fn forge(node: &TestNode, name: &str, forge: impl FnOnce(&mut ContainerEdits)) {
+    let mut record = record(node, name);
+    forge(&mut record.devices[0].edits);
+    fs::write(node.path(&node.record_path(name)), encode(&record).unwrap()).unwrap();
+}
+
+#[test]
+fn a_forged_record_brings_nothing_into_a_cdi_file_that_its_backend_never_gives() {
+    let mut bench = Bench::new();
+    let hook = || CdiHook {
+        hook_name: HookName::CreateRuntime,
+        path: "/forged".to_owned(),
+        args: Vec::new(),
+        env: Vec::new(),
+        timeout: None,
+    };
+    let node = |path: &str| DeviceNode { path: path.to_owned(), ..DeviceNode::default() };
+    let mount = || CdiMount { host_path: "/forged".to_owned(), container_path: "/x".to_owned(), ..CdiMount::default() };
+    let forgeries: [(&str, Forgery<'_>); 3] = [
+        ("the hook /forged", &|edits| edits.hooks.push(hook())),
+        ("the device node /dev/mem", &|edits| edits.device_nodes.push(node("/dev/mem"))),
+        ("a mount of /forged", &|edits| edits.mounts.push(mount())),
+    ];
+    let path = bench.node.path(&bench.node.record_path("victim"));
+    let genuine = fs::read(&path).unwrap();
+    for (what, forgery) in forgeries {
+        bench.node.kill();
+        fs::write(&path, &genuine).unwrap();
+        forge(&bench.node, "victim", forgery);
+        bench.node.begin();
+        assert_eq!(bench.node.traces("victim").cdi, bench.whole.cdi, "{what}");
+        assert_eq!(bench.node.state("victim").as_deref(), Some("quarantined"), "{what}");
+        let error = bench.node.prepare_error("victim");
+        assert!(error.contains(&format!("it gives containers {what}, which its backend never does")), "{error}");
+        bench.assert_other(what);
+    }
+    bench.node.kill();
+    fs::write(&path, genuine).unwrap();
+    bench.node.begin();
+    bench.assert_whole("the record as it was");
 }
 
 /// What the kubelet may believe of a claim.

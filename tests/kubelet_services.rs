@@ -26,7 +26,10 @@ use hostler::{
     tasks::Tasks,
 };
 use hostler_api::{Access, Allocation, BackendName, ClaimRef, DeviceName, Grant, ShareId};
-use hostler_backend::{Backend, BackendError, Device, Enumeration, Health, PrepareOutcome, PrepareWork, Sharing};
+use hostler_backend::{
+    Backend, BackendError, ContainerEdits, Device, EditScope, Enumeration, ForeignEdits, Health, PrepareOutcome,
+    PrepareWork, Sharing, VerifyWork,
+};
 use hostler_linux::SysRoot;
 use hostler_proto::{
     dra_v1::Claim,
@@ -89,6 +92,10 @@ impl Backend for Bench {
             return Err(BackendError::step("load the bitstream", std::io::Error::other("timed out")));
         }
         Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
+    }
+
+    fn check_edits(&self, _: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        EditScope::default().with_env().check(edits)
     }
 }
 

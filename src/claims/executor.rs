@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use hostler_api::{Chain, ClaimUid};
-use hostler_backend::{HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork};
+use hostler_backend::{
+    ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork,
+};
 use hostler_cdi::SpecDir;
 use tracing::{debug, error, warn};
 
@@ -181,7 +183,9 @@ impl ClaimExecutor {
                 }
             }
             let work = VerifyWork { claim: &claim, grant: &held.grant, plan: &held.plan };
-            self.backend(held)?.verify(&work).map_err(|source| failed("verify", held, source))?;
+            let backend = self.backend(held)?;
+            backend.verify(&work).map_err(|source| failed("verify", held, source))?;
+            backend.check_edits(&work, &held.edits).map_err(|source| foreign(held, source))?;
         }
         Ok(())
     }
@@ -268,6 +272,10 @@ impl ClaimExecutor {
         };
         kept.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })
     }
+}
+
+fn foreign(device: &RecordDevice, source: ForeignEdits) -> ClaimError {
+    ClaimError::Edits { device: device.grant.device.clone(), source }
 }
 
 fn failed(step: &'static str, device: &RecordDevice, source: hostler_backend::BackendError) -> ClaimError {

@@ -15,6 +15,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
+use hostler_backend::VerifyWork;
 use hostler_cdi::{DirError, SpecDir};
 use tracing::{info, warn};
 
@@ -24,7 +25,7 @@ use super::{
     spec::{CdiNaming, HOLDINGS_ANNOTATION},
     store::{ClaimHoldings, ClaimRecord, LoadedRecord, RecordDevice, RecordState, salvage},
 };
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, registry::BackendRegistry};
 
 /// A claim that was found in a state that nobody can be sure of.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +102,40 @@ pub fn found_cdi(cdi: &SpecDir, naming: &CdiNaming) -> Result<BTreeMap<ClaimUid,
             Some((uid, FoundCdi { path: file.path, holdings }))
         })
         .collect())
+}
+
+/// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a record
+/// finds accidents; whoever can write one can write that too. Of a backend that is not enabled nothing is given.
+pub(super) fn hold_to_backends(loaded: LoadedRecord, backends: &BackendRegistry) -> LoadedRecord {
+    let held = |record: ClaimRecord| match foreign(&record, backends) {
+        None => Ok(record),
+        Some(reason) => Err(reason),
+    };
+    LoadedRecord { record: loaded.record.and_then(held), ..loaded }
+}
+
+fn foreign(record: &ClaimRecord, backends: &BackendRegistry) -> Option<String> {
+    if let Some(name) = names(record).find(|name| !is_name(name)) {
+        return Some(format!("{name:?} is no name"));
+    }
+    record.devices.iter().find_map(|device| {
+        let work = VerifyWork { claim: &record.claim.uid, grant: &device.grant, plan: &device.plan };
+        let checked = backends.get(&device.backend)?.check_edits(&work, &device.edits);
+        checked.err().map(|foreign| format!("device {} cannot be what is on record: {foreign}", device.grant.device))
+    })
+}
+
+/// What becomes part of a path.
+fn names(record: &ClaimRecord) -> impl Iterator<Item = &str> {
+    let claim = [&*record.claim.namespace, &*record.claim.name];
+    let in_pod = record.metadata.as_ref().and_then(|metadata| metadata.pod_claim_name.as_deref());
+    let requests = record.devices.iter().flat_map(|device| device.grant.request.splitn(2, '/'));
+    claim.into_iter().chain(in_pod).chain(requests)
+}
+
+/// Every name that the API server takes is one; nothing in it leads anywhere.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('.') && text.chars().all(|letter| letter != '/' && !letter.is_control())
 }
 
 /// Decides for every claim that left a trace.

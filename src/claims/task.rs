@@ -133,7 +133,8 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         containers: parts.containers.clone(),
         boot_id: parts.boot_id,
     };
-    let plan = recover::plan(loaded, found, &executor.boot_id);
+    let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
+    let plan = recover::plan(loaded.into_iter().map(held_to).collect(), found, &executor.boot_id);
     let claims = recover::apply(&executor, plan, &parts.metrics);
     executor.records.tidy();
     // Nothing else writes them yet, so their age does not matter.

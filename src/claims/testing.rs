@@ -9,9 +9,9 @@ use std::{
 
 use hostler_api::{Allocation, BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity};
 use hostler_backend::{
-    Attributes, Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, Enumeration, HeldDevice,
-    OperateWork, OperationOutcome, OperationStep, Pinning, PlanWork, PrepareOutcome, PrepareWork, RequestPolicy,
-    Sharing, UnprepareWork, VerifyWork,
+    Attributes, Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, EditScope, Enumeration,
+    ForeignEdits, HeldDevice, OperateWork, OperationOutcome, OperationStep, Pinning, PlanWork, PrepareOutcome,
+    PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 use super::{
@@ -200,6 +200,10 @@ impl Backend for BenchBackend {
             edits: ContainerEdits { env, ..ContainerEdits::default() },
             pinning: self.found.lock().unwrap().clone(),
         })
+    }
+
+    fn check_edits(&self, _: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        EditScope::default().with_env().check(edits)
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

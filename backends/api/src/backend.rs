@@ -6,8 +6,8 @@ use hostler_api::{BackendName, ClaimUid, Grant};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, OperateWork, OperationObstacle,
-    OperationOutcome, OperationRefusal, opaque::MemoryMode,
+    AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, EditScope, ForeignEdits, OperateWork,
+    OperationObstacle, OperationOutcome, OperationRefusal, opaque::MemoryMode,
 };
 
 /// One kind of hardware.
@@ -91,6 +91,17 @@ pub trait Backend: Send + Sync + 'static {
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         let _ = work;
         Ok(())
+    }
+
+    /// Whether [`prepare`](Self::prepare) can have given these edits for such work. Claim records are held to it, since they
+    /// lie on a disk; whatever is not a claim's own goes by what the edits look like, or by what the hardware is now. No side
+    /// effects. By default a backend gives nothing.
+    ///
+    /// # Errors
+    /// When it cannot have; the error says what is foreign.
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        let _ = work;
+        EditScope::default().check(edits)
     }
 
     /// Does what an operator orders for a device, outside of any claim. No claim of this backend is admitted, prepared

@@ -11,6 +11,7 @@ pub mod duration;
 mod limits;
 pub mod opaque;
 mod operation;
+mod scope;
 mod share;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
@@ -31,6 +32,7 @@ pub use operation::{
     AddressRange, DeviceHolder, DeviceOperation, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
     OperationFailure, OperationObstacle, OperationOutcome, OperationRefusal, OperationStep,
 };
+pub use scope::{EditScope, ForeignEdits};
 pub use share::{CapacityHolders, CapacityShare};
 
 #[cfg(doctest)]

@@ -14,6 +14,7 @@
 
 mod cycle;
 mod describe;
+mod forgeries;
 #[cfg(test)]
 mod tests;
 mod together;

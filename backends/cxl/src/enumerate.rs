@@ -19,6 +19,8 @@ use hostler_api::DeviceName;
 use hostler_backend::{BackendWarning, Enumeration};
 use hostler_linux::SysRoot;
 
+pub(crate) use accelerators::{accelerator_name, driver_nodes};
+
 use crate::{
     config::CxlBackendConfig,
     device::CardId,

@@ -18,6 +18,7 @@ mod operate;
 mod plan;
 mod prepare;
 mod region;
+mod scope;
 #[cfg(test)]
 mod tests;
 mod trend;
@@ -31,8 +32,8 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, DevicePlan, Enumeration, OperateWork, OperationOutcome, PlanWork, PrepareOutcome,
-    PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork, OperationOutcome,
+    PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
 use prepare::CxlHardware;
@@ -106,6 +107,10 @@ impl Backend for CxlBackend {
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         self.hardware().verify(work)
+    }
+
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        scope::check(&self.root, work, edits)
     }
 
     fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {

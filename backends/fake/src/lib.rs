@@ -72,7 +72,8 @@ use std::path::Path;
 
 use hostler_api::{BackendName, Grant};
 use hostler_backend::{
-    Backend, BackendError, DevicePlan, Enumeration, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, ContainerEdits, DevicePlan, EditScope, Enumeration, ForeignEdits, PlanWork, PrepareOutcome,
+    PrepareWork, UnprepareWork, VerifyWork,
 };
 
 pub use config::FakeBackendConfig;
@@ -149,6 +150,19 @@ impl Backend for FakeBackend {
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
         self.rehearse(BackendMethod::Unprepare, work.grant, || self.hardware.remove(work.claim, work.grant))
+    }
+
+    /// What the script says, and variables of any name: what the script says changes with it, and records stay.
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        let any = EditScope::default().with_env();
+        if any.check(edits).is_ok() {
+            return Ok(());
+        }
+        let script = self.script.read().ok();
+        let devices = script.into_iter().flat_map(|script| script.devices);
+        let mut scripted = devices.map(|scripted| scripted.device).filter(|device| device.name == work.grant.device);
+        let scope = scripted.next().map(|device| EditScope::exactly(device.edits)).unwrap_or_default();
+        scope.with_env().check(edits)
     }
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {

@@ -9,7 +9,8 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, DevicePlan, Enumeration, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, PlanWork, PrepareOutcome,
+    PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
     SysRoot,
@@ -29,6 +30,7 @@ mod offer;
 mod place;
 mod plan;
 mod prepare;
+mod scope;
 pub mod store;
 
 #[cfg(test)]
@@ -120,5 +122,9 @@ impl Backend for FpgaBackend {
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         self.hardware().verify(work.plan)
+    }
+
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        scope::check(work.plan, edits)
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceUser, SysRoot, pci::PciAddress, users};
 
-pub use nodes::{VfioNodes, nodes};
+pub use nodes::{NODE_PATTERNS, VfioNodes, nodes};
 
 /// The driver that hands functions over.
 pub const DRIVER: &str = "vfio-pci";

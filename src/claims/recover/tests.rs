@@ -1,5 +1,6 @@
 //! The plan of a start, for every trace that a crash can leave.
 
+use hostler_api::BackendName;
 use hostler_cdi::SpecDir;
 
 use super::{
@@ -51,6 +52,33 @@ fn a_record_that_is_not_understood_keeps_the_devices_that_it_still_names() {
     let RecoveryAction::Quarantine(quarantined) = &actions[&uid("a")] else { panic!("{actions:?}") };
     assert_eq!(quarantined.devices, held.devices);
     assert_eq!(quarantined.claim, Some(held.claim));
+}
+
+#[test]
+fn a_record_that_gives_what_its_backend_never_does_is_quarantined_whatever_its_checksum() {
+    let backends = BackendRegistry::new([BenchBackend::new() as std::sync::Arc<dyn hostler_backend::Backend>]);
+    let changed = |change: fn(&mut ClaimRecord)| {
+        let mut record = record("a", RecordState::Prepared, "now");
+        change(&mut record);
+        hold_to_backends(loaded(&record), &backends).record
+    };
+    changed(|_| ()).unwrap();
+    let memory = changed(|record| {
+        let node = hostler_cdi::DeviceNode { path: "/dev/mem".to_owned(), ..Default::default() };
+        record.devices[0].edits.device_nodes.push(node);
+    });
+    let memory = memory.unwrap_err();
+    assert!(memory.contains("device one cannot be what is on record") && memory.contains("/dev/mem"), "{memory}");
+    for change in [
+        (|record| record.devices[0].grant.request = "../../etc/passwd".to_owned()) as fn(&mut ClaimRecord),
+        |record| record.devices[0].grant.request = "r/..".to_owned(),
+        |record| record.claim.name = "a/b".to_owned(),
+        |record| record.claim.namespace = "..".to_owned(),
+        |record| record.claim.name = "a\nb".to_owned(),
+    ] {
+        assert!(changed(change).unwrap_err().ends_with("is no name"));
+    }
+    changed(|record| record.devices[0].backend = BackendName::new("disabled").unwrap()).unwrap();
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
             Some(FailureReason::StorageFailed)
         }
         ClaimError::RollBack { .. } => Some(FailureReason::CleanUpFailed),
-        ClaimError::Quarantined { .. } => Some(FailureReason::Quarantined),
+        ClaimError::Quarantined { .. } | ClaimError::Edits { .. } => Some(FailureReason::Quarantined),
         ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Stopping => None,
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use hostler_api::{Access, Chain, ClaimUid, DeviceName, Grant, QualifiedName, Quantity, ShareId};
 use serde_json::Value;
 
-use super::{Effect, Run, describe::check_edits};
+use super::{Effect, Run, describe::check_edits, forgeries};
 use crate::{
-    BackendError, Capacity, Device, DevicePlan, Health, HeldDevice, PlanWork, PrepareWork, Sharing, UnprepareWork,
-    VerifyWork,
+    BackendError, Capacity, ContainerEdits, Device, DevicePlan, Health, HeldDevice, PlanWork, PrepareWork, Sharing,
+    UnprepareWork, VerifyWork,
 };
 
 /// A made-up claim with one grant.
@@ -162,12 +162,13 @@ fn life(run: &Run<'_>, device: &Device, claim: &Claim) {
     let edits = prepare_twice(run, device, claim);
     let restarted = run.restarted();
     run.must("verify succeeds after prepare", device, restarted.verify(&claim.verify()));
+    forgeries::check(run, device, claim, &edits);
     run.must("unprepare succeeds", device, restarted.unprepare(&claim.unprepare()));
     run.same_state("unprepare leaves the hardware as it was", Some(&device.name), &before);
     not_usable(run, device, claim, "verify fails after unprepare");
     run.must("unprepare succeeds when repeated", device, run.backend.unprepare(&claim.unprepare()));
     run.same_state("a repeated unprepare changes nothing", Some(&device.name), &before);
-    if prepare_twice(run, device, claim) != edits {
+    if json(&prepare_twice(run, device, claim)) != json(&edits) {
         let seen = "the edits differ from those of before";
         run.broken("prepare after unprepare gives the same edits", Some(&device.name), seen);
     }
@@ -182,21 +183,24 @@ fn never_prepared(run: &Run<'_>, device: &Device, claim: &Claim) {
     not_usable(run, device, claim, "verify fails before prepare");
 }
 
-/// Prepares as a daemon does that was killed before it could write down the answer. Returns the edits as JSON.
-fn prepare_twice(run: &Run<'_>, device: &Device, claim: &Claim) -> String {
+/// Prepares as a daemon does that was killed before it could write down the answer. Returns the edits.
+fn prepare_twice(run: &Run<'_>, device: &Device, claim: &Claim) -> ContainerEdits {
     let first = run.must("prepare succeeds", device, run.backend.prepare(&claim.prepare(device)));
     let state = run.observe();
     let rule = "prepare succeeds when repeated";
     let second = run.must(rule, device, run.restarted().prepare(&claim.prepare(device)));
     run.same_state("a repeated prepare changes nothing", Some(&device.name), &state);
     check_edits(run, device, &first.edits);
-    let json = |edits| serde_json::to_string(edits).unwrap_or_default();
-    let (first, second) = (json(&first.edits), json(&second.edits));
-    if first != second {
-        let seen = format!("{first}, then {second}");
+    let (once, again) = (json(&first.edits), json(&second.edits));
+    if once != again {
+        let seen = format!("{once}, then {again}");
         run.broken("a repeated prepare gives the same edits to the byte", Some(&device.name), seen);
     }
-    first
+    first.edits
+}
+
+fn json(edits: &ContainerEdits) -> String {
+    serde_json::to_string(edits).unwrap_or_default()
 }
 
 fn not_usable(run: &Run<'_>, device: &Device, claim: &Claim, rule: &str) {

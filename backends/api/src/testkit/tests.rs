@@ -10,11 +10,12 @@ use std::{
 };
 
 use hostler_api::{BackendName, ClaimUid, Grant, QualifiedName, Quantity};
+use hostler_cdi::CdiMount;
 
 use super::*;
 use crate::{
-    BackendError, BindingConditions, Capacity, CounterSet, CounterUse, DevicePlan, Health, PlanWork, PrepareOutcome,
-    PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    BackendError, BindingConditions, Capacity, ContainerEdits, CounterSet, CounterUse, DevicePlan, EditScope,
+    ForeignEdits, Health, PlanWork, PrepareOutcome, PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 
 /// What a [`Board`] does wrong.
@@ -41,6 +42,9 @@ enum Flaw {
     OverlappingCpus,
     PrepareAddsUp,
     EditsVary,
+    GivesForeignEdits,
+    BelievesRecords,
+    CheckingWrites,
     VerifyNeverFails,
     VerifyFails,
     UnprepareLeaves,
@@ -186,6 +190,7 @@ impl Backend for Board {
             Flaw::PrepareAddsUp => self.write(format!("{} {}", line(work.claim, work.grant), self.call())),
             Flaw::PreparesBadEdits => edits.env.push("no equals sign".to_owned()),
             Flaw::EditsVary => edits.env.push(format!("CALL={}", self.call())),
+            Flaw::GivesForeignEdits => edits.mounts.push(lamp_mount()),
             _ => {}
         }
         Ok(PrepareOutcome { edits, pinning: None })
@@ -212,6 +217,15 @@ impl Backend for Board {
         Ok(())
     }
 
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        match self.flaw {
+            Flaw::BelievesRecords => return Ok(()),
+            Flaw::CheckingWrites => self.write(format!("{} was looked at", work.claim)),
+            _ => {}
+        }
+        EditScope::default().with_env().check(edits)
+    }
+
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         let there = self.hardware.lock().unwrap().contains(&line(work.claim, work.grant));
         if self.flaw == Flaw::VerifyNeverFails || (there && self.flaw != Flaw::VerifyFails) {
@@ -219,6 +233,10 @@ impl Backend for Board {
         }
         Err(BackendError::NotUsable { reason: "the lamp is dark".to_owned() })
     }
+}
+
+fn lamp_mount() -> CdiMount {
+    CdiMount { host_path: "/lamp".to_owned(), container_path: "/lamp".to_owned(), ..CdiMount::default() }
 }
 
 /// What the testkit says about a board with `flaw`.
@@ -260,6 +278,9 @@ fn every_broken_rule_is_named() {
         (Flaw::OverlappingCpus, "claims share no CPU"),
         (Flaw::PrepareAddsUp, "a repeated prepare changes nothing"),
         (Flaw::EditsVary, "a repeated prepare gives the same edits to the byte"),
+        (Flaw::GivesForeignEdits, "check_edits knows what prepare has given"),
+        (Flaw::BelievesRecords, "check_edits refuses what prepare never gives"),
+        (Flaw::CheckingWrites, "check_edits has no side effects"),
         (Flaw::VerifyNeverFails, "verify fails before prepare"),
         (Flaw::VerifyFails, "verify succeeds after prepare"),
         (Flaw::UnprepareLeaves, "unprepare leaves the hardware as it was"),

@@ -1,10 +1,13 @@
 //! CXL functions by what their configuration space says: accelerators, and cards that no driver shows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hostler_backend::{BackendWarning, ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
-use hostler_linux::pci::{self, ConfigFile, PciIdentity};
+use hostler_linux::{
+    SysRoot,
+    pci::{self, ConfigFile, PciAddress, PciIdentity},
+};
 use serde_json::json;
 
 use super::{CxlScan, dashed, device_name, function};
@@ -105,8 +108,7 @@ impl CxlScan<'_> {
         if !vfio && bound.is_some_and(|driver| FPGA_DRIVERS.contains(&driver.as_str())) {
             return;
         }
-        let name = format!("accelerator-{}", dashed(&identity.address.to_string()));
-        let Some(name) = device_name(found, &folder, name) else { return };
+        let Some(name) = device_name(found, &folder, accelerator_name(identity.address)) else { return };
         let mut attributes = AttributeBuilder::of_kind("accelerator");
         let driver = function::describe(self.root, identity.address, &mut attributes);
         attributes.number("cxlType", Some(kind));
@@ -135,18 +137,7 @@ impl CxlScan<'_> {
 
     /// The character devices that the function's driver has made, as paths of the host.
     fn device_nodes(&self, folder: &Path) -> Vec<DeviceNode> {
-        let devices = self.character_devices.get_or_init(|| {
-            let numbers = self.root.names(CHARACTER_DEVICES);
-            numbers.iter().filter_map(|number| self.root.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
-        });
-        let names = devices.iter().filter(|device| device.starts_with(folder)).filter_map(|device| {
-            let event = self.root.attribute(device.join("uevent"))?;
-            event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
-        });
-        let mut names: Vec<String> = names.filter(|name| is_handed_over(name)).collect();
-        names.sort();
-        let node = |name: String| DeviceNode { path: format!("/dev/{name}"), ..DeviceNode::default() };
-        names.into_iter().map(node).collect()
+        nodes_beneath(self.root, self.character_devices.get_or_init(|| character_devices(self.root)), folder)
     }
 
     fn sleeping_card(&self, found: &mut Enumeration, identity: &PciIdentity) {
@@ -179,6 +170,32 @@ impl CxlScan<'_> {
 
 fn is_cxl_memory(identity: &PciIdentity) -> bool {
     identity.class.is_some_and(|class| class >> 8 == CXL_MEMORY)
+}
+
+/// The character devices that the driver of the function in this folder has made, as paths of the host.
+pub(crate) fn driver_nodes(root: &SysRoot, folder: &Path) -> Vec<DeviceNode> {
+    nodes_beneath(root, &character_devices(root), folder)
+}
+
+/// What the device of a function is called.
+pub(crate) fn accelerator_name(address: PciAddress) -> String {
+    format!("accelerator-{}", dashed(&address.to_string()))
+}
+
+fn character_devices(root: &SysRoot) -> Vec<PathBuf> {
+    let numbers = root.names(CHARACTER_DEVICES);
+    numbers.iter().filter_map(|number| root.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
+}
+
+fn nodes_beneath(root: &SysRoot, devices: &[PathBuf], folder: &Path) -> Vec<DeviceNode> {
+    let names = devices.iter().filter(|device| device.starts_with(folder)).filter_map(|device| {
+        let event = root.attribute(device.join("uevent"))?;
+        event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.filter(|name| is_handed_over(name)).collect();
+    names.sort();
+    let node = |name: String| DeviceNode { path: format!("/dev/{name}"), ..DeviceNode::default() };
+    names.into_iter().map(node).collect()
 }
 
 /// A name from the kernel becomes a path: nothing but what the kernel makes may come of it.

@@ -3,6 +3,9 @@
 use super::{VfioError, folder, group};
 use crate::{SysRoot, pci::PciAddress};
 
+/// What paths of [`VfioNodes::all`] look like; `#` stands for a number.
+pub const NODE_PATTERNS: [&str; 4] = ["/dev/vfio/vfio", "/dev/iommu", "/dev/vfio/#", "/dev/vfio/devices/vfio#"];
+
 /// Paths of device nodes, as on the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VfioNodes {

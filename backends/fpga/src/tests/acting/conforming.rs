@@ -2,7 +2,7 @@
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Enumeration,
+    ContainerEdits, Enumeration, ForeignEdits,
     testkit::{Effect, Samples, conformance},
 };
 use hostler_linux::{testkit::PciKernel, vfio};
@@ -44,6 +44,10 @@ impl Backend for OneKind {
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         self.backend.verify(work)
+    }
+
+    fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
+        self.backend.check_edits(work, edits)
     }
 }
 
