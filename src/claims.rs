@@ -32,6 +32,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_api::{Allocation, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
 use hostler_backend::{BackendError, ForeignEdits};
+use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
 
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
@@ -159,6 +160,9 @@ pub enum ClaimError {
         #[source]
         source: ForeignEdits,
     },
+    /// Another daemon may work on the same folders.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The backend that a record names is not configured.
     #[error("backend {backend} of device {device} is not enabled: enable it, or drain the claim before disabling it")]
     NoBackend {

@@ -22,7 +22,7 @@ use claim_source::ClaimSource;
 use hostler_api::Chain;
 use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
-use hostler_files::{FileError, TrustError, trust};
+use hostler_files::{FileError, InstanceLock, TrustError, trust};
 use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
@@ -78,14 +78,8 @@ pub enum DaemonError {
     #[error("failed to listen to signals")]
     Signals(#[source] io::Error),
     /// The lock could not be taken.
-    #[error("failed to lock {path}")]
-    Lock {
-        /// The lock file.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to wait until no other daemon works")]
+    Lock(#[source] FileError),
     /// The binary could not be put where container runtimes find it.
     #[error("failed to install the hooks of containers")]
     Install(#[source] FileError),
@@ -205,6 +199,18 @@ impl RunningMachine {
     }
 }
 
+/// A machine that no other daemon looks after.
+struct HeldMachine {
+    machine: RunningMachine,
+    lock: Arc<InstanceLock>,
+}
+
+impl HeldMachine {
+    fn boot_id(&self) -> &str {
+        &self.machine.boot_id
+    }
+}
+
 /// Starts everything.
 async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> Result<(), DaemonError> {
     let started = Instant::now();
@@ -215,7 +221,9 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     let stage = DaemonStage::default();
     let (lock, probes) = lock(&config, &stage, tasks).await?;
-    lock.keep();
+    let machine = HeldMachine { machine, lock: Arc::new(lock) };
+    std::mem::forget(machine.lock.clone());
+    lock::watch(machine.lock.clone(), tasks);
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
     let metrics = Metrics::default();
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
@@ -227,7 +235,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     start_janitor(&config, &source, &claims, &metrics, tasks);
     // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
     if source.manifests().is_some() {
-        restore::start(claims.clone(), &inventory.reader(), machine.boot_id.clone(), tasks);
+        restore::start(claims.clone(), &inventory.reader(), machine.boot_id().to_owned(), tasks);
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
@@ -237,7 +245,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
-        boot_id: machine.boot_id,
+        boot_id: machine.boot_id().to_owned(),
         started,
         claims: claims.clone(),
         inventory: inventory.clone(),
@@ -315,17 +323,17 @@ async fn lock(
     config: &DaemonConfig,
     stage: &DaemonStage,
     tasks: &Tasks,
-) -> Result<(lock::InstanceLock, ProbeState), DaemonError> {
+) -> Result<(InstanceLock, ProbeState), DaemonError> {
     let path = config.paths.state.join("lock");
-    let fail = |source| DaemonError::Lock { path: path.clone(), source };
-    if let Some(lock) = lock::InstanceLock::try_take(&path).map_err(fail)? {
+    if let Some(lock) = InstanceLock::try_take(&path).map_err(DaemonError::Lock)? {
         return Ok((lock, ProbeState::Missing));
     }
     info!(path = %path.display(), "another daemon is live; standing by");
     let waiting_path = path.clone();
-    let waiting = tasks.blocking(move || lock::InstanceLock::take(&waiting_path));
+    let waiting = tasks.blocking(move || InstanceLock::take(&waiting_path));
     let probes = serve_standby(config, stage, tasks).await;
-    let lock = notify::standing_by(waiting).await.map_err(|error| fail(io::Error::other(error)))?.map_err(fail)?;
+    let ended = |error| DaemonError::Ended { name: "lock", source: Some(Box::from(error)) };
+    let lock = notify::standing_by(waiting).await.map_err(ended)?.map_err(DaemonError::Lock)?;
     info!("taking over");
     Ok((lock, probes))
 }
@@ -366,7 +374,7 @@ async fn start_claims(
     hook: &Path,
     inventory: &InventoryHandle,
     reader: Arc<dyn ReadClaims>,
-    machine: &RunningMachine,
+    machine: &HeldMachine,
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> Result<ClaimsHandle, DaemonError> {
@@ -384,8 +392,9 @@ async fn start_claims(
             metadata: config.paths.kubelet.join("plugins").join(&config.driver).join("dra-device-metadata"),
         },
         describe: config.cluster.mode == ClusterMode::Kubernetes && config.cluster.device_metadata,
-        containers: ContainerDir::new(containers, machine.root.clone(), &*machine.boot_id),
-        boot_id: machine.boot_id.clone(),
+        containers: ContainerDir::new(containers, machine.machine.root.clone(), machine.boot_id()),
+        boot_id: machine.boot_id().to_owned(),
+        lock: machine.lock.clone(),
         metrics: metrics.clone(),
     };
     let blocking_tasks = tasks.clone();

@@ -30,6 +30,7 @@ use hostler_backend::{
     Backend, BackendError, ContainerEdits, Device, EditScope, Enumeration, ForeignEdits, Health, PrepareOutcome,
     PrepareWork, Sharing, VerifyWork,
 };
+use hostler_files::InstanceLock;
 use hostler_linux::SysRoot;
 use hostler_proto::{
     dra_v1::Claim,
@@ -97,6 +98,12 @@ impl Backend for Bench {
     fn check_edits(&self, _: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
         EditScope::default().with_env().check(edits)
     }
+}
+
+/// A lock of its own for each start: earlier ones are still held.
+fn lock(folder: &Path) -> Arc<InstanceLock> {
+    let paths = (0..).map(|number| folder.join(format!("lock-{number}")));
+    Arc::new(paths.filter_map(|path| InstanceLock::try_take(&path).unwrap()).next().unwrap())
 }
 
 /// A claim is given the devices that its name lists: `d0+d1`.
@@ -171,6 +178,7 @@ impl Node {
             containers: ContainerDir::new("/nonexistent", SysRoot::host(), "boot"),
             boot_id: "boot".into(),
             metrics: Metrics::default(),
+            lock: lock(root.path()),
         };
         let claims = claims_task::start(parts, &tasks).unwrap();
         let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());

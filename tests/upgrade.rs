@@ -21,8 +21,8 @@ use std::{
 use hostler_proto::dra_v1::Device;
 use hostler_testing::{
     binary::binary,
-    host::{DaemonProcess, Host, http, wait_for},
-    kubelet::{Kubelet, KubeletPlugin, KubeletRelease},
+    host::{DaemonProcess, Host, SCRIPT, http, script_with, wait_for},
+    kubelet::{ClaimAnswers, Kubelet, KubeletPlugin, KubeletRelease, KubeletResult},
     node::{TestNode, named, uid},
 };
 use nix::sys::signal::Signal;
@@ -165,4 +165,63 @@ fn nothing_is_lost_when_a_second_daemon_takes_over_under_load() {
     assert_eq!(node.prepare("running"), running);
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.wait().success());
+}
+
+/// The lock's file is gone under the daemon that holds it: a clean-up of the state folder, or one that was put back.
+fn lose_lock(node: &TestNode) {
+    fs::remove_file(node.path("state/lock")).unwrap();
+}
+
+/// Refused, or not even heard any more.
+fn assert_refused(answer: KubeletResult<ClaimAnswers<Vec<Device>>>, claim: &str) {
+    if let Ok(mut answers) = answer {
+        let error = answers.remove(&uid(claim)).unwrap().unwrap_err();
+        assert!(
+            error.contains("state/lock was removed or replaced: another daemon may work on the same folders"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_daemon_that_has_lost_its_lock_does_nothing_more_and_ends() {
+    let mut node = TestNode::started();
+    for (name, device) in [("kept", "card-0"), ("asked", "card-1")] {
+        node.allocate(name, &[device]);
+    }
+    let (list, whole) = (node.prepare("kept"), node.traces("kept"));
+    lose_lock(&node);
+    let second = node.spawn_beside();
+    assert_refused(node.call_prepare(&["asked"]), "asked");
+    assert!(node.traces("asked").is_gone(), "not a step was done");
+    let taken = node.call_unprepare(&["kept"]);
+    assert!(taken.is_err() || taken.unwrap()[&uid("kept")].is_err());
+    assert_eq!(node.traces("kept"), whole);
+    assert!(!node.wait().success(), "its service manager starts it again");
+    assert!(node.log().contains("another daemon may be live"));
+    drop(second);
+    node.begin();
+    assert_eq!(node.prepare("kept"), list);
+    node.prepare("asked");
+    assert!(node.stop().success());
+}
+
+#[test]
+fn what_is_under_way_when_the_lock_is_lost_is_left_to_the_next_daemon() {
+    let mut node = TestNode::started();
+    node.allocate("half", &["card-0"]);
+    node.script(&script_with("[[fault]]\nstep = \"prepare\"\nat = \"after\"\ndelay_ms = 3600000"));
+    let mut plugin = node.connected();
+    let call = node.spawn(async move { plugin.prepare(&[named("half")]).await });
+    wait_for("the hardware", || (node.traces("half").hardware.len() == 1).then_some(()));
+    lose_lock(&node);
+    node.script(SCRIPT);
+    assert_refused(node.block_on(call).unwrap(), "half");
+    let left = node.traces("half");
+    assert_eq!((left.cdi, left.hardware.len()), (None, 1), "neither promised nor undone");
+    assert!(!node.wait().success());
+    node.begin();
+    assert!(node.traces("half").is_gone(), "rolled back by the one that has the lock");
+    node.prepare("half");
+    assert!(node.stop().success());
 }

@@ -5,18 +5,21 @@
 //!   there, whole.
 //! - [`EnvelopeFormat`]: JSON with its version and a checksum.
 //! - [`read_trusted`]: nothing is believed that others can have changed, and nothing is waited for.
+//! - [`InstanceLock`]: one process works on a folder, and knows when that is no longer so.
 //! - [`FileError`]: which step failed on which file.
 //!
 //! Nothing of hostler is known here but that.
 
 mod envelope;
 mod error;
+mod lock;
 mod pending;
 mod replacement;
 mod trusted;
 
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
+pub use lock::{InstanceLock, LockError};
 pub use pending::{FinishedFile, PendingFile, TemporaryName};
 pub use replacement::{Durability, FileReplacement, replace, sync_folder};
 pub use trusted::{TrustError, open_trusted, read_trusted, trust};

@@ -8,6 +8,7 @@ use hostler_backend::{
     ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_cdi::SpecDir;
+use hostler_files::InstanceLock;
 use tracing::{debug, error, warn};
 
 use super::{
@@ -28,6 +29,7 @@ pub(super) struct ClaimExecutor {
     pub(super) naming: CdiNaming,
     pub(super) containers: ContainerDir,
     pub(super) boot_id: String,
+    pub(super) lock: Arc<InstanceLock>,
 }
 
 /// How work on a claim ended.
@@ -72,8 +74,11 @@ impl ClaimExecutor {
     /// their durable writes, not their fate.
     pub(super) fn prepare(&self, batch: Vec<Arc<ClaimRecord>>) -> Vec<ClaimOutcome> {
         let mut claims: Vec<PreparingClaim> = batch.into_iter().map(|record| self.begin(record)).collect();
+        for_each_sound(&mut claims, |_| self.may_act());
         self.write_records(&mut claims);
         for_each_sound(&mut claims, |claim| self.hardware(&mut claim.record, claim.redo));
+        // Hardware can take minutes.
+        for_each_sound(&mut claims, |_| self.may_act());
         for_each_sound(&mut claims, |claim| self.write_metadata(&claim.record));
         for_each_sound(&mut claims, |claim| self.write_cdi(&claim.record));
         for_each_sound(&mut claims, |claim| {
@@ -101,11 +106,8 @@ impl ClaimExecutor {
 
     /// Takes claims back: CDI file, hardware, record.
     pub(super) fn unprepare(&self, batch: Vec<Arc<ClaimRecord>>) -> Vec<ClaimOutcome> {
-        let mut results: Vec<Result<(), Arc<ClaimError>>> = batch
-            .iter()
-            .map(|record| self.remove_cdi(&record.claim.uid).and_then(|()| self.undo_hardware(record)))
-            .map(|result| result.map_err(Arc::new))
-            .collect();
+        let mut results: Vec<Result<(), Arc<ClaimError>>> =
+            batch.iter().map(|record| self.unprepare_hardware(record).map_err(Arc::new)).collect();
         let undone =
             batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(record, _)| &record.claim.uid);
         if let Err(source) = self.records.remove(undone).map_err(Arc::new) {
@@ -121,6 +123,18 @@ impl ClaimExecutor {
             ClaimOutcome { uid: record.claim.uid.clone(), left: result.is_err().then_some(record), result }
         };
         batch.into_iter().zip(results).map(conclude).collect()
+    }
+
+    fn unprepare_hardware(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
+        self.may_act()?;
+        self.remove_cdi(&record.claim.uid)?;
+        self.undo_hardware(record)?;
+        self.may_act()
+    }
+
+    /// Whether this daemon is still the only one that works on its folders.
+    fn may_act(&self) -> Result<(), ClaimError> {
+        Ok(self.lock.check()?)
     }
 
     /// Removes what only describes a claim that is taken back. What stays harms nobody.
@@ -216,9 +230,11 @@ impl ClaimExecutor {
         let describe = |RedescribedClaim { before, metadata }: RedescribedClaim| {
             let uid = before.claim.uid.clone();
             let record = ClaimRecord { metadata: Some(metadata), ..(*before).clone() };
-            let written = self.records.write(&[&record]);
-            let written = written.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) });
-            match written.and_then(|()| self.write_metadata(&record)) {
+            let write = || {
+                let failed = |source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) };
+                self.records.write(&[&record]).map_err(failed)
+            };
+            match self.may_act().and_then(|()| write()).and_then(|()| self.write_metadata(&record)) {
                 Ok(()) => ClaimOutcome { uid, left: Some(Arc::new(record)), result: Ok(()) },
                 Err(error) => ClaimOutcome { uid, left: Some(before), result: Err(Arc::new(error)) },
             }
@@ -248,6 +264,8 @@ impl ClaimExecutor {
         let (left, result) = match failed {
             None => (Some(Arc::new(record)), Ok(())),
             Some(cause) if ready => (Some(Arc::new(record)), Err(cause)),
+            // All that there is of the claim is another daemon's, which finds it on record.
+            Some(cause @ ClaimError::Lock(_)) => (Some(Arc::new(record)), Err(cause)),
             Some(cause) => match self.undo(&record, earlier.as_deref()) {
                 Ok(()) => (earlier, Err(cause)),
                 Err(source) => {
@@ -263,8 +281,7 @@ impl ClaimExecutor {
     /// Takes back what was done; on disk is then the record of an earlier boot, or none.
     fn undo(&self, record: &ClaimRecord, earlier: Option<&ClaimRecord>) -> Result<(), ClaimError> {
         let uid = &record.claim.uid;
-        self.remove_cdi(uid)?;
-        self.undo_hardware(record)?;
+        self.unprepare_hardware(record)?;
         self.tidy(record);
         let kept = match earlier {
             Some(earlier) => self.records.write(&[earlier]),

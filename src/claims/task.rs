@@ -17,6 +17,7 @@ use std::{
 use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
 use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
+use hostler_files::InstanceLock;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tracing::{error, info};
 
@@ -62,6 +63,8 @@ pub struct ClaimsParts {
     pub boot_id: String,
     /// Counters of what is done.
     pub metrics: Metrics,
+    /// Says that no other daemon works on the same folders; looked at whenever something is about to be done.
+    pub lock: Arc<InstanceLock>,
 }
 
 impl std::fmt::Debug for ClaimsParts {
@@ -132,6 +135,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         naming: parts.naming,
         containers: parts.containers.clone(),
         boot_id: parts.boot_id,
+        lock: parts.lock,
     };
     let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
     let plan = recover::plan(loaded.into_iter().map(held_to).collect(), found, &executor.boot_id);

@@ -13,6 +13,7 @@ use hostler_backend::{
     ForeignEdits, HeldDevice, OperateWork, OperationOutcome, OperationStep, Pinning, PlanWork, PrepareOutcome,
     PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
+use hostler_files::InstanceLock;
 
 use super::{
     spec::CdiNaming,
@@ -111,6 +112,14 @@ pub(super) async fn scanned(backend: Arc<BenchBackend>, folder: &Path, tasks: &T
     let inventory = inventory::task::start(parts, tasks);
     inventory.rescan().await;
     inventory
+}
+
+/// The lock of whoever works on this folder; another one may have it already, as in one process after another.
+pub(super) fn lock(folder: &Path) -> Arc<InstanceLock> {
+    // As often as a test starts again; the earlier ones are not given up, and know each other's file.
+    let name = (0..).map(|number| folder.join(format!("lock-{number}")));
+    let mut taken = name.filter_map(|path| InstanceLock::try_take(&path).unwrap());
+    Arc::new(taken.next().unwrap())
 }
 
 /// A backend whose hardware is a set of (claim, device) in memory, and whose steps fail when told to.

@@ -1,71 +1,45 @@
-//! One live daemon per node: the others wait for this lock. The kernel drops it with the process, however that ends.
+//! One live daemon per node: the others wait for the lock. The kernel drops it with the process, however that ends.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-};
+use std::{sync::Arc, time::Duration};
 
-use nix::{
-    errno::Errno,
-    fcntl::{Flock, FlockArg},
-};
+use hostler_api::Chain;
+use hostler_files::{InstanceLock, LockError};
+use tokio::time::sleep;
+use tracing::{error, warn};
 
-/// The lock, held until it is dropped or, once kept, until the process ends.
-#[derive(Debug)]
-pub(super) struct InstanceLock {
-    _flock: Flock<File>,
+use super::notify;
+use crate::tasks::{Outcome, Tasks};
+
+/// How often a daemon that does nothing looks whether its lock is still its own. Claims are looked after more closely:
+/// see [`ClaimsParts::lock`](crate::claims::ClaimsParts).
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Ends the daemon when its lock is not its own any more. Its service manager starts it again, into the line of those that
+/// wait for the lock.
+pub(super) fn watch(lock: Arc<InstanceLock>, tasks: &Tasks) {
+    let stop = tasks.stop_token();
+    tasks.service("lock", async move {
+        tokio::select! {
+            // Dropped at the end only.
+            lost = until_lost(&lock) => Err(lost.into()),
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => Outcome::Ok(()),
+        }
+    });
 }
 
-impl InstanceLock {
-    /// The lock, if nobody else has it.
-    pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
-        match Flock::lock(open(path)?, FlockArg::LockExclusiveNonblock) {
-            Ok(flock) => Ok(Some(Self { _flock: flock })),
-            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-            Err((_, error)) => Err(error.into()),
-        }
-    }
-
-    /// The lock, as soon as nobody else has it. Blocking.
-    pub(super) fn take(path: &Path) -> io::Result<Self> {
-        let mut file = open(path)?;
-        loop {
-            match Flock::lock(file, FlockArg::LockExclusive) {
-                Ok(flock) => return Ok(Self { _flock: flock }),
-                Err((back, Errno::EINTR)) => file = back,
-                Err((_, error)) => return Err(error.into()),
+async fn until_lost(lock: &InstanceLock) -> LockError {
+    loop {
+        // One look at a folder that is in memory: no work for another thread.
+        match lock.check() {
+            Ok(()) => {}
+            Err(lost @ LockError::Lost { .. }) => {
+                error!(error = %Chain(&lost), "another daemon may be live");
+                notify::failing(&lost.to_string());
+                return lost;
             }
+            Err(unknown) => warn!(error = %Chain(&unknown), "lock not seen"),
         }
-    }
-
-    /// Holds the lock as long as the process lives.
-    pub(super) fn keep(self) {
-        std::mem::forget(self);
-    }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_second_daemon_gets_the_lock_when_the_first_has_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        let first = InstanceLock::try_take(&path).unwrap().unwrap();
-        assert!(InstanceLock::try_take(&path).unwrap().is_none());
-        let waiting = {
-            let path = path.clone();
-            std::thread::spawn(move || InstanceLock::take(&path).map(drop))
-        };
-        drop(first);
-        waiting.join().unwrap().unwrap();
-        assert!(InstanceLock::try_take(&path).unwrap().is_some());
+        sleep(PERIOD).await;
     }
 }

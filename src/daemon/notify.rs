@@ -58,6 +58,11 @@ pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     }
 }
 
+/// Something that ends the daemon, for whoever looks at its unit.
+pub(super) fn failing(reason: &str) {
+    send(&[NotifyState::Status(reason)]);
+}
+
 /// The daemon is on its way out.
 pub(super) fn stopping() {
     send(&[NotifyState::Stopping]);

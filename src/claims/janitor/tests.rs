@@ -129,6 +129,7 @@ impl JanitorWorld {
             describe: false,
             boot_id: "boot-1".to_owned(),
             metrics: metrics.clone(),
+            lock: lock(temp.path()),
         };
         let starting = tasks.clone();
         let claims = tokio::task::spawn_blocking(move || task::start(parts, &starting)).await.unwrap().unwrap();

@@ -80,6 +80,7 @@ impl ClaimsWorld {
             describe: self.describe,
             boot_id: self.boot_id.clone(),
             metrics: Metrics::default(),
+            lock: lock(self.temp.path()),
         };
         let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
         self.started.lock().unwrap().push(handle.clone());

@@ -78,7 +78,8 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
         }
         ClaimError::RollBack { .. } => Some(FailureReason::CleanUpFailed),
         ClaimError::Quarantined { .. } | ClaimError::Edits { .. } => Some(FailureReason::Quarantined),
-        ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Stopping => None,
+        // Two daemons may tell different things of one claim: the other one tells.
+        ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Lock(_) | ClaimError::Stopping => None,
     }
 }
 
