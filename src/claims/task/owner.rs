@@ -1,9 +1,10 @@
 //! The thread that owns the claim table.
 
+mod lanes;
 mod operate;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Instant, SystemTime},
 };
@@ -28,13 +29,14 @@ use crate::{
     metrics::{CountedOperation, Metrics},
     tasks::Tasks,
 };
+use lanes::BackendLanes;
 pub(super) use operate::OperateCall;
 pub(in crate::claims) use operate::OperateJob;
 use operate::OperateQueues;
 
 /// What blocking threads send back.
 pub(super) enum FinishedWork {
-    Claims(Vec<ClaimOutcome>),
+    Claims { backends: BTreeSet<BackendName>, outcomes: Vec<ClaimOutcome> },
     Operated { backend: BackendName, result: ClaimResult<OperationOutcome> },
 }
 
@@ -107,6 +109,7 @@ pub(super) struct ClaimsOwner {
     entries: BTreeMap<ClaimUid, ClaimEntry>,
     quarantined: BTreeMap<ClaimUid, QuarantinedEntry>,
     operations: OperateQueues,
+    lanes: BackendLanes,
     /// Answers that wait until the table shows what they say.
     answers: Vec<AnsweredCall>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
@@ -165,6 +168,7 @@ impl ClaimsOwner {
             entries,
             quarantined,
             operations: OperateQueues::default(),
+            lanes: BackendLanes::default(),
             answers: Vec::new(),
             ended: Vec::new(),
             describe_again: false,
@@ -202,7 +206,7 @@ impl ClaimsOwner {
         self.entries.values().all(|entry| entry.work.is_none()) && !self.operations.are_under_way()
     }
 
-    /// Begins what can be begun; the claims of one request share their durable writes.
+    /// Begins what can be begun; the claims of one request share their durable writes, where they touch the same backends.
     fn take(&mut self, calls: Vec<ClaimCall>) {
         let (mut prepares, mut unprepares) = (Vec::new(), Vec::new());
         for call in calls {
@@ -218,12 +222,8 @@ impl ClaimsOwner {
                 batch.extend(self.begin(call, operation));
             }
         }
-        if !prepares.is_empty() {
-            self.spawn(move |executor| FinishedWork::Claims(executor.prepare(prepares)));
-        }
-        if !unprepares.is_empty() {
-            self.spawn(move |executor| FinishedWork::Claims(executor.unprepare(unprepares)));
-        }
+        self.work(ClaimOperation::Prepare, prepares);
+        self.work(ClaimOperation::Unprepare, unprepares);
     }
 
     /// Has a call wait for the work that is under way on its claim; gives it back where there is none.
@@ -305,7 +305,10 @@ impl ClaimsOwner {
 
     fn finish(&mut self, finished: FinishedWork) {
         match finished {
-            FinishedWork::Claims(outcomes) => outcomes.into_iter().for_each(|outcome| self.finish_claim(outcome)),
+            FinishedWork::Claims { backends, outcomes } => {
+                outcomes.into_iter().for_each(|outcome| self.finish_claim(outcome));
+                self.leave_lanes(&backends);
+            }
             FinishedWork::Operated { backend, result } => self.finish_operation(&backend, result),
         }
         if std::mem::take(&mut self.describe_again) {
@@ -361,7 +364,9 @@ impl ClaimsOwner {
             }
         }
         if !redescribed.is_empty() {
-            self.spawn(move |executor| FinishedWork::Claims(executor.describe(redescribed)));
+            // No hardware is touched.
+            let backends = BTreeSet::new();
+            self.spawn(move |executor| FinishedWork::Claims { backends, outcomes: executor.describe(redescribed) });
         }
     }
 
