@@ -30,7 +30,7 @@ mod testing;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{Allocation, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
+use hostler_api::{Allocation, Chain, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
 use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,15 @@ pub enum ClaimError {
         #[source]
         source: BackendError,
     },
+    /// Whoever holds what is missing may need it no more.
+    #[error("{}; whether its holder still needs it is being looked at: try again in some seconds", Chain(&**refusal))]
+    Contested {
+        /// Why the claim is refused, as long as the holder needs it.
+        refusal: Box<ClaimError>,
+    },
+    /// The claim was to be taken back because nobody needed it, and was asked for again.
+    #[error("claim {0} was asked for again")]
+    NeededAgain(ClaimUid),
     /// A device gives containers what its backend never gives.
     #[error("device {device} cannot be what is on record")]
     Edits {

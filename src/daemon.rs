@@ -408,6 +408,7 @@ fn start_janitor(config: &DaemonConfig, source: &ClaimSource, claims: &ClaimsHan
         claims: claims.clone(),
         observer: source.observer(config, metrics, tasks),
         release_after: config.cluster.release_after,
+        state: config.paths.state.clone(),
         metrics: metrics.clone(),
     };
     janitor::start(parts, tasks);

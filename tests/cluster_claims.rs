@@ -345,6 +345,44 @@ async fn a_device_that_another_claim_holds_is_explained_with_its_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_the_kubelet_has_forgotten_makes_way_through_a_restart_and_an_outage() {
+    let server = ApiServer::start(ApiServerOptions::default()).await;
+    let mut rig = Rig::on(server, "release_after = \"1h\"\n").await;
+    let (forgotten, needed) = (rig.allocate("forgotten", &["card-0"]), rig.allocate("needed", &["card-1"]));
+    for claim in [&forgotten, &needed] {
+        rig.prepare(claim).await.unwrap();
+    }
+    rig.server.delete("resourceclaims", "default/forgotten");
+    let (new, thief) = (rig.allocate("new", &["card-0"]), rig.allocate("thief", &["card-1"]));
+    let error = rig.prepare(&new).await.unwrap_err();
+    let holder = format!("already prepared for claim {} (default/forgotten)", forgotten.uid);
+    assert!(error.contains(&holder) && error.contains("is being looked at: try again in some seconds"), "{error}");
+    let doubts = rig.host.path("state/doubts.json");
+    wait_for("the first look", || fs::read_to_string(&doubts).ok().filter(|text| text.contains(&forgotten.uid)));
+    rig.restart().await;
+    assert!(fs::read_to_string(&doubts).unwrap().contains(&forgotten.uid), "it is kept");
+
+    rig.prepare(&new).await.unwrap_err();
+    rig.server.stop_listening().await;
+    // The second look falls into the outage.
+    wait_for("a look in vain", || {
+        rig.host.metrics("/metrics").1.contains("hostler_api_retries_total{kind=\"claim\"}").then_some(())
+    });
+    assert!(fs::read_to_string(&doubts).unwrap().contains(&forgotten.uid), "it is kept");
+    let record = rig.host.path(&format!("state/claims/{}.json", forgotten.uid));
+    assert!(record.exists(), "an outage proves nothing");
+    rig.server.listen_again().await;
+    rig.prepare(&new).await.unwrap_err();
+    rig.prepare(&thief).await.unwrap_err();
+    wait_for("the claim that nobody needs", || (!record.exists()).then_some(()));
+    rig.prepare(&new).await.unwrap();
+    rig.prepare(&thief).await.unwrap_err();
+    assert!(rig.explained("needed").contains("prepared and holds 1 device"), "who is needed stays");
+    let figure = "hostler_released_claims_total{kind=\"gone\"} 1";
+    wait_for(figure, || rig.host.metrics("/metrics").1.contains(figure).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_of_a_cluster_are_the_clusters() {
     let mut rig = Rig::started().await;
     let claim = rig.allocate("train", &["card-0"]);

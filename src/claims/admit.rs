@@ -1,9 +1,9 @@
 //! Decides whether a claim can have what it was given, and what exactly it gets. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity};
-use hostler_backend::{Backend, Device, HeldDevice, PlanWork, Sharing, opaque::SameNumaNode};
+use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing, opaque::SameNumaNode};
 use tracing::debug;
 
 use super::{
@@ -48,6 +48,30 @@ pub fn admit(
     };
     debug!(claim.uid = %claim.uid, reason = %Chain(&error), "not all devices are placed on one node");
     place::on_one_node(&admission, &required)
+}
+
+/// The claims that hold what a claim was refused for: those of the device where it is one alone, else all of its pool, as
+/// what devices share among each other only their backend knows. Pure.
+pub(super) fn in_the_way(
+    refusal: &ClaimError,
+    allocation: &Allocation,
+    holdings: &[HeldGrant<'_>],
+) -> BTreeSet<ClaimUid> {
+    let device = match refusal {
+        ClaimError::Held { device, .. } => Some(device),
+        ClaimError::NoCapacity { .. }
+        | ClaimError::NoCounter { .. }
+        | ClaimError::Placement { .. }
+        | ClaimError::Backend { step: "plan", source: BackendError::Refused { .. }, .. } => None,
+        // Nobody stands in the way.
+        _ => return BTreeSet::new(),
+    };
+    let is_wanted = |held: &Grant| {
+        let mut wanted = allocation.grants.iter().filter(|grant| grant.access == Access::Use);
+        let is_it = device.is_none_or(|device| *device == held.device);
+        is_it && held.access == Access::Use && wanted.any(|grant| grant.pool == held.pool)
+    };
+    holdings.iter().filter(|holding| is_wanted(&holding.device.grant)).map(|holding| holding.uid.clone()).collect()
 }
 
 /// What is asked, and what it is decided on.

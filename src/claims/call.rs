@@ -1,6 +1,6 @@
 //! A call on one claim: one value from whoever makes it, through every wait, to the answer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use hostler_api::{Allocation, ClaimRef, ClaimUid};
 use tokio::sync::mpsc;
@@ -17,6 +17,8 @@ pub(super) enum CallKind {
     Prepare { claim: ClaimRef, allocation: Option<Allocation> },
     /// To be taken back.
     Unprepare,
+    /// To be taken back because nobody needed it then, unless somebody has asked for it since.
+    Release { seen: Instant },
     /// To be let go of, as its record cannot be understood.
     Forget,
 }
@@ -36,6 +38,10 @@ struct CallAnswer {
 }
 
 impl ClaimCall {
+    pub(super) fn is_prepare(&self) -> bool {
+        matches!(self.kind, CallKind::Prepare { .. })
+    }
+
     /// Whoever called may have stopped waiting; the work was done all the same.
     pub(super) fn answer(self, result: CallResult) {
         let _ = self.answers_tx.send(CallAnswer { uid: self.uid, result });

@@ -2,23 +2,43 @@
 //! from, and that the kubelet no longer knows.
 //!
 //! ```text
-//!               seen gone          seen gone again, long enough after the first time, and no container runs
+//!               seen gone          seen gone again and again, for long enough, and no container runs
 //!   (trusted) ───────────► doubted ──────────────────────────────────────────────────────────────────► taken back
-//!       ▲                     │ allocated after all, gone for another reason, or not to be seen
-//!       └─────────────────────┘
+//!       ▲                     │ └── not to be seen, or a restart: as before, nothing counts
+//!       └─────────────────────┘ allocated after all; gone for another reason begins anew
 //! ```
 //!
 //! Slow on purpose: a claim that is taken back too late blocks a device for minutes, one that is taken back too early
-//! takes the device from under a container. Quarantined claims are an operator's.
+//! takes the device from under a container. Where it does block somebody, it is looked at at once, and two looks some seconds
+//! apart are enough: see [`verdict`]. Quarantined claims are an operator's.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod doubts;
+mod sweep;
+pub mod verdict;
 
-use hostler_api::{Chain, ClaimRef, ClaimUid};
-use tokio::time::{Instant, sleep};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use hostler_api::{Chain, ClaimUid};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
 use tracing::{debug, info, warn};
 
-use super::{ClaimView, ClaimsHandle, metadata};
-use crate::{metrics::Metrics, tasks::Tasks};
+use super::{ClaimError, ClaimOperation, ClaimView, ClaimsHandle, store::ClaimRecord};
+use crate::{
+    metrics::Metrics,
+    tasks::{Outcome, Tasks},
+};
+use doubts::{DoubtFile, Doubts};
+pub use verdict::ClaimObservation;
+use verdict::{ClaimLook, LOOK_AGAIN, ReleaseReason, ReleaseVerdict, judge};
 
 /// Looks at the claims per [`JanitorParts::release_after`]: enough that a claim is not held much longer than that.
 const LOOKS: u32 = 4;
@@ -26,101 +46,17 @@ const LOOKS: u32 = 4;
 /// The longest time between two looks: it is also how long the notes of ended containers lie around.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
-/// A claim whose files are older than this has long been in the table.
-const SETTLED: Duration = Duration::from_secs(60);
-
-/// What was seen of a recorded claim.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClaimObservation {
-    /// It is there and has something of this node.
-    Allocated,
-    /// It is not there.
-    Gone,
-    /// Another claim has its name.
-    OtherUid,
-    /// It is there, and nothing of this node is allocated to it.
-    Deallocated,
-}
+/// Claims that are looked at once at most; each costs a call. The others come with the next refusal.
+const MOST_CONTESTED: usize = 64;
 
 /// Why a claim could not be looked at.
 pub type ObserveError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where recorded claims are looked at.
 pub trait ObserveClaims: Send + Sync + 'static {
-    /// Looks at these claims, one answer for each in their order. What is not known for sure is an error. Blocking; who
-    /// asks over a network asks for all of them at once.
-    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<ClaimObservation, ObserveError>>;
-}
-
-/// Why a claim is taken back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReleaseReason {
-    /// Its object is gone.
-    Gone,
-    /// Another object has its name.
-    OtherUid,
-    /// Nothing of this node is allocated to it any more.
-    Deallocated,
-}
-
-impl ReleaseReason {
-    /// In one word, as in figures.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gone => "gone",
-            Self::OtherUid => "other_uid",
-            Self::Deallocated => "deallocated",
-        }
-    }
-}
-
-impl ClaimObservation {
-    fn why(self) -> Option<ReleaseReason> {
-        match self {
-            Self::Allocated => None,
-            Self::Gone => Some(ReleaseReason::Gone),
-            Self::OtherUid => Some(ReleaseReason::OtherUid),
-            Self::Deallocated => Some(ReleaseReason::Deallocated),
-        }
-    }
-}
-
-/// A claim that has been seen not to be needed, in every look since then.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ReleaseDoubt {
-    /// What was seen.
-    pub why: ReleaseReason,
-    /// When it was first seen.
-    pub since: Instant,
-}
-
-/// What follows from a look at a claim.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ReleaseVerdict {
-    /// Nothing is wrong with it, as far as can be known.
-    Trust,
-    /// It may not be needed any more.
-    Doubt(ReleaseDoubt),
-    /// It is not needed any more.
-    Release(ReleaseReason),
-}
-
-/// Decides on a claim. Pure.
-///
-/// `seen` is `None` where nothing could be seen; `runs` says whether a container runs with the claim.
-pub fn judge(
-    doubt: Option<ReleaseDoubt>,
-    seen: Option<ClaimObservation>,
-    runs: bool,
-    now: Instant,
-    grace: Duration,
-) -> ReleaseVerdict {
-    let Some(why) = seen.and_then(ClaimObservation::why) else { return ReleaseVerdict::Trust };
-    match doubt.filter(|doubt| doubt.why == why) {
-        None => ReleaseVerdict::Doubt(ReleaseDoubt { why, since: now }),
-        Some(doubt) if runs || now.duration_since(doubt.since) < grace => ReleaseVerdict::Doubt(doubt),
-        Some(_) => ReleaseVerdict::Release(why),
-    }
+    /// Looks at these claims, one answer for each in their order, each of which was true when it was asked for: no answer
+    /// of a cache. What is not known for sure is an error. Blocking; who asks over a network asks for all of them at once.
+    fn observe(&self, claims: &[Arc<ClaimRecord>]) -> Vec<Result<ClaimObservation, ObserveError>>;
 }
 
 /// What the janitor works with.
@@ -131,6 +67,8 @@ pub struct JanitorParts {
     pub observer: Option<Arc<dyn ObserveClaims>>,
     /// How long a claim must have been seen not to be needed.
     pub release_after: Duration,
+    /// The folder of the daemon's state; what was seen is kept there.
+    pub state: PathBuf,
     /// Counts what is taken back.
     pub metrics: Metrics,
 }
@@ -143,111 +81,163 @@ impl std::fmt::Debug for JanitorParts {
 
 /// Starts the janitor; it works until the daemon stops.
 pub fn start(parts: JanitorParts, tasks: &Tasks) {
-    let mut janitor = Janitor { parts: Arc::new(parts), known: BTreeMap::new(), tasks: tasks.clone() };
+    // Nobody is told that holders are looked at where nobody does.
+    let contested_rx = parts.observer.is_some().then(|| parts.claims.contested());
+    let janitor = Janitor::new(parts, tasks);
     let stop = tasks.stop_token();
     tasks.service("janitor", async move {
-        loop {
-            tokio::select! {
-                // Cancel safe: it only waits.
-                () = sleep(janitor.pause()) => {}
-                // Cancel safe: the token stays cancelled.
-                () = stop.cancelled() => return Ok(()),
-            }
-            tokio::select! {
-                // Dropped at the end only: taking a claim back runs to its end in any case.
-                () = janitor.round(Instant::now()) => {}
-                // Cancel safe: as above.
-                () = stop.cancelled() => return Ok(()),
-            }
+        tokio::select! {
+            // Dropped at the end only: taking a claim back runs to its end in any case.
+            outcome = janitor.run(contested_rx) => outcome,
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => Ok(()),
         }
     });
 }
 
-/// A recorded claim.
-#[derive(Clone, Copy, Debug)]
+/// What is remembered of a recorded claim.
+#[derive(Clone, Copy, Debug, Default)]
 struct WatchedClaim {
-    /// When it was first seen on record. After a start this is later than the truth, which only makes us slower.
-    since: Instant,
-    doubt: Option<ReleaseDoubt>,
+    doubt: Option<verdict::ReleaseDoubt>,
+    /// When it was looked at last, if that look saw anything.
+    last: Option<Instant>,
+}
+
+/// Which claims are looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum LookScope {
+    All,
+    /// Those that stand in somebody's way, as soon as it is their time.
+    Contested,
 }
 
 struct Janitor {
     parts: Arc<JanitorParts>,
-    known: BTreeMap<ClaimUid, WatchedClaim>,
+    file: DoubtFile,
+    watched: BTreeMap<ClaimUid, WatchedClaim>,
+    /// Claims that stand in somebody's way, with the time at which they are looked at.
+    contested: BTreeMap<ClaimUid, Instant>,
+    /// What is in the file; `None` if nobody knows.
+    kept: Option<Doubts>,
     tasks: Tasks,
 }
 
 /// A claim that was looked at.
 struct ObservedClaim {
-    claim: ClaimRef,
+    record: Arc<ClaimRecord>,
     seen: Option<ClaimObservation>,
     runs: bool,
 }
 
+/// A claim that nobody needs.
+struct ReleasedClaim {
+    record: Arc<ClaimRecord>,
+    why: ReleaseReason,
+}
+
 impl Janitor {
+    fn new(parts: JanitorParts, tasks: &Tasks) -> Self {
+        Self {
+            file: DoubtFile::new(parts.state.clone()),
+            parts: Arc::new(parts),
+            watched: BTreeMap::new(),
+            contested: BTreeMap::new(),
+            kept: None,
+            tasks: tasks.clone(),
+        }
+    }
+
+    async fn run(mut self, mut contested_rx: Option<broadcast::Receiver<BTreeSet<ClaimUid>>>) -> Outcome {
+        self.load().await;
+        let mut next = Instant::now() + self.pause();
+        loop {
+            let due = self.contested.values().min().map_or(next, |first| next.min(*first));
+            tokio::select! {
+                // Cancel safe: it only waits.
+                () = sleep_until(due) => {
+                    let now = Instant::now();
+                    let scope = if now >= next { LookScope::All } else { LookScope::Contested };
+                    // Taking back runs to its end by itself.
+                    drop(self.round(scope, now).await);
+                    if scope == LookScope::All {
+                        next = Instant::now() + self.pause();
+                    }
+                }
+                // Cancel safe: what was not taken stays in the channel.
+                Some(contested) = next_contested(&mut contested_rx) => self.contest(contested, Instant::now()),
+            }
+        }
+    }
+
+    /// What an earlier daemon has seen.
+    async fn load(&mut self) {
+        let file = self.file.clone();
+        // It fails only with the whole process: panics abort.
+        let doubts = self.tasks.looking(move || file.load()).await.unwrap_or_default();
+        let watched = |(uid, doubt)| (uid, WatchedClaim { doubt: Some(doubt), last: None });
+        self.watched = doubts.into_iter().map(watched).collect();
+    }
+
     /// Until the next look. Daemons that were started together shall not ask together.
     fn pause(&self) -> Duration {
         let period = (self.parts.release_after / LOOKS).min(LONGEST_PERIOD);
         period.mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
-    /// Looks at everything once.
-    async fn round(&mut self, now: Instant) {
-        let candidates = self.candidates(now);
-        let looked = self.look(candidates).await;
-        let mut released = Vec::new();
-        for ObservedClaim { claim, seen, runs } in looked {
-            let Some(known) = self.known.get_mut(&claim.uid) else { continue };
-            known.doubt = match judge(known.doubt, seen, runs, now, self.parts.release_after) {
-                ReleaseVerdict::Trust => None,
-                ReleaseVerdict::Doubt(doubt) => {
-                    debug!(claim.uid = %claim.uid, why = doubt.why.name(), runs, "claim may not be needed any more");
-                    Some(doubt)
-                }
-                ReleaseVerdict::Release(why) => {
-                    released.push((claim, why));
-                    known.doubt
-                }
-            };
-        }
-        if !released.is_empty() {
-            self.release(released).await;
+    /// Notes that claims stand in somebody's way: they are looked at now, or some seconds after they were.
+    fn contest(&mut self, contested: BTreeSet<ClaimUid>, now: Instant) {
+        for uid in contested {
+            let last = self.watched.get(&uid).and_then(|watched| watched.last);
+            let due = last.map_or(now, |last| now.max(last + LOOK_AGAIN));
+            if self.contested.len() < MOST_CONTESTED {
+                self.contested.entry(uid).or_insert(due);
+            }
         }
     }
 
-    /// The claims that have been on record for long enough.
-    fn candidates(&mut self, now: Instant) -> Vec<ClaimRef> {
+    /// Looks at claims once, and has those taken back that nobody needs.
+    async fn round(&mut self, scope: LookScope, now: Instant) -> Option<JoinHandle<()>> {
+        let candidates = self.candidates(scope, now);
+        let looked = self.look(candidates, scope).await;
+        let released: Vec<ReleasedClaim> =
+            looked.into_iter().filter_map(|observed| self.decide(observed, now)).collect();
+        self.keep().await;
+        (!released.is_empty()).then(|| {
+            let parts = self.parts.clone();
+            // Hardware that hangs must not keep anybody from looking at the other claims.
+            self.tasks.job(async move { release(&parts, released, now).await })
+        })
+    }
+
+    /// The claims on record; those that are not any more are forgotten.
+    fn candidates(&mut self, scope: LookScope, now: Instant) -> Vec<Arc<ClaimRecord>> {
         let table = self.parts.claims.table().borrow().clone();
-        let recorded = table.claims.values().filter_map(|view| match view {
-            ClaimView::Recorded { record, .. } => Some(&record.claim),
-            ClaimView::Quarantined(_) => None,
+        self.watched.retain(|uid, _| table.claims.contains_key(uid));
+        self.contested.retain(|uid, _| table.claims.contains_key(uid));
+        let is_due = |uid: &ClaimUid| scope == LookScope::All || self.contested.get(uid).is_some_and(|due| *due <= now);
+        let recorded = table.claims.iter().filter_map(|(uid, view)| match view {
+            ClaimView::Recorded { record, .. } if is_due(uid) && !is_taken_back(view) => Some(record.clone()),
+            _ => None,
         });
-        let mut known = BTreeMap::new();
-        let mut candidates = Vec::new();
-        for claim in recorded {
-            let entry = self.known.remove(&claim.uid).unwrap_or(WatchedClaim { since: now, doubt: None });
-            if now.duration_since(entry.since) >= self.parts.release_after {
-                candidates.push(claim.clone());
-            }
-            known.insert(claim.uid.clone(), entry);
-        }
-        self.known = known;
-        candidates
+        recorded.collect()
     }
 
     /// Everything that waits for others: the source of claims, processes, files.
-    async fn look(&self, candidates: Vec<ClaimRef>) -> Vec<ObservedClaim> {
+    async fn look(&self, candidates: Vec<Arc<ClaimRecord>>, scope: LookScope) -> Vec<ObservedClaim> {
         let parts = self.parts.clone();
         let looking = self.tasks.looking(move || {
-            sweep(&parts);
+            if scope == LookScope::All {
+                sweep::sweep(&parts.claims);
+            }
             let Some(observer) = parts.observer.as_ref().filter(|_| !candidates.is_empty()) else { return Vec::new() };
             let observations = observer.observe(&candidates);
-            let look = |(claim, observation): (ClaimRef, Result<ClaimObservation, ObserveError>)| {
+            let look = |(record, observation): (Arc<ClaimRecord>, Result<ClaimObservation, ObserveError>)| {
+                let uid = &record.claim.uid;
                 let seen = observation
-                    .inspect_err(|error| debug!(claim.uid = %claim.uid, error = %Chain(&**error), "claim not seen"))
+                    .inspect_err(|error| debug!(claim.uid = %uid, error = %Chain(&**error), "claim not seen"))
                     .ok();
-                let runs = parts.claims.containers().any_runs(&claim.uid);
-                ObservedClaim { claim, seen, runs }
+                let runs = parts.claims.containers().any_runs(uid);
+                ObservedClaim { record, seen, runs }
             };
             candidates.into_iter().zip(observations).map(look).collect()
         });
@@ -255,46 +245,90 @@ impl Janitor {
         looking.await.unwrap_or_default()
     }
 
-    async fn release(&self, claims: Vec<(ClaimRef, ReleaseReason)>) {
-        let mut answers = self.parts.claims.unprepare(claims.iter().map(|(claim, _)| claim.clone()).collect()).await;
-        for (claim, why) in claims {
-            // A failure is logged by whoever takes claims back; the next look tries again.
-            if let Some(Ok(())) = answers.remove(&claim.uid) {
-                self.parts.metrics.released(why.name());
-                info!(claim.uid = %claim.uid, claim.name = claim.full_name(), why = why.name(), "claim taken back, nobody needs it any more");
+    /// Notes what was seen of a claim, and whether it is to be taken back.
+    fn decide(&mut self, observed: ObservedClaim, now: Instant) -> Option<ReleasedClaim> {
+        let ObservedClaim { record, seen, runs } = observed;
+        let uid = &record.claim.uid;
+        let watched = self.watched.entry(uid.clone()).or_default();
+        // Two looks far apart, of a process that was held up, say little of what was in between.
+        let longest = 2 * LONGEST_PERIOD;
+        let since_last = watched.last.map(|last| now.duration_since(last).min(longest));
+        let contested = self.contested.contains_key(uid);
+        let verdict = judge(watched.doubt, &ClaimLook { seen, runs, contested, since_last }, self.parts.release_after);
+        watched.last = seen.map(|_| now);
+        watched.doubt = match verdict {
+            ReleaseVerdict::Trust => None,
+            ReleaseVerdict::Doubt(doubt) | ReleaseVerdict::Release(doubt) => Some(doubt),
+        };
+        if let ReleaseVerdict::Doubt(doubt) = verdict {
+            debug!(claim.uid = %uid, why = doubt.why.name(), runs, contested, "claim may not be needed any more");
+        }
+        // Whoever is still in somebody's way when nothing can be done is told of again by the next refusal.
+        match verdict {
+            ReleaseVerdict::Doubt(_) if seen.is_some() && !runs => {
+                self.contested.entry(uid.clone()).and_modify(|due| *due = now + LOOK_AGAIN);
             }
+            _ => _ = self.contested.remove(uid),
+        }
+        let ReleaseVerdict::Release(doubt) = verdict else { return None };
+        Some(ReleasedClaim { why: doubt.why, record })
+    }
+
+    /// Keeps what was seen for the next daemon. Where that fails, it begins anew.
+    async fn keep(&mut self) {
+        let doubts: Doubts =
+            self.watched.iter().filter_map(|(uid, watched)| Some((uid.clone(), watched.doubt?))).collect();
+        if self.kept.as_ref() == Some(&doubts) {
+            return;
+        }
+        let (file, writing) = (self.file.clone(), doubts.clone());
+        let written = self.tasks.blocking(move || file.write(&writing)).await;
+        self.kept = match written {
+            Ok(Ok(())) => Some(doubts),
+            Ok(Err(error)) => {
+                warn!(error = %Chain(&error), "what was seen of claims is not kept");
+                None
+            }
+            // It fails only with the whole process: panics abort.
+            Err(_) => None,
+        };
+    }
+}
+
+/// Nothing, and for ever, where nobody tells.
+async fn next_contested(
+    contested_rx: &mut Option<broadcast::Receiver<BTreeSet<ClaimUid>>>,
+) -> Option<BTreeSet<ClaimUid>> {
+    let contested_rx = contested_rx.as_mut()?;
+    loop {
+        match contested_rx.recv().await {
+            Ok(contested) => return Some(contested),
+            // Those who were missed ask again.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
         }
     }
 }
 
-/// Removes what claims that are not on record any more have left.
-fn sweep(parts: &JanitorParts) {
-    sweep_containers(parts);
-    // Files come first, and the table after them: what was written just now may be of a claim that is not in it yet.
-    let table = || parts.claims.table().borrow().clone();
-    metadata::sweep_and_tell(parts.claims.naming(), SETTLED, |uid| table().claims.contains_key(uid));
+fn is_taken_back(view: &ClaimView) -> bool {
+    view.busy().is_some_and(|busy| busy.operation == ClaimOperation::Unprepare)
 }
 
-/// Removes the notes of containers that have ended, and all notes of claims that are not on record. Folders come first:
-/// a claim whose folder is seen now was on record before.
-fn sweep_containers(parts: &JanitorParts) {
-    let claims = match parts.claims.containers().claims() {
-        Ok(claims) => claims,
-        Err(error) => {
-            warn!(path = %parts.claims.containers().path().display(), error = %error, "notes of containers cannot be read");
-            return;
-        }
-    };
-    let table = parts.claims.table().borrow().clone();
-    for uid in claims {
-        let swept = match parts.claims.containers().sweep(&uid) {
-            Ok(_) if !table.claims.contains_key(&uid) && !parts.claims.containers().any_runs(&uid) => {
-                parts.claims.containers().forget(&uid)
+async fn release(parts: &JanitorParts, released: Vec<ReleasedClaim>, seen: Instant) {
+    let claims = released.iter().map(|released| released.record.claim.clone()).collect();
+    let mut answers = parts.claims.release(claims, seen.into_std()).await;
+    for ReleasedClaim { record, why } in released {
+        let claim = &record.claim;
+        // A failure is logged by whoever takes claims back; the next look tries again.
+        match answers.remove(&claim.uid) {
+            Some(Ok(())) => {
+                parts.metrics.released(why.name());
+                info!(claim.uid = %claim.uid, claim.name = claim.full_name(), why = why.name(), "claim taken back, nobody needs it any more");
             }
-            swept => swept.map(drop),
-        };
-        if let Err(error) = swept {
-            warn!(claim.uid = %uid, error = %error, "notes of ended containers cannot be removed");
+            Some(Err(error)) if matches!(*error, ClaimError::NeededAgain(_)) => {
+                info!(claim.uid = %claim.uid, claim.name = claim.full_name(), "claim kept, it was asked for again");
+            }
+            _ => {}
         }
     }
 }

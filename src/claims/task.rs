@@ -8,10 +8,10 @@ mod owner;
 pub(super) use owner::OperateJob;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
@@ -106,6 +106,7 @@ pub struct ClaimsHandle {
     naming: Arc<CdiNaming>,
     containers: ContainerDir,
     failures_tx: broadcast::Sender<ClaimFailure>,
+    contested_tx: broadcast::Sender<BTreeSet<ClaimUid>>,
     tasks: Tasks,
 }
 
@@ -145,6 +146,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| claims.contains_key(uid));
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
+    let contested_tx = broadcast::Sender::new(FAILURES);
     let owner = owner::ClaimsOwner::new(
         owner::ClaimsOwnerParts {
             executor: Arc::new(executor),
@@ -152,6 +154,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
             requests_tx: requests_tx.clone(),
             table_tx,
             metrics: parts.metrics,
+            contested_tx: contested_tx.clone(),
             describe: parts.describe,
         },
         claims,
@@ -166,6 +169,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         naming,
         containers: parts.containers,
         failures_tx,
+        contested_tx,
         tasks: tasks.clone(),
     })
 }
@@ -225,11 +229,25 @@ impl ClaimsHandle {
     /// Takes claims back; one answer for each UID. Claims that are not known are fine. Runs to its end like
     /// [`ClaimsHandle::prepare`].
     pub async fn unprepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<()>> {
+        self.take_back(claims, || CallKind::Unprepare).await
+    }
+
+    /// Takes back claims that nobody needed when they were last looked at; one that was asked for since is kept, and that
+    /// is no failure.
+    pub async fn release(&self, claims: Vec<ClaimRef>, seen: Instant) -> BTreeMap<ClaimUid, ClaimResult<()>> {
+        self.take_back(claims, move || CallKind::Release { seen }).await
+    }
+
+    async fn take_back(
+        &self,
+        claims: Vec<ClaimRef>,
+        kind: impl Fn() -> CallKind + Send + 'static,
+    ) -> BTreeMap<ClaimUid, ClaimResult<()>> {
         let handle = self.clone();
         let job = self.tasks.job(async move {
             let claims = by_uid(claims);
             let mut answers = CallAnswers::new();
-            let calls = claims.keys().map(|uid| answers.call(uid.clone(), CallKind::Unprepare)).collect();
+            let calls = claims.keys().map(|uid| answers.call(uid.clone(), kind())).collect();
             handle.send(ClaimsRequest::Calls(calls)).await;
             let answers = answers.collect().await;
             handle.tell_failures("unprepare", &claims, &answers);
@@ -357,6 +375,12 @@ impl ClaimsHandle {
         self.failures_tx.subscribe()
     }
 
+    /// The holders that stand in somebody's way, from now on. As long as anybody listens, who is refused is told that they
+    /// are looked at.
+    pub fn contested(&self) -> broadcast::Receiver<BTreeSet<ClaimUid>> {
+        self.contested_tx.subscribe()
+    }
+
     /// The one place where a failure is told, whoever asked and whatever step failed.
     fn tell_failures(
         &self,
@@ -365,7 +389,9 @@ impl ClaimsHandle {
         answers: &BTreeMap<ClaimUid, CallResult>,
     ) {
         for (uid, claim) in claims {
-            if let Some(Err(error)) = answers.get(uid) {
+            if let Some(Err(error)) = answers.get(uid)
+                && !matches!(**error, ClaimError::NeededAgain(_))
+            {
                 error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
                 let (claim, error, at) = (claim.clone(), error.clone(), SystemTime::now());
                 // Nobody may be listening.

@@ -82,7 +82,7 @@ impl ClaimSource {
             Self::Standalone(_) => None,
             Self::Kubernetes(cluster) => {
                 let reader = ClaimReader::new(cluster.clone(), metrics.clone(), tasks);
-                Some(Arc::new(ClaimObserver::new(reader, &config.driver, &config.node_name)))
+                Some(Arc::new(ClaimObserver::new(reader, &config.driver)))
             }
         }
     }

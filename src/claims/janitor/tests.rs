@@ -1,8 +1,8 @@
-//! The table of what follows from a look, and the janitor with a real claims task and real notes of containers.
+//! The janitor with a real claims task, real notes of containers, and restarts in between.
 
 use std::{fs, sync::Mutex};
 
-use hostler_api::Allocation;
+use hostler_api::{Allocation, ClaimRef};
 use hostler_linux::SysRoot;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
@@ -18,80 +18,23 @@ fn after(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[test]
-fn a_claim_is_released_only_after_agreeing_looks_far_enough_apart_and_without_containers() {
-    use ClaimObservation::{Allocated, Deallocated, Gone, OtherUid};
-    let start = Instant::now();
-    let doubt = |why| ReleaseDoubt { why, since: start };
-    let first = |why, at| ReleaseVerdict::Doubt(ReleaseDoubt { why, since: start + after(at) });
-    for (name, before, seen, runs, at, expected) in [
-        ("all is well", None, Some(Allocated), false, 0, ReleaseVerdict::Trust),
-        ("nothing was seen", None, None, false, 0, ReleaseVerdict::Trust),
-        ("gone for the first time", None, Some(Gone), false, 0, first(ReleaseReason::Gone, 0)),
-        ("other for the first time", None, Some(OtherUid), false, 0, first(ReleaseReason::OtherUid, 0)),
-        ("deallocated for the first time", None, Some(Deallocated), false, 0, first(ReleaseReason::Deallocated, 0)),
-        (
-            "gone again, too early",
-            Some(doubt(ReleaseReason::Gone)),
-            Some(Gone),
-            false,
-            299,
-            first(ReleaseReason::Gone, 0),
-        ),
-        (
-            "gone for long enough",
-            Some(doubt(ReleaseReason::Gone)),
-            Some(Gone),
-            false,
-            300,
-            ReleaseVerdict::Release(ReleaseReason::Gone),
-        ),
-        (
-            "other for long",
-            Some(doubt(ReleaseReason::OtherUid)),
-            Some(OtherUid),
-            false,
-            999,
-            ReleaseVerdict::Release(ReleaseReason::OtherUid),
-        ),
-        ("back to life", Some(doubt(ReleaseReason::Gone)), Some(Allocated), false, 300, ReleaseVerdict::Trust),
-        ("an error in between", Some(doubt(ReleaseReason::Gone)), None, false, 300, ReleaseVerdict::Trust),
-        (
-            "a disagreement",
-            Some(doubt(ReleaseReason::Gone)),
-            Some(OtherUid),
-            false,
-            300,
-            first(ReleaseReason::OtherUid, 300),
-        ),
-        ("gone, and used", Some(doubt(ReleaseReason::Gone)), Some(Gone), true, 300, first(ReleaseReason::Gone, 0)),
-        (
-            "gone, used no more",
-            Some(doubt(ReleaseReason::Gone)),
-            Some(Gone),
-            false,
-            900,
-            ReleaseVerdict::Release(ReleaseReason::Gone),
-        ),
-    ] {
-        assert_eq!(judge(before, seen, runs, start + after(at), GRACE), expected, "{name}");
-    }
-}
-
 /// Allocates everything, and shows what the test says.
 struct Api(Mutex<BTreeMap<ClaimUid, ClaimObservation>>);
 
 impl ReadClaims for Api {
     fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
-        let device = |claim: &ClaimRef| if claim.uid.as_str() == "a" { "one" } else { "two" };
+        let device = |claim: &ClaimRef| if claim.uid.as_str() == "b" { "two" } else { "one" };
         claims.iter().map(|claim| Ok::<Allocation, _>(allocation(&[grant(device(claim))]))).collect()
     }
 }
 
 impl ObserveClaims for Api {
-    fn observe(&self, claims: &[ClaimRef]) -> Vec<Result<ClaimObservation, ObserveError>> {
+    fn observe(&self, claims: &[Arc<ClaimRecord>]) -> Vec<Result<ClaimObservation, ObserveError>> {
         let shown = self.0.lock().unwrap();
-        claims.iter().map(|claim| shown.get(&claim.uid).copied().ok_or_else(|| "no connection".into())).collect()
+        claims
+            .iter()
+            .map(|record| shown.get(&record.claim.uid).copied().ok_or_else(|| "no connection".into()))
+            .collect()
     }
 }
 
@@ -135,11 +78,41 @@ impl JanitorWorld {
         let claims = tokio::task::spawn_blocking(move || task::start(parts, &starting)).await.unwrap().unwrap();
         assert!(claims.prepare(vec![claim("a"), claim("b")]).await.values().all(Result::is_ok));
         let observer: Option<Arc<dyn ObserveClaims>> = Some(api.clone());
-        let parts = JanitorParts { claims, observer, release_after: GRACE, metrics: metrics.clone() };
-        let mut janitor = Janitor { parts: Arc::new(parts), known: BTreeMap::new(), tasks };
-        let start = Instant::now();
-        janitor.round(start).await;
-        Self { temp, api, janitor, start, metrics }
+        let state = temp.path().to_owned();
+        let parts = JanitorParts { claims, observer, release_after: GRACE, state, metrics: metrics.clone() };
+        let janitor = Janitor::new(parts, &tasks);
+        let mut world = Self { temp, api, janitor, start: Instant::now(), metrics };
+        world.round(0).await;
+        world
+    }
+
+    /// Another daemon comes, and knows what is on disk.
+    async fn restart(&mut self) {
+        let JanitorParts { claims, observer, release_after, state, metrics } = &*self.janitor.parts;
+        let parts = JanitorParts {
+            claims: claims.clone(),
+            observer: observer.clone(),
+            release_after: *release_after,
+            state: state.clone(),
+            metrics: metrics.clone(),
+        };
+        self.janitor = Janitor::new(parts, &self.janitor.tasks.clone());
+        self.janitor.load().await;
+    }
+
+    /// Asks for the device of claim `a` with another claim; the janitor hears of who is in the way.
+    async fn thief(&mut self, seconds: u64) -> Result<(), String> {
+        let mut contested_rx = self.janitor.parts.claims.contested();
+        let mut answers = self.janitor.parts.claims.prepare(vec![claim("thief")]).await;
+        if let Ok(contested) = contested_rx.try_recv() {
+            self.janitor.contest(contested, self.start + after(seconds));
+        }
+        answers.remove(&uid("thief")).unwrap().map(drop).map_err(|error| Chain(&*error).to_string())
+    }
+
+    /// Looks at what is in somebody's way and due; gives the claims that are left on record.
+    async fn contested_round(&mut self, seconds: u64) -> Vec<String> {
+        self.look(LookScope::Contested, seconds).await
     }
 
     fn show(&self, text: &str, observation: Option<ClaimObservation>) {
@@ -152,7 +125,13 @@ impl JanitorWorld {
 
     /// Looks, so many seconds after the first look; gives the claims that are left on record.
     async fn round(&mut self, seconds: u64) -> Vec<String> {
-        self.janitor.round(self.start + after(seconds)).await;
+        self.look(LookScope::All, seconds).await
+    }
+
+    async fn look(&mut self, scope: LookScope, seconds: u64) -> Vec<String> {
+        if let Some(releasing) = self.janitor.round(scope, self.start + after(seconds)).await {
+            releasing.await.unwrap();
+        }
         let table = self.janitor.parts.claims.table();
         table.borrow().claims.keys().map(ToString::to_string).collect()
     }
@@ -170,25 +149,158 @@ async fn a_claim_that_is_gone_for_long_enough_is_taken_back_and_counted() {
     let mut world = JanitorWorld::new().await;
     world.show("a", Some(ClaimObservation::Gone));
     world.show("b", Some(ClaimObservation::Allocated));
-    assert_eq!(world.round(299).await, ["a", "b"], "too young to be looked at");
-    assert_eq!(world.round(300).await, ["a", "b"], "seen gone for the first time");
-    assert_eq!(world.round(599).await, ["a", "b"]);
-    assert_eq!(world.round(600).await, ["b"]);
+    for seconds in [1, 100, 200, 300] {
+        assert_eq!(world.round(seconds).await, ["a", "b"], "first seen gone after a second");
+    }
+    assert_eq!(world.round(301).await, ["b"]);
     assert!(world.figures().contains("{kind=\"gone\"} 1"), "{}", world.figures());
     assert_eq!(world.round(9999).await, ["b"]);
+    assert!(!world.temp.path().join("doubts.json").exists(), "nobody is doubted any more");
 }
 
 #[tokio::test]
-async fn an_outage_in_between_begins_the_wait_anew() {
+async fn an_outage_neither_counts_nor_makes_forget_what_was_seen() {
     let mut world = JanitorWorld::new().await;
     world.show("a", Some(ClaimObservation::Gone));
-    assert_eq!(world.round(300).await, ["a", "b"]);
+    for seconds in [0, 100, 200] {
+        world.round(seconds).await;
+    }
     world.show("a", None);
-    assert_eq!(world.round(450).await, ["a", "b"]);
+    world.round(300).await;
     world.show("a", Some(ClaimObservation::Gone));
-    assert_eq!(world.round(600).await, ["a", "b"]);
-    assert_eq!(world.round(899).await, ["a", "b"]);
-    assert_eq!(world.round(900).await, ["b"], "what nothing is known of stays");
+    assert_eq!(world.round(9000).await, ["a", "b"], "200 seconds, and an outage");
+    assert_eq!(world.round(9099).await, ["a", "b"]);
+    assert_eq!(world.round(9100).await, ["b"], "what nothing is known of stays");
+}
+
+#[tokio::test]
+async fn a_claim_that_is_there_again_begins_anew() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    for seconds in [0, 100, 200] {
+        world.round(seconds).await;
+    }
+    world.show("a", Some(ClaimObservation::Allocated));
+    world.round(250).await;
+    world.restart().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    for seconds in [300, 400, 500, 599] {
+        assert_eq!(world.round(seconds).await, ["a", "b"]);
+    }
+    assert_eq!(world.round(600).await, ["b"]);
+}
+
+#[tokio::test]
+async fn what_was_seen_is_kept_over_restarts_and_the_time_between_does_not_count() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    let mut seconds = 0;
+    world.round(seconds).await;
+    for restart in 0..3 {
+        // 90 seconds each, then a daemon that comes much later.
+        for _ in 0..2 {
+            seconds += 45;
+            assert_eq!(world.round(seconds).await, ["a", "b"], "after {restart} restarts");
+        }
+        world.restart().await;
+        seconds += 100_000;
+        assert_eq!(world.round(seconds).await, ["a", "b"], "one look alone says nothing");
+    }
+    assert_eq!(world.round(seconds + 29).await, ["a", "b"]);
+    assert_eq!(world.round(seconds + 30).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_damaged_file_begins_the_wait_anew_and_loses_nothing_else() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    for seconds in [0, 100, 200] {
+        world.round(seconds).await;
+    }
+    for damage in ["", "{}"] {
+        fs::write(world.temp.path().join("doubts.json"), damage).unwrap();
+        world.restart().await;
+        assert_eq!(world.round(10_000).await, ["a", "b"]);
+        assert_eq!(world.round(10_100).await, ["a", "b"]);
+    }
+    for seconds in [10_200, 10_299] {
+        assert_eq!(world.round(seconds).await, ["a", "b"]);
+    }
+    assert_eq!(world.round(10_300).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_holder_that_stands_in_the_way_is_looked_at_at_once_and_taken_back_after_a_second_look() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    let refusal = world.thief(1).await.unwrap_err();
+    assert!(refusal.contains("device one is already prepared for claim a (default/name-a)"), "{refusal}");
+    assert!(refusal.ends_with("is being looked at: try again in some seconds"), "{refusal}");
+    assert_eq!(world.contested_round(1).await, ["a", "b"]);
+    assert_eq!(world.contested_round(5).await, ["a", "b"], "not yet due");
+    assert_eq!(world.contested_round(6).await, ["b"]);
+    world.thief(7).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_that_is_needed_keeps_its_device_and_is_looked_at_once_for_each_refusal() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Allocated));
+    for seconds in [1, 20, 40] {
+        world.thief(seconds).await.unwrap_err();
+        assert_eq!(world.contested_round(seconds).await, ["a", "b"]);
+        assert!(world.janitor.contested.is_empty());
+    }
+    world.show("a", None);
+    world.thief(60).await.unwrap_err();
+    assert_eq!(world.contested_round(60).await, ["a", "b"], "nothing is known of it");
+    assert!(world.janitor.contested.is_empty());
+}
+
+#[tokio::test]
+async fn a_holder_that_was_looked_at_just_now_is_looked_at_some_seconds_later() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    world.round(10).await;
+    world.thief(11).await.unwrap_err();
+    assert_eq!(world.contested_round(11).await, ["a", "b"]);
+    assert_eq!(world.contested_round(14).await, ["a", "b"]);
+    assert_eq!(world.contested_round(15).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_holder_in_the_way_is_taken_back_although_the_daemon_restarts_between_the_looks() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    world.thief(1).await.unwrap_err();
+    world.contested_round(1).await;
+    world.restart().await;
+    world.thief(3).await.unwrap_err();
+    assert_eq!(world.contested_round(3).await, ["a", "b"], "the first look of this process");
+    assert_eq!(world.contested_round(8).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_asked_for_after_the_look_is_kept() {
+    let mut world = JanitorWorld::new().await;
+    world.show("a", Some(ClaimObservation::Gone));
+    world.round(0).await;
+    let claims = world.janitor.parts.claims.clone();
+    let seen = std::time::Instant::now();
+    assert!(claims.prepare(vec![claim("a")]).await[&uid("a")].is_ok());
+    let mut answers = claims.release(vec![claim("a"), claim("b")], seen).await;
+    let kept = answers.remove(&uid("a")).unwrap().unwrap_err();
+    assert!(matches!(*kept, ClaimError::NeededAgain(_)), "{kept}");
+    answers.remove(&uid("b")).unwrap().unwrap();
+    assert_eq!(world.round(1).await, ["a"]);
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_look_where_nobody_looks() {
+    let world = JanitorWorld::new().await;
+    let mut answers = world.janitor.parts.claims.prepare(vec![claim("thief")]).await;
+    let refusal = answers.remove(&uid("thief")).unwrap().unwrap_err();
+    assert!(matches!(*refusal, ClaimError::Held { .. }), "{refusal}");
 }
 
 #[tokio::test]
@@ -199,11 +311,14 @@ async fn a_claim_is_not_taken_back_while_a_container_runs_with_it() {
     let mut container = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let (folder, id) = (world.temp.path().join("containers"), containers::ContainerId::new("c1").unwrap());
     containers::record(&SysRoot::host(), &folder, &uid("a"), &id, container.id()).unwrap();
-    assert_eq!(world.round(300).await, ["a", "b"]);
-    assert_eq!(world.round(9999).await, ["a", "b"], "the container runs");
+    for seconds in [0, 100, 200, 300, 400] {
+        assert_eq!(world.round(seconds).await, ["a", "b"], "the container runs");
+    }
+    world.thief(500).await.unwrap_err();
+    assert_eq!(world.contested_round(500).await, ["a", "b"], "also where it stands in the way");
     container.kill().unwrap();
     container.wait().unwrap();
-    assert_eq!(world.round(10_000).await, ["b"]);
+    assert_eq!(world.round(600).await, ["b"]);
     assert!(!folder.join("a").exists());
 }
 

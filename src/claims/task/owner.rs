@@ -9,16 +9,16 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid};
+use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
 use hostler_backend::OperationOutcome;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tracing::{info, warn};
 
 use super::ClaimsRequest;
 use crate::{
     claims::{
         BusyClaim, ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice,
-        admit::{HeldGrant, admit},
+        admit::{HeldGrant, admit, in_the_way},
         call::{CallKind, CallResult, ClaimCall},
         executor::{ClaimExecutor, ClaimOutcome, RedescribedClaim},
         metadata,
@@ -69,13 +69,16 @@ struct ClaimEntry {
     record: Arc<ClaimRecord>,
     problem: Option<String>,
     work: Option<ClaimWork>,
+    /// When somebody has asked for it to be prepared last; of a claim that was found at the start, when that was.
+    asked: Instant,
     /// What comes after the work.
     waiting: VecDeque<ClaimCall>,
 }
 
 impl ClaimEntry {
     fn new(record: Arc<ClaimRecord>, problem: Option<String>) -> Self {
-        Self { name: record.claim.full_name(), record, problem, work: None, waiting: VecDeque::new() }
+        let (name, asked) = (record.claim.full_name(), Instant::now());
+        Self { name, record, problem, work: None, asked, waiting: VecDeque::new() }
     }
 
     fn view(&self) -> ClaimView {
@@ -99,6 +102,8 @@ pub(super) struct ClaimsOwnerParts {
     /// Where readers see the table.
     pub(super) table_tx: watch::Sender<Arc<ClaimTable>>,
     pub(super) metrics: Metrics,
+    /// Where those hear of it who can say whether a holder that stands in the way is still needed.
+    pub(super) contested_tx: broadcast::Sender<BTreeSet<ClaimUid>>,
     /// Whether containers of new claims can read about their devices.
     pub(super) describe: bool,
 }
@@ -212,7 +217,7 @@ impl ClaimsOwner {
         for call in calls {
             let (batch, operation) = match call.kind {
                 CallKind::Prepare { .. } => (&mut prepares, ClaimOperation::Prepare),
-                CallKind::Unprepare => (&mut unprepares, ClaimOperation::Unprepare),
+                CallKind::Unprepare | CallKind::Release { .. } => (&mut unprepares, ClaimOperation::Unprepare),
                 CallKind::Forget => {
                     self.forget(call);
                     continue;
@@ -228,10 +233,12 @@ impl ClaimsOwner {
 
     /// Has a call wait for the work that is under way on its claim; gives it back where there is none.
     fn join(&mut self, call: ClaimCall) -> Option<ClaimCall> {
-        let Some(ClaimEntry { work: Some(work), waiting, .. }) = self.entries.get_mut(&call.uid) else {
-            return Some(call);
-        };
-        let is_prepare = matches!(call.kind, CallKind::Prepare { .. });
+        let Some(entry) = self.entries.get_mut(&call.uid) else { return Some(call) };
+        if call.is_prepare() {
+            entry.asked = Instant::now();
+        }
+        let ClaimEntry { work: Some(work), waiting, .. } = entry else { return Some(call) };
+        let is_prepare = call.is_prepare();
         // A prepare that is under way answers for this one too, unless something else comes in between.
         if is_prepare && work.busy.operation == ClaimOperation::Prepare && waiting.is_empty() {
             work.calls.push(call);
@@ -264,13 +271,18 @@ impl ClaimsOwner {
             return Err(quarantined.claim.error());
         }
         if let Some(entry) = self.entries.get(&call.uid) {
-            return Ok(Some(entry.record.clone()));
+            return match call.kind {
+                // What was seen before somebody asked for it says nothing of now.
+                CallKind::Release { seen } if entry.asked >= seen => Err(ClaimError::NeededAgain(call.uid.clone())),
+                _ => Ok(Some(entry.record.clone())),
+            };
         }
         let CallKind::Prepare { claim, allocation } = &mut call.kind else { return Ok(None) };
         let allocation = allocation.take().ok_or_else(|| ClaimError::Gone(claim.clone()))?;
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
-        let devices = admit(claim, &allocation, &inventory, &executor.backends, &self.held_devices())?;
+        let admitted = admit(claim, &allocation, &inventory, &executor.backends, &self.held_devices());
+        let devices = admitted.map_err(|refusal| self.contest(refusal, &allocation))?;
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
         Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata })))
@@ -287,6 +299,17 @@ impl ClaimsOwner {
         let recorded = self.entries.iter().flat_map(|(uid, entry)| held(uid, &entry.name, &entry.record.devices));
         let unsure = self.quarantined.iter().flat_map(|(uid, entry)| held(uid, &entry.name, &entry.claim.devices));
         recorded.chain(unsure).collect()
+    }
+
+    /// Has those looked at who stand in the way of a claim, if there is anybody who looks at them.
+    fn contest(&self, refusal: ClaimError, allocation: &Allocation) -> ClaimError {
+        let mut holders = in_the_way(&refusal, allocation, &self.held_devices());
+        // Those are an operator's.
+        holders.retain(|uid| self.entries.contains_key(uid));
+        if holders.is_empty() || self.parts.contested_tx.send(holders).is_err() {
+            return refusal;
+        }
+        ClaimError::Contested { refusal: Box::new(refusal) }
     }
 
     fn answer(&mut self, call: ClaimCall, result: Result<Vec<PreparedDevice>, ClaimError>) {

@@ -76,10 +76,15 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
         ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => {
             Some(FailureReason::StorageFailed)
         }
+        ClaimError::Contested { refusal } => reason(refusal),
         ClaimError::RollBack { .. } => Some(FailureReason::CleanUpFailed),
         ClaimError::Quarantined { .. } | ClaimError::Edits { .. } => Some(FailureReason::Quarantined),
         // Two daemons may tell different things of one claim: the other one tells.
-        ClaimError::NotQuarantined(_) | ClaimError::Gone(_) | ClaimError::Lock(_) | ClaimError::Stopping => None,
+        ClaimError::NotQuarantined(_)
+        | ClaimError::Gone(_)
+        | ClaimError::NeededAgain(_)
+        | ClaimError::Lock(_)
+        | ClaimError::Stopping => None,
     }
 }
 
