@@ -40,6 +40,8 @@ fn record(node: &TestNode, name: &str) -> ClaimRecord {
 fn record_as_preparing(node: &TestNode, name: &str) {
     let record = ClaimRecord { state: RecordState::Preparing, ..record(node, name) };
     fs::write(node.path(&node.record_path(name)), encode(&record).unwrap()).unwrap();
+    // After a reboot the journal would know better.
+    fs::remove_file(node.path("state/claims.journal")).unwrap();
 }
 
 /// A claim that is in the middle of everything, and one that nothing must happen to.

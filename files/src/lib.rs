@@ -4,6 +4,7 @@
 //! - [`PendingFile`] and [`replace`]: at no moment does a reader see half a file, and after a failure the old one is
 //!   there, whole.
 //! - [`EnvelopeFormat`]: JSON with its version and a checksum.
+//! - [`Journal`]: many small durable writes for the price of one flush each.
 //! - [`read_trusted`]: nothing is believed that others can have changed, and nothing is waited for.
 //! - [`InstanceLock`]: one process works on a folder, and knows when that is no longer so.
 //! - [`FileError`]: which step failed on which file.
@@ -12,6 +13,7 @@
 
 mod envelope;
 mod error;
+mod journal;
 mod lock;
 mod pending;
 mod replacement;
@@ -20,6 +22,7 @@ mod trusted;
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
 pub use lock::{InstanceLock, LockError};
+pub use journal::{Journal, JournalContent};
 pub use pending::{FinishedFile, PendingFile, TemporaryName};
 pub use replacement::{Durability, FileReplacement, replace, sync_folder};
 pub use trusted::{TrustError, open_trusted, read_trusted, trust};

@@ -37,6 +37,10 @@ impl TrustError {
         Self::Untrusted { path: path.to_owned(), reason: reason.into() }
     }
 
+    pub(crate) fn too_large(path: &Path, bytes: u64, most: u64) -> Self {
+        Self::untrusted(path, format!("has {bytes} bytes; {most} are the most"))
+    }
+
     /// Whether there is no such file.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::File(FileError { source, .. }) if source.kind() == io::ErrorKind::NotFound)
@@ -48,10 +52,13 @@ impl TrustError {
 /// # Errors
 /// When it cannot be opened, is a link or no file, or belongs to others or can be changed by them.
 pub fn open_trusted(path: &Path) -> Result<(File, Metadata), TrustError> {
+    open(path, OpenOptions::new().read(true))
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> Result<(File, Metadata), TrustError> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let file = opened.map_err(|source| match Errno::from_io_error(&source) {
+    let file = options.custom_flags(flags).open(path).map_err(|source| match Errno::from_io_error(&source) {
         Some(Errno::LOOP) => TrustError::untrusted(path, "is a link; remove it"),
         _ => FileError::at("open", path)(source).into(),
     })?;
@@ -63,6 +70,11 @@ pub fn open_trusted(path: &Path) -> Result<(File, Metadata), TrustError> {
     Ok((file, found))
 }
 
+/// As [`open_trusted`], for writing as well.
+pub(crate) fn open_trusted_to_write(path: &Path) -> Result<(File, Metadata), TrustError> {
+    open(path, OpenOptions::new().read(true).write(true))
+}
+
 /// The content of such a file, of at most `most` bytes.
 ///
 /// # Errors
@@ -70,7 +82,7 @@ pub fn open_trusted(path: &Path) -> Result<(File, Metadata), TrustError> {
 pub fn read_trusted(path: &Path, most: u64) -> Result<Vec<u8>, TrustError> {
     let (file, found) = open_trusted(path)?;
     if found.len() > most {
-        return Err(TrustError::untrusted(path, format!("has {} bytes; {most} are the most", found.len())));
+        return Err(TrustError::too_large(path, found.len(), most));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
     file.take(most).read_to_end(&mut bytes).map_err(FileError::at("read", path))?;

@@ -1,11 +1,12 @@
 //! The steps of preparing and taking back, in the order that a crash between any two of them can be mended:
-//! record, hardware, check, CDI file, record. Runs on blocking threads; decides nothing.
+//! record, hardware, check, record, CDI file. The first record is for hardware that would have to be undone. Runs on
+//! blocking threads; decides nothing.
 
 use std::sync::Arc;
 
 use hostler_api::{Chain, ClaimUid};
 use hostler_backend::{
-    ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
@@ -49,6 +50,8 @@ struct PreparingClaim {
     ready: bool,
     /// Whether the hardware has to be made ready.
     redo: bool,
+    /// Whether making it ready changes something that has to be undone. Then the record says so before.
+    changes_hardware: bool,
     /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure, and
     /// every crash: what is not ready yet after a reboot must not cost the claim its devices.
     earlier: Option<Arc<ClaimRecord>>,
@@ -75,17 +78,17 @@ impl ClaimExecutor {
     pub(super) fn prepare(&self, batch: Vec<Arc<ClaimRecord>>) -> Vec<ClaimOutcome> {
         let mut claims: Vec<PreparingClaim> = batch.into_iter().map(|record| self.begin(record)).collect();
         for_each_sound(&mut claims, |_| self.may_act());
-        self.write_records(&mut claims);
+        self.write_records(&mut claims, |claim| claim.changes_hardware);
         for_each_sound(&mut claims, |claim| self.hardware(&mut claim.record, claim.redo));
         // Hardware can take minutes.
         for_each_sound(&mut claims, |_| self.may_act());
         for_each_sound(&mut claims, |claim| self.write_metadata(&claim.record));
-        for_each_sound(&mut claims, |claim| self.write_cdi(&claim.record));
         for_each_sound(&mut claims, |claim| {
             claim.record.state = RecordState::Prepared;
             Ok(())
         });
-        self.write_records(&mut claims);
+        self.write_records(&mut claims, |_| true);
+        for_each_sound(&mut claims, |claim| self.write_cdi(&claim.record));
         claims.into_iter().map(|claim| self.conclude(claim)).collect()
     }
 
@@ -148,6 +151,20 @@ impl ClaimExecutor {
         }
     }
 
+    /// Flushes what is due. When nobody waits for it.
+    pub(super) fn tidy_records(&self) {
+        if let Err(error) = self.records.tidy() {
+            warn!(error = %Chain(&error), "records are not flushed; their journal goes on");
+        }
+    }
+
+    /// Flushes the records, whose files are then all that a start needs, also that of another version.
+    pub(super) fn flush_records(&self) {
+        if let Err(error) = self.records.checkpoint() {
+            warn!(error = %Chain(&error), "records are not flushed; the next start reads their journal");
+        }
+    }
+
     /// Whether a record says that the claim is ready in this boot.
     pub(super) fn is_ready(&self, record: &ClaimRecord) -> bool {
         record.state == RecordState::Prepared && record.boot_id == self.boot_id
@@ -163,12 +180,15 @@ impl ClaimExecutor {
             record.state = if earlier.is_some() { RecordState::Restoring } else { RecordState::Preparing };
             record.boot_id.clone_from(&self.boot_id);
         }
-        PreparingClaim { record, ready, redo, earlier, failed: None }
+        // A backend that is not there any more fails before anything is changed.
+        let changes_hardware =
+            record.devices.iter().any(|device| self.backend(device).is_ok_and(Backend::changes_hardware));
+        PreparingClaim { record, ready, redo, changes_hardware, earlier, failed: None }
     }
 
-    fn write_records(&self, claims: &mut [PreparingClaim]) {
+    fn write_records(&self, claims: &mut [PreparingClaim], which: impl Fn(&PreparingClaim) -> bool) {
         let mut written: Vec<&mut PreparingClaim> =
-            claims.iter_mut().filter(|claim| claim.failed.is_none() && !claim.ready).collect();
+            claims.iter_mut().filter(|claim| claim.failed.is_none() && !claim.ready && which(claim)).collect();
         if written.is_empty() {
             return;
         }
@@ -213,7 +233,7 @@ impl ClaimExecutor {
         record.devices.iter().rev().map(undo).fold(Ok(()), Result::and)
     }
 
-    fn backend(&self, device: &RecordDevice) -> Result<&dyn hostler_backend::Backend, ClaimError> {
+    fn backend(&self, device: &RecordDevice) -> Result<&dyn Backend, ClaimError> {
         self.backends.get(&device.backend).map(AsRef::as_ref).ok_or_else(|| ClaimError::NoBackend {
             backend: device.backend.to_string(),
             device: device.grant.device.clone(),

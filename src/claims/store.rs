@@ -3,7 +3,11 @@
 //!
 //! ```text
 //! <state>/claims/<uid>.json   {"version": 1, "checksum": "crc32:…", "record": {…}}
+//! <state>/claims.journal      what the files say since the last checkpoint, once more: see [`journal`]
 //! ```
+//!
+//! The files are what everybody reads, people too. They are not flushed one by one: the journal is, and a start after
+//! the machine went down writes from it whatever the files have lost.
 //!
 //! A record of a claim that is made ready again after a reboot has version 2: versions of hostler that do not know this
 //! state must not take it for another.
@@ -11,8 +15,10 @@
 //! Writer: the claims task, through [`RecordDir`]. The checksum is taken over the compact JSON of `record` as it stands
 //! in the file, so a field that a later version adds does not break it.
 
+mod journal;
+
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -27,6 +33,7 @@ use hostler_files::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::journal::{JournalEntry, RecordJournal};
 use super::metadata::DeviceMetadata;
 
 const FORMAT: EnvelopeFormat =
@@ -35,14 +42,8 @@ const FORMAT: EnvelopeFormat =
 /// What versions of hostler read that know no [`RecordState::Restoring`].
 const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
 
-/// From this many records on, one `syncfs` is cheaper than an `fsync` for each.
-const SYNCFS_FROM: usize = 4;
-
 /// What a record has at most: far more than 128 grants with all the configuration that the API server takes.
 const MOST_BYTES: u64 = 16 << 20;
-
-/// Files without a name that are kept open at most: more than a request has claims, far fewer than a process may open.
-const MOST_NAMELESS: usize = 128;
 
 /// What is known of a claim, whole: nothing else is needed to take it back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -119,6 +120,23 @@ pub enum StoreError {
     /// Others can change the folder: what is in it is not believed.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The journal is of a later version of hostler, and holds what the files have lost.
+    #[error("{} has format version {found}, this version of hostler reads up to {known}: upgrade hostler", path.display())]
+    JournalVersion {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The latest that is known.
+        known: u64,
+    },
+    /// An entry of the journal is not what it was written as, or could not be written.
+    #[error("failed to convert an entry of the journal")]
+    Entry {
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
     /// A record could not be put into JSON.
     #[error("failed to encode the record of claim {uid}")]
     Encode {
@@ -184,30 +202,26 @@ pub struct LoadedRecord {
 #[derive(Debug)]
 pub struct RecordDir {
     path: PathBuf,
-    // Held open for its fsync and syncfs, which are the larger part of what a prepare costs.
-    handle: File,
-    /// Files that have no name any more, still open. The last close frees a file, which takes ext4 nearly as long as a
-    /// flush: [`RecordDir::tidy`] does it when nobody waits.
-    nameless: Mutex<Vec<File>>,
+    journal: Mutex<RecordJournal>,
 }
 
 impl RecordDir {
-    /// Opens the folder, makes it if it is absent (mode 0700), and removes what a crash left half written.
+    /// Opens the folder, makes it if it is absent (mode 0700), removes what a crash left half written, and writes again
+    /// what the files have lost when the machine went down: that is when `boot_id` is not the one of the journal.
     ///
     /// # Errors
-    /// When the folder cannot be made, opened or read.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+    /// When the folder or the journal cannot be made, opened or read.
+    pub fn open(path: impl Into<PathBuf>, boot_id: &str) -> Result<Self, StoreError> {
         let path = path.into();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(FileError::at("create", &path))?;
         let found = fs::metadata(&path).map_err(FileError::at("look at", &path))?;
         trust(&path, &found)?;
         fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(FileError::at("set the mode of", &path))?;
-        let handle = File::open(&path).map_err(FileError::at("open", &path))?;
-        let dir = Self { path, handle, nameless: Mutex::default() };
-        for name in dir.names()?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
-            dir.remove_file(&dir.path.join(name))?;
+        for name in names(&path)?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+            remove_file(&path.join(name))?;
         }
-        Ok(dir)
+        let journal = Mutex::new(RecordJournal::open(&path, boot_id)?);
+        Ok(Self { path, journal })
     }
 
     /// Writes records durably: all of them are on disk when this returns, or, on an error, none that is new.
@@ -215,52 +229,42 @@ impl RecordDir {
     /// # Errors
     /// When any step fails. Records that were there before are then the old or the new ones, whole in either case.
     pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
-        let each_alone = records.len() < SYNCFS_FROM;
-        let durability = if each_alone { Durability::Synced } else { Durability::Unsynced };
+        let entry = JournalEntry::written(records)?;
         let written: Result<Vec<_>, StoreError> =
-            records.iter().map(|record| self.write_temporary(record, durability)).collect();
-        let written = written?;
-        if !each_alone {
-            let synced = nix::unistd::syncfs(&self.handle).map_err(io::Error::from);
-            synced.map_err(FileError::at("sync the file system of", &self.path))?;
-        }
-        for (file, path) in written {
-            self.keep_open(&path);
+            records.iter().map(|record| write_temporary(&self.path, record)).collect();
+        for (file, path) in written? {
             file.publish(&path)?;
         }
-        self.sync()
-    }
-
-    fn write_temporary(
-        &self,
-        record: &ClaimRecord,
-        durability: Durability,
-    ) -> Result<(FinishedFile, PathBuf), StoreError> {
-        let uid = &record.claim.uid;
-        let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
-        let (path, temporary) = (self.file(uid), format!(".{uid}.tmp"));
-        let temporary = TemporaryName::Fixed(&temporary);
-        let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
-        Ok((file.prepare(durability)?, path))
+        self.journal().append(&entry)
     }
 
     /// Removes records durably. A record that is already gone is fine: the kubelet repeats calls.
     ///
     /// # Errors
-    /// When a file cannot be removed or the folder cannot be synced.
+    /// When a file cannot be removed or the disk fails.
     pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
+        let uids: Vec<&ClaimUid> = uids.into_iter().collect();
+        let entry = JournalEntry::removed(&uids)?;
         for uid in uids {
-            let path = self.file(uid);
-            self.keep_open(&path);
-            self.remove_file(&path)?;
+            remove_file(&file(&self.path, uid))?;
         }
-        self.sync()
+        self.journal().append(&entry)
     }
 
-    /// Frees the files that were removed or replaced. To be called after the answer.
-    pub fn tidy(&self) {
-        let nameless = std::mem::take(&mut *self.nameless());
-        drop(nameless);
+    /// Flushes the files themselves, once there are many that the journal vouches for. To be called after the answer.
+    ///
+    /// # Errors
+    /// When the disk fails. Nothing is lost: the journal goes on.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        self.journal().tidy()
+    }
+
+    /// Flushes the files themselves: the journal is not needed after this.
+    ///
+    /// # Errors
+    /// When the disk fails. Nothing is lost: the journal goes on.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        self.journal().checkpoint()
     }
 
     /// Moves a record that cannot be understood out of the way, into the folder `forgotten` beside the records.
@@ -268,7 +272,7 @@ impl RecordDir {
     /// # Errors
     /// When the folder cannot be made or the file cannot be moved.
     pub fn set_aside(&self, uid: &ClaimUid) -> Result<PathBuf, StoreError> {
-        let from = self.file(uid);
+        let from = file(&self.path, uid);
         let dir = self.path.with_file_name("forgotten");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(FileError::at("create", &dir))?;
         let to = dir.join(format!("{uid}.json"));
@@ -276,7 +280,7 @@ impl RecordDir {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(FileError::at("move", &from)(error).into());
             }
-            _ => self.sync()?,
+            _ => self.journal().append(&JournalEntry::removed(&[uid])?)?,
         }
         Ok(to)
     }
@@ -287,7 +291,7 @@ impl RecordDir {
     /// # Errors
     /// When the folder cannot be read.
     pub fn load(&self) -> Result<Vec<LoadedRecord>, StoreError> {
-        let mut names = self.names()?;
+        let mut names = names(&self.path)?;
         names.sort_unstable();
         Ok(names.iter().filter_map(|name| self.load_one(name)).collect())
     }
@@ -311,44 +315,41 @@ impl RecordDir {
         Some(LoadedRecord { uid, path, bytes, record })
     }
 
-    /// The file of a claim's record. A UID holds no character that could lead elsewhere.
-    fn file(&self, uid: &ClaimUid) -> PathBuf {
-        self.path.join(format!("{uid}.json"))
+    fn journal(&self) -> MutexGuard<'_, RecordJournal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Puts off the end of a file that is about to lose its name. One that cannot be opened ends at once.
-    fn keep_open(&self, path: &Path) {
-        let mut nameless = self.nameless();
-        if nameless.len() < MOST_NAMELESS {
-            nameless.extend(File::open(path));
+/// The file of a claim's record. A UID holds no character that could lead elsewhere.
+fn file(folder: &Path, uid: &ClaimUid) -> PathBuf {
+    folder.join(format!("{uid}.json"))
+}
+
+fn write_temporary(folder: &Path, record: &ClaimRecord) -> Result<(FinishedFile, PathBuf), StoreError> {
+    let uid = &record.claim.uid;
+    let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
+    let (path, temporary) = (file(folder, uid), format!(".{uid}.tmp"));
+    let temporary = TemporaryName::Fixed(&temporary);
+    let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
+    Ok((file.prepare(Durability::Unsynced)?, path))
+}
+
+fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("remove", path)(error).into()),
+        _ => Ok(()),
+    }
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let list = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            names.extend(entry?.file_name().into_string());
         }
-    }
-
-    fn nameless(&self) -> MutexGuard<'_, Vec<File>> {
-        self.nameless.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<(), StoreError> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("remove", path)(error).into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn sync(&self) -> Result<(), StoreError> {
-        Ok(self.handle.sync_all().map_err(FileError::at("sync", &self.path))?)
-    }
-
-    fn names(&self) -> Result<Vec<String>, StoreError> {
-        let list = || -> io::Result<Vec<String>> {
-            let mut names = Vec::new();
-            for entry in fs::read_dir(&self.path)? {
-                names.extend(entry?.file_name().into_string());
-            }
-            Ok(names)
-        };
-        Ok(list().map_err(FileError::at("list", &self.path))?)
-    }
+        Ok(names)
+    };
+    Ok(list().map_err(FileError::at("list", folder))?)
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl std::fmt::Debug for ClaimsHandle {
 /// # Errors
 /// When the folder of the records or of the CDI files cannot be used.
 pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsStartError> {
-    let records = RecordDir::open(parts.records).map_err(ClaimsStartError::Records)?;
+    let records = RecordDir::open(parts.records, &parts.boot_id).map_err(ClaimsStartError::Records)?;
     let cdi = SpecDir::new(parts.cdi);
     cdi.create().and_then(|()| cdi.remove_leftovers()).map_err(ClaimsStartError::Cdi)?;
     let loaded = records.load().map_err(ClaimsStartError::Records)?;
@@ -141,7 +141,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
     let plan = recover::plan(loaded.into_iter().map(held_to).collect(), found, &executor.boot_id);
     let claims = recover::apply(&executor, plan, &parts.metrics);
-    executor.records.tidy();
+    executor.tidy_records();
     // Nothing else writes them yet, so their age does not matter.
     metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| claims.contains_key(uid));
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);

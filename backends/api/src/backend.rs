@@ -65,6 +65,13 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Whether [`prepare`](Self::prepare) changes anything that [`unprepare`](Self::unprepare) has to undo. A backend that
+    /// only tells containers what they get says no, and its claims cost one durable write less: a crash in the middle
+    /// leaves nothing.
+    fn changes_hardware(&self) -> bool {
+        true
+    }
+
     /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, it
     /// gives the same answer to the byte.
     ///

@@ -66,6 +66,10 @@ impl Backend for CpuBackend {
         prepare::free(work)
     }
 
+    fn changes_hardware(&self) -> bool {
+        false
+    }
+
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         prepare::verify(&self.root, work.plan)
     }

@@ -82,6 +82,10 @@ impl Backend for MemoryBackend {
         prepare::free(work)
     }
 
+    fn changes_hardware(&self) -> bool {
+        false
+    }
+
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         prepare::verify(&self.root, work.plan)
     }

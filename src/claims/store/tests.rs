@@ -1,6 +1,6 @@
 //! Records on disk: whole or not at all, read back as written, damage noticed.
 
-use std::io::Write as _;
+use std::{fs::File, io::Write as _};
 
 use hostler_api::{Chain, DeviceName};
 use hostler_backend::{MemoryPolicy, Pinning, opaque::MemoryMode};
@@ -10,7 +10,7 @@ use super::{super::testing::*, *};
 
 fn dir() -> (tempfile::TempDir, RecordDir) {
     let temp = tempfile::tempdir().unwrap();
-    let dir = RecordDir::open(temp.path().join("claims")).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "boot").unwrap();
     (temp, dir)
 }
 
@@ -23,7 +23,6 @@ fn records_come_back_as_they_were_written() {
     let (_temp, dir) = dir();
     let records: Vec<ClaimRecord> =
         ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Preparing, "boot")).into();
-    // One record goes through fsync, five go through syncfs.
     dir.write(&[&records[0]]).unwrap();
     dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
     let loaded = dir.load().unwrap();
@@ -57,40 +56,13 @@ fn removing_twice_is_fine() {
 }
 
 #[test]
-fn replaced_and_removed_files_are_freed_when_it_is_time() {
-    let (temp, dir) = dir();
-    let folder = temp.path().join("claims");
-    let nameless = || {
-        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-        open.filter(|path| path.starts_with(&folder) && path.to_string_lossy().ends_with(" (deleted)")).count()
-    };
-    dir.write(&[&record("a", RecordState::Preparing, "boot")]).unwrap();
-    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
-    dir.remove([&uid("a")]).unwrap();
-    assert_eq!(nameless(), 2);
-    dir.tidy();
-    assert_eq!(nameless(), 0);
-}
-
-#[test]
-fn few_files_wait_to_be_freed_however_many_are_removed() {
-    let (_temp, dir) = dir();
-    let records: Vec<ClaimRecord> =
-        (0..2 * MOST_NAMELESS).map(|number| record(&format!("c{number}"), RecordState::Prepared, "boot")).collect();
-    dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
-    dir.remove(records.iter().map(|record| &record.claim.uid)).unwrap();
-    assert_eq!(dir.nameless().len(), MOST_NAMELESS);
-    assert!(dir.load().unwrap().is_empty());
-}
-
-#[test]
 fn what_a_crash_left_half_written_goes_at_the_next_start_and_foreign_files_stay() {
     let (temp, dir) = dir();
     let folder = temp.path().join("claims");
     fs::write(folder.join(".a.tmp"), "half").unwrap();
     fs::write(folder.join("README"), "mine").unwrap();
     drop(dir);
-    let dir = RecordDir::open(&folder).unwrap();
+    let dir = RecordDir::open(&folder, "boot").unwrap();
     assert!(!folder.join(".a.tmp").exists());
     assert!(folder.join("README").exists());
     assert!(dir.load().unwrap().is_empty());
@@ -150,8 +122,8 @@ fn what_a_device_takes_of_counters_is_kept_and_stands_in_no_record_without() {
 
 #[test]
 fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
-    let Some(disk) = SmallDisk::mount(64 << 10) else { return };
-    let dir = RecordDir::open(disk.path().join("claims")).unwrap();
+    let Some(disk) = SmallDisk::mount(2 << 20) else { return };
+    let dir = RecordDir::open(disk.path().join("claims"), "boot").unwrap();
     let old = record("a", RecordState::Preparing, "boot");
     dir.write(&[&old]).unwrap();
     disk.fill();
@@ -165,7 +137,11 @@ fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
     let loaded = dir.load().unwrap();
     assert_eq!(loaded.len(), 1);
     assert_eq!(loaded[0].record.as_ref().unwrap(), &old);
-    assert_eq!(dir.names().unwrap(), ["a.json"]);
+    assert_eq!(names(&disk.path().join("claims")).unwrap(), ["a.json"]);
+    dir.remove([&uid("a")]).unwrap();
+    drop(dir);
+    let dir = RecordDir::open(disk.path().join("claims"), "next boot").unwrap();
+    assert!(dir.load().unwrap().is_empty(), "taking back needs no room on the disk");
 }
 
 /// A tmpfs of its own, gone with the test.
@@ -271,7 +247,7 @@ fn a_folder_that_others_can_change_is_not_used_and_says_how_to_mend_it() {
     let folder = temp.path().join("claims");
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-    let error = RecordDir::open(&folder).unwrap_err().to_string();
+    let error = RecordDir::open(&folder, "boot").unwrap_err().to_string();
     assert!(error.ends_with("claims can be changed by others (mode 777); chmod go-w it"), "{error}");
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o777, "it is left as evidence");
 }
@@ -279,7 +255,7 @@ fn a_folder_that_others_can_change_is_not_used_and_says_how_to_mend_it() {
 #[test]
 fn what_is_named_like_a_record_and_cannot_be_ours_costs_its_claim_alone() {
     let temp = tempfile::tempdir().unwrap();
-    let dir = RecordDir::open(temp.path().join("claims")).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "boot").unwrap();
     let path = |name: &str| temp.path().join(format!("claims/{name}.json"));
     dir.write(&[&record("whole", RecordState::Prepared, "boot")]).unwrap();
     nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -300,4 +276,81 @@ fn what_is_named_like_a_record_and_cannot_be_ours_costs_its_claim_alone() {
         assert!(*uid == expected_uid && reason.ends_with(expected), "{uid}: {reason}");
     }
     assert!(loaded[..4].iter().all(|it| it.bytes.is_empty()), "nothing of them is believed");
+}
+
+/// What a machine that goes down may do to files that are not flushed: they are empty, gone, or there again.
+#[test]
+fn what_the_files_lose_when_the_machine_goes_down_is_written_again_from_the_journal() {
+    let (temp, dir) = dir();
+    let path = |text: &str| temp.path().join(format!("claims/{text}.json"));
+    let records = ["a", "b", "c", "d", "e"].map(|text| record(text, RecordState::Prepared, "boot"));
+    dir.write(&[&record("a", RecordState::Preparing, "boot")]).unwrap();
+    let preparing = fs::read(path("a")).unwrap();
+    dir.write(&records.iter().collect::<Vec<_>>()).unwrap();
+    let gone = fs::read(path("e")).unwrap();
+    dir.remove([&uid("e")]).unwrap();
+    // Not the daemon's end: nothing is flushed.
+    drop(dir);
+    fs::write(path("a"), preparing).unwrap();
+    fs::write(path("b"), "").unwrap();
+    fs::remove_file(path("c")).unwrap();
+    fs::write(path("e"), gone).unwrap();
+    for _ in 0..2 {
+        let dir = RecordDir::open(temp.path().join("claims"), "next boot").unwrap();
+        let loaded: Vec<ClaimRecord> = dir.load().unwrap().into_iter().map(|loaded| loaded.record.unwrap()).collect();
+        assert_eq!(loaded, records[..4], "and the second time there is nothing to do");
+    }
+}
+
+#[test]
+fn a_process_that_dies_takes_no_file_with_it_so_the_files_are_believed() {
+    let (temp, dir) = dir();
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    drop(dir);
+    // Another version ran in between, which knows no journal.
+    fs::remove_file(temp.path().join("claims/a.json")).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "boot").unwrap();
+    assert!(dir.load().unwrap().is_empty());
+    drop(dir);
+    let dir = RecordDir::open(temp.path().join("claims"), "next boot").unwrap();
+    assert!(dir.load().unwrap().is_empty(), "the first start has ended what the journal said");
+}
+
+#[test]
+fn a_checkpoint_makes_the_files_all_there_is() {
+    let (temp, dir) = dir();
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    dir.checkpoint().unwrap();
+    fs::remove_file(temp.path().join("claims/a.json")).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "next boot").unwrap();
+    assert!(dir.load().unwrap().is_empty());
+}
+
+#[test]
+fn a_journal_that_is_full_is_begun_anew_and_loses_nothing() {
+    let (temp, dir) = dir();
+    let journal = temp.path().join("claims.journal");
+    for number in 0..40 {
+        let batch: Vec<ClaimRecord> =
+            (0..100).map(|of| record(&format!("c{}", (number + of) % 110), RecordState::Prepared, "boot")).collect();
+        dir.write(&batch.iter().collect::<Vec<_>>()).unwrap();
+    }
+    let head = fs::read_to_string(&journal).unwrap();
+    let generation: u64 = head.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(generation > 1, "generation {generation}");
+    assert_eq!(RecordDir::open(temp.path().join("claims"), "next boot").unwrap().load().unwrap().len(), 110);
+}
+
+#[test]
+fn a_journal_of_a_later_version_is_not_guessed_at() {
+    let (temp, dir) = dir();
+    drop(dir);
+    let path = temp.path().join("claims.journal");
+    let (mut later, _) = hostler_files::Journal::open(&path, 4096).unwrap();
+    later.begin(br#"{"version":2,"boot":"boot"}"#).unwrap();
+    let error = RecordDir::open(temp.path().join("claims"), "next boot").unwrap_err().to_string();
+    assert!(
+        error.ends_with("claims.journal has format version 2, this version of hostler reads up to 1: upgrade hostler"),
+        "{error}"
+    );
 }

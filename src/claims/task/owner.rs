@@ -204,6 +204,7 @@ impl ClaimsOwner {
             self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
             self.ended.drain(..).for_each(EndedWork::log);
         }
+        self.parts.executor.flush_records();
     }
 
     /// Whether no blocking thread is at work.
@@ -322,7 +323,7 @@ impl ClaimsOwner {
             let finished = work(&executor);
             // The owner waits for everything that is under way, so it is there to hear this.
             let _ = requests_tx.blocking_send(ClaimsRequest::Finished(finished));
-            executor.records.tidy();
+            executor.tidy_records();
         });
     }
 

@@ -352,7 +352,7 @@ async fn a_reboot_undoes_hardware_but_not_the_choice() {
 async fn a_half_done_claim_is_rolled_back_at_start() {
     let world = ClaimsWorld::new();
     let half = record("a", RecordState::Preparing, "boot-1");
-    RecordDir::open(world.temp.path().join("claims")).unwrap().write(&[&half]).unwrap();
+    RecordDir::open(world.temp.path().join("claims"), "boot-1").unwrap().write(&[&half]).unwrap();
     world.bench.hardware.lock().unwrap().insert(("a".to_owned(), "one".to_owned()));
     let handle = world.start().await;
     assert!(world.bench.ready().is_empty() && world.files("claims").is_empty());
