@@ -40,11 +40,15 @@ pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
 /// What a [`ReadClaims`] says of one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
 
+/// What becomes of the allocations that were read. It does not block.
+pub type ReadContinuation = Box<dyn FnOnce(Vec<ReadResult>) + Send>;
+
 /// Where claims' allocations are read: the API server or manifests on disk.
 pub trait ReadClaims: Send + Sync + 'static {
     /// Reads the allocations of exactly these claims, in their order: a claim of the same name with another UID is an
-    /// error. Blocking; who asks over a network asks for all of them at once.
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult>;
+    /// error. Returns at once, and goes on with `then` wherever the last of them was read: each change of threads is a
+    /// good part of what a prepare takes. Who asks over a network asks for all of them at once.
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation);
 }
 
 /// One device of a prepared claim, as the kubelet hears of it.

@@ -13,7 +13,7 @@ use std::{
 
 use hostler::{
     claims::{
-        ClaimsHandle, ReadClaims, ReadResult,
+        ClaimsHandle, ReadClaims, ReadContinuation,
         spec::CdiNaming,
         task::{self as claims_task, ClaimsParts},
     },
@@ -125,8 +125,8 @@ impl ByName {
 }
 
 impl ReadClaims for ByName {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
-        claims.iter().map(|claim| Ok(Self::allocation(claim))).collect()
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
+        then(claims.iter().map(|claim| Ok(Self::allocation(claim))).collect());
     }
 }
 

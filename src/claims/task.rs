@@ -18,11 +18,11 @@ use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
 use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, mpsc::error::TrySendError, oneshot, watch};
 use tracing::{error, info};
 
 use super::{
-    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims,
+    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult,
     call::{CallAnswers, CallKind, CallResult, ClaimCall},
     executor::ClaimExecutor,
     metadata, recover,
@@ -353,21 +353,28 @@ impl ClaimsHandle {
         answers.collect().await
     }
 
-    /// Prepares claims that are not on record. The thread that reads their allocations passes them on itself: each change
-    /// of threads is a good part of what a prepare takes.
+    /// Prepares claims that are not on record.
     async fn read_and_prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, CallResult> {
         let mut answers = CallAnswers::new();
         let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
         if !calls.is_empty() {
-            let (reader, requests_tx) = (self.reader.clone(), self.requests_tx.clone());
-            self.tasks.blocking(move || {
-                let read = calls.into_iter().zip(reader.read(&claims));
+            let handle = self.clone();
+            let pass_on = move |read: Vec<ReadResult>| {
+                let read = calls.into_iter().zip(read);
                 let calls = read.filter_map(|(call, read)| call.with_allocation(read)).collect();
-                // Calls that are dropped tell the caller that the daemon is stopping.
-                let _ = requests_tx.blocking_send(ClaimsRequest::Calls(calls));
-            });
+                handle.pass_on(ClaimsRequest::Calls(calls));
+            };
+            self.reader.read(claims, Box::new(pass_on));
         }
         answers.collect().await
+    }
+
+    /// Sends without waiting, from wherever that is: an owner that is behind is waited for by a job.
+    fn pass_on(self, request: ClaimsRequest) {
+        if let Err(TrySendError::Full(request)) = self.requests_tx.try_send(request) {
+            let tasks = self.tasks.clone();
+            tasks.job(async move { self.send(request).await });
+        }
     }
 
     /// Every failure from now on.

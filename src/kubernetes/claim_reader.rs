@@ -10,15 +10,12 @@ use hostler_api::{
     resource::{AllocationError, ApiVersion, ResourceClaim},
 };
 use hostler_cluster::{ApiFailure, Backoff};
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use super::{ClusterNode, claims_of};
 use crate::{
-    claims::{ReadClaims, ReadResult},
+    claims::{ReadClaims, ReadContinuation, ReadResult},
     metrics::Metrics,
     tasks::Tasks,
 };
@@ -37,7 +34,6 @@ pub struct ClaimReader {
     cluster: ClusterNode,
     metrics: Metrics,
     tasks: Tasks,
-    runtime: Handle,
 }
 
 /// Why the API server gave no allocation of a claim.
@@ -97,9 +93,9 @@ pub enum ClaimReadError {
 }
 
 impl ClaimReader {
-    /// Reads over `cluster`. Must be made on the daemon's runtime.
+    /// Reads over `cluster`.
     pub fn new(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> Self {
-        Self { cluster, metrics, tasks: tasks.clone(), runtime: Handle::current() }
+        Self { cluster, metrics, tasks: tasks.clone() }
     }
 
     /// The claim called `namespace/name`, as the API server has it now.
@@ -191,8 +187,9 @@ impl ClaimReader {
 }
 
 impl ReadClaims for ClaimReader {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
-        self.runtime.block_on(self.read_all(claims))
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
+        let reader = self.clone();
+        self.tasks.job(async move { then(reader.read_all(&claims).await) });
     }
 }
 

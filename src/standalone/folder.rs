@@ -15,7 +15,7 @@ use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, repla
 
 use super::manifest::{self, ManifestError};
 use crate::{
-    claims::{ReadClaims, ReadResult},
+    claims::{ReadClaims, ReadContinuation},
     tasks::Tasks,
 };
 
@@ -209,8 +209,9 @@ impl ManifestFolder {
 }
 
 impl ReadClaims for ManifestFolder {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
-        claims.iter().map(|claim| Ok(self.allocation(claim)?)).collect()
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
+        let folder = self.clone();
+        self.tasks.blocking(move || then(claims.iter().map(|claim| Ok(folder.allocation(claim)?)).collect()));
     }
 }
 

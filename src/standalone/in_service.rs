@@ -8,7 +8,7 @@ use std::{
 use hostler_api::{Access, Allocation, BackendName, ClaimRef, Grant};
 
 use crate::{
-    claims::{ReadClaims, ReadResult},
+    claims::{ReadClaims, ReadContinuation, ReadResult},
     inventory::{Drain, Inventory, InventoryReader},
     units::elapsed,
 };
@@ -42,13 +42,17 @@ impl<R> InService<R> {
 }
 
 impl<R: ReadClaims> ReadClaims for InService<R> {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
-        let inventory: Arc<Inventory> = self.inventory.latest();
-        let check = |allocation: Allocation| match drained(&allocation, &inventory) {
-            Some(error) => Err(error.into()),
-            None => Ok(allocation),
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
+        let inventory = self.inventory.clone();
+        let check_all = move |read: Vec<ReadResult>| {
+            let inventory: Arc<Inventory> = inventory.latest();
+            let check = |allocation: Allocation| match drained(&allocation, &inventory) {
+                Some(error) => Err(error.into()),
+                None => Ok(allocation),
+            };
+            then(read.into_iter().map(|read| read.and_then(check)).collect());
         };
-        self.claims.read(claims).into_iter().map(|read| read.and_then(check)).collect()
+        self.claims.read(claims, Box::new(check_all));
     }
 }
 
@@ -75,6 +79,8 @@ impl DrainedError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use hostler_api::{ClaimUid, DeviceName};
     use hostler_backend::Device;
     use tokio::sync::watch;
@@ -86,7 +92,7 @@ mod tests {
     struct ByName(Access);
 
     impl ReadClaims for ByName {
-        fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+        fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
             let grant = |claim: &ClaimRef| Grant {
                 request: "all".to_owned(),
                 pool: "n/fake".to_owned(),
@@ -97,7 +103,7 @@ mod tests {
                 config: Vec::new(),
             };
             let allocation = |claim| Allocation { grants: vec![grant(claim)], pod_claim_name: None };
-            claims.iter().map(|claim| Ok(allocation(claim))).collect()
+            then(claims.iter().map(|claim| Ok(allocation(claim))).collect());
         }
     }
 
@@ -109,8 +115,10 @@ mod tests {
         let inventory = Inventory { pools: [(fake, pool)].into(), drains, ..Inventory::default() };
         let (_inventory_tx, inventory_rx) = watch::channel(Arc::new(inventory));
         let claim = ClaimRef { namespace: "default".into(), name: device.into(), uid: ClaimUid::new("u").unwrap() };
-        let mut read = InService::new(ByName(access), InventoryReader::new(inventory_rx)).read(&[claim]);
-        read.remove(0).map_err(|error| error.to_string())
+        let (read_tx, read_rx) = mpsc::channel();
+        let then = Box::new(move |read| read_tx.send(read).unwrap());
+        InService::new(ByName(access), InventoryReader::new(inventory_rx)).read(vec![claim], then);
+        read_rx.recv().unwrap().remove(0).map_err(|error| error.to_string())
     }
 
     #[test]

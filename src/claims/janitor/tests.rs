@@ -7,7 +7,7 @@ use hostler_linux::SysRoot;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use super::{
-    super::{ClaimsParts, ReadClaims, ReadResult, task, testing::*},
+    super::{ClaimsParts, ReadClaims, ReadContinuation, task, testing::*},
     *,
 };
 use crate::containers::{self, ContainerDir};
@@ -22,9 +22,9 @@ fn after(seconds: u64) -> Duration {
 struct Api(Mutex<BTreeMap<ClaimUid, ClaimObservation>>);
 
 impl ReadClaims for Api {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
         let device = |claim: &ClaimRef| if claim.uid.as_str() == "b" { "two" } else { "one" };
-        claims.iter().map(|claim| Ok::<Allocation, _>(allocation(&[grant(device(claim))]))).collect()
+        then(claims.iter().map(|claim| Ok::<Allocation, _>(allocation(&[grant(device(claim))]))).collect());
     }
 }
 

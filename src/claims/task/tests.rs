@@ -9,7 +9,7 @@ use hostler_backend::Pinning;
 use hostler_linux::SysRoot;
 
 use super::{
-    super::{ClaimOperation, ClaimView, ReadResult, store::RecordState, testing::*},
+    super::{ClaimOperation, ClaimView, ReadContinuation, store::RecordState, testing::*},
     *,
 };
 
@@ -18,9 +18,9 @@ use super::{
 struct KnownAllocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
 
 impl ReadClaims for KnownAllocations {
-    fn read(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+    fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
         let known = self.0.lock().unwrap();
-        claims.iter().map(|claim| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into())).collect()
+        then(claims.iter().map(|claim| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into())).collect());
     }
 }
 
