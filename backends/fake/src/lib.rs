@@ -48,6 +48,7 @@
 //! times = 2                              # strike twice, then never again
 //! probability = 0.5                      # strike every other time, as the seed decides
 //! delay_ms = 100                         # wait, but not beyond the next change of the script, and then …
+//! until = "/run/go-on"                    # … hang until there is such a file, and then …
 //! error = "the power supply is gone"     # … fail,
 //! kill = false                           # … or end the process, with KILL_EXIT_CODE
 //!

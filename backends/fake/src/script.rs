@@ -7,7 +7,10 @@ mod problem;
 mod tests;
 mod values;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use hostler_api::DeviceName;
 use hostler_backend::{BackendWarning, ConfigProblem, CounterSet, Device, Health};
@@ -53,6 +56,8 @@ pub(crate) struct ScriptedFault {
     pub(crate) probability: Option<f64>,
     #[serde(default)]
     pub(crate) delay_ms: u64,
+    /// Hang until this file is there.
+    pub(crate) until: Option<PathBuf>,
     pub(crate) error: Option<String>,
     #[serde(default)]
     pub(crate) kill: bool,
@@ -113,15 +118,16 @@ impl ScriptedFault {
     }
 
     fn check(&self) -> Result<(), ConfigProblem> {
-        let Self { step, device, times, probability, delay_ms, error, kill, .. } = self;
+        let Self { step, device, times, probability, delay_ms, until, error, kill, .. } = self;
         let rules = [
             (*kill && error.is_some(), "kill", "a fault ends the process or gives an error; leave one out"),
             (
-                !kill && error.is_none() && *delay_ms == 0,
+                !kill && error.is_none() && until.is_none() && *delay_ms == 0,
                 "",
-                "a fault does something: add error = \"…\", kill = true or delay_ms = …",
+                "a fault does something: add error = \"…\", kill = true, delay_ms = … or until = \"…\"",
             ),
             (error.as_ref().is_some_and(|error| error.trim().is_empty()), "error", "say what goes wrong"),
+            (until.as_ref().is_some_and(|file| !file.is_absolute()), "until", "write the absolute path of a file"),
             (
                 *step == BackendMethod::Enumerate && device.is_some(),
                 "device",

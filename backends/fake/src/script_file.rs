@@ -18,6 +18,8 @@ use crate::{
 
 /// How often a fault that takes its time looks whether the script has changed.
 const LINGER: Duration = Duration::from_millis(20);
+/// How often a call that hangs looks whether it may go on.
+const HANG_POLL: Duration = Duration::from_millis(10);
 
 /// A script's file and what was made of it.
 #[derive(Debug)]
@@ -174,6 +176,9 @@ fn chance(seed: u64, fault: usize, call: u64) -> f64 {
 
 #[expect(clippy::exit, reason = "ending the process without a word to anyone is the feature")]
 fn strike(method: BackendMethod, fault: &ScriptedFault) -> Result<(), BackendError> {
+    while fault.until.as_ref().is_some_and(|file| !file.exists()) {
+        thread::sleep(HANG_POLL);
+    }
     if fault.kill {
         std::process::exit(KILL_EXIT_CODE);
     }

@@ -1,6 +1,13 @@
 //! The backend as the daemon sees it.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use hostler_api::{Access, ClaimUid, DeviceName, Grant, Quantity, ShareId};
 use hostler_backend::{
@@ -344,6 +351,25 @@ fn latencies_and_delays_take_their_time() {
     let start = Instant::now();
     bench.verify(&claim).unwrap();
     assert!(start.elapsed().as_millis() >= 50);
+}
+
+#[test]
+fn a_call_hangs_until_there_is_the_file_that_it_waits_for() {
+    let bench = ScriptBench::new("");
+    let file = bench.dir.path().join("go-on");
+    bench.write(&format!("{ONE}[[fault]]\nstep = \"enumerate\"\nuntil = \"{}\"", file.display()));
+    let enumerated = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let names = bench.names();
+            enumerated.store(true, Ordering::Release);
+            names
+        });
+        assert!(!enumerated.load(Ordering::Acquire));
+        fs::write(&file, "").unwrap();
+        assert_eq!(call.join().unwrap(), ["a"]);
+    });
+    assert_eq!(bench.names(), ["a"], "where the file stays, nothing hangs");
 }
 
 #[test]

@@ -257,6 +257,13 @@ impl Host {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
+    /// Starts a subcommand of the binary with this host's configuration and a pipe for what it says; waits for nothing.
+    pub fn spawn_command(&self, args: &[&str]) -> Child {
+        let mut command = Command::new(binary());
+        command.args(args).arg("--config").arg(self.path("hostler.toml")).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// As [`Host::run`]; the standard output of a run that must succeed.
     pub fn run_ok(&self, args: &[&str]) -> String {
         let output = self.run(args);

@@ -30,4 +30,5 @@ pub mod host;
 pub mod http2;
 pub mod kubelet;
 pub mod node;
+pub mod systemd;
 pub mod uevents;

@@ -136,6 +136,7 @@ fn a_mistake_is_told_with_file_line_field_and_fix() {
         ("[[device]]\nname = \"a\"\nreason = \"x\"", "line 3, device[0].reason: a healthy device needs no reason"),
         ("[[device]]\nname = \"a\"\n[device.edits]\nenv = [\"a\"]", "line 4, device[0].edits.env"),
         ("[[fault]]\nstep = \"preapre\"", "line 2, fault[0].step: unknown variant `preapre`, expected one of"),
+        ("[[fault]]\nstep = \"plan\"\nuntil = \"go\"", "line 3, fault[0].until: write the absolute path"),
         ("[[fault]]\nstep = \"plan\"", "line 1, fault[0]: a fault does something"),
         (
             "[[fault]]\nstep = \"plan\"\nkill = true\nerror = \"x\"",

@@ -1,0 +1,32 @@
+//! The service manager, as a daemon hears and is heard by it.
+
+use std::os::unix::net::UnixDatagram;
+
+use crate::host::{Host, PATIENCE};
+
+/// The socket that systemd would listen on.
+pub struct Systemd(pub UnixDatagram);
+
+impl Systemd {
+    /// Has the daemons of a host report here from now on, with a watchdog of a tenth of a second.
+    pub fn new(host: &mut Host) -> Self {
+        let path = host.path("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        host.env("NOTIFY_SOCKET", path);
+        host.env("WATCHDOG_USEC", "100000");
+        Self(socket)
+    }
+
+    /// The next message.
+    pub fn next(&self) -> String {
+        let mut message = [0; 4096];
+        let length = self.0.recv(&mut message).expect("a notification");
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    }
+
+    /// Reads on until a message has this line.
+    pub fn wait_for(&self, line: &str) -> String {
+        std::iter::repeat_with(|| self.next()).find(|message| message.lines().any(|found| found == line)).unwrap()
+    }
+}
