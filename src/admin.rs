@@ -14,7 +14,7 @@ pub mod types;
 use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use axum::{
@@ -32,7 +32,7 @@ pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
-use hostler_api::{Chain, ClaimState};
+use hostler_api::{BackendName, Chain, ClaimState};
 
 use self::{
     metrics::resident_bytes,
@@ -40,7 +40,7 @@ use self::{
 };
 use crate::{
     claims::ClaimsHandle,
-    inventory::{Inventory, LostDrains, task::InventoryHandle},
+    inventory::{Inventory, LostDrains, Pool, task::InventoryHandle},
     kubelet::{KubeletConnections, RegistrationState},
     kubernetes::{
         claim_reader::ClaimReader,
@@ -211,11 +211,7 @@ impl AdminService {
     /// What keeps the daemon from serving all that it should; empty when ready.
     pub fn not_ready(&self) -> Vec<String> {
         let inventory = self.0.inventory.reader().latest();
-        let stale = inventory
-            .pools
-            .iter()
-            .filter_map(|(name, pool)| Some(format!("backend {name} could not be scanned: {}", pool.stale.as_ref()?)));
-        let mut missing: Vec<String> = stale.collect();
+        let mut missing = inventory.doubts();
         missing.extend(inventory.lost_drains.as_ref().map(LostDrains::explain));
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
         missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
@@ -297,15 +293,33 @@ fn publication_status(publication: Publication) -> AdminPublication {
 }
 
 fn backend_status(inventory: &Inventory) -> Vec<AdminBackend> {
-    let status = |(name, pool): (&hostler_api::BackendName, &crate::inventory::Pool)| AdminBackend {
+    let status = |(name, pool): (&BackendName, &Pool)| AdminBackend {
         name: name.to_string(),
         pool: pool.name.clone(),
         devices: pool.devices.len(),
         drained: inventory.drains.keys().filter(|(backend, _)| backend == name).count(),
         healthy: pool.devices.iter().filter(|device| device.health == hostler_backend::Health::Healthy).count(),
         stale: pool.stale.clone(),
+        unknown: false,
+        unanswered_since: unanswered_since(inventory, name),
     };
-    inventory.pools.iter().map(status).collect()
+    let mut all: Vec<AdminBackend> = inventory.pools.iter().map(status).collect();
+    all.extend(inventory.unknown.iter().map(|(name, pool)| AdminBackend {
+        name: name.to_string(),
+        pool: pool.name.clone(),
+        devices: 0,
+        drained: 0,
+        healthy: 0,
+        stale: Some(pool.reason.clone()),
+        unknown: true,
+        unanswered_since: unanswered_since(inventory, name),
+    }));
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+fn unanswered_since(inventory: &Inventory, backend: &BackendName) -> Option<u64> {
+    inventory.unanswered.get(backend).map(|since| since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 fn warnings(inventory: &Inventory) -> Vec<String> {

@@ -37,6 +37,8 @@ use serde::{Deserialize, Serialize};
 
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
 
+use crate::inventory::Inventory;
+
 /// What a [`ReadClaims`] says of one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -89,6 +91,24 @@ pub enum ClaimError {
         pool: String,
         /// The device of the allocation.
         device: DeviceName,
+    },
+    /// Nobody knows what devices there are.
+    #[error("whether device {device} is in pool {pool} is not known: {reason}; try again")]
+    UnknownPool {
+        /// The pool of the allocation.
+        pool: String,
+        /// The device of the allocation.
+        device: DeviceName,
+        /// Why nothing is known.
+        reason: String,
+    },
+    /// A start has not made the claim right yet.
+    #[error("claim {uid} is {recovery}: until that ends its devices stay taken; try again")]
+    Recovering {
+        /// The claim.
+        uid: ClaimUid,
+        /// Since when, and by which backends, in words.
+        recovery: String,
     },
     /// Another claim holds the device.
     #[error("device {device} is already prepared for claim {holder}")]
@@ -297,15 +317,27 @@ pub enum ClaimOperation {
     Unprepare,
     /// Its containers are told what has become of their devices' attributes.
     Describe,
+    /// A start makes right what the last run left of it.
+    Recover,
+}
+
+/// Why a device of an allocation is not found.
+fn absent(inventory: &Inventory, pool: &str, device: &DeviceName) -> ClaimError {
+    let (pool, device) = (pool.to_owned(), device.clone());
+    match inventory.unknown_reason(&pool) {
+        Some(reason) => ClaimError::UnknownPool { reason: reason.to_owned(), pool, device },
+        None => ClaimError::NoSuchDevice { pool, device },
+    }
 }
 
 impl ClaimOperation {
-    /// In one word: `prepare`, `unprepare`, `describe`.
+    /// In one word: `prepare`, `unprepare`, `describe`, `recover`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
             Self::Unprepare => "unprepare",
             Self::Describe => "describe",
+            Self::Recover => "recover",
         }
     }
 }
@@ -328,6 +360,11 @@ impl ClaimView {
             Self::Recorded { busy, .. } => *busy,
             Self::Quarantined(_) => None,
         }
+    }
+
+    /// Whether a start has not made it right yet.
+    fn is_recovering(&self) -> bool {
+        self.busy().is_some_and(|busy| busy.operation == ClaimOperation::Recover)
     }
 
     /// Namespace, name and UID, where known.

@@ -152,6 +152,10 @@ pub struct InventoryConfig {
     /// Time after which hardware is scanned that no event told of.
     #[serde(with = "duration")]
     pub rescan: Duration,
+    /// How long the start, and whoever has the hardware looked at, waits for one backend. What comes later is taken when it
+    /// comes.
+    #[serde(with = "duration")]
+    pub answer_within: Duration,
     /// How long events must be quiet before a scan: one plugged card sends dozens.
     #[serde(with = "duration")]
     pub quiet: Duration,
@@ -346,7 +350,15 @@ impl Default for KubeletConfig {
 impl Default for InventoryConfig {
     fn default() -> Self {
         let QuietPeriod { quiet, limit } = QuietPeriod::default();
-        Self { uevents: UeventMode::default(), rescan: Duration::from_secs(60), quiet, quiet_limit: limit }
+        Self {
+            uevents: UeventMode::default(),
+            rescan: Duration::from_secs(60),
+            // The largest machines that were seen take a second. A start waits twice at most, for a scan and for recovery;
+            // systemd allows it 90 s.
+            answer_within: Duration::from_secs(10),
+            quiet,
+            quiet_limit: limit,
+        }
     }
 }
 

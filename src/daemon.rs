@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  config ► backends ► uevent listener ► first scan ► lock ► recover ► publisher ► admin, figures ► kubelet sockets ► READY=1
+//!  a backend that does not answer the scan or recovery in time is waited for no longer: the others serve
 //!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
 //! ```
 
@@ -119,7 +120,8 @@ pub enum DaemonError {
 pub async fn run(config: DaemonConfig, machine: RunningMachine) -> Result<(), DaemonError> {
     let mut signals = StopSignals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
-    let starting = start(config, machine, &tasks);
+    let patience = config.inventory.answer_within;
+    let starting = notify::starting(start(config, machine, &tasks), patience);
     let result = tokio::select! {
         // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
         started = starting => match started {
@@ -230,6 +232,7 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     let hook = install_hook(&config, tasks).await?;
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
+    claims.recovered(config.inventory.answer_within).await;
     remove_other_hooks(&config, hook, tasks);
     source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
     start_janitor(&config, &source, &claims, &metrics, tasks);
@@ -283,6 +286,7 @@ async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -
         backends,
         node: config.node_name.clone(),
         rescan: config.inventory.rescan,
+        answer_within: config.inventory.answer_within,
         state: config.paths.state.clone(),
     };
     let inventory = inventory_task::start(parts, tasks);

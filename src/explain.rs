@@ -96,8 +96,10 @@ pub struct DeviceFact {
     pub access: Access,
     /// Its health; `None`: it is not on this host.
     pub health: Option<Health>,
-    /// Why the last scan of its backend failed.
+    /// Why nothing newer is known of its backend, if that is so.
     pub stale: Option<String>,
+    /// Why nothing at all is known of its backend's devices, if that is so.
+    pub unknown: Option<String>,
     /// Why an operator drains it, if one does.
     pub drained: Option<String>,
     /// Other claims that hold it, or parts of it.
@@ -117,6 +119,9 @@ impl DeviceFact {
 
     /// What is wrong with the device itself.
     fn fault(&self) -> Option<String> {
+        if let Some(reason) = &self.unknown {
+            return Some(format!("nothing is known of device {}: {reason}", self.name()));
+        }
         match &self.health {
             None => Some(format!("device {} is not on this host", self.name())),
             Some(Health::Unhealthy { reason }) => Some(format!("device {} is unhealthy: {reason}", self.name())),
@@ -272,7 +277,11 @@ fn of_prepared(facts: &ClaimFacts, record: &RecordFact) -> Conclusion {
             Vec::new(),
         );
     }
-    let next = vec!["mend the device, or delete the pod and let it start with another device".to_owned()];
+    let next = if facts.devices.iter().any(|device| device.unknown.is_some()) {
+        remedies(facts)
+    } else {
+        vec!["mend the device, or delete the pod and let it start with another device".to_owned()]
+    };
     Conclusion::new(ClaimState::Prepared.into(), format!("it is prepared, but {}", faults.join("; ")), next)
 }
 
@@ -363,6 +372,9 @@ fn remedies(facts: &ClaimFacts) -> Vec<String> {
     for device in &facts.devices {
         let name = device.name();
         match &device.health {
+            None if device.unknown.is_some() => next.extend(device.unknown.as_ref().map(|reason| {
+                format!("find out why the backend of device {name} does not tell what it has: {reason}")
+            })),
             None if device.is_of(&facts.node) => {
                 next.push(format!(
                     "plug device {name} in again, or delete the pod and let it start with another device"

@@ -17,7 +17,7 @@ mod merge;
 pub mod task;
 pub mod view;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::{BackendWarning, CounterSet, Device};
@@ -25,11 +25,17 @@ use tokio::sync::watch;
 
 pub use drains::{Drain, Drains, LostDrains};
 
+use crate::units::utc;
+
 /// Everything that is known about the hardware, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory {
-    /// One pool per backend that has been scanned at least once.
+    /// One pool per backend of which something is known: a scan of it has succeeded since the start.
     pub pools: BTreeMap<BackendName, Pool>,
+    /// The other backends: their first scan has failed or not answered. That they have no devices is not known either.
+    pub unknown: BTreeMap<BackendName, UnknownPool>,
+    /// Since when the last scan of a backend has been running, for those that take longer than anybody waits for one.
+    pub unanswered: BTreeMap<BackendName, SystemTime>,
     /// Devices that an operator takes out of service, whether they are there or not.
     pub drains: Drains,
     /// A list of drained devices that cannot be understood; `drains` then has every device.
@@ -47,8 +53,17 @@ pub struct Pool {
     pub counter_sets: Vec<CounterSet>,
     /// What the backend could not understand.
     pub warnings: Vec<BackendWarning>,
-    /// Why the last scan failed, if it did; the devices are then the last known ones.
+    /// Why nothing newer is known, if the last scan failed or has not answered; the devices are then the last known ones.
     pub stale: Option<String>,
+}
+
+/// The devices of one backend, which nobody knows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnknownPool {
+    /// `<node>/<backend>`.
+    pub name: String,
+    /// Why nothing is known.
+    pub reason: String,
 }
 
 impl Inventory {
@@ -72,6 +87,32 @@ impl Inventory {
         }
         self.drains.get(&(backend.clone(), device.clone()))
     }
+
+    /// Why nothing is known of the pool called `pool`, if that is so: what is not found there may be there all the same.
+    pub fn unknown_reason(&self, pool: &str) -> Option<&str> {
+        self.unknown.values().find(|unknown| unknown.name == pool).map(|unknown| unknown.reason.as_str())
+    }
+
+    /// Every backend of which it is not known what it has now, and why, in words.
+    pub fn doubts(&self) -> Vec<String> {
+        let stale = self.pools.iter().filter_map(|(backend, pool)| {
+            Some((backend, pool.stale.as_deref()?, "its devices are those of the last scan that worked"))
+        });
+        let unknown = self
+            .unknown
+            .iter()
+            .map(|(backend, unknown)| (backend, unknown.reason.as_str(), "nothing is known of its devices"));
+        let tell = |(backend, reason, devices): (&BackendName, &str, &str)| match self.unanswered.get(backend) {
+            Some(since) => format!("backend {backend} {}; {devices}", unanswered(*since)),
+            None => format!("backend {backend} could not be scanned: {reason}; {devices}"),
+        };
+        stale.chain(unknown).map(tell).collect()
+    }
+}
+
+/// What is said of a backend whose scan began so long ago.
+fn unanswered(since: SystemTime) -> String {
+    format!("has not answered since {}", utc(since))
 }
 
 /// The name of a backend's pool on a node.

@@ -62,7 +62,7 @@ impl Tasks {
         self.tracker.spawn_blocking(move || span.in_scope(work))
     }
 
-    /// As [`Tasks::blocking`], for work that changes nothing: a stop does not wait for it.
+    /// As [`Tasks::blocking`], for work that a stop does not wait for: it changes nothing, or the next start does it again.
     pub fn looking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let span = tracing::Span::current();
         tokio::task::spawn_blocking(move || span.in_scope(work))

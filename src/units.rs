@@ -1,6 +1,6 @@
 //! Amounts and times as people read them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes with three significant digits and a binary unit: `61.5 GiB`.
 pub(crate) fn bytes(amount: u64) -> String {
@@ -42,6 +42,29 @@ pub(crate) fn elapsed(duration: Duration) -> String {
     shown.join(" ")
 }
 
+/// A moment to the second: `2026-11-22 06:31:02 UTC`. It can be searched for in logs, and stays true while it is read.
+pub(crate) fn utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day that begin so many days after 1970-01-01. Years are counted from March, so that a leap day is the
+/// last day of one; 400 of them have always 146,097 days.
+fn date(days: u64) -> (u64, u64, u64) {
+    // From 0000-03-01.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // 153 days are five months, from March as from August.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +89,20 @@ mod tests {
     fn elapsed_times_show_two_units() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (725, "12m 5s"), (273_600, "3d 4h"), (86_400, "1d 0h")] {
             assert_eq!(elapsed(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn moments_are_written_as_the_calendar_has_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00:00 UTC"),
+            (1_767_225_599, "2025-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
     }
 }

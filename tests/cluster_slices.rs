@@ -419,3 +419,34 @@ async fn writes_that_take_their_time_are_made_side_by_side() {
     assert_eq!(complete(&rig.slices()).unwrap().len(), 500);
     assert_eq!(rig.calls("create"), 8 + 1, "one for each slice, and a dry run");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_of_a_backend_that_does_not_answer_stay_as_they_are_until_it_does() {
+    let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
+    let config = fs::read_to_string(rig.host.path("hostler.toml")).unwrap();
+    fs::write(rig.host.path("hostler.toml"), format!("{config}[inventory]\nanswer_within = \"500ms\"\n")).unwrap();
+    rig.host.start();
+    rig.until_published(&["a", "b", "c"]).await;
+    rig.wait_until_synced();
+    let (before, writes) = (rig.slices(), rig.writes());
+
+    // Twice: it hangs, and it fails, when nothing has been known yet.
+    let answer = rig.host.path("answer");
+    let faults = [format!("until = \"{}\"", answer.display()), "error = \"the bus is down\"".to_owned()];
+    for fault in &faults {
+        rig.host.kill();
+        rig.host.script(&format!("{THREE}[[fault]]\nstep = \"enumerate\"\n{fault}\n"));
+        rig.host.start();
+        rig.wait_until_synced();
+        assert_eq!((rig.slices(), rig.writes()), (before.clone(), writes), "{fault}");
+        assert!(rig.host.get("/v1/status")["not_ready"].to_string().contains("nothing is known of its devices"));
+    }
+    rig.host.kill();
+    let one_more = format!("{THREE}[[device]]\nname = \"d\"\n[[fault]]\nstep = \"enumerate\"\n{}\n", faults[0]);
+    rig.host.script(&one_more);
+    rig.host.start();
+    fs::write(answer, "").unwrap();
+    rig.until_published(&["a", "b", "c", "d"]).await;
+    assert_eq!(rig.calls("delete"), 0, "nothing was taken away in between");
+    assert!(rig.host.stop().success());
+}

@@ -9,22 +9,17 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{
-    fs,
-    io::Write,
-    os::unix::net::{UnixDatagram, UnixStream},
-    thread,
-    time::Duration,
-};
+use std::{fs, io::Write, os::unix::net::UnixStream, thread, time::Duration};
 
 use hostler_proto::{
     dra_v1::{Claim, Device},
     health_v1::HealthStatus,
 };
 use hostler_testing::{
-    host::{Host, PATIENCE, SCRIPT, http, script_with, wait_for},
+    host::{Host, SCRIPT, http, script_with, wait_for},
     kubelet::{ClaimAnswers, KubeletResult, claim},
     node::{TestNode, named, uid},
+    systemd::Systemd,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -649,31 +644,6 @@ fn logs_are_text_for_people_or_json_for_programs() {
     let quiet = logged("[log]\nlevel = \"warn\"\n", false);
     assert!(quiet.lines().all(|line| line.contains("ERROR") || line.contains("WARN")), "{quiet}");
     assert!(quiet.contains("already prepared for claim a-5f0c"), "{quiet}");
-}
-
-/// The socket that systemd would listen on.
-struct Systemd(UnixDatagram);
-
-impl Systemd {
-    fn new(host: &mut Host) -> Self {
-        let path = host.path("notify");
-        let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        host.env("NOTIFY_SOCKET", path);
-        host.env("WATCHDOG_USEC", "100000");
-        Self(socket)
-    }
-
-    fn next(&self) -> String {
-        let mut message = [0; 4096];
-        let length = self.0.recv(&mut message).expect("a notification");
-        String::from_utf8(message[..length].to_vec()).unwrap()
-    }
-
-    /// Reads on until a message has this line.
-    fn wait_for(&self, line: &str) -> String {
-        std::iter::repeat_with(|| self.next()).find(|message| message.lines().any(|found| found == line)).unwrap()
-    }
 }
 
 #[test]

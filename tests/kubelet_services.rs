@@ -160,7 +160,7 @@ impl Node {
         let (tasks, _) = Tasks::new();
         let rescan = Duration::from_secs(3600);
         let state = root.path().to_owned();
-        let parts = InventoryParts { backends, node: "node-a".into(), rescan, state };
+        let parts = InventoryParts { backends, node: "node-a".into(), rescan, answer_within: rescan, state };
         let inventory = inventory_task::start(parts, &tasks);
         inventory.rescan().await;
         let parts = ClaimsParts {
@@ -181,6 +181,7 @@ impl Node {
             lock: lock(root.path()),
         };
         let claims = claims_task::start(parts, &tasks).unwrap();
+        claims.recovered(rescan).await;
         let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
         let parts = KubeletParts {
             driver: DRIVER.into(),

@@ -150,15 +150,23 @@ fn devices(inventory: &Inventory, claims: &ClaimTable) -> Vec<AdminDevice> {
     let shown = |((backend, name), known): ((BackendName, DeviceName), KnownDevice<'_>)| AdminDevice {
         name: name.to_string(),
         pool: known.pool.or_else(|| pool_of(&backend)).unwrap_or_default().to_owned(),
-        backend: backend.to_string(),
-        health: known.device.map_or("Absent", |device| device.health.as_str()).to_owned(),
-        health_reason: known.device.and_then(|device| device.health.reason()).map(str::to_owned),
+        health: match (known.device, inventory.unknown.contains_key(&backend)) {
+            (Some(device), _) => device.health.as_str(),
+            (None, true) => "Unknown",
+            (None, false) => "Absent",
+        }
+        .to_owned(),
+        health_reason: match known.device {
+            Some(device) => device.health.reason().map(str::to_owned),
+            None => inventory.unknown.get(&backend).map(|unknown| unknown.reason.clone()),
+        },
         drained: known.drain.map(|drain| AdminDrain {
             since: drain.since_unix(),
             reason: drain.reason.clone(),
             evict: drain.evict,
         }),
         holders: known.holders.into_iter().collect(),
+        backend: backend.to_string(),
     };
     all(inventory, claims).into_iter().map(shown).collect()
 }

@@ -152,6 +152,7 @@ fn device_fact(grant: &Grant, bound: String, uid: &str, inventory: &Inventory, t
         access: grant.access,
         health: found.map(|(_, device)| device.health.clone()),
         stale: pool.and_then(|pool| pool.stale.clone()),
+        unknown: inventory.unknown_reason(&grant.pool).map(str::to_owned),
         drained: drain.map(|drain| drain.reason.clone().unwrap_or_else(|| "no reason given".to_owned())),
         others: table.claims.iter().filter(holds).map(|(uid, view)| holder(uid, view)).collect(),
         bound,

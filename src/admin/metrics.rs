@@ -1,12 +1,12 @@
 //! Figures for Prometheus: what was counted, and gauges that are taken from the latest state when somebody asks.
 
-use std::fmt;
+use std::{fmt, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{family::Family, gauge::Gauge},
-    registry::Registry,
+    registry::{Registry, Unit},
 };
 
 use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics};
@@ -76,6 +76,22 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
             devices.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
+    let unknown = Family::<BackendLabels, Gauge>::default();
+    let unanswered = Family::<BackendLabels, Gauge>::default();
+    for backend in inventory.pools.keys().chain(inventory.unknown.keys()) {
+        let labels = BackendLabels { backend: name(backend) };
+        let is_unknown = inventory.unknown.contains_key(backend);
+        if is_unknown {
+            stale.get_or_create(&labels).set(1);
+        }
+        unknown.get_or_create(&labels).set(i64::from(is_unknown));
+        let since = inventory.unanswered.get(backend);
+        let lasts = since.map_or(0, |since| SystemTime::now().duration_since(*since).unwrap_or_default().as_secs());
+        unanswered.get_or_create(&labels).set(i64::try_from(lasts).unwrap_or(i64::MAX));
+    }
+    registry.register("backend_unknown", "Whether nothing is known of a backend's devices since the start", unknown);
+    let help = "For how long a backend has not answered a scan, once nobody waits for it any more; else 0";
+    registry.register_with_unit("backend_unanswered", help, Unit::Seconds, unanswered);
     let drained = Family::<BackendLabels, Gauge>::default();
     for backend in inventory.pools.keys() {
         drained.get_or_create(&BackendLabels { backend: name(backend) }).set(0);
@@ -85,7 +101,7 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
     }
     registry.register("devices_drained", "Devices that are taken out of service, there or not", drained);
     registry.register("devices", "Devices by backend and health", devices);
-    registry.register("backend_stale", "Whether the last scan of a backend failed", stale);
+    registry.register("backend_stale", "Whether the last scan of a backend failed or has not answered", stale);
 }
 
 fn register_claims(registry: &mut Registry, table: &ClaimTable) {
@@ -114,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::{Drain, Pool},
+        inventory::{Drain, Pool, UnknownPool},
         metrics::CountedOperation,
     };
 
@@ -129,7 +145,15 @@ mod tests {
             Pool { name: "n/fake".to_owned(), devices: vec![device], stale: Some("x".to_owned()), ..Pool::default() };
         let fake = BackendName::new("fake").unwrap();
         let drains = [((fake.clone(), DeviceName::new("gone").unwrap()), Drain::now(None, false))].into();
-        let inventory = Inventory { pools: [(fake, pool)].into(), drains, ..Inventory::default() };
+        let hung = BackendName::new("hung").unwrap();
+        let unknown = UnknownPool { name: "n/hung".to_owned(), reason: "it hangs".to_owned() };
+        let inventory = Inventory {
+            pools: [(fake, pool)].into(),
+            unknown: [(hung.clone(), unknown)].into(),
+            unanswered: [(hung, SystemTime::now() - Duration::from_secs(3600))].into(),
+            drains,
+            ..Inventory::default()
+        };
         let claims = ClaimTable::default();
         let text =
             render(&metrics, &MetricsSnapshot { inventory: &inventory, claims: &claims, ready: true, rss_bytes: 7 })
@@ -141,12 +165,18 @@ mod tests {
             "hostler_devices{backend=\"fake\",health=\"Healthy\"} 0",
             "hostler_devices_drained{backend=\"fake\"} 1",
             "hostler_backend_stale{backend=\"fake\"} 1",
+            "hostler_backend_unknown{backend=\"fake\"} 0",
+            "hostler_backend_unknown{backend=\"hung\"} 1",
+            "hostler_backend_stale{backend=\"hung\"} 1",
+            "hostler_backend_unanswered_seconds{backend=\"fake\"} 0",
             "hostler_claims{state=\"quarantined\"} 0",
             "hostler_ready 1",
             "hostler_resident_memory_bytes 7",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+        assert!(text.contains("hostler_backend_unanswered_seconds{backend=\"hung\"} 36"), "{text}");
+        assert!(!text.contains("hostler_devices{backend=\"hung\""), "nobody knows how many there are: {text}");
     }
 
     #[test]

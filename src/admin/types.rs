@@ -91,8 +91,14 @@ pub struct AdminBackend {
     /// How many are drained, there or not.
     #[serde(default)]
     pub drained: usize,
-    /// Why its last scan failed, if it did.
+    /// Why nothing newer is known, if its last scan failed or has not answered.
     pub stale: Option<String>,
+    /// Whether nothing at all is known of its devices: `devices` says nothing then.
+    #[serde(default)]
+    pub unknown: bool,
+    /// Since when it has not answered, seconds since 1970, where it takes longer than anybody waits.
+    #[serde(default)]
+    pub unanswered_since: Option<u64>,
 }
 
 /// A device: `GET /v1/devices` gives a list of these. `PUT` and `DELETE /v1/devices/{name}/drain` give one; `{name}` is
@@ -209,7 +215,7 @@ impl fmt::Display for AdminClaimState {
 /// Work that is under way on a claim.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminBusyClaim {
-    /// `prepare`, `unprepare` or `describe`.
+    /// `prepare`, `unprepare`, `describe` or, after a start, `recover`.
     pub operation: String,
     /// When it began, seconds since 1970.
     pub since: u64,

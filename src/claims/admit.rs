@@ -7,7 +7,7 @@ use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Shari
 use tracing::debug;
 
 use super::{
-    ClaimError, counters,
+    ClaimError, absent, counters,
     place::{self, PlacedGrant},
     store::RecordDevice,
 };
@@ -95,7 +95,7 @@ pub(super) struct GrantRefusal {
 impl<'a> AdmissionRequest<'a> {
     /// The device of a grant, with its backend.
     pub(super) fn find(&self, grant: &Grant) -> Result<(&'a BackendName, &'a Device, &'a dyn Backend), ClaimError> {
-        let absent = || ClaimError::NoSuchDevice { pool: grant.pool.clone(), device: grant.device.clone() };
+        let absent = || absent(self.inventory, &grant.pool, &grant.device);
         let (name, device) = self.inventory.find(&grant.pool, grant.device.as_str()).ok_or_else(absent)?;
         Ok((name, device, self.backends.get(name).ok_or_else(absent)?.as_ref()))
     }

@@ -13,7 +13,7 @@ use hostler_files::InstanceLock;
 use tracing::{debug, error, warn};
 
 use super::{
-    ClaimError, metadata,
+    ClaimError, absent, metadata,
     spec::{CdiNaming, cdi_spec},
     store::{ClaimRecord, RecordDevice, RecordDir, RecordState},
     task::OperateJob,
@@ -206,8 +206,7 @@ impl ClaimExecutor {
         for held in &mut record.devices {
             if redo {
                 let (pool, name) = (&held.grant.pool, &held.grant.device);
-                let absent = || ClaimError::NoSuchDevice { pool: pool.clone(), device: name.clone() };
-                let (_, device) = inventory.find(pool, name.as_str()).ok_or_else(absent)?;
+                let (_, device) = inventory.find(pool, name.as_str()).ok_or_else(|| absent(&inventory, pool, name))?;
                 let work = PrepareWork { claim: &claim, grant: &held.grant, device, plan: &held.plan };
                 debug!(claim.uid = %claim, device = %name, "preparing device");
                 let prepared = self.backend(held)?.prepare(&work).map_err(|source| failed("prepare", held, source))?;

@@ -1,5 +1,6 @@
-//! What a start makes of what the last run left: records, CDI files and the boot id become a plan, the plan is logged
-//! and applied before any socket opens. The plan is pure.
+//! What a start makes of what the last run left: records, CDI files and the boot id become a plan. The plan is pure. It is
+//! logged; what it takes a backend to do is done by the owner of the claims, side by side for backends that do not meet in a
+//! claim, and before any socket opens, unless a backend does not answer.
 //!
 //! | record | boot | CDI file | action |
 //! |---|---|---|---|
@@ -188,51 +189,73 @@ fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found:
     QuarantinedClaim { uid, path, reason, claim, devices }
 }
 
-/// Applies the plan; what is left is the claim table that the daemon starts with.
-pub(super) fn apply(
+/// What a plan makes of the claim table at once, and what backends have to do before a claim is right again.
+#[derive(Debug, Default)]
+pub(super) struct RecoveryStart {
+    pub(super) table: BTreeMap<ClaimUid, ClaimView>,
+    pub(super) steps: Vec<RecoveryStep>,
+}
+
+/// What a backend has to do about one claim.
+#[derive(Debug)]
+pub(super) enum RecoveryStep {
+    /// Check it, or make it ready again: without its CDI file an unprepare may have been under way.
+    Prepare(Arc<ClaimRecord>),
+    /// Take it back.
+    Unprepare(Arc<ClaimRecord>),
+}
+
+impl RecoveryStep {
+    pub(super) fn record(&self) -> &Arc<ClaimRecord> {
+        match self {
+            Self::Prepare(record) | Self::Unprepare(record) => record,
+        }
+    }
+
+    /// Does it. Whatever fails, a record that is on disk keeps its devices.
+    pub(super) fn run(self, executor: &ClaimExecutor) -> Vec<ClaimOutcome> {
+        match self {
+            Self::Prepare(record) => executor.prepare(vec![record]),
+            Self::Unprepare(record) => executor.unprepare(vec![record]),
+        }
+    }
+}
+
+/// Begins with the plan: does what needs no backend, and says what does.
+pub(super) fn begin(
     executor: &ClaimExecutor,
     actions: BTreeMap<ClaimUid, RecoveryAction>,
     metrics: &Metrics,
-) -> BTreeMap<ClaimUid, ClaimView> {
-    let mut table = BTreeMap::new();
+) -> RecoveryStart {
+    let mut start = RecoveryStart::default();
     for (uid, action) in actions {
         metrics.recovered(action.name());
         info!(claim.uid = %uid, action = action.name(), "recovering claim");
-        if let Some(view) = apply_one(executor, &uid, action) {
-            if let ClaimView::Recorded { problem: Some(problem), .. } = &view {
-                warn!(claim.uid = %uid, error = problem, "claim has a problem");
+        match action {
+            RecoveryAction::Quarantine(found) => {
+                warn!(claim.uid = %uid, path = %found.path.display(), error = found.reason, "claim quarantined");
+                start.table.insert(uid, ClaimView::Quarantined(Arc::new(found)));
             }
-            table.insert(uid, view);
+            RecoveryAction::AwaitPrepare(record) => {
+                start.table.insert(uid, awaiting(executor, record));
+            }
+            RecoveryAction::Keep(record) | RecoveryAction::Restore(record) => {
+                start.steps.push(RecoveryStep::Prepare(Arc::new(record)));
+            }
+            RecoveryAction::RollBack(record) | RecoveryAction::Forget(record) => {
+                start.steps.push(RecoveryStep::Unprepare(Arc::new(record)));
+            }
         }
     }
-    table
+    start
 }
 
-fn apply_one(executor: &ClaimExecutor, uid: &ClaimUid, action: RecoveryAction) -> Option<ClaimView> {
-    match action {
-        RecoveryAction::Quarantine(quarantined) => {
-            warn!(claim.uid = %uid, path = %quarantined.path.display(), error = quarantined.reason, "claim quarantined");
-            Some(ClaimView::Quarantined(Arc::new(quarantined)))
-        }
-        // Without its CDI file it is made ready again from the start: an unprepare may have been under way.
-        RecoveryAction::Keep(record) | RecoveryAction::Restore(record) => {
-            executor.prepare(vec![Arc::new(record)]).pop().and_then(view)
-        }
-        RecoveryAction::AwaitPrepare(record) => {
-            let stale = executor.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
-            let problem = stale.unwrap_or_else(|| "the host was rebooted; ready again at the next prepare".to_owned());
-            Some(ClaimView::Recorded { record: Arc::new(record), problem: Some(problem), busy: None })
-        }
-        RecoveryAction::RollBack(record) | RecoveryAction::Forget(record) => {
-            executor.unprepare(vec![Arc::new(record)]).pop().and_then(view)
-        }
-    }
-}
-
-/// What is left of a claim: whatever failed, a record that is on disk keeps its devices.
-fn view(outcome: ClaimOutcome) -> Option<ClaimView> {
-    let problem = outcome.result.err().map(|error| Chain(&*error).to_string());
-    outcome.left.map(|record| ClaimView::Recorded { record, problem, busy: None })
+fn awaiting(executor: &ClaimExecutor, record: ClaimRecord) -> ClaimView {
+    let uid = &record.claim.uid;
+    let stale = executor.remove_cdi(uid).err().map(|error| Chain(&error).to_string());
+    let problem = stale.unwrap_or_else(|| "the host was rebooted; ready again at the next prepare".to_owned());
+    warn!(claim.uid = %uid, error = problem, "claim has a problem");
+    ClaimView::Recorded { record: Arc::new(record), problem: Some(problem), busy: None }
 }
 
 #[cfg(test)]

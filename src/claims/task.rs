@@ -18,11 +18,14 @@ use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
 use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
-use tokio::sync::{broadcast, mpsc, mpsc::error::TrySendError, oneshot, watch};
-use tracing::{error, info};
+use tokio::{
+    sync::{broadcast, mpsc, mpsc::error::TrySendError, oneshot, watch},
+    time::timeout,
+};
+use tracing::{error, info, warn};
 
 use super::{
-    ClaimError, ClaimFailure, ClaimResult, ClaimTable, PreparedDevice, ReadClaims, ReadResult,
+    ClaimError, ClaimFailure, ClaimResult, ClaimTable, ClaimView, PreparedDevice, ReadClaims, ReadResult,
     call::{CallAnswers, CallKind, CallResult, ClaimCall},
     executor::ClaimExecutor,
     metadata, recover,
@@ -116,7 +119,8 @@ impl std::fmt::Debug for ClaimsHandle {
     }
 }
 
-/// Recovers what the last run left, then starts the owner. Blocking; when it returns, sockets may open.
+/// Starts the owner, who begins to recover what the last run left. Blocking; sockets may open when
+/// [`ClaimsHandle::recovered`] comes back.
 ///
 /// # Errors
 /// When the folder of the records or of the CDI files cannot be used.
@@ -140,10 +144,9 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     };
     let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
     let plan = recover::plan(loaded.into_iter().map(held_to).collect(), found, &executor.boot_id);
-    let claims = recover::apply(&executor, plan, &parts.metrics);
-    executor.tidy_records();
     // Nothing else writes them yet, so their age does not matter.
-    metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| claims.contains_key(uid));
+    metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| plan.contains_key(uid));
+    let recovery = recover::begin(&executor, plan, &parts.metrics);
     let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
     let (table_tx, table_rx) = watch::channel(Arc::default());
     let contested_tx = broadcast::Sender::new(FAILURES);
@@ -157,7 +160,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
             contested_tx: contested_tx.clone(),
             describe: parts.describe,
         },
-        claims,
+        recovery,
     );
     serve(owner, requests_rx, requests_tx.clone(), inventory_rx, tasks);
     let failures_tx = broadcast::Sender::new(FAILURES);
@@ -265,6 +268,27 @@ impl ClaimsHandle {
         let call = answers.call(uid, CallKind::Forget);
         self.send(ClaimsRequest::Calls(vec![call])).await;
         answers.collect().await.into_values().try_for_each(|result| result.map(drop))
+    }
+
+    /// Waits until the start has made every claim right, but no longer than `within`. Claims of backends that have not even
+    /// answered the first scan are not waited for. What is late goes on in the background.
+    pub async fn recovered(&self, within: Duration) {
+        let unanswered = self.inventory.reader().latest().unanswered.clone();
+        let is_hopeless = |view: &ClaimView| view.devices().iter().any(|it| unanswered.contains_key(&it.backend));
+        let is_waited_for = |view: &&ClaimView| view.is_recovering() && !is_hopeless(view);
+        let mut table_rx = self.table();
+        let done = table_rx.wait_for(|table| !table.claims.values().any(|view| is_waited_for(&view)));
+        // An owner that has ended ends the daemon.
+        drop(timeout(within, done).await);
+        let table = self.table_rx.borrow().clone();
+        let mut late: BTreeMap<&BackendName, usize> = BTreeMap::new();
+        for view in table.claims.values().filter(|view| view.is_recovering()) {
+            let backends: BTreeSet<&BackendName> = view.devices().iter().map(|device| &device.backend).collect();
+            backends.into_iter().for_each(|backend| *late.entry(backend).or_default() += 1);
+        }
+        for (backend, claims) in late {
+            warn!(backend = %backend, claims, "claims are recovered in the background; their devices stay taken");
+        }
     }
 
     /// Has a backend carry out an operator's order for a device. No claim of the backend is admitted, prepared or taken

@@ -107,6 +107,7 @@ pub(super) async fn scanned(backend: Arc<BenchBackend>, folder: &Path, tasks: &T
         backends: BackendRegistry::new([backend as Arc<dyn Backend>]),
         node: "node".to_owned(),
         rescan: Duration::from_secs(3600),
+        answer_within: Duration::from_secs(3600),
         state: folder.to_owned(),
     };
     let inventory = inventory::task::start(parts, tasks);

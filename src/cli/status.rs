@@ -1,13 +1,16 @@
 //! `hostler status`: how the running daemon is.
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::Write,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use hyper::Method;
 
 use super::{CliFailure, CliOutcome, OutputFormat, client::DaemonArgs, table::TextTable, write_json};
 use crate::{
-    admin::types::{AdminKubelet, AdminPublication, AdminStatus},
-    units::{bytes, elapsed},
+    admin::types::{AdminBackend, AdminKubelet, AdminPublication, AdminStatus},
+    units::{bytes, elapsed, utc},
 };
 
 /// Show how the running daemon is
@@ -58,8 +61,12 @@ fn in_words(status: &AdminStatus) -> String {
     let mut text: String = facts.iter().chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
-        let scan = backend.stale.as_ref().map_or_else(|| "ok".to_owned(), |error| format!("failed: {error}"));
-        let counts = [backend.devices.to_string(), backend.healthy.to_string(), backend.drained.to_string()];
+        let counts = if backend.unknown {
+            ["-"; 3].map(str::to_owned)
+        } else {
+            [backend.devices, backend.healthy, backend.drained].map(|count| count.to_string())
+        };
+        let scan = scan(backend);
         table.row([backend.name.clone(), backend.pool.clone()].into_iter().chain(counts).chain([scan]));
     }
     text.push_str(&format!("\n{table}"));
@@ -68,6 +75,14 @@ fn in_words(status: &AdminStatus) -> String {
         text.extend(status.warnings.iter().map(|warning| format!("  {warning}\n")));
     }
     text
+}
+
+fn scan(backend: &AdminBackend) -> String {
+    match (&backend.stale, backend.unanswered_since) {
+        (None, _) => "ok".to_owned(),
+        (Some(_), Some(since)) => format!("no answer since {}", utc(UNIX_EPOCH + Duration::from_secs(since))),
+        (Some(error), None) => format!("failed: {error}"),
+    }
 }
 
 fn kubelet(kubelet: &AdminKubelet) -> String {
@@ -93,7 +108,7 @@ fn publication_in_words(publication: &AdminPublication) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::types::{AdminBackend, AdminClaimCounts};
+    use crate::admin::types::AdminClaimCounts;
 
     fn status() -> AdminStatus {
         AdminStatus {
@@ -107,14 +122,28 @@ mod tests {
             not_ready: Vec::new(),
             kubelet: None,
             publication: None,
-            backends: vec![AdminBackend {
-                name: "cpu".to_owned(),
-                pool: "n1/cpu".to_owned(),
-                devices: 2,
-                healthy: 1,
-                drained: 1,
-                stale: Some("sysfs is gone".to_owned()),
-            }],
+            backends: vec![
+                AdminBackend {
+                    name: "cpu".to_owned(),
+                    pool: "n1/cpu".to_owned(),
+                    devices: 2,
+                    healthy: 1,
+                    drained: 1,
+                    stale: Some("sysfs is gone".to_owned()),
+                    unknown: false,
+                    unanswered_since: None,
+                },
+                AdminBackend {
+                    name: "fpga".to_owned(),
+                    pool: "n1/fpga".to_owned(),
+                    devices: 0,
+                    healthy: 0,
+                    drained: 0,
+                    stale: Some("it has not answered since 1970-01-01 00:01:05 UTC".to_owned()),
+                    unknown: true,
+                    unanswered_since: Some(65),
+                },
+            ],
             claims: AdminClaimCounts { prepared: 3, preparing: 0, quarantined: 1 },
             warnings: vec!["/sys/x: odd".to_owned()],
         }
@@ -130,8 +159,9 @@ boot     b
 kubelet  switched off
 claims   3 prepared, 0 preparing, 1 quarantined
 
-BACKEND  POOL    DEVICES  HEALTHY  DRAINED  SCAN
-cpu      n1/cpu        2        1        1  failed: sysfs is gone
+BACKEND  POOL     DEVICES  HEALTHY  DRAINED  SCAN
+cpu      n1/cpu         2        1        1  failed: sysfs is gone
+fpga     n1/fpga        -        -        -  no answer since 1970-01-01 00:01:05 UTC
 
 warnings:
   /sys/x: odd

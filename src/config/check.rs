@@ -13,6 +13,10 @@ use super::{ConfigMistake, DaemonConfig, ListenAddress};
 const LONGEST_SOCKET_PATH: usize = 107;
 /// Shorter scans would keep a large machine busy with itself.
 const SHORTEST_RESCAN: Duration = Duration::from_secs(1);
+/// Threads have to be started before they can answer.
+const SHORTEST_ANSWER: Duration = Duration::from_millis(100);
+/// Longer than this a start is not to be waited for.
+const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 /// Two looks at the API server have to agree.
 const SHORTEST_RELEASE: Duration = Duration::from_secs(10);
 
@@ -104,6 +108,10 @@ fn times(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let inventory = &config.inventory;
     if inventory.rescan < SHORTEST_RESCAN {
         problems.push(ConfigMistake::new("inventory.rescan", "is shorter than a second", "write \"1s\" or more"));
+    }
+    if !(SHORTEST_ANSWER..=LONGEST_ANSWER).contains(&inventory.answer_within) {
+        let what = "is shorter than 100 ms or longer than 10 minutes";
+        problems.push(ConfigMistake::new("inventory.answer_within", what, "write a time in between, such as \"10s\""));
     }
     if config.cluster.release_after < SHORTEST_RELEASE {
         let what = "is shorter than ten seconds, within which a claim can come back";

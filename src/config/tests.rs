@@ -154,6 +154,8 @@ fn names_paths_times_and_levels_have_rules() {
         ("[paths]\nstate = \"/var/lib/../hostler\"", "paths.state"),
         ("[metrics]\nlisten = \"unix:metrics.sock\"", "metrics.listen"),
         ("[inventory]\nrescan = \"999ms\"", "inventory.rescan"),
+        ("[inventory]\nanswer_within = \"99ms\"", "inventory.answer_within"),
+        ("[inventory]\nanswer_within = \"601s\"", "inventory.answer_within"),
         ("[inventory]\nquiet = \"3s\"", "inventory.quiet_limit"),
         ("[log]\nlevel = \"inof\"", "log.level"),
         ("[log]\nlevel = \"info,hostler=loud\"", "log.level"),

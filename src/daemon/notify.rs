@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::time::{Instant, interval_at};
 use tracing::warn;
 
 use crate::{admin::AdminService, tasks::Tasks};
+
+/// Beside the two waits for backends, a start reads and writes files of its own: a minute is far more than that takes on any
+/// disk that works. Whatever takes longer hangs, and is systemd's to judge.
+const OWN_WORK: Duration = Duration::from_secs(60);
 
 /// How often the status line is refreshed where no watchdog asks for more.
 const REFRESH: Duration = Duration::from_secs(15);
@@ -14,6 +19,30 @@ fn send(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         warn!(error = %error, "failed to notify systemd");
     }
+}
+
+/// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
+/// the first scan and again for recovery. What takes longer is left to the limits of the unit.
+pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
+    let period = patience / 2;
+    let mut timer = interval_at(Instant::now() + period, period);
+    let limit = Instant::now() + patience * 2 + OWN_WORK;
+    tokio::pin!(start);
+    loop {
+        tokio::select! {
+            // Cancel safe: polled to its end by the next round.
+            started = &mut start => return started,
+            // Cancel safe: a tick that was not taken is still due.
+            now = timer.tick(), if Instant::now() < limit => extend(now, limit, period),
+        }
+    }
+}
+
+/// Asks for the time until the next message and as much again, but not beyond the limit.
+fn extend(now: Instant, limit: Instant, period: Duration) {
+    let more = (period * 2).min(limit.saturating_duration_since(now));
+    let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
+    send(&[NotifyState::ExtendTimeoutUsec(more), NotifyState::Status("starting: not every backend has answered yet")]);
 }
 
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.

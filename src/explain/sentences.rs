@@ -56,7 +56,10 @@ fn object_sentences(facts: &ClaimFacts) -> Vec<String> {
 fn device_sentence(device: &DeviceFact) -> String {
     let mut text = format!("device {}: ", device.name());
     text.push_str(&match &device.health {
-        None => "not on this host".to_owned(),
+        None => match &device.unknown {
+            Some(reason) => format!("nothing is known of it: {reason}"),
+            None => "not on this host".to_owned(),
+        },
         Some(health) => match health.reason() {
             Some(reason) => format!("{} ({reason})", health.as_str()),
             None => health.as_str().to_owned(),

@@ -27,6 +27,7 @@ fn device(pool: &str, health: Option<Health>) -> DeviceFact {
         access: Access::Use,
         health,
         stale: None,
+        unknown: None,
         drained: None,
         others: Vec::new(),
         bound: String::new(),
@@ -216,6 +217,16 @@ fn an_allocation_that_cannot_be_used_names_its_field() {
     }
     let told = explain(&facts);
     assert!(told.summary.contains("field status.allocation.devices.results[0].device"), "{}", told.summary);
+}
+
+#[test]
+fn a_device_of_a_backend_that_does_not_answer_is_not_called_gone() {
+    let mut facts = ClaimFacts { record: record(ClaimState::Prepared, None), ..facts() };
+    facts.devices = vec![DeviceFact { unknown: Some("it hangs".to_owned()), ..device("n/fake", None) }];
+    let told = explain(&facts);
+    assert_eq!(told.summary, "it is prepared, but nothing is known of device n/fake/a: it hangs");
+    assert!(told.next[0].contains("does not tell what it has: it hangs"), "{:?}", told.next);
+    assert!(told.facts.iter().any(|fact| fact == "device n/fake/a: nothing is known of it: it hangs"), "{told:?}");
 }
 
 #[test]

@@ -28,8 +28,10 @@ pub enum ChangeKind {
     Changed,
     /// It is another health than before.
     Health(&'static str),
-    /// The backend could not be scanned; the last known devices stay.
+    /// The backend could not be scanned or does not answer; the last known devices stay.
     Stale(String),
+    /// As before, and there are no last known devices.
+    Unknown(String),
     /// The backend can be scanned again.
     Fresh,
 }
@@ -42,6 +44,7 @@ impl fmt::Display for ChangeKind {
             Self::Changed => f.write_str("changed"),
             Self::Health(health) => f.write_str(health),
             Self::Stale(reason) => write!(f, "stale: {reason}"),
+            Self::Unknown(reason) => write!(f, "unknown: {reason}"),
             Self::Fresh => f.write_str("fresh"),
         }
     }
@@ -62,6 +65,12 @@ pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
         let before = before.map_or(&[][..], |pool| &pool.devices);
         found.extend(device_changes(&pool.name, before, &pool.devices));
     }
+    let unknown = new.unknown.iter().filter(|(backend, unknown)| old.unknown.get(*backend) != Some(*unknown));
+    found.extend(unknown.map(|(_, unknown)| InventoryChange {
+        pool: unknown.name.clone(),
+        device: None,
+        what: ChangeKind::Unknown(unknown.reason.clone()),
+    }));
     found
 }
 

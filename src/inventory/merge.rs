@@ -6,17 +6,35 @@
 use hostler_api::{Chain, DeviceName};
 use hostler_backend::{BackendError, BackendWarning, CounterSet, Device, DeviceProblem, Enumeration};
 
-use super::Pool;
+use super::{Pool, UnknownPool};
 
 /// The pool after a scan: what was found, or what was known before and why it is not known better.
-pub(super) fn merge(name: String, before: Option<&Pool>, result: Result<Enumeration, BackendError>) -> Pool {
-    let found = match result {
-        Ok(found) => found,
-        Err(error) => {
-            let empty = Pool { name, ..Pool::default() };
-            return Pool { stale: Some(Chain(&error).to_string()), ..before.cloned().unwrap_or(empty) };
-        }
-    };
+///
+/// # Errors
+/// When the scan failed and nothing was known before: a failure is no answer, and does not say that there is nothing.
+pub(super) fn merge(
+    name: String,
+    before: Option<&Pool>,
+    result: Result<Enumeration, BackendError>,
+) -> Result<Pool, UnknownPool> {
+    match result {
+        Ok(found) => Ok(acceptable(name, found)),
+        Err(error) => outdated(name, before, Chain(&error).to_string()),
+    }
+}
+
+/// What is left of a pool of which no more is known than before, for this reason.
+///
+/// # Errors
+/// When nothing was known before.
+pub(super) fn outdated(name: String, before: Option<&Pool>, reason: String) -> Result<Pool, UnknownPool> {
+    match before {
+        Some(before) => Ok(Pool { stale: Some(reason), ..before.clone() }),
+        None => Err(UnknownPool { name, reason }),
+    }
+}
+
+fn acceptable(name: String, found: Enumeration) -> Pool {
     let mut pool = Pool { name, warnings: found.warnings, ..Pool::default() };
     for set in found.counter_sets {
         match set_fault(&set, &pool) {
@@ -87,7 +105,7 @@ mod tests {
             counter_sets: vec![set("a", "4"), set("b", "-4"), set("a", "8")],
             warnings: Vec::new(),
         };
-        let pool = merge("n/x".to_owned(), None, Ok(found));
+        let pool = merge("n/x".to_owned(), None, Ok(found)).unwrap();
         assert_eq!(pool.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(), ["on-a"]);
         assert_eq!(pool.counter_sets, [set("a", "4")]);
         let warnings: Vec<String> =

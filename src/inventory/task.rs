@@ -2,9 +2,18 @@
 //!
 //! Backends are scanned in parallel and do not wait for each other; a backend that is being scanned while a new hint
 //! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: so and so long after its
-//! last scan, whatever that one was asked for by.
+//! last scan, whatever that one was asked for by. One that does not answer in time is said to be late, and nobody waits
+//! for it any longer; its answer is taken when it comes.
 
-use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
+mod scan;
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::{Backend, BackendError, Enumeration};
@@ -17,13 +26,15 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    Inventory, InventoryReader,
+    Inventory, InventoryReader, Pool, UnknownPool,
     changes::{ChangeKind, changes},
     drains::{Drain, DrainCommand, DrainError, DrainList, DrainRequest},
     hints,
-    merge::merge,
-    pool_name,
+    merge::{merge, outdated},
+    pool_name, unanswered,
 };
+use scan::{ScanState, ScanWaiter};
+
 use crate::{
     registry::BackendRegistry,
     tasks::{Outcome, Tasks},
@@ -43,6 +54,8 @@ pub struct InventoryParts {
     pub node: String,
     /// Time after which a backend is scanned although nothing has asked for it; one that polls has a shorter one.
     pub rescan: Duration,
+    /// How long a scan may take until nobody waits for it any more.
+    pub answer_within: Duration,
     /// The folder of the daemon's state; the list of drained devices is there.
     pub state: PathBuf,
 }
@@ -52,7 +65,7 @@ pub struct InventoryParts {
 pub struct ScanRequest {
     /// Of all backends, or of those that name one of these words in [`Backend::subsystems`].
     scope: RescanScope,
-    /// Answered when everything that was there at the time of asking has been read.
+    /// Answered when everything that was there at the time of asking has been read, but for backends that are late.
     done_tx: Option<oneshot::Sender<()>>,
 }
 
@@ -87,7 +100,7 @@ impl InventoryHandle {
         self.requests_tx.clone()
     }
 
-    /// Scans everything and waits for the result.
+    /// Scans everything and waits for the result; not for backends that take longer than they may.
     pub async fn rescan(&self) {
         let (done_tx, done_rx) = oneshot::channel();
         // An error means that the daemon is stopping; there is nothing to wait for then.
@@ -147,6 +160,7 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
         node: parts.node,
         scans: scans(&parts.backends, parts.rescan),
         rescan: parts.rescan,
+        answer_within: parts.answer_within,
         backends: parts.backends,
         drain_list: DrainList::new(parts.state, tasks.clone()),
         inventory_tx,
@@ -161,33 +175,9 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
 fn scans(backends: &BackendRegistry, rescan: Duration) -> BTreeMap<BackendName, ScanState> {
     let scan = |backend: &dyn Backend| {
         let poll = backend.poll().map_or(rescan, |poll| poll.max(SHORTEST_POLL));
-        ScanState { period: poll.min(rescan), ..ScanState::default() }
+        ScanState::every(poll.min(rescan))
     };
     backends.iter().map(|(name, backend)| (name.clone(), scan(backend.as_ref()))).collect()
-}
-
-/// The state of one backend's scan.
-#[derive(Default)]
-struct ScanState {
-    /// Time from the end of a scan that found devices to the next one that nothing has asked for.
-    period: Duration,
-    /// When that is; `None` before the first scan and while one is running.
-    due: Option<Instant>,
-    running: bool,
-    again: bool,
-    /// Who waits for the scan that is running, and for the one after it.
-    waiting: Vec<Arc<ScanWaiter>>,
-    waiting_again: Vec<Arc<ScanWaiter>>,
-}
-
-/// Answers when the last of several scans has let go of it.
-struct ScanWaiter(Option<oneshot::Sender<()>>);
-
-impl Drop for ScanWaiter {
-    fn drop(&mut self) {
-        // Whoever asked may have stopped waiting.
-        self.0.take().map(|done_tx| done_tx.send(()));
-    }
 }
 
 type ScanResult = (BackendName, Result<Enumeration, BackendError>);
@@ -198,6 +188,7 @@ struct InventoryOwner {
     drain_list: DrainList,
     scans: BTreeMap<BackendName, ScanState>,
     rescan: Duration,
+    answer_within: Duration,
     inventory_tx: watch::Sender<Arc<Inventory>>,
     running: JoinSet<Option<ScanResult>>,
     tasks: Tasks,
@@ -211,12 +202,12 @@ impl InventoryOwner {
     ) -> Outcome {
         let stop = self.tasks.stop_token();
         loop {
-            let due = self.scans.values().filter_map(|scan| scan.due).min();
+            let next = self.scans.values().filter_map(ScanState::next).min();
             // All arms are cancel safe: channels, timer and token lose nothing when another arm wins, and a JoinSet
             // keeps what has finished until it is joined.
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = wait_until(due) => self.scan_due(),
+                () = wait_until(next) => self.heed_clock(),
                 Some(request) = requests_rx.recv() => self.ask(request),
                 // A request that was taken is carried out to its end; a scan can wait for a write.
                 Some(request) = drains_rx.recv() => self.carry_out(request).await,
@@ -247,59 +238,78 @@ impl InventoryOwner {
         names.iter().for_each(|name| self.scan(name, done.clone()));
     }
 
-    fn scan_due(&mut self) {
+    /// Scans what is due, and gives up waiting for what is late.
+    fn heed_clock(&mut self) {
         let now = Instant::now();
-        let is_due = |scan: &ScanState| scan.due.is_some_and(|due| due <= now);
-        let due = self.scans.iter().filter(|(_, scan)| is_due(scan));
-        let names: Vec<BackendName> = due.map(|(name, _)| name.clone()).collect();
-        names.iter().for_each(|name| self.scan(name, None));
+        let due: Vec<BackendName> =
+            self.scans.iter().filter(|(_, scan)| scan.is_due(now)).map(|(name, _)| name.clone()).collect();
+        due.iter().for_each(|name| self.scan(name, None));
+        let late = self.scans.iter_mut().filter_map(|(name, scan)| Some((name.clone(), scan.becomes_late(now)?)));
+        for (name, since) in late.collect::<Vec<_>>() {
+            self.miss(&name, since);
+        }
+    }
+
+    /// Notes that a backend does not answer. Whoever waited finds that in the inventory.
+    fn miss(&mut self, name: &BackendName, since: SystemTime) {
+        let old = self.inventory_tx.borrow().clone();
+        let pool = outdated(pool_name(&self.node, name), old.pools.get(name), format!("it {}", unanswered(since)));
+        self.update(&old, name, pool, Some(since));
+        if let Some(scan) = self.scans.get_mut(name) {
+            scan.release();
+        }
     }
 
     fn scan(&mut self, name: &BackendName, done: Option<Arc<ScanWaiter>>) {
         let (Some(scan), Some(backend)) = (self.scans.get_mut(name), self.backends.get(name)) else { return };
-        if scan.running {
-            // What has changed may be behind the point that the running scan has reached.
-            scan.again = true;
-            scan.waiting_again.extend(done);
+        if !scan.ask(done, self.answer_within) {
             return;
         }
-        (scan.running, scan.due) = (true, None);
-        scan.waiting.extend(done);
         let backend = backend.clone();
         let scanning = self.tasks.looking(move || (backend.name(), backend.enumerate()));
         self.running.spawn(async move { scanning.await.ok() });
     }
 
     fn take(&mut self, name: &BackendName, result: Result<Enumeration, BackendError>) {
-        self.update(name, result);
-        let nothing = self.inventory_tx.borrow().pools.get(name).is_none_or(|pool| pool.devices.is_empty());
+        let old = self.inventory_tx.borrow().clone();
+        let pool = merge(pool_name(&self.node, name), old.pools.get(name), result);
+        let nothing = pool.as_ref().map_or(true, |pool| pool.devices.is_empty());
+        self.update(&old, name, pool, None);
         let Some(scan) = self.scans.get_mut(name) else { return };
         // What is polled for is the state of devices; new ones are told of by events.
         let period = if nothing { self.rescan } else { scan.period };
-        (scan.running, scan.due) = (false, Some(Instant::now() + period));
-        scan.waiting = std::mem::take(&mut scan.waiting_again);
-        if std::mem::take(&mut scan.again) {
+        if scan.answered(period) {
             self.scan(name, None);
         }
         // A scan allocates as much as it keeps, on threads that come and go.
-        if self.scans.values().all(|scan| !scan.running) {
+        if !self.scans.values().any(ScanState::is_at_work) {
             self.tasks.looking(heap::trim);
         }
     }
 
-    fn update(&self, name: &BackendName, result: Result<Enumeration, BackendError>) {
-        let old = self.inventory_tx.borrow().clone();
-        let pool = merge(pool_name(&self.node, name), old.pools.get(name), result);
-        // Nearly every scan finds what the last one found.
-        if old.pools.get(name) == Some(&pool) {
+    /// Publishes what has become of a backend's pool, and since when it has not answered, if it is new. Nearly every scan
+    /// finds what the last one found.
+    fn update(
+        &self,
+        old: &Inventory,
+        name: &BackendName,
+        pool: Result<Pool, UnknownPool>,
+        unanswered: Option<SystemTime>,
+    ) {
+        let (known, unknown) = pool.map_or_else(|unknown| (None, Some(unknown)), |pool| (Some(pool), None));
+        if (old.pools.get(name), old.unknown.get(name)) == (known.as_ref(), unknown.as_ref())
+            && old.unanswered.get(name) == unanswered.as_ref()
+        {
             return;
         }
-        let mut new = Inventory::clone(&old);
-        new.pools.insert(name.clone(), pool);
-        for change in changes(&old, &new) {
+        let mut new = old.clone();
+        set(&mut new.pools, name, known);
+        set(&mut new.unknown, name, unknown);
+        set(&mut new.unanswered, name, unanswered);
+        for change in changes(old, &new) {
             let device = change.device.as_deref().unwrap_or("*");
             match &change.what {
-                ChangeKind::Stale(_) => {
+                ChangeKind::Stale(_) | ChangeKind::Unknown(_) => {
                     warn!(backend = %name, pool = change.pool, device, change = %change.what, "inventory stale")
                 }
                 what => info!(backend = %name, pool = change.pool, device, change = %what, "inventory changed"),
@@ -317,6 +327,13 @@ impl InventoryOwner {
             modified
         });
     }
+}
+
+fn set<T>(map: &mut BTreeMap<BackendName, T>, name: &BackendName, value: Option<T>) {
+    match value {
+        Some(value) => map.insert(name.clone(), value),
+        None => map.remove(name),
+    };
 }
 
 async fn wait_until(due: Option<Instant>) {

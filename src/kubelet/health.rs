@@ -163,7 +163,7 @@ struct ReportedHealth {
     message: String,
 }
 
-/// Every device that there is, and every device that is gone while a claim holds it. `held`: pool, device and holder.
+/// Every device that there is, and every device that is gone, or may be, while a claim holds it. `held`: pool, device and holder.
 fn states<'a>(
     inventory: &Inventory,
     held: impl Iterator<Item = (&'a str, &'a DeviceName, &'a ClaimUid)>,
@@ -184,7 +184,8 @@ fn states<'a>(
         }
     }
     states.extend(missing.into_iter().map(|((pool, device), holders)| {
-        (DeviceId { pool: pool.to_owned(), device: device.to_owned() }, removed(&holders))
+        let health = inventory.unknown_reason(pool).map_or_else(|| removed(&holders), unknown);
+        (DeviceId { pool: pool.to_owned(), device: device.to_owned() }, health)
     }));
     states
 }
@@ -197,6 +198,11 @@ fn state(device: &Device, stale: Option<&str>) -> ReportedHealth {
         (Health::Unhealthy { .. }, _) => v1::HealthStatus::Unhealthy,
     };
     ReportedHealth { health, message: cut(device.health.reason().or(stale).unwrap_or_default()) }
+}
+
+/// Nobody knows whether the device is there: its backend has told nothing since the start.
+fn unknown(reason: &str) -> ReportedHealth {
+    ReportedHealth { health: v1::HealthStatus::Unknown, message: cut(reason) }
 }
 
 fn removed(holders: &BTreeSet<&ClaimUid>) -> ReportedHealth {

@@ -105,6 +105,10 @@ pub fn plan(existing: &BTreeMap<String, PublishedSlice>, desired: &[DesiredPool]
     let mut kept = BTreeSet::new();
     for pool in desired {
         let members: Members<'_> = existing.iter().filter(|(_, slice)| slice.pool.name == pool.name).collect();
+        if pool.unknown {
+            kept.extend(members.into_keys());
+            continue;
+        }
         kept.extend(pool.slices.iter().filter(|slice| members.contains_key(&slice.name)).map(|slice| &slice.name));
         // A name that a slice of another pool has is free once that one is deleted; its pool cannot be changed.
         let free = |slice: &&DesiredSlice| members.contains_key(&slice.name) || !existing.contains_key(&slice.name);

@@ -14,7 +14,7 @@ use hostler_backend::{CounterSet, Device};
 use super::features::{Dropped, Feature};
 use crate::{
     config::NodeAllocatableNames,
-    inventory::{Inventory, Pool},
+    inventory::{Inventory, Pool, UnknownPool},
 };
 
 /// How devices are published.
@@ -39,6 +39,8 @@ pub struct DesiredPool {
     pub slices: Vec<DesiredSlice>,
     /// Devices that cannot be published to this server, and why.
     pub left_out: Vec<String>,
+    /// Whether nobody knows what devices it has: the slices that are on the server stay as they are.
+    pub unknown: bool,
 }
 
 /// A slice as it should be.
@@ -52,7 +54,14 @@ pub struct DesiredSlice {
 
 /// The pools of all backends.
 pub fn desired_slices(inventory: &Inventory, settings: &SliceSettings, dropped: &Dropped) -> Vec<DesiredPool> {
-    inventory.pools.iter().map(|(backend, pool)| desired_pool(inventory, backend, pool, settings, dropped)).collect()
+    let known = inventory.pools.iter();
+    let known = known.map(|(backend, pool)| desired_pool(inventory, backend, pool, settings, dropped));
+    known.chain(inventory.unknown.values().map(untouched_pool)).collect()
+}
+
+/// To say that it is empty would cost pods their devices, and the scheduler a node, over a backend that is slow once.
+fn untouched_pool(pool: &UnknownPool) -> DesiredPool {
+    DesiredPool { name: pool.name.clone(), slices: Vec::new(), left_out: Vec::new(), unknown: true }
 }
 
 fn desired_pool(
@@ -87,7 +96,7 @@ fn desired_pool(
         name: slice_name(index, &settings.driver, &pool.name),
         content: Arc::new(content),
     };
-    DesiredPool { name: pool.name.clone(), slices: contents.enumerate().map(slice).collect(), left_out }
+    DesiredPool { name: pool.name.clone(), slices: contents.enumerate().map(slice).collect(), left_out, unknown: false }
 }
 
 /// Decided by what devices can get, not by what they have: a device that turns unhealthy must not move all others.

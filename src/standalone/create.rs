@@ -12,7 +12,7 @@ use hostler_api::{
 use hostler_backend::{Capacity, Device, Sharing};
 use serde::{Deserialize, Serialize};
 
-use crate::inventory::{Inventory, Pool};
+use crate::inventory::{Inventory, Pool, UnknownPool};
 
 /// The request of devices for which none is named: a container made by hand gets the whole claim.
 const WHOLE: &str = "all";
@@ -58,6 +58,14 @@ pub enum CreateError {
         pool: String,
         /// Those that exist.
         known: String,
+    },
+    /// Nobody knows what devices the pool has.
+    #[error("nothing is known of the devices in pool {pool}: {reason}; try again")]
+    UnknownPool {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        reason: String,
     },
     /// There is no such device.
     #[error("there is no device {device:?} in pool {pool}; there are {known}")]
@@ -160,6 +168,10 @@ fn allocate_device(
 fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, CreateError> {
     let by_backend = inventory.pools.get(name);
     by_backend.or_else(|| inventory.pools.values().find(|pool| pool.name == name)).ok_or_else(|| {
+        let unknown = inventory.unknown.iter().find(|(backend, pool)| backend.as_str() == name || pool.name == name);
+        if let Some((_, UnknownPool { name, reason })) = unknown {
+            return CreateError::UnknownPool { pool: name.clone(), reason: reason.clone() };
+        }
         let known = list(inventory.pools.values().map(|pool| pool.name.as_str()));
         CreateError::NoPool { pool: name.to_owned(), known }
     })

@@ -2,6 +2,7 @@
 
 mod lanes;
 mod operate;
+mod recovery;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,12 +18,12 @@ use tracing::{info, warn};
 use super::ClaimsRequest;
 use crate::{
     claims::{
-        BusyClaim, ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice,
+        BusyClaim, ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
         admit::{HeldGrant, admit, in_the_way},
         call::{CallKind, CallResult, ClaimCall},
         executor::{ClaimExecutor, ClaimOutcome, RedescribedClaim},
         metadata,
-        recover::QuarantinedClaim,
+        recover::{QuarantinedClaim, RecoveryStart},
         spec::prepared_devices,
         store::{ClaimRecord, RecordDevice, RecordState},
     },
@@ -33,11 +34,20 @@ use lanes::BackendLanes;
 pub(super) use operate::OperateCall;
 pub(in crate::claims) use operate::OperateJob;
 use operate::OperateQueues;
+use recovery::{LaneBackends, RecoveryLanes};
 
 /// What blocking threads send back.
 pub(super) enum FinishedWork {
-    Claims { backends: BTreeSet<BackendName>, outcomes: Vec<ClaimOutcome> },
-    Operated { backend: BackendName, result: ClaimResult<OperationOutcome> },
+    Claims {
+        backends: BTreeSet<BackendName>,
+        outcomes: Vec<ClaimOutcome>,
+    },
+    /// A start has done what it could for the claims of these backends.
+    Recovered(LaneBackends),
+    Operated {
+        backend: BackendName,
+        result: ClaimResult<OperationOutcome>,
+    },
 }
 
 /// Work that is under way on a claim.
@@ -57,7 +67,7 @@ impl ClaimWork {
         let operation = match self.busy.operation {
             ClaimOperation::Prepare => CountedOperation::Prepare,
             ClaimOperation::Unprepare => CountedOperation::Unprepare,
-            ClaimOperation::Describe => return,
+            ClaimOperation::Describe | ClaimOperation::Recover => return,
         };
         metrics.observe(operation, ok, self.began.elapsed());
     }
@@ -115,6 +125,7 @@ pub(super) struct ClaimsOwner {
     quarantined: BTreeMap<ClaimUid, QuarantinedEntry>,
     operations: OperateQueues,
     lanes: BackendLanes,
+    recoveries: RecoveryLanes,
     /// Answers that wait until the table shows what they say.
     answers: Vec<AnsweredCall>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
@@ -149,15 +160,18 @@ impl EndedWork {
             (ClaimOperation::Describe, Err(error)) => {
                 warn!(claim.uid = %claim.uid, error = %Chain(&*error), "containers see old metadata of their devices");
             }
+            (ClaimOperation::Recover, Err(error)) => {
+                warn!(claim.uid = %claim.uid, error = %Chain(&*error), "claim has a problem");
+            }
             _ => {}
         }
     }
 }
 
 impl ClaimsOwner {
-    pub(super) fn new(parts: ClaimsOwnerParts, claims: BTreeMap<ClaimUid, ClaimView>) -> Self {
+    pub(super) fn new(parts: ClaimsOwnerParts, start: RecoveryStart) -> Self {
         let (mut entries, mut quarantined) = (BTreeMap::new(), BTreeMap::new());
-        for (uid, view) in claims {
+        for (uid, view) in start.table {
             match view {
                 ClaimView::Recorded { record, problem, .. } => {
                     entries.insert(uid, ClaimEntry::new(record, problem));
@@ -168,12 +182,17 @@ impl ClaimsOwner {
                 }
             }
         }
+        for step in &start.steps {
+            let record = step.record().clone();
+            entries.insert(record.claim.uid.clone(), ClaimEntry::recovering(record));
+        }
         let owner = Self {
             parts,
             entries,
             quarantined,
             operations: OperateQueues::default(),
             lanes: BackendLanes::default(),
+            recoveries: RecoveryLanes::of(start.steps),
             answers: Vec::new(),
             ended: Vec::new(),
             describe_again: false,
@@ -185,19 +204,15 @@ impl ClaimsOwner {
 
     /// Runs until it is told to stop and nothing is under way any more.
     pub(super) fn run(mut self, mut requests_rx: mpsc::Receiver<ClaimsRequest>) {
+        self.start_recoveries();
         while !(self.stopping && self.is_idle()) {
             let Some(request) = requests_rx.blocking_recv() else { break };
-            match request {
-                ClaimsRequest::Stop => self.stopping = true,
-                ClaimsRequest::Finished(finished) => self.finish(finished),
-                // Dropping the calls tells the callers.
-                _ if self.stopping => {}
-                // Whoever asked may have stopped waiting.
-                ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
-                ClaimsRequest::InventoryChanged => self.describe(),
-                ClaimsRequest::Calls(calls) => self.take(calls),
-                ClaimsRequest::Operate(call) => self.take_operation(call),
-                ClaimsRequest::Rescanned(backend) => self.end_operation(&backend),
+            self.heed(request);
+            // A table is made anew once for all that has come in the meantime: a start of thousands of claims is that.
+            for _ in 0..requests_rx.len() {
+                if let Ok(request) = requests_rx.try_recv() {
+                    self.heed(request);
+                }
             }
             // Whoever has an answer must find it in the table.
             self.publish();
@@ -207,9 +222,29 @@ impl ClaimsOwner {
         self.parts.executor.flush_records();
     }
 
-    /// Whether no blocking thread is at work.
+    fn heed(&mut self, request: ClaimsRequest) {
+        match request {
+            ClaimsRequest::Stop => self.stopping = true,
+            ClaimsRequest::Finished(finished) => self.finish(finished),
+            // Dropping the calls tells the callers.
+            _ if self.stopping => {}
+            // Whoever asked may have stopped waiting.
+            ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
+            ClaimsRequest::InventoryChanged => {
+                self.describe();
+                self.start_recoveries();
+            }
+            ClaimsRequest::Calls(calls) => self.take(calls),
+            ClaimsRequest::Operate(call) => self.take_operation(call),
+            ClaimsRequest::Rescanned(backend) => self.end_operation(&backend),
+        }
+    }
+
+    /// Whether no blocking thread is at work that a stop waits for.
     fn is_idle(&self) -> bool {
-        self.entries.values().all(|entry| entry.work.is_none()) && !self.operations.are_under_way()
+        let is_recovery = |work: &ClaimWork| work.busy.operation == ClaimOperation::Recover;
+        self.entries.values().all(|entry| entry.work.as_ref().is_none_or(is_recovery))
+            && !self.operations.are_under_way()
     }
 
     /// Begins what can be begun; the claims of one request share their durable writes, where they touch the same backends.
@@ -232,8 +267,13 @@ impl ClaimsOwner {
         self.work(ClaimOperation::Unprepare, unprepares);
     }
 
-    /// Has a call wait for the work that is under way on its claim; gives it back where there is none.
+    /// Has a call wait for the work that is under way on its claim; gives it back where there is none. What a start is still
+    /// at may take for ever: a call for that is refused, and repeated by whoever still wants it.
     fn join(&mut self, call: ClaimCall) -> Option<ClaimCall> {
+        if let Some(error) = self.entries.get(&call.uid).and_then(ClaimEntry::recovery_error) {
+            self.answer(call, Err(error));
+            return None;
+        }
         let Some(entry) = self.entries.get_mut(&call.uid) else { return Some(call) };
         if call.is_prepare() {
             entry.asked = Instant::now();
@@ -272,6 +312,9 @@ impl ClaimsOwner {
             return Err(quarantined.claim.error());
         }
         if let Some(entry) = self.entries.get(&call.uid) {
+            if call.is_prepare() {
+                self.check_known(&entry.record)?;
+            }
             return match call.kind {
                 // What was seen before somebody asked for it says nothing of now.
                 CallKind::Release { seen } if entry.asked >= seen => Err(ClaimError::NeededAgain(call.uid.clone())),
@@ -287,6 +330,19 @@ impl ClaimsOwner {
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
         Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata })))
+    }
+
+    /// What is to be made ready again needs backends that know their devices: to try it with others would be to undo it.
+    fn check_known(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
+        let executor = &self.parts.executor;
+        let inventory = executor.inventory.latest();
+        let mut unknown = record.devices.iter().filter(|device| inventory.unknown.contains_key(&device.backend));
+        match unknown.next() {
+            Some(device) if !executor.is_ready(record) => {
+                Err(absent(&inventory, &device.grant.pool, &device.grant.device))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn held_devices(&self) -> Vec<HeldGrant<'_>> {
@@ -333,6 +389,7 @@ impl ClaimsOwner {
                 outcomes.into_iter().for_each(|outcome| self.finish_claim(outcome));
                 self.leave_lanes(&backends);
             }
+            FinishedWork::Recovered(lane) => self.finish_recovery(&lane),
             FinishedWork::Operated { backend, result } => self.finish_operation(&backend, result),
         }
         if std::mem::take(&mut self.describe_again) {
@@ -361,7 +418,7 @@ impl ClaimsOwner {
         }
         let answer: CallResult = result.clone().map(|()| match operation {
             ClaimOperation::Prepare => prepared_devices(&record, &self.parts.executor.naming),
-            ClaimOperation::Unprepare | ClaimOperation::Describe => Vec::new(),
+            ClaimOperation::Unprepare | ClaimOperation::Describe | ClaimOperation::Recover => Vec::new(),
         });
         self.answers.extend(work.calls.into_iter().map(|call| AnsweredCall { call, result: answer.clone() }));
         self.ended.push(EndedWork { operation, record, result });

@@ -31,6 +31,8 @@ struct ClaimsWorld {
     allocations: Arc<KnownAllocations>,
     boot_id: String,
     describe: bool,
+    /// How long a start waits for recovery.
+    patience: Duration,
     inventory: Mutex<Option<InventoryHandle>>,
     started: Mutex<Vec<ClaimsHandle>>,
 }
@@ -52,6 +54,7 @@ impl ClaimsWorld {
             allocations: Arc::default(),
             boot_id: "boot-1".to_owned(),
             describe: false,
+            patience: Duration::from_secs(3600),
             inventory: Mutex::default(),
             started: Mutex::default(),
         }
@@ -83,6 +86,7 @@ impl ClaimsWorld {
             lock: lock(self.temp.path()),
         };
         let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
+        handle.recovered(self.patience).await;
         self.started.lock().unwrap().push(handle.clone());
         handle
     }

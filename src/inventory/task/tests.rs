@@ -15,6 +15,8 @@ struct ScriptedBackend {
     answer: Mutex<Result<Vec<&'static str>, &'static str>>,
     scans: Mutex<u32>,
     scanned: Notify,
+    /// The next scan waits for this.
+    gate: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
 }
 
 impl ScriptedBackend {
@@ -24,11 +26,18 @@ impl ScriptedBackend {
 
     fn polled(name: &'static str, poll: Option<Duration>, devices: &[&'static str]) -> Arc<Self> {
         let answer = Mutex::new(Ok(devices.to_vec()));
-        Arc::new(Self { name, poll, answer, scans: Mutex::new(0), scanned: Notify::new() })
+        Arc::new(Self { name, poll, answer, scans: Mutex::new(0), scanned: Notify::new(), gate: Mutex::default() })
     }
 
     fn set(&self, answer: Result<Vec<&'static str>, &'static str>) {
         *self.answer.lock().unwrap() = answer;
+    }
+
+    /// Has the next scan hang until what this gives is dropped.
+    fn hang(&self) -> std::sync::mpsc::Sender<()> {
+        let (open_tx, open_rx) = std::sync::mpsc::channel();
+        *self.gate.lock().unwrap() = Some(open_rx);
+        open_tx
     }
 
     fn scans(&self) -> u32 {
@@ -60,6 +69,10 @@ impl Backend for ScriptedBackend {
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
         *self.scans.lock().unwrap() += 1;
         self.scanned.notify_one();
+        let gate = self.gate.lock().unwrap().take();
+        if let Some(gate) = gate {
+            let _ = gate.recv();
+        }
         let device = |name: &&str| {
             let mut device = Device::new(DeviceName::new(*name).unwrap());
             if *name == "unacceptable" {
@@ -85,10 +98,28 @@ fn started(backends: &[Arc<ScriptedBackend>]) -> (InventoryHandle, Tasks) {
 }
 
 fn started_in(state: PathBuf, backends: &[Arc<ScriptedBackend>]) -> (InventoryHandle, Tasks) {
+    started_within(HOUR, state, backends)
+}
+
+/// Whose backends are soon late. On a busy machine those that do not hang may be late too, for a moment.
+fn impatient(backends: &[Arc<ScriptedBackend>]) -> (InventoryHandle, Tasks) {
+    started_within(Duration::from_millis(50), "/nonexistent".into(), backends)
+}
+
+fn started_within(
+    answer_within: Duration,
+    state: PathBuf,
+    backends: &[Arc<ScriptedBackend>],
+) -> (InventoryHandle, Tasks) {
     let (tasks, _) = Tasks::new();
     let backends = BackendRegistry::new(backends.iter().map(|backend| backend.clone() as Arc<dyn Backend>));
-    let parts = InventoryParts { backends, node: "node".to_owned(), rescan: Duration::from_secs(3600), state };
+    let parts = InventoryParts { backends, node: "node".to_owned(), rescan: HOUR, answer_within, state };
     (start(parts, &tasks), tasks)
+}
+
+async fn until(handle: &InventoryHandle, is_so: impl Fn(&Inventory) -> bool) -> Arc<Inventory> {
+    let mut inventory_rx = handle.reader().subscribe();
+    inventory_rx.wait_for(|inventory| is_so(inventory)).await.unwrap().clone()
 }
 
 fn names(handle: &InventoryHandle) -> Vec<String> {
@@ -261,4 +292,65 @@ async fn a_backend_cannot_poll_without_pause() {
     let start = Instant::now();
     backend.until_scanned(4).await;
     assert_eq!(start.elapsed().as_secs(), 3);
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_at_its_first_scan_is_unknown_until_it_answers_and_keeps_nobody_waiting() {
+    let (good, ill) = (ScriptedBackend::new("good", &["a"]), ScriptedBackend::new("ill", &["x"]));
+    let hang = ill.hang();
+    let (handle, _tasks) = impatient(&[good.clone(), ill.clone()]);
+    handle.rescan().await;
+    let inventory = until(&handle, |inventory| inventory.pools.contains_key("good")).await;
+    assert!(!inventory.pools.contains_key("ill"), "that it has no devices is not known");
+    assert_eq!(inventory.unknown["ill"].name, "node/ill");
+    assert!(inventory.unanswered.contains_key("ill"));
+    let doubts = inventory.doubts();
+    assert!(doubts[0].starts_with("backend ill has not answered since 2"), "{doubts:?}");
+    assert!(doubts[0].ends_with("; nothing is known of its devices"), "{doubts:?}");
+
+    good.set(Ok(vec!["a", "b"]));
+    handle.rescan().await;
+    handle.rescan().await;
+    until(&handle, |inventory| inventory.pools["good"].devices.len() == 2).await;
+    assert_eq!(ill.scans(), 1, "it is not asked again before it has answered");
+
+    drop(hang);
+    let known = |inventory: &Inventory| inventory.pools.contains_key("ill") && inventory.doubts().is_empty();
+    assert!(until(&handle, known).await.unknown.is_empty());
+    // Whoever asked while it was late asked for another look.
+    ill.until_scanned(2).await;
+}
+
+#[tokio::test]
+async fn a_backend_that_hangs_later_keeps_its_devices_as_stale_and_holds_up_no_scan() {
+    let (good, ill) = (ScriptedBackend::new("good", &["a"]), ScriptedBackend::new("ill", &["x"]));
+    let (handle, _tasks) = impatient(&[good.clone(), ill.clone()]);
+    handle.rescan().await;
+    until(&handle, |inventory| inventory.pools.len() == 2 && inventory.doubts().is_empty()).await;
+    let hang = ill.hang();
+    good.set(Ok(vec!["b"]));
+    handle.rescan().await;
+    let is_late = |inventory: &Inventory| inventory.unanswered.contains_key("ill");
+    let inventory = until(&handle, is_late).await;
+    assert_eq!(inventory.pools["ill"].devices[0].name.as_str(), "x");
+    assert!(inventory.pools["ill"].stale.as_ref().unwrap().starts_with("it has not answered since "));
+    assert!(inventory.doubts()[0].contains("its devices are those of the last scan that worked"));
+    until(&handle, |inventory| inventory.pools["good"].devices[0].name.as_str() == "b").await;
+    drop(hang);
+    until(&handle, |inventory| inventory.doubts().is_empty() && inventory.unanswered.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_backend_whose_first_scan_fails_has_not_said_that_there_is_nothing() {
+    let backend = ScriptedBackend::new("one", &["a"]);
+    backend.set(Err("bus fell off"));
+    let (handle, _tasks) = started(std::slice::from_ref(&backend));
+    handle.rescan().await;
+    let inventory = handle.reader().latest();
+    assert!(inventory.pools.is_empty());
+    assert_eq!(inventory.unknown_reason("node/one"), Some("failed to enumerate: bus fell off"));
+    backend.set(Ok(Vec::new()));
+    handle.rescan().await;
+    let inventory = handle.reader().latest();
+    assert!(inventory.pools.contains_key("one") && inventory.unknown.is_empty());
 }

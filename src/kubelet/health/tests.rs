@@ -3,7 +3,7 @@
 use hostler_api::BackendName;
 
 use super::*;
-use crate::inventory::Pool;
+use crate::inventory::{Pool, UnknownPool};
 
 fn device(name: &str, health: Health) -> Device {
     Device { health, ..Device::new(DeviceName::new(name).unwrap()) }
@@ -53,6 +53,16 @@ fn what_a_failing_backend_said_before_is_not_called_healthy() {
         lines(&states),
         [("node-a/fpga", "a", "UNKNOWN", "failed to enumerate: EIO"), ("node-a/fpga", "b", "UNHEALTHY", "link down")]
     );
+}
+
+#[test]
+fn a_held_device_of_a_backend_that_has_not_answered_is_not_called_gone() {
+    let unknown = UnknownPool { name: "node-a/fpga".to_owned(), reason: "it hangs".to_owned() };
+    let unknown = [(BackendName::new("fpga").unwrap(), unknown)].into();
+    let (name, holder) = (DeviceName::new("a").unwrap(), ClaimUid::new("u1").unwrap());
+    let held = [("node-a/fpga", &name, &holder)];
+    let states = states(&Inventory { unknown, ..Inventory::default() }, held.into_iter());
+    assert_eq!(lines(&states), [("node-a/fpga", "a", "UNKNOWN", "it hangs")]);
 }
 
 #[test]

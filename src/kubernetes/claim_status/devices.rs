@@ -140,6 +140,9 @@ fn device_status(
 fn ready(device: &RecordDevice, problem: Option<&str>, inventory: &Inventory) -> (&'static str, &'static str, String) {
     let name = device.grant.device.as_str();
     let health = inventory.find(&device.grant.pool, name).map(|(_, found)| &found.health);
+    if let Some(reason) = inventory.unknown_reason(&device.grant.pool) {
+        return ("Unknown", "HealthUnknown", format!("nothing is known of device {name}: {reason}"));
+    }
     match (health, problem) {
         // First, since a problem is often only how a start noticed it.
         (Some(Health::Unhealthy { reason }), _) => ("False", "Unhealthy", reason.clone()),

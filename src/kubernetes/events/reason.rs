@@ -83,6 +83,8 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
         ClaimError::NotQuarantined(_)
         | ClaimError::Gone(_)
         | ClaimError::NeededAgain(_)
+        | ClaimError::UnknownPool { .. }
+        | ClaimError::Recovering { .. }
         | ClaimError::Lock(_)
         | ClaimError::Stopping => None,
     }

@@ -98,7 +98,7 @@ fn pool_of(name: &str, slices: Vec<Vec<SliceDevice>>) -> DesiredPool {
         content: Arc::new(SliceContent { devices, ..SliceContent::default() }),
     };
     let slices = slices.into_iter().enumerate().map(slice).collect();
-    DesiredPool { name: name.to_owned(), slices, left_out: Vec::new() }
+    DesiredPool { name: name.to_owned(), slices, left_out: Vec::new(), unknown: false }
 }
 
 fn pool(slices: &[&[&str]]) -> Vec<DesiredPool> {
@@ -122,6 +122,25 @@ fn a_new_pool_begins_with_generation_1() {
 fn what_is_right_is_left_alone() {
     let desired = pool(&[&["a"], &["b"], &["c"]]);
     assert_eq!(server_with(&desired).converge(&desired), (0, 0));
+}
+
+#[test]
+fn a_pool_of_which_nothing_is_known_stays_as_it_is_beside_others_that_come_change_and_go() {
+    let other = |name, device_name| pool_of(name, vec![vec![device(device_name)]]);
+    let mut server = server_with(&[pool(&[&["a"], &["b"]]).remove(0), other("second", "c"), other("third", "d")]);
+    let unknown = DesiredPool { unknown: true, ..pool_of("pool", Vec::new()) };
+    let untouched = |server: &Server| {
+        let members = server.slices.iter().filter(|(_, slice)| slice.pool.name == "pool");
+        members.map(|(name, slice)| (name.clone(), slice.version.clone())).collect::<Vec<_>>()
+    };
+    let before = untouched(&server);
+    assert_eq!(before.len(), 2);
+    let desired = [unknown, other("second", "e"), other("fourth", "f")];
+    let planned = plan(&server.slices, &desired, OWNER);
+    server.apply(&planned);
+    assert_eq!((planned.writes.len(), planned.deletes.len()), (2, 1));
+    assert_eq!(untouched(&server), before);
+    assert!(plan(&server.slices, &desired, OWNER).is_empty());
 }
 
 #[test]

@@ -64,6 +64,15 @@ fn sizes(pool: &DesiredPool) -> Vec<usize> {
 }
 
 #[test]
+fn a_backend_of_which_nothing_is_known_is_not_said_to_have_nothing() {
+    let unknown = UnknownPool { name: "node/fake".to_owned(), reason: "it hangs".to_owned() };
+    let unknown = [(BackendName::new("fake").unwrap(), unknown)].into();
+    let pool = the_pool(&Inventory { unknown, ..Inventory::default() }, &settings(), &[]);
+    assert!(pool.unknown && pool.slices.is_empty(), "{pool:?}");
+    assert!(!the_pool(&inventory(Vec::new()), &settings(), &[]).unknown);
+}
+
+#[test]
 fn a_backend_is_a_pool_and_one_without_devices_has_no_slices() {
     let pool = the_pool(&inventory(many(1)), &settings(), &[]);
     assert_eq!((pool.name.as_str(), sizes(&pool)), ("node/fake", vec![1]));

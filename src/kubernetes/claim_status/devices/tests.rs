@@ -149,3 +149,18 @@ fn data_that_the_server_would_refuse_is_left_out() {
     let devices = claim_devices(&record(vec![device]), None, &inventory(hot()), DRIVER, at(0));
     assert_eq!(devices[0].data, None);
 }
+
+#[test]
+fn a_device_of_a_backend_that_does_not_answer_is_neither_gone_nor_broken() {
+    use crate::inventory::UnknownPool;
+
+    let unknown = UnknownPool { name: "n/fake".to_owned(), reason: "it hangs".to_owned() };
+    let unknown = [(BackendName::new("fake").unwrap(), unknown)].into();
+    let inventory = Inventory { unknown, ..Inventory::default() };
+    for problem in [None, Some("it is being recovered")] {
+        let told = claim_devices(&record(vec![held("a", None)]), problem, &inventory, DRIVER, at(1));
+        let condition = condition(&told[0]);
+        assert_eq!((&*condition.status, &*condition.reason), ("Unknown", "HealthUnknown"));
+        assert_eq!(condition.message, "nothing is known of device a: it hangs");
+    }
+}
