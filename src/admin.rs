@@ -8,6 +8,7 @@ mod devices;
 mod explain;
 mod failures;
 mod metrics;
+mod orders;
 mod serve;
 pub mod types;
 
@@ -197,7 +198,7 @@ impl AdminService {
             .route("/v1/rescan", post(rescan))
             .route("/v1/devices", get(devices::list))
             .route("/v1/devices/{device}/drain", put(devices::drain).delete(devices::undrain))
-            .route("/v1/devices/{device}/operate", post(devices::operate))
+            .route("/v1/devices/{device}/operate", post(orders::operate))
             .route("/v1/lost-drains", delete(devices::forget))
             .route("/v1/claims", get(claims::list).post(claims::create))
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))

@@ -35,7 +35,7 @@ use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
 
-pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, start};
+pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
 
 use crate::inventory::Inventory;
 
@@ -258,6 +258,17 @@ pub enum ClaimError {
     /// The claim was taken back while its allocation was not at hand.
     #[error("claim {0} was taken back in the meantime; try again")]
     Gone(ClaimRef),
+    /// An order has waited long enough.
+    #[error("gave up after {waited}, before anything was changed: busy with {obstacles}")]
+    OrderTimedOut {
+        /// How long it waited.
+        waited: String,
+        /// What was in its way.
+        obstacles: String,
+    },
+    /// Whoever gave an order has gone while it waited.
+    #[error("the order was withdrawn before anything was changed")]
+    OrderWithdrawn,
     /// The daemon is stopping.
     #[error("the daemon is stopping; try again")]
     Stopping,
@@ -338,6 +349,16 @@ impl ClaimOperation {
             Self::Unprepare => "unprepare",
             Self::Describe => "describe",
             Self::Recover => "recover",
+        }
+    }
+
+    /// As it is said of a claim while it lasts: `preparing`.
+    pub fn in_progress(self) -> &'static str {
+        match self {
+            Self::Prepare => "preparing",
+            Self::Unprepare => "being taken back",
+            Self::Describe => "being described",
+            Self::Recover => "being recovered",
         }
     }
 }

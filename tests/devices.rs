@@ -2,9 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+};
 
-use hostler_testing::host::{Host, wait_for};
+use hostler_testing::host::{Host, http, wait_for};
 
 const CARDS: &str = r#"
     [[counter_set]]
@@ -154,4 +157,54 @@ fn an_order_for_a_device_reaches_its_backend_unless_a_claim_holds_it() {
     // What was refused holds nobody up.
     host.run_ok(&["claim", "delete", "holder"]);
     host.run_ok(&["claim", "create", "next", "-d", "fake/half-0"]);
+}
+
+/// Has preparing of one half hang until there is such a file, and a claim on it begin.
+fn stuck_claim(host: &Host) -> (std::path::PathBuf, std::thread::JoinHandle<std::io::Result<(u16, String)>>) {
+    let answer = host.path("answer");
+    let until = answer.display();
+    host.script(&format!("{CARDS}\n[[fault]]\nstep = \"prepare\"\ndevice = \"half-0\"\nuntil = \"{until}\"\n"));
+    let (socket, device) = (host.path("run/admin.sock"), serde_json::json!({"pool": "fake", "device": "half-0"}));
+    let claim = serde_json::json!({"namespace": "default", "name": "stuck", "devices": [device]}).to_string();
+    let call = std::thread::spawn(move || http(&socket, "POST", "/v1/claims", &claim));
+    wait_for("the record", || (!host.files("state/claims").is_empty()).then_some(()));
+    (answer, call)
+}
+
+#[test]
+fn an_order_waits_no_longer_than_it_may_and_says_what_for() {
+    let host = started();
+    let (answer, call) = stuck_claim(&host);
+    let refused = host.run_refused(&["device", "attach", "fake/half-1", "--timeout", "300ms"]);
+    assert!(refused.contains("waiting for claim default/stuck (preparing since 2"), "{refused}");
+    let expected = "gave up after 300ms, before anything was changed: busy with claim default/stuck (preparing since 2";
+    assert!(refused.contains(expected), "{refused}");
+    let order = r#"{"operation": "attach"}"#;
+    let (code, said) = host.request("POST", "/v1/devices/fake%2Fhalf-1/operate?timeout=300ms", order);
+    assert!(code == 409 && said["error"].as_str().unwrap().starts_with(expected), "{code} {said}");
+    let (code, said) = host.request("POST", "/v1/devices/fake%2Fhalf-1/operate?timeout=25h", order);
+    assert_eq!((code, &said["error"]), (400, &"an order waits at most 24h".into()));
+    assert!(host.run(&["device", "attach", "fake/half-1", "--timeout", "soon"]).status.code() == Some(2));
+    // What an order has held back goes on when it has given up.
+    host.run_ok(&["claim", "create", "next", "-d", "fake/half-1"]);
+    fs::write(answer, "").unwrap();
+    assert_eq!(call.join().unwrap().unwrap().0, 201);
+}
+
+#[test]
+fn an_order_is_withdrawn_with_the_command_that_gave_it() {
+    let host = started();
+    let (answer, call) = stuck_claim(&host);
+    let mut command = host.spawn_command(&["device", "attach", "fake/half-1", "--timeout", "10m"]);
+    let mut lines = BufReader::new(command.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("waiting for claim default/stuck (preparing since 2"), "{line}");
+    command.kill().unwrap();
+    command.wait().unwrap();
+    wait_for("the order to be withdrawn", || {
+        host.log().contains("the order was withdrawn before anything was changed").then_some(())
+    });
+    host.run_ok(&["claim", "create", "next", "-d", "fake/half-1"]);
+    fs::write(answer, "").unwrap();
+    assert_eq!(call.join().unwrap().unwrap().0, 201);
 }

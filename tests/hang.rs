@@ -103,6 +103,8 @@ fn a_backend_that_hangs_at_the_start_is_unknown_until_it_answers_and_the_others_
     host.run_ok(&["claim", "create", "a", "-d", "cpu/numa0,cpus=2"]);
     let refused = host.run_refused(&["claim", "create", "b", "-d", "fake/card-0"]);
     assert!(refused.contains("nothing is known of the devices in pool node/fake: it has not answered"), "{refused}");
+    let refused = host.run_refused(&["device", "attach", "fake/card-0"]);
+    assert!(refused.contains("nothing is known of the devices in pool node/fake"), "{refused}");
     host.manifest("c", &uid("c"), &[("whole", "fake", "card-0", Value::Null)]);
     let refused = host.run_refused(&["claim", "prepare", "c"]);
     assert!(refused.contains("whether device card-0 is in pool node/fake is not known"), "{refused}");
@@ -132,6 +134,8 @@ fn a_scan_that_hangs_later_leaves_what_is_known_and_claims_on_it_as_they_are() {
     let backend = fake(&host);
     assert_eq!((&backend["unknown"], &backend["devices"]), (&false.into(), &9.into()), "{backend}");
     host.run_ok(&["claim", "create", "b", "-d", "cpu/numa0,cpus=1"]);
+    let refused = host.run_refused(&["device", "attach", "fake/card-1"]);
+    assert!(refused.contains("is not known: it has not answered since 2"), "an order would hang as well: {refused}");
     host.run_ok(&["claim", "delete", "a"]);
     answer(&host);
     wait_until_known(&host);

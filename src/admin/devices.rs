@@ -8,16 +8,16 @@ use axum::{
     http::StatusCode,
 };
 use hostler_api::{BackendName, DeviceName};
-use hostler_backend::{BackendError, Device, DeviceOperation};
+use hostler_backend::Device;
 
 use super::{
     AdminFailure, AdminService,
-    types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice},
+    types::{AdminDevice, AdminDrain, DrainDevice},
 };
 use crate::{
-    claims::{ClaimError, ClaimTable},
+    claims::ClaimTable,
     inventory::{
-        Drain, Inventory,
+        Drain, Inventory, UnknownPool,
         drains::DrainError,
         lookup::{DeviceKey, lookup},
     },
@@ -54,30 +54,6 @@ pub(super) async fn undrain(
     Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
 }
 
-/// Brings a device into service for everybody, or takes it out of the system.
-pub(super) async fn operate(
-    State(admin): State<AdminService>,
-    Path(name): Path<String>,
-    Json(operation): Json<DeviceOperation>,
-) -> Result<Json<AdminOperated>, AdminFailure> {
-    let (backend, device) = admin.device(&name)?;
-    let outcome = admin.0.claims.operate(backend.clone(), device.clone(), operation).await;
-    let outcome = outcome.map_err(|error| AdminFailure::new(refused(&error), &*error))?;
-    Ok(Json(AdminOperated { backend: backend.to_string(), device: device.to_string(), done: outcome.to_string() }))
-}
-
-fn refused(error: &ClaimError) -> StatusCode {
-    match error {
-        ClaimError::NoSuchDevice { .. } => StatusCode::NOT_FOUND,
-        ClaimError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        ClaimError::Held { .. }
-        | ClaimError::Backend { source: BackendError::Refused { .. } | BackendError::Operation(_), .. } => {
-            StatusCode::CONFLICT
-        }
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
 /// Gives up a list of drained devices that cannot be understood.
 pub(super) async fn forget(State(admin): State<AdminService>) -> Result<StatusCode, AdminFailure> {
     admin.0.inventory.forget_lost_drains().await.map_err(|error| failure(&error))?;
@@ -95,11 +71,21 @@ fn failure(error: &DrainError) -> AdminFailure {
 
 impl AdminService {
     /// The device that is meant by `name`.
-    fn device(&self, name: &str) -> Result<DeviceKey, AdminFailure> {
+    pub(super) fn device(&self, name: &str) -> Result<DeviceKey, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
         let known: BTreeSet<DeviceKey> = all(&inventory, &claims).into_keys().collect();
-        lookup(name, &known).map_err(|error| AdminFailure::new(StatusCode::NOT_FOUND, &error))
+        lookup(name, &known).map_err(|error| {
+            // What is not found may be a device of a backend that has not told what it has.
+            let unknown = name.split_once('/').and_then(|(backend, _)| inventory.unknown.get(backend));
+            match unknown {
+                Some(UnknownPool { name: pool, reason }) => AdminFailure(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("nothing is known of the devices in pool {pool}: {reason}; try again"),
+                ),
+                None => AdminFailure::new(StatusCode::NOT_FOUND, &error),
+            }
+        })
     }
 
     fn shown(&self, (backend, device): &DeviceKey) -> Result<Json<AdminDevice>, AdminFailure> {

@@ -13,7 +13,7 @@ use tokio::{
     sync::mpsc,
     time::sleep,
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::{AdminService, DaemonStage};
 use crate::{
@@ -101,12 +101,21 @@ async fn serve_unix(
     Ok(())
 }
 
+/// Held by an answer that goes on after it has begun: the stop waits for it as for one that has not.
+#[derive(Clone, Debug)]
+pub(super) struct CallInFlight {
+    _token: TaskTrackerToken,
+}
+
 /// Serves until the daemon stops and every request has its answer. Somebody who has connected and asks for nothing, or
 /// has sent half a request, is not waited for.
 fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router, listener: L, tasks: &Tasks) {
     let calls = TaskTracker::new();
     let tracked = calls.clone();
-    let routes = routes.layer(from_fn(move |request: Request, next: Next| tracked.track_future(next.run(request))));
+    let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
+        request.extensions_mut().insert(CallInFlight { _token: tracked.token() });
+        tracked.track_future(next.run(request))
+    }));
     let stop = tasks.stop_token();
     let server = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned()).into_future();
     let overtime = async move {

@@ -1,6 +1,6 @@
 //! What goes over the admin socket, both ways. JSON; a field may be added, none changes its meaning.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use hostler_api::{ClaimState, Quantity};
 use serde::{Deserialize, Serialize};
@@ -144,8 +144,44 @@ pub struct DrainDevice {
     pub evict: bool,
 }
 
-/// Answer of `POST /v1/devices/{name}/operate`, whose body is an [`DeviceOperation`](hostler_backend::DeviceOperation).
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// How far an order is: one of these in each line of the answer of `POST /v1/devices/{name}/operate`, for those who accept
+/// [`ORDER_LINES`].
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "stage")]
+pub enum AdminOrderLine {
+    /// It waits; whoever breaks the connection withdraws it.
+    Waiting {
+        /// What for, in words.
+        obstacles: Vec<String>,
+    },
+    /// The hardware is being changed. It runs to its end.
+    UnderWay,
+    /// The hardware is changed, or as far as that went, and scanned.
+    Scanned,
+    /// The last line of an order that was carried out.
+    Done(AdminOperated),
+    /// The last line of one that was not.
+    Failed {
+        /// The status that a single answer has.
+        status: u16,
+        /// The whole chain of causes.
+        error: String,
+    },
+}
+
+/// The media type of [`AdminOrderLine`]s.
+pub const ORDER_LINES: &str = "application/x-ndjson";
+
+/// How long an order waits for claims at most, where it does not say so.
+pub const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest that an order may wait.
+pub const LONGEST_ORDER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Answer of `POST /v1/devices/{name}/operate?timeout=60s`, whose body is a
+/// [`DeviceOperation`](hostler_backend::DeviceOperation); to those who accept no lines. The time is that for which the order
+/// waits until it is under way.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminOperated {
     /// Name of the backend.
     pub backend: String,

@@ -3,8 +3,10 @@
 //! A request on a claim that is being worked on waits for that work: a second prepare gets the same answer, an
 //! unprepare runs after it. Claims do not wait for each other.
 
+mod order;
 mod owner;
 
+pub use order::{DeviceOrder, OrderObstacle, OrderStage};
 pub(super) use owner::OperateJob;
 
 use std::{
@@ -14,15 +16,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
-use hostler_backend::{DeviceOperation, OperationOutcome};
+use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid};
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
 use tokio::{
     sync::{broadcast, mpsc, mpsc::error::TrySendError, oneshot, watch},
     time::timeout,
 };
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::{
     ClaimError, ClaimFailure, ClaimResult, ClaimTable, ClaimView, PreparedDevice, ReadClaims, ReadResult,
@@ -91,6 +92,7 @@ pub enum ClaimsStartError {
 enum ClaimsRequest {
     Calls(Vec<ClaimCall>),
     Operate(owner::OperateCall),
+    OrderNotice(order::OrderNotice),
     /// The inventory has seen what an order for a device of this backend has changed.
     Rescanned(BackendName),
     Finished(owner::FinishedWork),
@@ -289,42 +291,6 @@ impl ClaimsHandle {
         for (backend, claims) in late {
             warn!(backend = %backend, claims, "claims are recovered in the background; their devices stay taken");
         }
-    }
-
-    /// Has a backend carry out an operator's order for a device. No claim of the backend is admitted, prepared or taken
-    /// back from before the order until the hardware has been scanned after it: what they are decided on must be the
-    /// hardware as it is then. Runs to its end like [`ClaimsHandle::prepare`].
-    ///
-    /// # Errors
-    /// When the device is not there or is held by a claim, and when its backend refuses or fails.
-    pub async fn operate(
-        &self,
-        backend: BackendName,
-        device: DeviceName,
-        operation: DeviceOperation,
-    ) -> ClaimResult<OperationOutcome> {
-        let handle = self.clone();
-        let job = self.tasks.job(async move {
-            let (answer_tx, answer_rx) = oneshot::channel();
-            let call = owner::OperateCall { backend: backend.clone(), device: device.clone(), operation, answer_tx };
-            handle.send(ClaimsRequest::Operate(call)).await;
-            let answer = answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)));
-            let word = operation.word();
-            match &answer {
-                Ok(outcome) => {
-                    let done = outcome.to_string();
-                    info!(backend = %backend, device = %device, operation = word, done, "order carried out");
-                }
-                Err(error) => {
-                    error!(backend = %backend, device = %device, operation = word, error = %Chain(&**error), "order failed");
-                }
-            }
-            // Also where it failed: it may have been half done.
-            handle.inventory.rescan().await;
-            handle.send(ClaimsRequest::Rescanned(backend)).await;
-            answer
-        });
-        job.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
     /// Comes back when the owner has got round to it: never, if it is stuck.

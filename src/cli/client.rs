@@ -9,10 +9,10 @@ use std::{
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
-    Method, Request, StatusCode,
-    body::Bytes,
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
     client::conn::http1,
-    header::{CONTENT_TYPE, HOST},
+    header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
@@ -23,7 +23,10 @@ use tokio::{
 };
 
 use super::{CliFailure, ConfigFileArgs};
-use crate::{admin::types::AdminError, config::ListenAddress};
+use crate::{
+    admin::types::{AdminError, ORDER_LINES},
+    config::{ListenAddress, duration},
+};
 
 /// Preparing waits for hardware; a daemon that needs longer than this has lost the request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -95,11 +98,14 @@ pub(super) enum ClientError {
     #[error("failed to make the request")]
     Request(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No answer in time.
-    #[error("the daemon gave no answer within {} s", PATIENCE.as_secs())]
-    TimedOut,
+    #[error("the daemon gave no answer within {}", duration::format(*.0))]
+    TimedOut(Duration),
     /// The daemon said no.
     #[error("{0}")]
     Refused(String),
+    /// The answer ends too early.
+    #[error("the daemon ended before it said what became of the order; `hostler device list` shows how it is now")]
+    Cut,
     /// The answer has another shape.
     #[error("the daemon's answer is not understood; is it of the same version?")]
     Answer(#[source] serde_json::Error),
@@ -143,6 +149,23 @@ impl DaemonClient {
         self.exchange(method, path, Bytes::new()).map(drop)
     }
 
+    /// Asks to do something that takes its time, and passes on what is told of it, line by line.
+    pub(super) fn follow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        each: impl FnMut(T) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Request(source.into()))?;
+        let mut request = request(Method::POST, path, body.into())?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(ORDER_LINES));
+        patiently(self.patience, async {
+            let stream =
+                UnixStream::connect(&self.socket).await.map_err(|source| connect_error(&self.socket, source))?;
+            talk(stream, request, async |response| line_by_line(response, each).await).await
+        })
+    }
+
     fn answer<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, ClientError> {
         let bytes = self.exchange(method, path, body)?;
         serde_json::from_slice(&bytes).map_err(ClientError::Answer)
@@ -181,7 +204,7 @@ fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes
 /// Waits for an exchange, on a runtime of its own.
 fn patiently<T>(patience: Duration, exchange: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::SetUp)?;
-    runtime.block_on(async { time::timeout(patience, exchange).await.map_err(|_| ClientError::TimedOut)? })
+    runtime.block_on(async { time::timeout(patience, exchange).await.map_err(|_| ClientError::TimedOut(patience))? })
 }
 
 async fn send(socket: &Path, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), ClientError> {
@@ -192,15 +215,49 @@ async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), ClientError> {
+    talk(stream, request, whole).await
+}
+
+/// Sends a request, and has `read` see to its answer.
+async fn talk<T>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
     let exchange = async move {
-        let response = sender.send_request(request).await?;
-        let status = response.status();
+        let response = sender.send_request(request).await.map_err(ClientError::Exchange)?;
         // The sender goes at the end of this block, and with it the connection below.
-        Ok((status, response.into_body().collect().await?.to_bytes()))
+        read(response).await
     };
     let (answer, _closed) = tokio::join!(exchange, connection);
-    answer.map_err(ClientError::Exchange)
+    answer
+}
+
+async fn whole(response: Response<Incoming>) -> Result<(StatusCode, Bytes), ClientError> {
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(ClientError::Exchange)?;
+    Ok((status, body.to_bytes()))
+}
+
+/// Passes on each line of an answer as soon as it is there.
+async fn line_by_line<T: DeserializeOwned>(
+    response: Response<Incoming>,
+    mut each: impl FnMut(T) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    if !response.status().is_success() {
+        let (status, body) = whole(response).await?;
+        return Err(refusal(status, &body));
+    }
+    let (mut body, mut begun) = (response.into_body(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        begun.extend_from_slice(&frame.map_err(ClientError::Exchange)?.into_data().unwrap_or_default());
+        while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = begun.drain(..=end).collect();
+            each(serde_json::from_slice(&line).map_err(ClientError::Answer)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn connect_error(socket: &Path, source: io::Error) -> ClientError {
@@ -257,6 +314,34 @@ mod tests {
         assert_eq!(client.get::<Vec<u32>>("/v1/claims").unwrap(), [1, 2, 3]);
         let request = served.join().unwrap();
         assert!(request.starts_with("GET /v1/claims HTTP/1.1\r\nhost: hostler\r\n"), "{request}");
+    }
+
+    #[test]
+    fn lines_are_passed_on_one_by_one_and_a_refusal_is_still_an_error() {
+        let lines = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n1\n2\r\n4\r\n0\n3\n\r\n0\r\n\r\n";
+        let (_dir, client, served) = daemon(lines);
+        let mut told = Vec::new();
+        let tell = |line: u32| {
+            told.push(line);
+            Ok(())
+        };
+        client.follow("/v1/devices/a/operate", &1, tell).unwrap();
+        assert_eq!(told, [1, 20, 3]);
+        assert!(served.join().unwrap().contains("accept: application/x-ndjson\r\n"));
+        let (_dir, client, _served) =
+            daemon("HTTP/1.1 404 Not Found\r\ncontent-length: 18\r\n\r\n{\"error\":\"no such\"}");
+        let error = client.follow("/v1/devices/a/operate", &1, |_: u32| Ok(())).unwrap_err();
+        assert!(matches!(error, ClientError::Refused(_)), "{error:?}");
+    }
+
+    #[test]
+    fn whoever_waits_in_vain_is_told_how_long_that_was() {
+        let (_dir, client, _served) = daemon("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n");
+        let error = client.patient(Duration::from_millis(50)).get::<u32>("/v1/claims").unwrap_err();
+        assert!(
+            ["the daemon gave no answer within 50ms", "the daemon broke the connection"].contains(&&*error.to_string())
+        );
+        assert_eq!(ClientError::TimedOut(Duration::from_secs(960)).to_string(), "the daemon gave no answer within 16m");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `hostler device`: devices, who holds them, and taken out of service, through the running daemon.
 
 use std::{
-    io::Write,
+    io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -10,16 +10,18 @@ use hyper::Method;
 
 use super::{
     CliFailure, CliOutcome, OutputFormat,
-    client::{DaemonArgs, segment},
+    client::{ClientError, DaemonArgs, segment},
     table::TextTable,
     write_json,
 };
 use crate::{
-    admin::types::{AdminDevice, AdminDrain, AdminOperated, DrainDevice},
+    admin::types::{AdminDevice, AdminDrain, AdminOrderLine, DrainDevice, LONGEST_ORDER_TIMEOUT},
+    config::duration,
     units::elapsed,
 };
 
-/// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on if nobody waits any more.
+/// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on with an order that is under way, also
+/// if nobody waits for it any more.
 const LONGEST_ORDER: Duration = Duration::from_secs(900);
 
 /// List devices, take them out of service and put them back, through the running daemon
@@ -79,10 +81,25 @@ struct DeviceUndrainArgs {
     daemon: DaemonArgs,
 }
 
+/// How long an order may wait.
+#[derive(clap::Args, Debug)]
+struct OrderArgs {
+    /// How long to wait for claims and orders that are in the way; then, as when this command ends, nothing is changed
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = waiting_time)]
+    timeout: Duration,
+}
+
+fn waiting_time(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text).filter(|time| *time <= LONGEST_ORDER_TIMEOUT);
+    time.ok_or_else(|| "write a time with its unit (ms, s, m or h) of at most 24h, such as 90s".to_owned())
+}
+
 #[derive(clap::Args, Debug)]
 struct DeviceAttachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     name: String,
+    #[command(flatten)]
+    order: OrderArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -97,6 +114,8 @@ struct DeviceDetachArgs {
     /// Remove its PCI function from the system, in the end
     #[arg(long)]
     remove: bool,
+    #[command(flatten)]
+    order: OrderArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -126,10 +145,12 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
             let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
             writeln!(out, "{}/{} is in service", device.backend, device.name)?;
         }
-        DeviceCommand::Attach(args) => operate(&args.daemon, &args.name, DeviceOperation::Attach, out)?,
+        DeviceCommand::Attach(args) => {
+            operate(&args.daemon, &args.name, DeviceOperation::Attach, &args.order, out)?;
+        }
         DeviceCommand::Detach(args) => {
             let operation = DeviceOperation::Detach { sanitize: args.sanitize, remove: args.remove };
-            operate(&args.daemon, &args.name, operation, out)?;
+            operate(&args.daemon, &args.name, operation, &args.order, out)?;
         }
         DeviceCommand::Forget(args) => {
             args.daemon.client()?.order(Method::DELETE, "/v1/lost-drains")?;
@@ -139,12 +160,42 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
     Ok(CliOutcome::Done)
 }
 
-fn operate(daemon: &DaemonArgs, name: &str, operation: DeviceOperation, out: &mut dyn Write) -> Result<(), CliFailure> {
-    let client = daemon.client()?.patient(LONGEST_ORDER);
-    let path = format!("/v1/devices/{}/operate", segment(name));
-    let operated: AdminOperated = client.post(&path, &operation)?;
+fn operate(
+    daemon: &DaemonArgs,
+    name: &str,
+    operation: DeviceOperation,
+    OrderArgs { timeout }: &OrderArgs,
+    out: &mut dyn Write,
+) -> Result<(), CliFailure> {
+    let client = daemon.client()?.patient(*timeout + LONGEST_ORDER);
+    let path = format!("/v1/devices/{}/operate?timeout={}", segment(name), duration::format(*timeout));
+    let mut done = None;
+    client.follow(&path, &operation, |line| match line {
+        AdminOrderLine::Done(operated) => {
+            done = Some(operated);
+            Ok(())
+        }
+        AdminOrderLine::Failed { error, .. } => Err(ClientError::Refused(error)),
+        progress => {
+            // Beside the result, for whoever watches. It may be closed.
+            let _ = writeln!(io::stderr(), "{}", in_words(&progress));
+            Ok(())
+        }
+    })?;
+    let operated = done.ok_or(ClientError::Cut)?;
     writeln!(out, "{}/{} {}ed: {}", operated.backend, operated.device, operation.word(), operated.done)?;
     Ok(())
+}
+
+fn in_words(progress: &AdminOrderLine) -> String {
+    match progress {
+        AdminOrderLine::Waiting { obstacles } if obstacles.is_empty() => "waiting for its turn".to_owned(),
+        AdminOrderLine::Waiting { obstacles } => format!("waiting for {}", obstacles.join(", ")),
+        AdminOrderLine::UnderWay => "under way".to_owned(),
+        AdminOrderLine::Scanned => "scanned".to_owned(),
+        AdminOrderLine::Done(operated) => operated.done.clone(),
+        AdminOrderLine::Failed { error, .. } => error.clone(),
+    }
 }
 
 fn path(name: &str) -> String {

@@ -91,6 +91,10 @@ impl ClaimEntry {
         Self { name, record, problem, work: None, asked, waiting: VecDeque::new() }
     }
 
+    fn uses(&self, backend: &BackendName) -> bool {
+        self.record.devices.iter().any(|device| device.backend == *backend)
+    }
+
     fn view(&self) -> ClaimView {
         let busy = self.work.as_ref().map(|work| work.busy);
         ClaimView::Recorded { record: self.record.clone(), problem: self.problem.clone(), busy }
@@ -236,6 +240,7 @@ impl ClaimsOwner {
             }
             ClaimsRequest::Calls(calls) => self.take(calls),
             ClaimsRequest::Operate(call) => self.take_operation(call),
+            ClaimsRequest::OrderNotice(notice) => self.heed_notice(&notice),
             ClaimsRequest::Rescanned(backend) => self.end_operation(&backend),
         }
     }

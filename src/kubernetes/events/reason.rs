@@ -86,6 +86,8 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
         | ClaimError::UnknownPool { .. }
         | ClaimError::Recovering { .. }
         | ClaimError::Lock(_)
+        | ClaimError::OrderTimedOut { .. }
+        | ClaimError::OrderWithdrawn
         | ClaimError::Stopping => None,
     }
 }

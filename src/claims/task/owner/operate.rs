@@ -1,8 +1,10 @@
-//! An operator's orders for devices. Nothing of the device's backend is admitted, prepared or taken back meanwhile.
+//! An operator's orders for devices. While one is under way, nothing of the device's backend is admitted, prepared or taken
+//! back.
 //!
 //! ```text
 //!   waiting ── no work on claims of the backend any more ──► under way ──► answered ── hardware scanned ──► over
-//!   └──────────────── calls that touch the backend are parked, further orders queue ────────────────────┘
+//!   │  └─ calls that touch the backend are parked while it holds them back; further orders queue ──┘
+//!   └── given up or withdrawn: over
 //! ```
 //!
 //! An order is not recorded: it is carried out to its end, or its failure is told. After a crash it can be given again.
@@ -10,21 +12,58 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use hostler_api::{Access, BackendName, ClaimUid, DeviceName, Grant};
-use hostler_backend::{Device, DeviceOperation, HeldDevice, OperationOutcome};
-use tokio::sync::oneshot;
+use hostler_backend::{Device, DeviceOperation, HeldDevice, OperationOutcome, duration};
+use tokio::sync::{oneshot, watch};
+use uuid::Uuid;
 
-use super::{CallKind, ClaimCall, ClaimsOwner, FinishedWork};
-use crate::claims::{ClaimError, ClaimResult, admit::HeldGrant, store::RecordDevice};
+use super::{
+    super::order::{DeviceOrder, OrderEnd, OrderNews, OrderNotice, OrderObstacle, OrderStage},
+    CallKind, ClaimCall, ClaimEntry, ClaimsOwner, FinishedWork,
+};
+use crate::claims::{ClaimError, ClaimResult, absent, admit::HeldGrant, store::RecordDevice};
 
-/// What is ordered, and where the answer goes.
+/// Obstacles that a message names; of more it says how many.
+const NAMED_OBSTACLES: usize = 5;
+
+/// What is ordered, and where is told how far it is and how it ended.
 pub(in crate::claims::task) struct OperateCall {
-    pub(in crate::claims::task) backend: BackendName,
-    pub(in crate::claims::task) device: DeviceName,
-    pub(in crate::claims::task) operation: DeviceOperation,
-    pub(in crate::claims::task) answer_tx: oneshot::Sender<ClaimResult<OperationOutcome>>,
+    id: Uuid,
+    backend: BackendName,
+    device: DeviceName,
+    operation: DeviceOperation,
+    /// Whether claims that come are held back while it waits.
+    holds: bool,
+    stage_tx: Arc<watch::Sender<OrderStage>>,
+    end_tx: oneshot::Sender<OrderEnd>,
+}
+
+impl OperateCall {
+    pub(in crate::claims::task) fn new(
+        id: Uuid,
+        order: DeviceOrder,
+        stage_tx: Arc<watch::Sender<OrderStage>>,
+        end_tx: oneshot::Sender<OrderEnd>,
+    ) -> Self {
+        let DeviceOrder { backend, device, operation, patience: _ } = order;
+        Self { id, backend, device, operation, holds: true, stage_tx, end_tx }
+    }
+
+    /// Whoever ordered may have stopped waiting.
+    fn refuse(self, error: ClaimError) {
+        drop(self.end_tx.send(OrderEnd::Refused(error)));
+    }
+
+    fn tell(&self, obstacles: Vec<OrderObstacle>) {
+        self.stage_tx.send_replace(OrderStage::Waiting(obstacles));
+    }
+
+    fn as_obstacle(&self) -> OrderObstacle {
+        OrderObstacle::Order { device: self.device.clone(), operation: self.operation }
+    }
 }
 
 /// What a backend has to know to carry an order out.
@@ -58,7 +97,7 @@ impl OwnedHeldGrant {
 /// How far the order of a backend is.
 enum OperateStage {
     Waiting(OperateCall),
-    UnderWay(oneshot::Sender<ClaimResult<OperationOutcome>>),
+    UnderWay(OrderObstacle, oneshot::Sender<OrderEnd>),
     Answered,
 }
 
@@ -76,11 +115,61 @@ pub(super) struct OperateQueues(BTreeMap<BackendName, OperateQueue>);
 impl OperateQueues {
     /// Whether hardware is being changed.
     pub(super) fn are_under_way(&self) -> bool {
-        self.0.values().any(|queue| matches!(queue.stage, OperateStage::UnderWay(_)))
+        self.0.values().any(|queue| matches!(queue.stage, OperateStage::UnderWay(..)))
     }
 
+    /// The first of these backends whose calls have to wait.
     fn of_any(&mut self, backends: &BTreeSet<BackendName>) -> Option<&mut OperateQueue> {
-        self.0.iter_mut().find(|(backend, _)| backends.contains(*backend)).map(|(_, queue)| queue)
+        let mut queues = self.0.iter_mut().filter(|(backend, _)| backends.contains(*backend));
+        queues.find_map(|(_, queue)| queue.holds().then_some(queue))
+    }
+}
+
+impl OperateQueue {
+    /// Takes an order out that has not begun; says also whether it was the next one to begin.
+    fn remove_waiting(&mut self, id: Uuid) -> Option<(OperateCall, bool)> {
+        if let Some(at) = self.next.iter().position(|call| call.id == id) {
+            return self.next.remove(at).map(|call| (call, false));
+        }
+        match std::mem::replace(&mut self.stage, OperateStage::Answered) {
+            OperateStage::Waiting(call) if call.id == id => Some((call, true)),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    fn waiting(&mut self, id: Uuid) -> Option<&mut OperateCall> {
+        let first = match &mut self.stage {
+            OperateStage::Waiting(call) => Some(call),
+            _ => None,
+        };
+        first.into_iter().chain(&mut self.next).find(|call| call.id == id)
+    }
+
+    /// Whether calls have to wait.
+    fn holds(&self) -> bool {
+        match &self.stage {
+            OperateStage::Waiting(call) => call.holds,
+            OperateStage::UnderWay(..) | OperateStage::Answered => true,
+        }
+    }
+
+    /// Tells everybody who waits what for: claims, and the orders before.
+    fn tell(&self, mut obstacles: Vec<OrderObstacle>) {
+        match &self.stage {
+            OperateStage::Waiting(call) => {
+                call.tell(obstacles.clone());
+                obstacles.push(call.as_obstacle());
+            }
+            OperateStage::UnderWay(order, _) => obstacles = vec![order.clone()],
+            OperateStage::Answered => obstacles.clear(),
+        }
+        for call in &self.next {
+            call.tell(obstacles.clone());
+            obstacles.push(call.as_obstacle());
+        }
     }
 }
 
@@ -88,21 +177,88 @@ impl ClaimsOwner {
     /// Takes an order; it starts when its turn comes.
     pub(super) fn take_operation(&mut self, call: OperateCall) {
         let backend = call.backend.clone();
-        if let Some(queue) = self.operations.0.get_mut(&backend) {
-            queue.next.push_back(call);
-            return;
+        match self.operations.0.get_mut(&backend) {
+            Some(queue) => queue.next.push_back(call),
+            None => {
+                let stage = OperateStage::Waiting(call);
+                let queue = OperateQueue { stage, next: VecDeque::new(), parked: VecDeque::new() };
+                self.operations.0.insert(backend.clone(), queue);
+                self.start_operations();
+            }
         }
-        let stage = OperateStage::Waiting(call);
-        self.operations.0.insert(backend, OperateQueue { stage, next: VecDeque::new(), parked: VecDeque::new() });
-        self.start_operations();
+        self.tell_waiting(&backend);
+    }
+
+    /// Heeds what happens to an order that waits; one that has begun runs to its end.
+    pub(super) fn heed_notice(&mut self, notice: &OrderNotice) {
+        let OrderNotice { backend, id, news } = notice;
+        match news {
+            OrderNews::Hold => self.hold(backend, *id, true),
+            OrderNews::Pass => self.hold(backend, *id, false),
+            OrderNews::GiveUp(waited) => {
+                let error = self.timed_out(backend, *waited);
+                self.refuse_waiting(backend, *id, error);
+            }
+            OrderNews::Withdraw => self.refuse_waiting(backend, *id, ClaimError::OrderWithdrawn),
+        }
+        self.tell_waiting(backend);
+    }
+
+    fn hold(&mut self, backend: &BackendName, id: Uuid, holds: bool) {
+        let Some(queue) = self.operations.0.get_mut(backend) else { return };
+        if let Some(call) = queue.waiting(id) {
+            call.holds = holds;
+        }
+        if !queue.holds() {
+            let parked = std::mem::take(&mut queue.parked);
+            self.requeue(parked);
+        }
+    }
+
+    fn refuse_waiting(&mut self, backend: &BackendName, id: Uuid, error: ClaimError) {
+        let Some(queue) = self.operations.0.get_mut(backend) else { return };
+        let Some((call, was_first)) = queue.remove_waiting(id) else { return };
+        call.refuse(error);
+        if was_first {
+            self.end_operation(backend);
+        }
+    }
+
+    fn timed_out(&self, backend: &BackendName, waited: Duration) -> ClaimError {
+        let mut obstacles: Vec<String> = self.busy_claims(backend).iter().map(ToString::to_string).collect();
+        if let Some(OperateQueue { stage: OperateStage::UnderWay(order, _), .. }) = self.operations.0.get(backend) {
+            obstacles.push(order.to_string());
+        }
+        let more = obstacles.len().saturating_sub(NAMED_OBSTACLES);
+        obstacles.truncate(NAMED_OBSTACLES);
+        obstacles.extend((more > 0).then(|| format!("{more} more")));
+        if obstacles.is_empty() {
+            obstacles.push("other orders".to_owned());
+        }
+        ClaimError::OrderTimedOut { waited: duration::format(waited), obstacles: obstacles.join(", ") }
+    }
+
+    /// The work on claims of a backend.
+    fn busy_claims(&self, backend: &BackendName) -> Vec<OrderObstacle> {
+        let of_backend = self.entries.values().filter(|entry| entry.uses(backend));
+        let obstacle = |entry: &ClaimEntry| {
+            let busy = entry.work.as_ref()?.busy;
+            let name = entry.name.clone();
+            Some(OrderObstacle::Claim { name, operation: busy.operation, since: busy.since })
+        };
+        of_backend.filter_map(obstacle).collect()
+    }
+
+    fn tell_waiting(&self, backend: &BackendName) {
+        if let Some(queue) = self.operations.0.get(backend) {
+            queue.tell(self.busy_claims(backend));
+        }
     }
 
     /// Starts every order whose backend has no work on claims any more.
     pub(super) fn start_operations(&mut self) {
-        let is_busy = |backend: &BackendName| {
-            let mut busy = self.entries.values().filter(|entry| entry.work.is_some());
-            busy.any(|entry| entry.record.devices.iter().any(|device| device.backend == *backend))
-        };
+        let is_busy =
+            |backend: &BackendName| self.entries.values().any(|entry| entry.work.is_some() && entry.uses(backend));
         let waiting = self.operations.0.iter().filter(|(_, queue)| matches!(queue.stage, OperateStage::Waiting(_)));
         let ready: Vec<BackendName> =
             waiting.map(|(backend, _)| backend).filter(|backend| !is_busy(backend)).cloned().collect();
@@ -115,12 +271,17 @@ impl ClaimsOwner {
         let Some(queue) = self.operations.0.get_mut(&backend) else { return };
         let OperateStage::Waiting(call) = std::mem::replace(&mut queue.stage, OperateStage::Answered) else { return };
         match self.operate_job(&call) {
-            // The table says nothing of orders, so the answer need not wait for it.
-            Err(error) => drop(call.answer_tx.send(Err(Arc::new(error)))),
+            Err(error) => {
+                // The table says nothing of orders, so the answer need not wait for it. Nothing was changed.
+                call.refuse(error);
+                self.end_operation(&backend);
+            }
             Ok(job) => {
+                call.stage_tx.send_replace(OrderStage::UnderWay);
                 if let Some(queue) = self.operations.0.get_mut(&backend) {
-                    queue.stage = OperateStage::UnderWay(call.answer_tx);
+                    queue.stage = OperateStage::UnderWay(call.as_obstacle(), call.end_tx);
                 }
+                self.tell_waiting(&backend);
                 self.spawn(move |executor| {
                     let result = executor.operate(&job).map_err(Arc::new);
                     FinishedWork::Operated { backend, result }
@@ -134,10 +295,15 @@ impl ClaimsOwner {
         let inventory = self.parts.executor.inventory.latest();
         let pool = inventory.pools.get(&call.backend);
         let device = pool.and_then(|pool| pool.devices.iter().find(|device| device.name == call.device));
-        let device = device.ok_or_else(|| ClaimError::NoSuchDevice {
-            pool: pool.map_or_else(|| call.backend.to_string(), |pool| pool.name.clone()),
-            device: call.device.clone(),
-        })?;
+        let unknown = inventory.unknown.get(&call.backend).map(|unknown| &unknown.name);
+        let pool_name = pool.map(|pool| &pool.name).or(unknown).map_or(call.backend.as_str(), String::as_str);
+        let device = device.ok_or_else(|| absent(&inventory, pool_name, &call.device))?;
+        // A backend that has not answered one question is not given another.
+        if let Some(reason) =
+            pool.filter(|_| inventory.unanswered.contains_key(&call.backend)).and_then(|it| it.stale.clone())
+        {
+            return Err(ClaimError::UnknownPool { pool: pool_name.to_owned(), device: call.device.clone(), reason });
+        }
         let held = self.held_devices();
         let own = || held.iter().filter(|held| held.device.backend == call.backend);
         let holds = |grant: &Grant| grant.access == Access::Use && grant.device == call.device;
@@ -156,25 +322,26 @@ impl ClaimsOwner {
     /// Passes on what a backend made of an order. Its claims wait on, until the hardware is scanned.
     pub(super) fn finish_operation(&mut self, backend: &BackendName, result: ClaimResult<OperationOutcome>) {
         let Some(queue) = self.operations.0.get_mut(backend) else { return };
-        if let OperateStage::UnderWay(answer_tx) = std::mem::replace(&mut queue.stage, OperateStage::Answered) {
-            // Whoever ordered may have stopped waiting; it was done all the same.
-            drop(answer_tx.send(result));
+        if let OperateStage::UnderWay(_, end_tx) = std::mem::replace(&mut queue.stage, OperateStage::Answered) {
+            drop(end_tx.send(OrderEnd::Operated(result)));
         }
     }
 
-    /// The inventory knows what an order has changed: the next one starts, or what was parked goes on.
+    /// An order is over, and the inventory knows what it has changed: the next one has its turn, or what was parked goes on.
     pub(super) fn end_operation(&mut self, backend: &BackendName) {
         let Some(queue) = self.operations.0.get_mut(backend) else { return };
         if let Some(next) = queue.next.pop_front() {
             queue.stage = OperateStage::Waiting(next);
+            let parked = if queue.holds() { VecDeque::new() } else { std::mem::take(&mut queue.parked) };
             self.start_operations();
+            self.requeue(parked);
             return;
         }
         let parked = self.operations.0.remove(backend).map(|queue| queue.parked).unwrap_or_default();
         self.requeue(parked);
     }
 
-    /// Keeps a call for later if there is an order for a backend that it touches; else gives it back.
+    /// Keeps a call for later if an order for a backend that it touches holds it back; else gives it back.
     pub(super) fn park(&mut self, call: ClaimCall) -> Option<ClaimCall> {
         if self.operations.0.is_empty() {
             return Some(call);
