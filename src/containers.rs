@@ -22,7 +22,10 @@ use std::{
 
 use hostler_api::ClaimUid;
 use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
-use hostler_linux::{SysRoot, boot, cgroup::CpusetCgroup};
+use hostler_linux::{
+    SysRoot, boot,
+    cgroup::{CgroupError, CpusetCgroup},
+};
 use serde::{Deserialize, Serialize};
 
 /// The id of a container, as its runtime calls it. It becomes a file name, so its characters are restricted.
@@ -133,18 +136,32 @@ fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {
     let started = life::started(root, pid).map_err(failed(&stat))?;
     let namespace = |path: &str| fs::read_link(root.path(path)).map_err(failed(path));
     let pid_namespace = namespace(life::PID_NAMESPACE)?;
-    // A cgroup that is also the hook's own is the runtime's, and is never empty.
-    let own = |cgroup: &CpusetCgroup| !cgroup.holds(std::process::id()).unwrap_or(true);
     Ok(ContainerNote {
         boot_id: boot::boot_id(root).map_err(failed("proc/sys/kernel/random/boot_id"))?,
         pid,
         started,
-        cgroup: CpusetCgroup::of_process(root, pid).ok().filter(own).map(|cgroup| cgroup.path()),
+        cgroup: own_cgroup(root, pid)?,
         cgroup_namespace: namespace(life::CGROUP_NAMESPACE)?,
         // Where it cannot be known, the cgroup is asked as well.
         is_init: namespace(&format!("proc/{pid}/ns/pid")).is_ok_and(|own| own != pid_namespace),
         pid_namespace,
     })
+}
+
+/// The cgroup of a process, where it can be seen from here. One that is also the hook's own is the runtime's, and is never
+/// empty.
+fn own_cgroup(root: &SysRoot, pid: u32) -> Result<Option<PathBuf>, RecordError> {
+    let path = CpusetCgroup::of_process(root, pid).and_then(|cgroup| {
+        let is_ours = cgroup.holds(std::process::id())?;
+        Ok((!is_ours).then(|| cgroup.path()))
+    });
+    match path {
+        Err(CgroupError::Read(failure)) => {
+            let path = failure.path().display().to_string();
+            Err(RecordError::Look { path, source: failure.into_error() })
+        }
+        path => Ok(path.ok().flatten()),
+    }
 }
 
 /// A container that was made with a claim.

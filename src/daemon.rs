@@ -308,7 +308,10 @@ async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -
 /// Whose events to listen to, if anybody's.
 fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
     match config.inventory.uevents {
-        UeventMode::Auto if config.paths.root == Path::new("/") => Some(UeventSource::detect(root)),
+        // Where it cannot be told whether udevd runs, the kernel's own events come all the same.
+        UeventMode::Auto if config.paths.root == Path::new("/") => {
+            Some(UeventSource::detect(root).unwrap_or(UeventSource::Kernel))
+        }
         UeventMode::Auto | UeventMode::Off => None,
         UeventMode::Udev => Some(UeventSource::Udev),
         UeventMode::Kernel => Some(UeventSource::Kernel),

@@ -18,7 +18,7 @@ use std::{
 };
 
 use hostler_linux::{
-    IdSet, ParseIdSetError, SysRoot,
+    IdSet, ParseIdSetError, ReadFailure, SysRoot,
     cgroup::{CgroupError, CpusetCgroup, with_kernel_memory},
 };
 use serde::Deserialize;
@@ -66,6 +66,9 @@ pub enum HookError {
         #[source]
         source: io::Error,
     },
+    /// What else than its claims' memory the container needs cannot be told.
+    #[error("failed to find the memory that the kernel needs for the container")]
+    Memory(#[from] ReadFailure),
     /// The container's cgroup cannot be found.
     #[error("failed to find the container's cgroup")]
     Find(#[source] CgroupError),
@@ -185,7 +188,7 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
     }
     let mut pins = union(&own, &read_config(&state.bundle)?)?;
     // Claims of CXL memory name its nodes alone; what else a process needs is seen when all claims are known.
-    pins.mems = with_kernel_memory(root, &pins.mems);
+    pins.mems = with_kernel_memory(root, &pins.mems)?;
     let cgroup = CpusetCgroup::of_process(root, state.pid).map_err(HookError::Find)?;
     // Binding it would bind the runtime, or a whole session of a user.
     if cgroup.holds(std::process::id()).map_err(HookError::Find)? {

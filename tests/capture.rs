@@ -393,7 +393,7 @@ fn a_bundle_has_what_helps_and_nothing_that_identifies() {
     assert!(text(&output.stdout).contains(&format!("{file}: its README.txt")), "{}", text(&output.stderr));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let bundle = UnpackedCapture::open(&file).unwrap();
-    let read = |name: &str| bundle.root().text(name).unwrap_or_else(|| panic!("{name} is missing"));
+    let read = |name: &str| bundle.root().text(name).unwrap().unwrap_or_else(|| panic!("{name} is missing"));
     for name in ["README.txt", "versions.json", "doctor.json", "config.toml", "daemon/unreachable.json"] {
         assert!(!read(name).is_empty(), "{name}");
     }
@@ -429,7 +429,7 @@ fn a_bundle_has_the_answers_of_a_daemon_that_runs() {
     let file = host.path("b.tar.zst");
     host.run(&["doctor", "--bundle", file.to_str().unwrap()]);
     let bundle = UnpackedCapture::open(&file).unwrap();
-    let json = |name: &str| -> Value { serde_json::from_str(&bundle.root().text(name).unwrap()).unwrap() };
+    let json = |name: &str| -> Value { serde_json::from_str(&bundle.root().text(name).unwrap().unwrap()).unwrap() };
     assert_eq!(json("daemon/status.json")["claims"]["prepared"], 1);
     assert_eq!(json("daemon/devices.json").as_array().unwrap().len(), 9);
     let uid = json("daemon/claims.json")[0]["uid"].as_str().unwrap().to_owned();

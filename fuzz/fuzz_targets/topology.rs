@@ -73,7 +73,7 @@ fuzz_target!(|bytes: &[u8]| {
         let file = FILES[usize::from(*choice) % FILES.len()];
         fs::write(TREE.path().join(file), content).expect("files can be written");
     }
-    let topology = Topology::read(&SysRoot::new(TREE.path()));
+    let topology = Topology::read(&SysRoot::new(TREE.path())).expect("every file can be read");
     for cpu in topology.cpus.values() {
         assert!(cpu.core < topology.cores.len() && cpu.package < topology.packages.len());
         assert!(cpu.die.is_none_or(|die| die < topology.dies.len()));

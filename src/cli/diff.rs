@@ -83,16 +83,20 @@ fn compared(args: &DiffArgs) -> Result<DiffDocument, CliFailure> {
     let (before, after) = (open(&args.before, &args.config)?, open(&args.after, &args.config)?);
     let sides = [(&args.before, &before), (&args.after, &after)].map(|(path, opened)| side(path, opened));
     let (before, after) = alike(before, after, &args.config)?;
-    let [seen_before, seen_after] = [&before, &after].map(|side| {
-        let mut machine = scan::scan_machine(&side.config, &side.root, None);
-        machine.warn(side.warnings.clone());
-        facts::ComparedMachine { kernel: hostler_linux::boot::kernel_release(&side.root), seen: machine }
-    });
+    let (seen_before, seen_after) = (seen(&before)?, seen(&after)?);
     let differences =
         compare::differences(&facts::of(&seen_before, &seen_after), &facts::of(&seen_after, &seen_before));
     let [before_side, after_side] = sides;
     let notes = note_on_serials(&before, &after).into_iter().collect();
     Ok(DiffDocument { version: VERSION, before: before_side, after: after_side, notes, differences })
+}
+
+fn seen(side: &OpenedMachine) -> Result<facts::ComparedMachine, CliFailure> {
+    let mut seen = scan::scan_machine(&side.config, &side.root, None).complete()?;
+    seen.warn(side.warnings.clone());
+    let kernel = hostler_linux::boot::kernel_release(&side.root);
+    let kernel = kernel.map_err(|failure| CliFailure::step("read the machine", failure))?;
+    Ok(facts::ComparedMachine { kernel, seen })
 }
 
 /// Both sides have one configuration: what one host reserves is no difference of hardware.

@@ -48,7 +48,7 @@ enum InventoryFormat {
 pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let opened = args.machine.open()?;
     let only = args.backend.as_deref();
-    let mut machine = scan::scan_machine(&opened.config, &opened.root, only);
+    let mut machine = scan::scan_machine(&opened.config, &opened.root, only).complete()?;
     if let (Some(name), true) = (only, machine.pools.is_empty()) {
         return Err(CliFailure::Said(format!("no backend {name:?} is enabled; see `hostler config show`")));
     }

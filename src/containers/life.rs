@@ -1,11 +1,12 @@
 //! Whether what was a container still runs.
 
 use std::{
-    fs, io,
+    fs::{self, DirEntry},
+    io,
     path::{Path, PathBuf},
 };
 
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 
 use super::ContainerNote;
 
@@ -25,7 +26,7 @@ struct ProcessStat {
 }
 
 fn stat(root: &SysRoot, pid: u32) -> io::Result<ProcessStat> {
-    let bytes = root.bytes(format!("proc/{pid}/stat"))?;
+    let bytes = root.required_bytes(format!("proc/{pid}/stat"), u64::MAX).map_err(ReadFailure::into_error)?;
     let text = String::from_utf8_lossy(&bytes);
     // The name, in parentheses, may hold anything. Behind it, the state is the first field, the start the 20th.
     let mut fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
@@ -74,12 +75,18 @@ fn has_processes(cgroup: &Path) -> bool {
         Err(error) => !is_gone(&error),
     };
     let below = || match fs::read_dir(cgroup) {
-        Ok(entries) => entries
-            .flatten()
-            .any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && has_processes(&entry.path())),
+        Ok(mut entries) => entries.any(|entry| entry.map_or(true, |entry| may_have_processes(&entry))),
         Err(error) => !is_gone(&error),
     };
     own || below()
+}
+
+/// What cannot be looked at may be a cgroup like any other.
+fn may_have_processes(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) => kind.is_dir() && has_processes(&entry.path()),
+        Err(error) => !is_gone(&error),
+    }
 }
 
 /// ENODEV comes from a cgroup that is removed between open and read.

@@ -60,7 +60,9 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
     let recorded = containers::record(root, &recording.folder, &recording.claim, &id, state.pid);
     // A kernel without user namespaces has no such file, and no other root.
-    let is_of_host = root.text("proc/self/uid_map").is_none_or(|uid_map| is_of_host(&uid_map));
+    let uid_map = root.text("proc/self/uid_map");
+    // Who cannot tell is not let go on unseen.
+    let is_of_host = uid_map.map_or(true, |uid_map| uid_map.is_none_or(|uid_map| is_of_host(&uid_map)));
     concluded(recording.claim, recorded, nix::unistd::geteuid().is_root() && is_of_host)
 }
 

@@ -315,6 +315,12 @@ impl BackendError {
         Self::Refused { reason: reason.into() }
     }
 
+    /// Whatever was asked for, the hardware could not be looked at: nothing is known of it then, least of all that it has
+    /// gone.
+    pub fn unread(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::step("look at the hardware", source)
+    }
+
     /// A failed step with its cause.
     pub fn step(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Step { step: step.into(), source: source.into() }

@@ -51,7 +51,8 @@ impl Backend for CpuBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        enumeration(&Topology::read_processors(&self.root), &self.config)
+        let topology = Topology::read_processors(&self.root).map_err(BackendError::unread)?;
+        enumeration(&topology, &self.config)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

@@ -7,7 +7,7 @@ use hostler_backend::{
     BackendError, Device, DevicePlan, Pinning, PlanWork, Sharing,
     opaque::{CpuConfig, CpuSpread, config_of},
 };
-use hostler_linux::{IdSet, SysRoot, topology::Topology};
+use hostler_linux::{IdSet, ReadFailure, SysRoot, topology::Topology};
 use serde::Deserialize;
 
 use crate::{
@@ -135,13 +135,13 @@ fn refusal(
 /// the container's own cpuset is written and read again: finding the limits costs more than all the rest of a prepare.
 ///
 /// # Errors
-/// When one went offline.
+/// When one went offline, or that cannot be told.
 pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendError> {
     let planned = IdSet::from(plan.pinning.cpus.clone());
     if planned.is_empty() {
         return Ok(());
     }
-    let offline = planned.difference(&online(root));
+    let offline = planned.difference(&online(root).map_err(BackendError::unread)?);
     if !offline.is_empty() {
         return Err(BackendError::NotUsable { reason: format!("CPUs {offline} are offline") });
     }
@@ -149,7 +149,7 @@ pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendErr
 }
 
 /// One small file instead of the whole topology: this runs in every prepare.
-fn online(root: &SysRoot) -> IdSet {
-    let list = root.attribute("sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
-    list.unwrap_or_else(|| Topology::read(root).online)
+fn online(root: &SysRoot) -> Result<IdSet, ReadFailure> {
+    let list = root.attribute("sys/devices/system/cpu/online")?.and_then(|text| text.parse().ok());
+    list.map_or_else(|| Ok(Topology::read_nodes(root)?.online), Ok)
 }

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 
 use hostler_backend::{AddressRange, OperationStep};
-use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+use hostler_linux::{ReadFailure, SysRoot, memory_blocks::PhysicalRange};
 
 use crate::{
     device::CardId,
@@ -42,6 +42,9 @@ pub(crate) enum DetachError {
     /// The gate.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// How it stands cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// There is no PCI function to remove.
     #[error("{memdev} is on no PCI function")]
     NoFunction {
@@ -72,7 +75,7 @@ pub(crate) fn detach(
     waits: &WaitLimits,
     done: &mut Vec<OperationStep>,
 ) -> Result<(), DetachError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     let mut regions = objects.regions_of(memdev);
     // Other memory devices of the function go with it.
@@ -93,7 +96,7 @@ pub(crate) fn detach(
         former.extend(range);
     }
     region::take_down_all(root, card, waits, done)?;
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     unmapped(&objects, memdev)?;
     if options.sanitize {
@@ -108,7 +111,7 @@ fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) 
     if memdev.driver.is_none() {
         write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
     }
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     Ok(erase(root, &objects, memdev, waits)?)
 }
@@ -147,23 +150,23 @@ fn remove(
     former: &[PhysicalRange],
     done: &mut Vec<OperationStep>,
 ) -> Result<(), DetachError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
     if memdev.driver.is_some() {
         let gate = MemoryGate::of_memdev(root, &objects, memdev, former)?;
         gate.pass(&DangerousWrite::Disable { memdev: memdev.name.clone() })?;
-        if root.exists(memdev.folder.join("driver")) {
+        if root.exists(memdev.folder.join("driver"))? {
             let what = format!("{} is still bound to its driver", memdev.name);
             return Err(DetachError::NotDone { what, step: "disabled" });
         }
         done.push(OperationStep::MemoryDeviceDisabled { memdev: memdev.name.clone() });
     }
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     MemoryGate::of_memdev(root, &objects, memdev, former)?.pass(&DangerousWrite::Remove { address })?;
     let function = PathBuf::from(format!("sys/bus/pci/devices/{address}"));
-    if root.exists(&function) || card.find(&CxlObjects::read(root)).is_some() {
+    if root.exists(&function)? || card.find(&CxlObjects::read(root)?).is_some() {
         return Err(DetachError::NotDone { what: format!("{address} is still there"), step: "removed" });
     }
     done.push(OperationStep::FunctionRemoved { address: address.to_string() });

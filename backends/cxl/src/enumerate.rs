@@ -17,7 +17,7 @@ use std::{
 use health::CardState;
 use hostler_api::DeviceName;
 use hostler_backend::{BackendWarning, Enumeration};
-use hostler_linux::SysRoot;
+use hostler_linux::TreeReading;
 
 pub(crate) use accelerators::{accelerator_name, driver_nodes};
 
@@ -31,7 +31,7 @@ use crate::{
 /// What all parts of one enumeration look at.
 #[derive(Debug)]
 pub(crate) struct CxlScan<'a> {
-    pub(crate) root: &'a SysRoot,
+    pub(crate) tree: &'a TreeReading<'a>,
     pub(crate) config: &'a CxlBackendConfig,
     pub(crate) objects: CxlObjects,
     /// NUMA nodes made of CXL memory alone, with their memory blocks.
@@ -48,22 +48,24 @@ pub(crate) struct CxlScan<'a> {
 
 impl<'a> CxlScan<'a> {
     /// Reads what there is.
-    pub(crate) fn read(root: &'a SysRoot, config: &'a CxlBackendConfig, watch: &'a HealthWatch) -> Self {
-        let objects = CxlObjects::read(root);
+    pub(crate) fn read(tree: &'a TreeReading<'a>, config: &'a CxlBackendConfig, watch: &'a HealthWatch) -> Self {
+        let objects = CxlObjects::of(tree);
         let mut seen = BTreeSet::new();
         let doubles = objects.memdevs.iter().filter_map(|memdev| CardId::of(memdev).serial);
         let doubles = doubles.filter(|serial| !seen.insert(*serial)).collect();
-        let nodes = hostler_linux::cxl_nodes(root);
-        watch.read_events(root);
+        let nodes = hostler_linux::cxl_nodes(tree);
+        if !objects.memdevs.is_empty() {
+            watch.read_events(tree);
+        }
         let (cards, character_devices) = (BTreeMap::new(), OnceCell::new());
-        let mut scan = Self { root, config, objects, nodes, cards, watch, doubles, character_devices };
+        let mut scan = Self { tree, config, objects, nodes, cards, watch, doubles, character_devices };
         scan.cards = scan.cards_shown().map(|memdev| (memdev.name.clone(), scan.look_at(memdev))).collect();
         scan
     }
 
     /// All devices.
     pub(crate) fn enumeration(&self) -> Enumeration {
-        let mut found = Enumeration { warnings: self.objects.warnings.clone(), ..Enumeration::default() };
+        let mut found = Enumeration::default();
         self.card_devices(&mut found);
         self.accelerators(&mut found);
         found.devices.sort_by(|a, b| a.name.cmp(&b.name));

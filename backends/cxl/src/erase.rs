@@ -1,6 +1,6 @@
 //! Erases a memory device: everything that is on it, by its own means.
 
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 
 use crate::{
     gate::GateError,
@@ -35,13 +35,16 @@ pub(crate) enum EraseError {
     /// Whether it is mapped.
     #[error(transparent)]
     Mapped(#[from] GateError),
+    /// How far it is cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// The write.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
 /// Whether a device could be erased.
-pub(crate) fn is_supported(root: &SysRoot, memdev: &Memdev) -> bool {
+pub(crate) fn is_supported(root: &SysRoot, memdev: &Memdev) -> Result<bool, ReadFailure> {
     root.exists(memdev.folder.join("security/sanitize"))
 }
 
@@ -53,11 +56,12 @@ pub(crate) fn erase(
     waits: &WaitLimits,
 ) -> Result<(), EraseError> {
     let name = || memdev.name.clone();
-    if !is_supported(root, memdev) {
+    if !is_supported(root, memdev)? {
         return Err(EraseError::NotSupported { memdev: name() });
     }
-    let is_over = || root.attribute(memdev.folder.join("security/state")).filter(|state| state != ERASING);
-    if is_over().is_some() {
+    let state = || root.attribute(memdev.folder.join("security/state"));
+    let is_over = || state().map(|state| state.filter(|state| state != ERASING)).transpose();
+    if is_over().transpose()?.is_some() {
         let endpoint = objects.endpoint_of(memdev).ok_or_else(|| EraseError::Disabled { memdev: name() })?;
         if endpoint.decoders_committed != Some(0) {
             let committed = endpoint.decoders_committed.map_or_else(|| "?".to_owned(), |count| count.to_string());
@@ -65,5 +69,5 @@ pub(crate) fn erase(
         }
         write(root, memdev.folder.join("security/sanitize"), "1")?;
     }
-    waits.wait(waits.erasing, is_over).map(drop).ok_or_else(|| EraseError::Erasing { memdev: name() })
+    waits.wait(waits.erasing, is_over).transpose()?.map(drop).ok_or_else(|| EraseError::Erasing { memdev: name() })
 }

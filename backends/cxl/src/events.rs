@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use hostler_linux::SysRoot;
+use hostler_linux::TreeReading;
 
 /// The instance that is read.
 const TRACE: &str = "sys/kernel/tracing/instances/hostler/trace";
@@ -33,8 +33,9 @@ struct TraceState {
 
 impl TraceEvents {
     /// Reads what is new. What there was at the first look is nobody's fault now.
-    pub(crate) fn read(&self, root: &SysRoot) {
-        let Ok(text) = root.bytes(TRACE) else { return };
+    pub(crate) fn read(&self, tree: &TreeReading<'_>) {
+        // Root alone may read it.
+        let Some(text) = tree.detail_bytes(TRACE, u64::MAX) else { return };
         let text = String::from_utf8_lossy(&text);
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = state.latest.is_none();
@@ -123,10 +124,10 @@ mod tests {
         let events = TraceEvents::default();
         let show = |lines: &[String]| {
             tree.file(TRACE, lines.join("\n"));
-            events.read(&tree.root());
+            tree.look(|tree| events.read(tree));
             events.harms("mem1", 4097)
         };
-        events.read(&tree.root());
+        tree.look(|tree| events.read(tree));
         let old = line("1.000000", MEDIA);
         assert_eq!(show(std::slice::from_ref(&old)), 0);
         let new = line("2.000000", MEDIA);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot,
     memory_blocks::{self, BlockState, MemoryBlock, MemoryBlockError, PhysicalRange},
     pci::PciAddress,
 };
@@ -95,6 +95,9 @@ pub(crate) enum GateError {
         #[source]
         source: MemoryBlockError,
     },
+    /// Whether it is still the same cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// Where the memory is cannot be told.
     #[error("the addresses of {region} are not known: its memory may be in use")]
     NoRange {
@@ -154,9 +157,7 @@ impl<'a> MemoryGate<'a> {
             None if unmapped => Vec::new(),
             None => return Err(GateError::NoRange { region: region.name.clone() }),
         };
-        let folder = &region.folder;
-        let identity = ["resource", "size", "target0"].map(|name| read_one(root, folder.join(name)));
-        let identity = identity.into_iter().flatten().collect();
+        let identity = read_all(root, &region.folder, &["resource", "size", "target0"])?;
         Ok(Self { root, ranges, identity, name: region.name.clone(), endpoint: None })
     }
 
@@ -166,8 +167,7 @@ impl<'a> MemoryGate<'a> {
     /// When its addresses are not known.
     pub(crate) fn of_dax(root: &'a SysRoot, dax: &DaxDevice) -> Result<Self, GateError> {
         let range = dax.range().ok_or_else(|| GateError::NoRange { region: dax.name.clone() })?;
-        let identity = ["resource", "size"].map(|name| read_one(root, dax.folder.join(name)));
-        let identity = identity.into_iter().flatten().collect();
+        let identity = read_all(root, &dax.folder, &["resource", "size"])?;
         Ok(Self { root, ranges: vec![range], identity, name: dax.name.clone(), endpoint: None })
     }
 
@@ -186,7 +186,7 @@ impl<'a> MemoryGate<'a> {
             ranges.extend(Self::of_region(root, region)?.ranges);
         }
         let endpoint = objects.endpoint_of(memdev).map(|endpoint| (endpoint.name.clone(), endpoint.folder.clone()));
-        let identity = read_one(root, memdev.folder.join("serial")).into_iter().collect();
+        let identity = read_all(root, &memdev.folder, &["serial"])?;
         Ok(Self { root, ranges, identity, name: memdev.name.clone(), endpoint })
     }
 
@@ -201,7 +201,7 @@ impl<'a> MemoryGate<'a> {
     /// When memory is or may be in use, in which case nothing was written; or when the kernel refuses.
     pub(crate) fn pass(&self, danger: &DangerousWrite) -> Result<(), GateError> {
         for (path, before) in &self.identity {
-            let now = self.root.read_attribute(path).ok();
+            let now = self.root.attribute(path)?;
             if now.as_ref() != Some(before) {
                 return Err(GateError::Changed { name: self.name.clone() });
             }
@@ -233,8 +233,7 @@ impl<'a> MemoryGate<'a> {
     }
 
     fn is_unmapped(&self, endpoint: &str, folder: &Path) -> Result<(), GateError> {
-        let committed = self.root.read_attribute(folder.join("decoders_committed"));
-        let committed = committed.unwrap_or_else(|error| format!("an unknown number of ({error})"));
+        let committed = self.root.required_attribute(folder.join("decoders_committed"))?;
         if committed == "0" {
             return Ok(());
         }
@@ -242,7 +241,11 @@ impl<'a> MemoryGate<'a> {
     }
 }
 
-fn read_one(root: &SysRoot, path: PathBuf) -> Option<(PathBuf, String)> {
-    let text = root.read_attribute(&path).ok()?;
-    Some((path, text))
+/// Attributes of a folder, as far as it has them.
+fn read_all(root: &SysRoot, folder: &Path, names: &[&str]) -> Result<Vec<(PathBuf, String)>, ReadFailure> {
+    let mut texts = Vec::new();
+    for path in names.iter().map(|name| folder.join(name)) {
+        texts.extend(root.attribute(&path)?.map(|text| (path, text)));
+    }
+    Ok(texts)
 }

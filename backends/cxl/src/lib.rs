@@ -32,10 +32,10 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork, OperationOutcome,
-    PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork,
+    OperationOutcome, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
-use hostler_linux::{SysRoot, ioctl::cxl::Mailbox};
+use hostler_linux::{SysRoot, TreeReading, TreeWarning, ioctl::cxl::Mailbox};
 use prepare::CxlHardware;
 use watch::HealthWatch;
 use write::WaitLimits;
@@ -86,7 +86,11 @@ impl Backend for CxlBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        Ok(enumerate::CxlScan::read(&self.root, &self.config, &self.watch).enumeration())
+        let scan = |tree: &TreeReading<'_>| enumerate::CxlScan::read(tree, &self.config, &self.watch).enumeration();
+        let (mut found, warnings) = self.root.look_warned(scan).map_err(BackendError::unread)?;
+        let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
+        found.warnings.extend(warnings);
+        Ok(found)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

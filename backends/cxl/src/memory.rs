@@ -10,7 +10,7 @@
 //! Blocks are chosen by the addresses of the dax device and never by node: a node may hold others, too.
 
 use hostler_linux::{
-    SysRoot,
+    IdSet, ReadFailure, SysRoot,
     memory_blocks::{self, BlockState, MemoryBlock, MemoryBlockError, PhysicalRange},
 };
 
@@ -97,6 +97,9 @@ pub(crate) enum MemoryError {
         /// The device node.
         node: String,
     },
+    /// How it stands cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// A write.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -185,7 +188,8 @@ fn online_blocks(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<
 fn not_movable(root: &SysRoot, dax: &DaxDevice) -> MemoryError {
     let mut blocks = range_of(dax).and_then(|range| inside(root, range)).unwrap_or_default();
     blocks.retain(|block| !memory_blocks::is_movable(root, block.number).unwrap_or(false));
-    let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").unwrap_or_default();
+    // This is about an error that there is already: what is not known is not told.
+    let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").ok().flatten().unwrap_or_default();
     MemoryError::NotMovable { blocks, policy }
 }
 
@@ -207,15 +211,15 @@ pub(crate) fn is_online(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
     if !fixed.is_empty() {
         return Err(not_movable(root, dax));
     }
-    if ["online", "has_memory"].iter().all(|list| is_listed(root, list, node)) {
+    if is_listed(root, "online", node)? && is_listed(root, "has_memory", node)? {
         return Ok(());
     }
     Err(MemoryError::NoNode { dax: dax.name.clone(), node })
 }
 
-fn is_listed(root: &SysRoot, list: &str, node: u32) -> bool {
-    let nodes = root.attribute(format!("sys/devices/system/node/{list}"));
-    nodes.and_then(|nodes| nodes.parse::<hostler_linux::IdSet>().ok()).is_some_and(|nodes| nodes.contains(node))
+fn is_listed(root: &SysRoot, list: &str, node: u32) -> Result<bool, ReadFailure> {
+    let nodes = root.attribute(format!("sys/devices/system/node/{list}"))?;
+    Ok(nodes.and_then(|nodes| nodes.parse::<IdSet>().ok()).is_some_and(|nodes| nodes.contains(node)))
 }
 
 /// Makes `dax` a device that programs map. Takes its memory out of the system for that.
@@ -234,7 +238,7 @@ pub(crate) fn is_device(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
         return Err(GateError::InUse { range, blocks, state: "are memory of the system" }.into());
     }
     let node = dax.device_node();
-    if root.exists(&node) { Ok(()) } else { Err(MemoryError::NoDevice { node: node.display().to_string() }) }
+    if root.exists(&node)? { Ok(()) } else { Err(MemoryError::NoDevice { node: node.display().to_string() }) }
 }
 
 /// Whether nobody works with `dax` as a device.
@@ -243,7 +247,7 @@ pub(crate) fn is_closed(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
         return Ok(());
     }
     let node = dax.device_node().display().to_string();
-    let users = hostler_linux::users(root, &[format!("/{node}")]);
+    let users = hostler_linux::users(root, &[format!("/{node}")])?;
     if users.is_empty() {
         return Ok(());
     }
@@ -256,10 +260,10 @@ fn with_driver(root: &SysRoot, dax: &DaxDevice, driver: &'static str) -> Result<
     let name = &dax.name;
     let now = || root.link_name(dax.folder.join("driver"));
     let folder = |driver: &str| format!("sys/bus/dax/drivers/{driver}");
-    if now().as_deref() == Some(DEVICE_DAX) && driver == KMEM {
+    if now()?.as_deref() == Some(DEVICE_DAX) && driver == KMEM {
         write(root, format!("{}/unbind", folder(DEVICE_DAX)), name)?;
     }
-    if now().is_none() {
+    if now()?.is_none() {
         if driver == DEVICE_DAX {
             // The driver takes devices of this kind by name only. It takes them at once, and needs the name no longer:
             // a later device may have it, too.
@@ -270,11 +274,11 @@ fn with_driver(root: &SysRoot, dax: &DaxDevice, driver: &'static str) -> Result<
         }
     }
     has_driver(root, dax, driver)?;
-    Ok(DaxDevice::read(root, name.clone(), dax.folder.clone()))
+    Ok(root.look(|tree| DaxDevice::of(tree, name.clone(), dax.folder.clone()))?)
 }
 
 fn has_driver(root: &SysRoot, dax: &DaxDevice, wanted: &'static str) -> Result<(), MemoryError> {
-    let found = root.link_name(dax.folder.join("driver")).unwrap_or_else(|| "nothing".to_owned());
+    let found = root.link_name(dax.folder.join("driver"))?.unwrap_or_else(|| "nothing".to_owned());
     if found == wanted { Ok(()) } else { Err(MemoryError::Driver { dax: dax.name.clone(), wanted, found }) }
 }
 

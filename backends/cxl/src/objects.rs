@@ -10,9 +10,8 @@ mod region;
 
 use std::path::{Path, PathBuf};
 
-use hostler_backend::BackendWarning;
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot, TreeReading,
     memory_blocks::{self, PhysicalRange},
     pci::PciAddress,
 };
@@ -40,15 +39,21 @@ pub struct CxlObjects {
     pub regions: Vec<CxlRegion>,
     /// Dax devices of regions, and of memory that firmware has set aside without CXL objects.
     pub daxes: Vec<DaxDevice>,
-    /// What makes no sense.
-    pub warnings: Vec<BackendWarning>,
 }
 
 impl CxlObjects {
-    /// Reads the objects. A machine without CXL has none; what cannot be read of one is absent in it.
-    pub fn read(root: &SysRoot) -> Self {
+    /// Reads the objects, for what is to be done with them. What makes no sense is left out.
+    ///
+    /// # Errors
+    /// When one of them could not be read: what is then done may be wrong.
+    pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
+        root.look_warned(Self::of).map(|(objects, _)| objects)
+    }
+
+    /// The objects of a tree. A machine without CXL has none.
+    pub fn of(tree: &TreeReading<'_>) -> Self {
         let mut objects = Self::default();
-        let names = root.names(CXL);
+        let names = tree.names(CXL);
         let roots: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("root")).collect();
         for name in &names {
             // Those of endpoints are found with them; those of switches tell nothing that is asked for.
@@ -59,34 +64,24 @@ impl CxlObjects {
             if !is_window && !["mem", "endpoint", "region"].iter().any(|word| numbered(name, word)) {
                 continue;
             }
-            let Some(folder) = objects.folder(root, CXL, name) else { continue };
+            let Some(folder) = existing(tree, CXL, name) else { continue };
             let name = name.clone();
             if is_window {
-                objects.root_decoders.push(RootDecoder::read(root, name, folder));
+                objects.root_decoders.push(RootDecoder::read(tree, name, folder));
             } else if numbered(&name, "mem") {
-                objects.memdevs.push(Memdev::read(root, name, folder));
+                objects.memdevs.push(Memdev::read(tree, name, folder));
             } else if numbered(&name, "endpoint") {
-                objects.endpoints.push(EndpointPort::read(root, name, folder));
+                objects.endpoints.push(EndpointPort::read(tree, name, folder));
             } else {
-                objects.regions.push(CxlRegion::read(root, name, folder));
+                objects.regions.push(CxlRegion::read(tree, name, folder));
             }
         }
-        for name in root.names(DAX) {
-            if let Some(folder) = objects.folder(root, DAX, &name) {
-                objects.daxes.push(DaxDevice::read(root, name, folder));
+        for name in tree.names(DAX) {
+            if let Some(folder) = existing(tree, DAX, &name) {
+                objects.daxes.push(DaxDevice::of(tree, name, folder));
             }
         }
         objects
-    }
-
-    /// The folder of an object, if it has one: a link may outlive what it leads to.
-    fn folder(&mut self, root: &SysRoot, bus: &str, name: &str) -> Option<PathBuf> {
-        let folder = root.target(Path::new(bus).join(name)).filter(|folder| root.exists(folder));
-        if folder.is_none() {
-            let reason = "it leads nowhere; the object is left out".to_owned();
-            self.warnings.push(BackendWarning { path: format!("/{bus}/{name}"), reason });
-        }
-        folder
     }
 
     /// The memory device with a kernel name.
@@ -194,19 +189,28 @@ impl CxlObjects {
     }
 
     /// The NUMA node that a region's memory is, or will be when it is online; `None` where nobody knows yet.
-    pub fn node_of(&self, root: &SysRoot, region: &CxlRegion) -> Option<u32> {
+    pub fn node_of(&self, tree: &TreeReading<'_>, region: &CxlRegion) -> Option<u32> {
         let dax = self.daxes_of(region).find_map(|dax| dax.target_node);
         // Memory that firmware gave to the system has no dax device: its blocks know their node.
         dax.or_else(|| {
-            let blocks = memory_blocks::in_range(root, region.range()?).ok()?;
-            blocks.iter().find_map(|block| node_of_block(root, block.number))
+            let blocks = memory_blocks::known(tree, memory_blocks::in_range(tree.root(), region.range()?))?;
+            blocks.iter().find_map(|block| node_of_block(tree, block.number))
         })
     }
 }
 
+/// The folder of an object, if it has one: a link may outlive what it leads to.
+fn existing(tree: &TreeReading<'_>, bus: &str, name: &str) -> Option<PathBuf> {
+    let folder = tree.target(Path::new(bus).join(name)).filter(|folder| tree.exists(folder));
+    if folder.is_none() {
+        tree.warn(Path::new(bus).join(name), "it leads nowhere; the object is left out");
+    }
+    folder
+}
+
 /// The NUMA node of a memory block.
-fn node_of_block(root: &SysRoot, number: u64) -> Option<u32> {
-    let names = root.names(format!("sys/devices/system/memory/memory{number}"));
+fn node_of_block(tree: &TreeReading<'_>, number: u64) -> Option<u32> {
+    let names = tree.names(format!("sys/devices/system/memory/memory{number}"));
     names.iter().find(|name| numbered(name, "node"))?.strip_prefix("node")?.parse().ok()
 }
 
@@ -229,16 +233,16 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Reads attributes of one folder; what is absent, fails or is no such value is `None`.
+/// Reads attributes of one folder; what is absent or no such value is `None`.
 #[derive(Clone, Copy)]
 struct FolderAttributes<'a> {
-    root: &'a SysRoot,
+    tree: &'a TreeReading<'a>,
     folder: &'a Path,
 }
 
 impl FolderAttributes<'_> {
     fn text(self, name: &str) -> Option<String> {
-        self.root.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
+        self.tree.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
     }
 
     fn number(self, name: &str) -> Option<u64> {
@@ -254,11 +258,17 @@ impl FolderAttributes<'_> {
         self.number(name).filter(|address| *address != u64::MAX)
     }
 
+    /// A physical address that only root may read.
+    fn hidden_address(self, name: &str) -> Option<u64> {
+        let text = self.tree.detail(self.folder.join(name));
+        text.and_then(|text| number(&text)).filter(|address| *address != u64::MAX)
+    }
+
     fn truth(self, name: &str) -> Option<bool> {
         self.number(name).map(|value| value != 0)
     }
 
     fn driver(self) -> Option<String> {
-        self.root.link_name(self.folder.join("driver"))
+        self.tree.link_name(self.folder.join("driver"))
     }
 }

@@ -8,7 +8,7 @@ use hostler_backend::{
     OperationFailure, OperationObstacle, OperationOutcome, OperationStep,
 };
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot,
     memory_blocks::{self, MemoryBlock},
 };
 
@@ -35,9 +35,9 @@ pub(crate) fn operate(
     let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
         return Err(work.refused(OperationObstacle::NotWhole).into());
     };
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root).map_err(BackendError::unread)?;
     refuse_held(root, &objects, &card, work)?;
-    let nodes = nodes(root, &objects, &card);
+    let nodes = nodes(root, &objects, &card).map_err(BackendError::unread)?;
     let mut steps = Vec::new();
     let result = match work.operation {
         DeviceOperation::Attach => attach(root, &card, waits, &mut steps).map_err(DetachError::from),
@@ -52,7 +52,7 @@ pub(crate) fn operate(
 }
 
 fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<OperationStep>) -> Result<(), RegionError> {
-    let before = CxlObjects::read(root);
+    let before = CxlObjects::read(root)?;
     let was_there = card.find(&before).is_some_and(|memdev| !before.regions_of(memdev).is_empty());
     let dax = region::create(root, card, waits)?;
     if was_there && memory::is_online(root, &dax).is_ok() {
@@ -69,9 +69,12 @@ fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<Oper
 }
 
 /// The nodes that a card's memory is on now.
-pub(crate) fn nodes(root: &SysRoot, objects: &CxlObjects, card: &CardId) -> BTreeSet<u32> {
+///
+/// # Errors
+/// When that cannot be told.
+pub(crate) fn nodes(root: &SysRoot, objects: &CxlObjects, card: &CardId) -> Result<BTreeSet<u32>, ReadFailure> {
     let regions = card.find(objects).map(|memdev| objects.regions_of(memdev)).unwrap_or_default();
-    regions.iter().filter_map(|region| objects.node_of(root, region)).collect()
+    root.look(|tree| regions.iter().filter_map(|region| objects.node_of(tree, region)).collect())
 }
 
 /// Refuses where a claim holds the card, or anything that is made of the same regions.
@@ -86,7 +89,10 @@ fn refuse_held(
     let mut cards: BTreeSet<CardId> =
         regions.iter().flat_map(|region| objects.memdevs_of(region)).map(CardId::of).collect();
     cards.insert(card.find(objects).map_or_else(|| card.clone(), CardId::of));
-    let nodes = if work.operation == DeviceOperation::Attach { BTreeSet::new() } else { nodes(root, objects, card) };
+    let nodes = match work.operation {
+        DeviceOperation::Attach => BTreeSet::new(),
+        DeviceOperation::Detach { .. } => nodes(root, objects, card).map_err(BackendError::unread)?,
+    };
     let holds = |held: &&HeldDevice<'_>| {
         held.grant.device == work.device.name
             || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))

@@ -59,9 +59,9 @@ impl CxlHardware<'_> {
     fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<PrepareOutcome, BackendError> {
         let _alone = self.alone();
         if sanitize {
-            let objects = CxlObjects::read(self.root);
-            let supported = card.find(&objects).is_some_and(|memdev| erase::is_supported(self.root, memdev));
-            if !supported {
+            let objects = self.objects()?;
+            let supported = card.find(&objects).map(|memdev| erase::is_supported(self.root, memdev)).transpose();
+            if supported.map_err(BackendError::unread)? != Some(true) {
                 return Err(BackendError::refused(format!("card {card} cannot erase its memory (sanitize: true)")));
             }
         }
@@ -81,7 +81,7 @@ impl CxlHardware<'_> {
 
     fn hand_over(&self, address: PciAddress) -> Result<PrepareOutcome, BackendError> {
         // The driver of an accelerator whose memory is mapped must not go.
-        let objects = CxlObjects::read(self.root);
+        let objects = self.objects()?;
         let mapped = objects.memdevs_at(address).find_map(|memdev| objects.regions_of(memdev).first().copied());
         if let Some(region) = mapped {
             return Err(BackendError::refused(format!(
@@ -100,15 +100,17 @@ impl CxlHardware<'_> {
         let not = |reason: String| Err(BackendError::NotUsable { reason });
         match CxlPlan::read(work.plan)? {
             None => Ok(()),
-            Some(CxlPlan::Accelerator { address, vfio: true, .. }) if !vfio::is_bound(self.root, address) => {
-                not(format!("{address} is not bound to {}", vfio::DRIVER))
-            }
-            Some(CxlPlan::Accelerator { address, .. }) => {
-                let folder = format!("sys/bus/pci/devices/{address}");
-                if self.root.exists(folder) { Ok(()) } else { not(format!("{address} is gone")) }
+            Some(CxlPlan::Accelerator { address, vfio, .. }) => {
+                let there = self.root.exists(format!("sys/bus/pci/devices/{address}"));
+                if !there.map_err(BackendError::unread)? {
+                    return not(format!("{address} is gone"));
+                }
+                let bound = !vfio || vfio::is_bound(self.root, address).map_err(BackendError::unread)?;
+                if bound { Ok(()) } else { not(format!("{address} is not bound to {}", vfio::DRIVER)) }
             }
             Some(CxlPlan::Node { node, .. }) => {
-                let has_memory = self.root.attribute("sys/devices/system/node/has_memory").unwrap_or_default();
+                let has_memory = self.root.attribute("sys/devices/system/node/has_memory");
+                let has_memory = has_memory.map_err(BackendError::unread)?.unwrap_or_default();
                 let has_memory = has_memory.parse::<hostler_linux::IdSet>().unwrap_or_default();
                 if has_memory.contains(node) { Ok(()) } else { not(format!("NUMA node {node} has no memory")) }
             }
@@ -122,7 +124,7 @@ impl CxlHardware<'_> {
 
     fn is_mapped(&self, card: &CardId, system_ram: bool) -> Result<(), BackendError> {
         let not = |reason: String| BackendError::NotUsable { reason };
-        let objects = CxlObjects::read(self.root);
+        let objects = self.objects()?;
         let (memdev, _) = region::find(&objects, card).map_err(|error| not(error.to_string()))?;
         let regions = objects.regions_of(memdev);
         let whole = regions.iter().find(|region| region::is_whole(&objects, memdev, region) && region.committed);
@@ -145,22 +147,26 @@ impl CxlHardware<'_> {
     fn unmap(&self, card: &CardId, sanitize: bool) -> Result<(), BackendError> {
         {
             let _alone = self.alone();
-            let nodes = operate::nodes(self.root, &CxlObjects::read(self.root), card);
+            let nodes = operate::nodes(self.root, &self.objects()?, card).map_err(BackendError::unread)?;
             region::take_down_all(self.root, card, self.waits, &mut Vec::new()).map_err(|error| {
                 let who = operate::who(self.root, &error, &nodes);
                 let who: String = who.iter().map(|users| format!("; {users}")).collect();
                 BackendError::step(format!("take memory of card {card} out of the system{who}"), error)
             })?;
         }
-        let objects = CxlObjects::read(self.root);
+        let objects = self.objects()?;
         // A card that is gone took its memory with it.
         let Some(memdev) = card.find(&objects).filter(|_| sanitize) else { return Ok(()) };
         erase::erase(self.root, &objects, memdev, self.waits)
             .map_err(|error| BackendError::step(format!("erase card {card}"), error))
     }
 
+    fn objects(&self) -> Result<CxlObjects, BackendError> {
+        CxlObjects::read(self.root).map_err(BackendError::unread)
+    }
+
     fn dax(&self, memory: &DaxId) -> Result<DaxDevice, BackendError> {
-        let objects = CxlObjects::read(self.root);
+        let objects = self.objects()?;
         let gone = || BackendError::NotUsable { reason: "its dax device is gone".to_owned() };
         memory.find(&objects).cloned().ok_or_else(gone)
     }

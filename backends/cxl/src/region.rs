@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use hostler_api::Chain;
 use hostler_backend::OperationStep;
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot,
     memory_blocks::{self, MemoryBlock},
 };
 
@@ -138,6 +138,9 @@ pub(crate) enum RegionError {
         #[source]
         source: Box<RegionError>,
     },
+    /// How it stands cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// A write.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -174,7 +177,7 @@ pub(crate) fn is_whole(objects: &CxlObjects, memdev: &Memdev, region: &CxlRegion
 /// was begun and not finished is taken down first; so is what fails now.
 pub(crate) fn create(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<DaxDevice, RegionError> {
     clear(root, card, waits)?;
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let (memdev, endpoint) = find(&objects, card)?;
     let region = match objects.regions_of(memdev).first() {
         Some(region) => region.name.clone(),
@@ -186,7 +189,7 @@ pub(crate) fn create(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Resul
 
 /// Takes down what is only half there. What is there as a whole stays; anything else is somebody else's.
 fn clear(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<(), RegionError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     drop_orphans(root, &objects, waits)?;
     let (memdev, endpoint) = find(&objects, card)?;
     let volatile = |region: &&&CxlRegion| region.mode != Some(RegionMode::Pmem);
@@ -265,10 +268,10 @@ fn make_in(root: &SysRoot, window: &RootDecoder, decoder: &EndpointDecoder, byte
     write_number(root, decoder.folder.join("dpa_size"), bytes)?;
     let create = window.folder.join("create_ram_region");
     // The kernel says which name is next, and takes no other.
-    let name = root.attribute(&create).unwrap_or_default();
+    let name = root.attribute(&create)?.unwrap_or_default();
     write(root, &create, &name)?;
     let folder = window.folder.join(&name);
-    if !name.starts_with("region") || !root.exists(&folder) {
+    if !name.starts_with("region") || !root.exists(&folder)? {
         return Err(RegionError::NotDone { region: name, state: "absent after it was created" });
     }
     let granularity = window.interleave_granularity.filter(|bytes| *bytes > 0).unwrap_or(GRANULARITY);
@@ -278,7 +281,10 @@ fn make_in(root: &SysRoot, window: &RootDecoder, decoder: &EndpointDecoder, byte
     write_number(root, folder.join("size"), bytes).map_err(in_window)?;
     write_until(root, folder.join("target0"), &decoder.name, |now| now == decoder.name).map_err(in_window)?;
     let committed = write_until(root, folder.join("commit"), "1", |now| now == "1");
-    committed.map_err(|source| RegionError::Commit { region: name.clone(), source })?;
+    committed.map_err(|source| match source {
+        WriteError::Read(failure) => failure.into(),
+        source => RegionError::Commit { region: name.clone(), source },
+    })?;
     Ok(name)
 }
 
@@ -286,26 +292,29 @@ fn make_in(root: &SysRoot, window: &RootDecoder, decoder: &EndpointDecoder, byte
 fn of_window(window: &RootDecoder, source: WriteError) -> RegionError {
     match source {
         WriteError::Refused { .. } => RegionError::Window { window: window.name.clone(), source },
-        WriteError::NotDone { .. } => source.into(),
+        WriteError::NotDone { .. } | WriteError::Read(_) => source.into(),
     }
 }
 
 /// Gives a committed region its driver and waits for the dax device that follows.
 fn start(root: &SysRoot, name: &str, waits: &WaitLimits) -> Result<DaxDevice, RegionError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let region = objects.region(name);
     if region.is_some_and(|region| region.driver.is_none()) {
         write(root, "sys/bus/cxl/drivers/cxl_region/bind", name)?;
     }
     let dax = || {
-        let objects = CxlObjects::read(root);
-        let region = objects.region(name)?;
-        objects.daxes_of(region).find(|dax| dax.driver.is_some()).cloned()
+        let bound =
+            |objects: CxlObjects| objects.daxes_of(objects.region(name)?).find(|dax| dax.driver.is_some()).cloned();
+        CxlObjects::read(root).map(bound).transpose()
     };
+    if let Some(dax) = waits.wait(waits.looks, dax).transpose()? {
+        return Ok(dax);
+    }
     // Without a driver of its own accord it gets one from us.
-    let any = |objects: &CxlObjects| objects.daxes_of(objects.region(name)?).next().cloned();
-    let found = waits.wait(waits.looks, dax).or_else(|| any(&CxlObjects::read(root)));
-    found.ok_or_else(|| RegionError::NoDax { region: name.to_owned() })
+    let objects = CxlObjects::read(root)?;
+    let any = objects.region(name).and_then(|region| objects.daxes_of(region).next());
+    any.cloned().ok_or_else(|| RegionError::NoDax { region: name.to_owned() })
 }
 
 /// Takes down what was made of a card's volatile memory, after an error.
@@ -324,7 +333,7 @@ pub(crate) fn take_down_all(
     waits: &WaitLimits,
     done: &mut Vec<OperationStep>,
 ) -> Result<(), RegionError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     drop_orphans(root, &objects, waits)?;
     let Some(memdev) = card.find(&objects) else { return Ok(()) };
     for region in objects.regions_of(memdev) {
@@ -334,7 +343,7 @@ pub(crate) fn take_down_all(
             done.push(OperationStep::RegionTakenDown { region: region.name.clone() });
         }
     }
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let endpoint = card.find(&objects).and_then(|memdev| objects.endpoint_of(memdev));
     endpoint.map_or(Ok(()), |endpoint| release(root, endpoint))
 }
@@ -378,19 +387,19 @@ pub(crate) fn take_down(
     let state = |state| RegionError::NotDone { region: region.name.clone(), state };
     if region.driver.is_some() {
         gate.pass(&DangerousWrite::Unbind { region: region.name.clone() })?;
-        if root.exists(region.folder.join("driver")) {
+        if root.exists(region.folder.join("driver"))? {
             return Err(state("still bound to its driver"));
         }
     }
     if region.committed {
         gate.pass(&DangerousWrite::Uncommit { folder: region.folder.clone() })?;
-        if root.attribute(region.folder.join("commit")).as_deref() != Some("0") {
+        if root.attribute(region.folder.join("commit"))?.as_deref() != Some("0") {
             return Err(state("still committed"));
         }
     }
     let window = region.folder.parent().map(PathBuf::from).unwrap_or_default();
     gate.pass(&DangerousWrite::Delete { window, region: region.name.clone() })?;
-    if root.exists(&region.folder) {
+    if root.exists(&region.folder)? {
         return Err(state("still there"));
     }
     for (_, decoder) in objects.members_of(region).iter().rev() {

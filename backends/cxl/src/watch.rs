@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot, TreeReading,
     ioctl::cxl::{KernelMailbox, Mailbox},
     pci::PciAddress,
 };
@@ -32,14 +32,20 @@ impl HealthWatch {
     }
 
     /// What a card says of its health. Many say nothing: not to the unprivileged, not in a captured tree, and not where the
-    /// card does not know how. That is no trouble.
-    pub(crate) fn health(&self, memdev: &str) -> Option<CardHealth> {
-        self.mailbox.health(memdev).ok().map(|answer| CardHealth::decode(&answer))
+    /// card does not know how. That is no trouble. That we are short of something is.
+    pub(crate) fn health(&self, tree: &TreeReading<'_>, memdev: &str) -> Option<CardHealth> {
+        let answer = self.mailbox.health(memdev).map_err(|error| ReadFailure::new(format!("dev/cxl/{memdev}"), error));
+        match answer {
+            Ok(answer) => return Some(CardHealth::decode(&answer)),
+            Err(failure) if failure.is_shortage() => tree.fail(failure),
+            Err(_) => {}
+        }
+        None
     }
 
     /// Reads what was traced since the last look.
-    pub(crate) fn read_events(&self, root: &SysRoot) {
-        self.events.read(root);
+    pub(crate) fn read_events(&self, tree: &TreeReading<'_>) {
+        self.events.read(tree);
     }
 
     /// Media errors, poison and fatal errors that a card has reported, if there were new ones lately.
@@ -51,20 +57,20 @@ impl HealthWatch {
     }
 
     /// Errors of a function's link or inside of it that the kernel could not correct, if there were new ones lately.
-    pub(crate) fn function_errors(&self, root: &SysRoot, address: PciAddress) -> Option<String> {
+    pub(crate) fn function_errors(&self, tree: &TreeReading<'_>, address: PciAddress) -> Option<String> {
         let folder = format!("sys/bus/pci/devices/{address}");
         [("aer_dev_fatal", "fatal"), ("aer_dev_nonfatal", "non-fatal")].into_iter().find_map(|(file, word)| {
             let path = format!("{folder}/{file}");
-            let total = aer_total(&root.attribute(&path)?)?;
+            let total = aer_total(&tree.attribute(&path)?)?;
             let new = self.trends.observe(&path, total, Instant::now())?;
             Some(format!("{new} new uncorrected PCIe errors ({word}), {total} since it was plugged in"))
         })
     }
 
     /// Failures of a node's memory that the kernel could not recover from, if there were new ones lately.
-    pub(crate) fn node_errors(&self, root: &SysRoot, node: u32) -> Option<String> {
+    pub(crate) fn node_errors(&self, tree: &TreeReading<'_>, node: u32) -> Option<String> {
         let folder = format!("sys/devices/system/node/node{node}/memory_failure");
-        let number = |name: &str| root.attribute(format!("{folder}/{name}"))?.parse::<u64>().ok();
+        let number = |name: &str| tree.attribute(format!("{folder}/{name}"))?.parse::<u64>().ok();
         let (total, recovered) = (number("total")?, number("recovered").unwrap_or(0));
         let lost = total.saturating_sub(recovered);
         let new = self.trends.observe(&folder, lost, Instant::now())?;

@@ -2,11 +2,14 @@
 
 use std::{io, path::Path, thread, time::Duration};
 
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 
 /// Why something is not as it was to be.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
+    /// How it is cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// The kernel refused.
     #[error("failed to write {text} to /{path}")]
     Refused {
@@ -40,6 +43,7 @@ impl WriteError {
                 matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock)
             }
             Self::NotDone { .. } => true,
+            Self::Read(_) => false,
         }
     }
 }
@@ -61,11 +65,11 @@ pub(crate) fn write_until(
     done: impl Fn(&str) -> bool,
 ) -> Result<(), WriteError> {
     let path = path.as_ref();
-    if root.attribute(path).is_some_and(|now| done(&now)) {
+    if root.attribute(path)?.is_some_and(|now| done(&now)) {
         return Ok(());
     }
     write(root, path, text)?;
-    let found = root.read_attribute(path).unwrap_or_else(|error| format!("unreadable ({error})"));
+    let found = root.required_attribute(path)?;
     if done(&found) {
         return Ok(());
     }

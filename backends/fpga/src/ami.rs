@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_linux::{SysRoot, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress};
 
 /// The name of the driver.
 pub const DRIVER: &str = "ami";
@@ -12,11 +12,11 @@ pub const DRIVER: &str = "ami";
 const DEVICES: &str = "sys/bus/pci/drivers/ami/devices";
 
 /// The device node of the card at `function`, relative to the root (`dev/ami0`).
-pub fn node(root: &SysRoot, function: PciAddress) -> Option<PathBuf> {
+pub fn node(tree: &TreeReading<'_>, function: PciAddress) -> Option<PathBuf> {
     let PciAddress { bus, device, function, domain } = function;
     // The list has no domains, so it tells nothing about functions of any but the first.
     let place = format!("{bus:02x}:{device:02x}.{function:x}");
-    let list = root.attribute(DEVICES).filter(|_| domain == 0)?;
+    let list = tree.attribute(DEVICES).filter(|_| domain == 0)?;
     let mut lines = list.lines().map(str::split_whitespace);
     let mut fields = lines.find_map(|mut fields| (fields.next() == Some(place.as_str())).then_some(fields))?;
     let number: u32 = fields.next()?.parse().ok()?;

@@ -16,8 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::BackendWarning;
-use hostler_linux::{SysRoot, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress};
 
 mod join;
 #[cfg(test)]
@@ -90,19 +89,18 @@ impl DflCard {
     }
 }
 
-/// All cards under `root`, by address, and what could not be understood.
-pub fn cards(root: &SysRoot) -> (Vec<DflCard>, Vec<BackendWarning>) {
-    let mut warnings = Vec::new();
+/// All cards of a tree, by address.
+pub fn cards(tree: &TreeReading<'_>) -> Vec<DflCard> {
     let mut cards: Vec<DflCard> =
-        slots(bases(root)).into_values().flat_map(|bases| join::cards(root, &bases, &mut warnings)).collect();
+        slots(bases(tree)).into_values().flat_map(|bases| join::cards(tree, &bases)).collect();
     cards.sort_by_key(|card| card.address);
-    (cards, warnings)
+    cards
 }
 
 /// The card at `address`, as it is now.
-pub fn find(root: &SysRoot, address: PciAddress) -> Option<DflCard> {
-    let bases = slots(bases(root)).into_values().find(|bases| bases.iter().any(|base| base.function == address))?;
-    join::cards(root, &bases, &mut Vec::new()).into_iter().find(|card| card.address == address)
+pub fn find(tree: &TreeReading<'_>, address: PciAddress) -> Option<DflCard> {
+    let bases = slots(bases(tree)).into_values().find(|bases| bases.iter().any(|base| base.function == address))?;
+    join::cards(tree, &bases).into_iter().find(|card| card.address == address)
 }
 
 /// 32 hex digits, lower case; `None` for anything else, and for zeros, which no tool makes.
@@ -121,19 +119,19 @@ struct BaseRegion {
     folder: PathBuf,
 }
 
-fn bases(root: &SysRoot) -> Vec<BaseRegion> {
+fn bases(tree: &TreeReading<'_>) -> Vec<BaseRegion> {
     let mut bases: Vec<BaseRegion> =
-        root.names(REGIONS).iter().filter_map(|name| base(root, &Path::new(REGIONS).join(name))).collect();
+        tree.names(REGIONS).iter().filter_map(|name| base(tree, &Path::new(REGIONS).join(name))).collect();
     bases.sort_by(|a, b| (a.function, &a.folder).cmp(&(b.function, &b.folder)));
     bases
 }
 
 /// Regions that can be programmed lie below an engine, those of a function right below the function.
-fn base(root: &SysRoot, link: &Path) -> Option<BaseRegion> {
-    let folder = root.target(link)?;
+fn base(tree: &TreeReading<'_>, link: &Path) -> Option<BaseRegion> {
+    let folder = tree.target(link)?;
     let device = folder.parent().filter(|class| class.ends_with("fpga_region"))?.parent()?;
     let function: PciAddress = device.file_name()?.to_str()?.parse().ok()?;
-    let physical = root.link_name(device.join("physfn")).and_then(|name| name.parse().ok());
+    let physical = tree.link_name(device.join("physfn")).and_then(|name| name.parse().ok());
     Some(BaseRegion { function, physical: physical.unwrap_or(function), folder })
 }
 

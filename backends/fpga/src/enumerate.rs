@@ -17,9 +17,9 @@ use std::{
 };
 
 use hostler_api::NameError;
-use hostler_backend::{BackendWarning, CounterSet, Enumeration};
+use hostler_backend::{CounterSet, Enumeration};
 use hostler_linux::{
-    SysRoot,
+    TreeReading,
     pci::{self, PciAddress, PciFunction},
 };
 
@@ -40,7 +40,7 @@ mod managers;
 
 /// What a look at the machine has found, sorted by the way it is offered.
 pub(crate) struct FpgaScan<'a> {
-    root: &'a SysRoot,
+    tree: &'a TreeReading<'a>,
     functions: BTreeMap<PciAddress, PciFunction>,
     /// Functions that the configuration wants to be passed on whole.
     passed_on: BTreeSet<PciAddress>,
@@ -53,26 +53,25 @@ pub(crate) struct FpgaScan<'a> {
     /// FPGAs that cannot be offered in any other way.
     whole: BTreeSet<PciAddress>,
     sensors: HwmonSensors,
-    warnings: Vec<BackendWarning>,
 }
 
 /// The devices that are offered, and what they share.
 #[derive(Default)]
-struct EnumeratedDevices {
+pub(crate) struct EnumeratedDevices {
     offers: Vec<OfferedDevice>,
     counter_sets: Vec<CounterSet>,
 }
 
 impl<'a> FpgaScan<'a> {
     /// Reads what is there now.
-    pub(crate) fn read(root: &'a SysRoot, config: &FpgaBackendConfig) -> Self {
-        let (mut cards, warnings) = dfl::cards(root);
-        let mut managers = manager::managers(root);
+    pub(crate) fn read(tree: &'a TreeReading<'a>, config: &FpgaBackendConfig) -> Self {
+        let mut cards = dfl::cards(tree);
+        let mut managers = manager::managers(tree);
         let of_managers = managers.iter().filter_map(|manager| manager.function);
         let wanted: BTreeSet<PciAddress> = functions_of(&cards).chain(of_managers).collect();
         let mut passed_on = BTreeSet::new();
         // What cannot be read there may be anything: it is for those who look at all functions to warn of it.
-        let (functions, _) = pci::functions_where(root, |function| {
+        let (functions, _) = pci::functions_where(tree, |function| {
             let passes_on = config.passes_on(function);
             if passes_on {
                 passed_on.insert(function.address);
@@ -81,10 +80,10 @@ impl<'a> FpgaScan<'a> {
         });
         cards::leave_out(&mut cards, &passed_on);
         managers.retain(|manager| manager.function.is_none_or(|function| !passed_on.contains(&function)));
-        let sensors = if functions.is_empty() { HwmonSensors::default() } else { HwmonSensors::read(root) };
+        let sensors = if functions.is_empty() { HwmonSensors::default() } else { HwmonSensors::read(tree) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
         let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        let mut scan = Self { root, functions, passed_on, cards, xrt, managers, ami, whole, sensors, warnings };
+        let mut scan = Self { tree, functions, passed_on, cards, xrt, managers, ami, whole, sensors };
         scan.sort();
         scan
     }
@@ -101,7 +100,7 @@ impl<'a> FpgaScan<'a> {
             free.iter().filter(|function| driver(function, ami::DRIVER)).map(|function| function.address).collect();
         let others = free.iter().map(|function| function.address).filter(|address| !self.ami.contains(address));
         let bound = |address: &PciAddress| driver(&self.functions[address], functions::DRIVER);
-        self.xrt = xrt::cards(self.root, others.filter(|address| !bound(address)));
+        self.xrt = xrt::cards(self.tree, others.filter(|address| !bound(address)));
         taken.extend(self.ami.iter().copied().chain(self.xrt.iter().flat_map(xrt::XrtCard::functions)));
         let whole = self.functions.values().filter(|function| {
             let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
@@ -115,24 +114,32 @@ impl<'a> FpgaScan<'a> {
         self.whole.iter().filter_map(|address| self.functions.get(address))
     }
 
-    /// The devices, with their health as `steady` sees it.
+    /// The devices, with everything that speaks against them.
     ///
     /// # Errors
     /// When a name is no name, which no hardware can bring about.
-    pub(crate) fn enumeration(self, steady: &mut SteadyHealth, now: Instant) -> Result<Enumeration, NameError> {
+    pub(crate) fn devices(&self) -> Result<EnumeratedDevices, NameError> {
         let mut found = EnumeratedDevices::default();
-        cards::offer(&self, &mut found)?;
-        amd::offer(&self, &mut found)?;
-        managers::offer(&self, &mut found)?;
-        functions::offer(&self, &mut found)?;
+        cards::offer(self, &mut found)?;
+        amd::offer(self, &mut found)?;
+        managers::offer(self, &mut found)?;
+        functions::offer(self, &mut found)?;
+        Ok(found)
+    }
+}
+
+impl EnumeratedDevices {
+    /// The devices with their health as `steady` sees it. To be asked once a look has ended well: what was not seen in one
+    /// that has not is no sign of health.
+    pub(crate) fn judged(self, steady: &mut SteadyHealth, now: Instant) -> Enumeration {
         let judged = |offer: OfferedDevice| {
             let mut device = offer.device;
             device.health = steady.judge(&device.name, &offer.findings, now);
             device
         };
-        let devices: Vec<_> = found.offers.into_iter().map(judged).collect();
+        let devices: Vec<_> = self.offers.into_iter().map(judged).collect();
         steady.retain(&devices.iter().map(|device| device.name.clone()).collect());
-        Ok(Enumeration { devices, counter_sets: found.counter_sets, warnings: self.warnings })
+        Enumeration { devices, counter_sets: self.counter_sets, warnings: Vec::new() }
     }
 }
 

@@ -9,11 +9,11 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, PlanWork, PrepareOutcome,
-    PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, PlanWork,
+    PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
-    SysRoot,
+    SysRoot, TreeReading, TreeWarning,
     ioctl::dfl::{Dfl, KernelDfl},
 };
 
@@ -102,10 +102,15 @@ impl Backend for FpgaBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let scan = FpgaScan::read(&self.root, &self.config);
+        let scan = |tree: &TreeReading<'_>| FpgaScan::read(tree, &self.config).devices();
+        let (devices, warnings) = self.root.look_warned(scan).map_err(BackendError::unread)?;
+        let devices = devices
+            .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })?;
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        scan.enumeration(&mut steady, Instant::now())
-            .map_err(|error| BackendError::Enumerate { reason: "bad name".to_owned(), source: Some(error.into()) })
+        let mut found = devices.judged(&mut steady, Instant::now());
+        let warnings = warnings.into_iter().map(|TreeWarning { path, reason }| BackendWarning { path, reason });
+        found.warnings.extend(warnings);
+        Ok(found)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::{SysRoot, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress};
 
 /// One link for each manager, those of cards among them.
 const CLASS: &str = "sys/class/fpga_manager";
@@ -35,20 +35,20 @@ impl FpgaManager {
 }
 
 /// The managers under `root`, by device.
-pub fn managers(root: &SysRoot) -> Vec<FpgaManager> {
+pub fn managers(tree: &TreeReading<'_>) -> Vec<FpgaManager> {
     let mut managers: Vec<FpgaManager> =
-        root.names(CLASS).iter().filter_map(|name| manager(root, &Path::new(CLASS).join(name))).collect();
+        tree.names(CLASS).iter().filter_map(|name| manager(tree, &Path::new(CLASS).join(name))).collect();
     managers.sort_by(|a, b| a.device.cmp(&b.device));
     managers
 }
 
 /// The manager of `device` (below `/sys`), as it is now.
-pub fn find(root: &SysRoot, device: &str) -> Option<FpgaManager> {
-    managers(root).into_iter().find(|manager| manager.device == device)
+pub fn find(tree: &TreeReading<'_>, device: &str) -> Option<FpgaManager> {
+    managers(tree).into_iter().find(|manager| manager.device == device)
 }
 
-fn manager(root: &SysRoot, link: &Path) -> Option<FpgaManager> {
-    let folder = root.target(link)?;
+fn manager(tree: &TreeReading<'_>, link: &Path) -> Option<FpgaManager> {
+    let folder = tree.target(link)?;
     let device = folder.parent().filter(|class| class.ends_with("fpga_manager"))?.parent()?;
     let device = device.strip_prefix("sys").ok()?.to_str()?.to_owned();
     let function = device.split('/').rev().find_map(|part| part.parse().ok());

@@ -1,10 +1,13 @@
 //! Programs and resets regions and ports, wherever the kernel has them today, and reads back what came of it.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use hostler_backend::BackendError;
 use hostler_linux::{
-    DeviceUser, SysRoot,
+    DeviceUser, ReadFailure, SysRoot,
     ioctl::dfl::{Dfl, TakenPort},
     pci::PciAddress,
     users,
@@ -28,8 +31,9 @@ impl FpgaHardware<'_> {
     /// The card, as it is now. `None` when it was taken out; an error when it is there, but not its driver: what the last
     /// claim left on it is then out of reach.
     pub(crate) fn card(&self, address: PciAddress) -> Result<Option<DflCard>, BackendError> {
-        let found = dfl::find(self.root, address);
-        if found.is_none() && self.root.exists(format!("sys/bus/pci/devices/{address}")) {
+        let found = self.root.look(|tree| dfl::find(tree, address)).map_err(BackendError::unread)?;
+        let function = format!("sys/bus/pci/devices/{address}");
+        if found.is_none() && self.root.exists(function).map_err(BackendError::unread)? {
             let reason = format!("the card {address} is there, but no driver shows what is on it");
             return Err(BackendError::NotUsable { reason });
         }
@@ -60,10 +64,10 @@ impl FpgaHardware<'_> {
 
     /// Says who has a node open.
     fn in_use(&self, node: &String) -> BackendError {
-        let found = users(self.root, std::slice::from_ref(node));
-        let by = match &found[..] {
-            [] => "a process that cannot be seen from here".to_owned(),
-            found => found.iter().map(DeviceUser::to_string).collect::<Vec<_>>().join(", "),
+        let by = match users(self.root, std::slice::from_ref(node)) {
+            Ok(found) if !found.is_empty() => found.iter().map(DeviceUser::to_string).collect::<Vec<_>>().join(", "),
+            Ok(_) => "a process that cannot be seen from here".to_owned(),
+            Err(failure) => format!("a process that cannot be told ({failure})"),
         };
         not_usable(format!("{node} is in use by {by}"))
     }
@@ -85,7 +89,8 @@ impl FpgaHardware<'_> {
         let port = here(card, port)?;
         let taken = self.take(port)?;
         self.dfl.program(number(&engine.node)?, port.id, &bytes).map_err(|error| {
-            let why = engine.manager.as_ref().and_then(|manager| self.root.attribute(manager.join("status")));
+            let status = |manager: &PathBuf| self.root.attribute(manager.join("status")).ok().flatten();
+            let why = engine.manager.as_ref().and_then(status);
             let why = why.filter(|why| !why.is_empty()).map(|why| why.lines().collect::<Vec<_>>().join(", "));
             let step = format!("program {} into the region of {}", image.name, shown(&port.node));
             BackendError::step(why.map_or(step.clone(), |why| format!("{step} ({why})")), error)
@@ -102,14 +107,15 @@ impl FpgaHardware<'_> {
         match afu_id(self.root, port) {
             Ok(found) if found == *wanted => Ok(()),
             Ok(found) => Err(not_usable(format!("AFU {wanted} should be behind {node}, and {found} is"))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.expect_operating(card),
-            Err(error) => Err(not_usable(format!("the AFU id behind {node} cannot be read: {error}"))),
+            Err(failure) if failure.error().kind() == io::ErrorKind::NotFound => self.expect_operating(card),
+            Err(failure) => Err(BackendError::step(format!("read the AFU id behind {node}"), failure)),
         }
     }
 
     fn expect_operating(&self, card: &DflCard) -> Result<(), BackendError> {
         let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
-        let state = manager.and_then(|manager| self.root.attribute(manager.join("state"))).unwrap_or_default();
+        let state = manager.map_or(Ok(None), |manager| self.root.attribute(manager.join("state")));
+        let state = state.map_err(BackendError::unread)?.unwrap_or_default();
         if state == "operating" {
             return Ok(());
         }
@@ -144,9 +150,11 @@ pub(crate) fn here(card: &DflCard, port: u32) -> Result<&DflPort, BackendError> 
 ///
 /// # Errors
 /// What the kernel says: `EBUSY` while the port is released or disabled.
-pub(crate) fn afu_id(root: &SysRoot, port: &DflPort) -> io::Result<Guid> {
-    let text = root.read_attribute(port.folder.join("afu_id"))?;
-    Guid::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no id")))
+pub(crate) fn afu_id(root: &SysRoot, port: &DflPort) -> Result<Guid, ReadFailure> {
+    let file = port.folder.join("afu_id");
+    let text = root.required_attribute(&file)?;
+    let no_id = || io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no id"));
+    Guid::parse(&text).ok_or_else(|| ReadFailure::new(file, no_id()))
 }
 
 /// What is said of a card that was taken out.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     FpgaBackendConfig, FpgaDevice,
     bitstream::{BitstreamDigest, Guid},
-    dfl,
+    dfl::{self, DflCard},
     place::{afu_id, gone},
     store::{Bitstream, BitstreamStore, chain},
 };
@@ -182,8 +182,12 @@ impl PlanSources<'_> {
             let text = format!("bitstream {} brings AFU {}, and the claim wants {wanted}", image.name, image.afu_id);
             return Err(BackendError::refused(text));
         }
-        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
-        let before = found.port(port).and_then(|port| afu_id(self.root, port).ok());
+        let found = self.card(card)?;
+        let before = match found.port(port).map(|port| afu_id(self.root, port)) {
+            Some(Err(failure)) if failure.is_shortage() => return Err(BackendError::unread(failure)),
+            // A port that is released has no function.
+            before => before.and_then(Result::ok),
+        };
         Ok(FpgaPlan::Program { card, port, image, blank: self.blank(interface_id)?, before })
     }
 
@@ -198,12 +202,13 @@ impl PlanSources<'_> {
         if parameters.bitstream.is_some() {
             return Err(BackendError::refused(programs_itself(work, "it is a function that is programmed already")));
         }
-        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
+        let found = self.card(card)?;
         let Some(port) = found.port(port) else {
             return Err(BackendError::refused(format!("{name} is gone: the card {card} has no port {port} now")));
         };
-        let current = afu_id(self.root, port)
-            .map_err(|error| BackendError::refused(format!("the AFU id of {name} cannot be read: {error}")))?;
+        let current = afu_id(self.root, port).map_err(|failure| {
+            BackendError::refused(format!("the AFU id of {name} is not known: {}", chain(&failure)))
+        })?;
         if let Some(wanted) = parameters.afu_id.as_ref().filter(|wanted| **wanted != current) {
             return Err(BackendError::refused(format!("{name} is AFU {current}, and the claim wants {wanted}")));
         }
@@ -211,9 +216,14 @@ impl PlanSources<'_> {
         Ok(FpgaPlan::Lend { device, afu_id: Some(current), blanks: Vec::new() })
     }
 
+    fn card(&self, card: PciAddress) -> Result<DflCard, BackendError> {
+        let found = self.root.look(|tree| dfl::find(tree, card)).map_err(BackendError::unread)?;
+        found.ok_or_else(|| BackendError::refused(gone(card)))
+    }
+
     /// Whoever has the card has its management engine too, and can program every region.
     fn blanks(&self, card: PciAddress) -> Result<Vec<BlankImage>, BackendError> {
-        let found = dfl::find(self.root, card).ok_or_else(|| BackendError::refused(gone(card)))?;
+        let found = self.card(card)?;
         let mut blanks = Vec::new();
         for region in found.engine.iter().flat_map(|engine| &engine.regions) {
             let interface_id = region.interface_id.as_deref().and_then(Guid::parse);
@@ -241,7 +251,7 @@ impl PlanSources<'_> {
         // Functions of one group reach each other's memory, and the group's node is opened once.
         for held in work.held.iter().filter(|held| held.claim != work.claim) {
             let Ok(FpgaPlan::PassOn { function: other, .. }) = FpgaPlan::deserialize(&held.plan.data) else { continue };
-            if other != function && vfio::group_of(self.root, other) == Some(group) {
+            if other != function && vfio::group_of(self.root, other).map_err(refusal)? == Some(group) {
                 let text = format!("IOMMU group {group} is in the hands of claim {}, with {other}", held.claim_name);
                 return Err(BackendError::refused(format!("{text}; one claim can have the whole group")));
             }

@@ -6,6 +6,7 @@
 use hostler_backend::{BackendError, ContainerEdits, DevicePlan, PrepareOutcome, PrepareWork};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{
+    TreeReading,
     pci::{self, PciAddress},
     vfio,
 };
@@ -123,7 +124,8 @@ impl FpgaHardware<'_> {
     }
 
     fn verify_passed_on(&self, function: PciAddress) -> Result<(), BackendError> {
-        if !vfio::is_bound(self.root, function) {
+        let bound = vfio::is_bound(self.root, function);
+        if !bound.map_err(BackendError::unread)? {
             return Err(not_usable(format!("{function} is not bound to {}", vfio::DRIVER)));
         }
         let found = vfio::check(self.root, function).and_then(|_| vfio::nodes(self.root, function));
@@ -134,25 +136,34 @@ impl FpgaHardware<'_> {
     fn verify_ready(&self, device: &FpgaDevice) -> Result<(), BackendError> {
         match device {
             FpgaDevice::Xrt { user, management } => {
-                let card = xrt::find(self.root, *user, *management).ok_or_else(|| not_usable(gone(*user)))?;
-                let is = |attribute: &str, bad: &str| card.user.text(self.root, &[], attribute).as_deref() == Some(bad);
-                if is("ready", "0") || is("dev_offline", "1") {
+                let find = |tree: &TreeReading<'_>| {
+                    let card = xrt::find(tree, *user, *management)?;
+                    let is = |attribute: &str, bad: &str| card.user.text(tree, &[], attribute).as_deref() == Some(bad);
+                    let ready = !is("ready", "0") && !is("dev_offline", "1");
+                    Some((card, ready))
+                };
+                let found = self.root.look(find).map_err(BackendError::unread)?;
+                let (card, ready) = found.ok_or_else(|| not_usable(gone(*user)))?;
+                if !ready {
                     return Err(not_usable(format!("the card {user} says that it is not ready")));
                 }
                 let node = card.render_node.ok_or_else(|| not_usable(format!("the card {user} has no render node")))?;
                 self.expect_node(&shown(&node))
             }
             FpgaDevice::Ami { function } => {
-                let state = self.root.attribute(pci::folder(self.root, *function).join("dev_state"));
+                let state = |tree: &TreeReading<'_>| {
+                    let state = tree.attribute(pci::folder(tree, *function).join("dev_state"));
+                    (state, ami::node(tree, *function))
+                };
+                let (state, node) = self.root.look(state).map_err(BackendError::unread)?;
                 if let Some(state) = state.filter(|state| state != "READY") {
                     return Err(not_usable(format!("dev_state of the card {function} is {state}")));
                 }
-                let node = ami::node(self.root, *function);
                 let node = node.ok_or_else(|| not_usable(format!("the card {function} has no device node")))?;
                 self.expect_node(&shown(&node))
             }
             FpgaDevice::Manager { device } => {
-                let found = manager::find(self.root, device);
+                let found = self.root.look(|tree| manager::find(tree, device)).map_err(BackendError::unread)?;
                 found.map(drop).ok_or_else(|| not_usable(format!("the FPGA manager of {device} is gone")))
             }
             FpgaDevice::Card { .. } | FpgaDevice::Region { .. } | FpgaDevice::Afu { .. } | FpgaDevice::Vfio { .. } => {
@@ -166,7 +177,7 @@ impl FpgaHardware<'_> {
     }
 
     fn expect_node(&self, node: &str) -> Result<(), BackendError> {
-        let there = self.root.exists(node.trim_start_matches('/'));
+        let there = self.root.exists(node.trim_start_matches('/')).map_err(BackendError::unread)?;
         if there { Ok(()) } else { Err(not_usable(format!("{node} is absent"))) }
     }
 }

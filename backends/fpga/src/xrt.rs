@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use hostler_linux::{
-    SysRoot,
+    TreeReading,
     pci::{self, PciAddress},
 };
 
@@ -46,9 +46,9 @@ pub struct XrtFunction {
 }
 
 impl XrtFunction {
-    fn read(root: &SysRoot, address: PciAddress) -> Self {
-        let folder = pci::folder(root, address);
-        let names = root.names(&folder);
+    fn read(tree: &TreeReading<'_>, address: PciAddress) -> Self {
+        let folder = pci::folder(tree, address);
+        let names = tree.names(&folder);
         Self { address, folder, names }
     }
 
@@ -62,35 +62,36 @@ impl XrtFunction {
         found.map(|found| self.folder.join(found))
     }
 
-    /// An attribute of the function itself, or of the first of these parts that has it.
-    pub fn text(&self, root: &SysRoot, parts: &[&str], attribute: &str) -> Option<String> {
+    /// An attribute of the function itself, or of the first of these parts that has it: a detail, for the drivers ask the
+    /// card.
+    pub fn text(&self, tree: &TreeReading<'_>, parts: &[&str], attribute: &str) -> Option<String> {
         let folders = parts.iter().filter_map(|part| self.part(part));
         let files = [self.folder.clone()].into_iter().chain(folders).map(|folder| folder.join(attribute));
-        files.filter_map(|file| root.attribute(file)).find(|text| !text.is_empty())
+        files.filter_map(|file| tree.detail(file)).find(|text| !text.is_empty())
     }
 }
 
 /// The cards whose functions are among `candidates`, by address.
-pub fn cards(root: &SysRoot, candidates: impl Iterator<Item = PciAddress>) -> Vec<XrtCard> {
-    let functions: Vec<XrtFunction> = candidates.map(|address| XrtFunction::read(root, address)).collect();
+pub fn cards(tree: &TreeReading<'_>, candidates: impl Iterator<Item = PciAddress>) -> Vec<XrtCard> {
+    let functions: Vec<XrtFunction> = candidates.map(|address| XrtFunction::read(tree, address)).collect();
     let management = |user: PciAddress| {
         functions.iter().find(|function| function.has(MANAGEMENT) && function.address.slot() == user.slot()).cloned()
     };
     let users = functions.iter().filter(|function| function.has(USER));
-    users.map(|user| join(root, user.clone(), management(user.address))).collect()
+    users.map(|user| join(tree, user.clone(), management(user.address))).collect()
 }
 
 /// The card whose function for users is at `user`, as it is now.
-pub fn find(root: &SysRoot, user: PciAddress, management: Option<PciAddress>) -> Option<XrtCard> {
-    cards(root, [user].into_iter().chain(management)).into_iter().find(|card| card.user.address == user)
+pub fn find(tree: &TreeReading<'_>, user: PciAddress, management: Option<PciAddress>) -> Option<XrtCard> {
+    cards(tree, [user].into_iter().chain(management)).into_iter().find(|card| card.user.address == user)
 }
 
-fn join(root: &SysRoot, user: XrtFunction, management: Option<XrtFunction>) -> XrtCard {
-    let nodes = root.names(user.folder.join("drm"));
+fn join(tree: &TreeReading<'_>, user: XrtFunction, management: Option<XrtFunction>) -> XrtCard {
+    let nodes = tree.names(user.folder.join("drm"));
     let render = nodes.iter().find(|name| name.starts_with("renderD"));
     let render_node = render.map(|name| Path::new("dev/dri").join(name));
     let management_node = management.as_ref().map(|function| {
-        let told = function.text(root, &[], "instance").and_then(|text| text.parse::<u32>().ok());
+        let told = function.text(tree, &[], "instance").and_then(|text| text.parse::<u32>().ok());
         format!("dev/xclmgmt{}", told.unwrap_or_else(|| instance(function.address))).into()
     });
     XrtCard { user, render_node, management, management_node }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot};
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
@@ -11,8 +11,7 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// # Errors
 /// When it cannot be read, or is not of that form (`InvalidData`).
 pub fn boot_id(root: &SysRoot) -> io::Result<String> {
-    let bytes = root.bytes(BOOT_ID)?;
-    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    let text = root.required_attribute(BOOT_ID).map_err(ReadFailure::into_error)?;
     let well_formed = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if well_formed {
         Ok(text)
@@ -31,9 +30,14 @@ pub fn hostname() -> io::Result<String> {
 }
 
 /// The kernel's release (`6.1.0-31-amd64`); of trees without `proc/sys`, as `Linux version …` tells it.
-pub fn kernel_release(root: &SysRoot) -> Option<String> {
-    let release = root.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty());
-    release.or_else(|| root.text("proc/version")?.split_whitespace().nth(2).map(str::to_owned))
+///
+/// # Errors
+/// When what would tell it is there and cannot be read.
+pub fn kernel_release(root: &SysRoot) -> Result<Option<String>, ReadFailure> {
+    root.look(|tree| {
+        let release = tree.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty());
+        release.or_else(|| tree.text("proc/version")?.split_whitespace().nth(2).map(str::to_owned))
+    })
 }
 
 #[cfg(test)]
@@ -70,7 +74,7 @@ mod tests {
     fn this_host_says_who_it_is() {
         assert!(!hostname().unwrap().is_empty());
         assert_eq!(boot_id(&SysRoot::host()).unwrap().len(), 36);
-        assert!(kernel_release(&SysRoot::host()).is_some());
+        assert!(kernel_release(&SysRoot::host()).unwrap().is_some());
     }
 
     #[test]

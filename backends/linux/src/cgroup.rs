@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{IdSet, SysRoot};
+use crate::{IdSet, ReadFailure, SysRoot};
 
 mod affinity;
 mod explain;
@@ -74,14 +74,8 @@ pub struct CpusetCgroup {
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// Something could not be read.
-    #[error("failed to read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel says.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// The kernel has no cpusets, or the process is a kernel thread of another world.
     #[error("process {pid} is in no cgroup with cpusets; the kernel needs CONFIG_CPUSETS")]
     NoCpuset {
@@ -199,7 +193,7 @@ impl CpusetCgroup {
 
     /// Where a path of the machine is under our root.
     fn real(&self, path: &Path) -> PathBuf {
-        self.root.path(path.strip_prefix("/").unwrap_or(path))
+        self.root.path(relative(path))
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -212,8 +206,7 @@ impl CpusetCgroup {
     }
 
     fn read(&self, path: &Path) -> Result<String, CgroupError> {
-        let bytes = std::fs::read(self.real(path));
-        let bytes = bytes.map_err(|source| CgroupError::Read { path: path.to_owned(), source })?;
+        let bytes = self.root.required_bytes(relative(path), u64::MAX)?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
@@ -241,7 +234,10 @@ impl CpusetCgroup {
             Err(error)
         };
         let effective = match self.version {
-            CgroupVersion::V1 => Some(self.file(resource.effective_v1)).filter(|file| self.real(file).exists()),
+            CgroupVersion::V1 => {
+                let file = self.file(resource.effective_v1);
+                self.root.exists(relative(&file))?.then_some(file)
+            }
             CgroupVersion::V2 => Some(self.file(resource.effective_v2)),
         };
         for file in std::iter::once(self.file(resource.file)).chain(effective) {
@@ -278,6 +274,11 @@ impl CpusetCgroup {
         let controllers = self.read(&cgroup.join("cgroup.controllers"))?;
         Ok(controllers.split_whitespace().any(|controller| controller == "cpuset"))
     }
+}
+
+/// A path of the machine as one below its root.
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
 }
 
 #[cfg(test)]

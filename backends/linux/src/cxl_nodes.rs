@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    SysRoot,
+    TreeReading,
     memory_blocks::{self, PhysicalRange},
 };
 
@@ -17,25 +17,27 @@ const NODES: &str = "sys/devices/system/node";
 
 /// The nodes, each with the numbers of its memory blocks. A node with a single block of other memory is not among them,
 /// and neither is any node of a machine without CXL.
-pub fn cxl_nodes(root: &SysRoot) -> BTreeMap<u32, Vec<u64>> {
-    let ranges = cxl_ranges(root);
+pub fn cxl_nodes(tree: &TreeReading<'_>) -> BTreeMap<u32, Vec<u64>> {
+    let ranges = cxl_ranges(tree);
     if ranges.is_empty() {
         return BTreeMap::new();
     }
-    let Ok(size) = memory_blocks::block_bytes(root) else { return BTreeMap::new() };
+    let Some(size) = memory_blocks::known(tree, memory_blocks::block_bytes(tree.root())) else {
+        return BTreeMap::new();
+    };
     let inside = |number: &u64| {
         let start = number.saturating_mul(size);
         ranges.iter().any(|range| range.start <= start && start.saturating_add(size) <= range.end())
     };
-    let names = root.names(NODES);
+    let names = tree.names(NODES);
     let nodes = names.iter().filter_map(|name| name.strip_prefix("node")?.parse::<u32>().ok());
-    let blocks = nodes.map(|node| (node, blocks_of(root, node)));
+    let blocks = nodes.map(|node| (node, blocks_of(tree, node)));
     blocks.filter(|(_, blocks)| !blocks.is_empty() && blocks.iter().all(inside)).collect()
 }
 
 /// Numbers of the memory blocks of a node, ascending.
-fn blocks_of(root: &SysRoot, node: u32) -> Vec<u64> {
-    let names = root.names(format!("{NODES}/node{node}"));
+fn blocks_of(tree: &TreeReading<'_>, node: u32) -> Vec<u64> {
+    let names = tree.names(format!("{NODES}/node{node}"));
     // Other names begin with `memory` too: `memory_side_cache`, `memory_failure`.
     let mut blocks: Vec<u64> = names.iter().filter_map(|name| name.strip_prefix("memory")?.parse().ok()).collect();
     blocks.sort_unstable();
@@ -44,21 +46,21 @@ fn blocks_of(root: &SysRoot, node: u32) -> Vec<u64> {
 
 /// The physical ranges of CXL memory: volatile regions, and memory that firmware has set aside in a CXL window. Ranges that
 /// touch are one: a memory block may lie across them.
-pub fn cxl_ranges(root: &SysRoot) -> Vec<PhysicalRange> {
-    let names = root.names(CXL);
+pub fn cxl_ranges(tree: &TreeReading<'_>) -> Vec<PhysicalRange> {
+    let names = tree.names(CXL);
     let folders = |word: &'static str| {
         names.iter().filter(move |name| name.starts_with(word)).map(|name| Path::new(CXL).join(name))
     };
-    let is_ram = |folder: &PathBuf| root.attribute(folder.join("mode")).as_deref() == Some("ram");
+    let is_ram = |folder: &PathBuf| tree.attribute(folder.join("mode")).as_deref() == Some("ram");
     let mut ranges: Vec<_> =
-        folders("region").filter(is_ram).filter_map(|folder| range(root, &folder, "resource")).collect();
-    let daxes = root.names(DAX).into_iter().filter_map(|name| root.target(Path::new(DAX).join(name)));
+        folders("region").filter(is_ram).filter_map(|folder| range(tree, &folder, "resource")).collect();
+    let daxes = tree.names(DAX).into_iter().filter_map(|name| tree.target(Path::new(DAX).join(name)));
     let set_aside: Vec<_> =
-        daxes.filter(|folder| is_hmem(folder)).filter_map(|folder| range(root, &folder, "resource")).collect();
+        daxes.filter(|folder| is_hmem(folder)).filter_map(|folder| range(tree, &folder, "resource")).collect();
     if !set_aside.is_empty() {
-        let is_window = |folder: &PathBuf| root.exists(folder.join("cap_ram"));
+        let is_window = |folder: &PathBuf| tree.exists(folder.join("cap_ram"));
         let windows: Vec<_> =
-            folders("decoder").filter(is_window).filter_map(|folder| range(root, &folder, "start")).collect();
+            folders("decoder").filter(is_window).filter_map(|folder| range(tree, &folder, "start")).collect();
         ranges.extend(set_aside.into_iter().filter(|dax| windows.iter().any(|window| contains(window, dax))));
     }
     joined(ranges)
@@ -73,9 +75,10 @@ fn contains(outer: &PhysicalRange, inner: &PhysicalRange) -> bool {
     outer.start <= inner.start && inner.end() <= outer.end()
 }
 
-fn range(root: &SysRoot, folder: &Path, start: &str) -> Option<PhysicalRange> {
+fn range(tree: &TreeReading<'_>, folder: &Path, start: &str) -> Option<PhysicalRange> {
     let number = |name: &str| {
-        let text = root.attribute(PathBuf::from(folder).join(name))?;
+        // Only root may read where memory begins.
+        let text = tree.detail(PathBuf::from(folder).join(name))?;
         match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),
@@ -126,9 +129,9 @@ mod tests {
     #[test]
     fn a_node_of_regions_alone_is_one_of_cxl_memory() {
         let tree = machine();
-        assert_eq!(cxl_nodes(&tree.root()), [(5, vec![8, 9])].into());
+        assert_eq!(tree.look(cxl_nodes), [(5, vec![8, 9])].into());
         tree.folder("sys/devices/system/node/node5/memory20");
-        assert_eq!(cxl_nodes(&tree.root()), BTreeMap::new());
+        assert_eq!(tree.look(cxl_nodes), BTreeMap::new());
     }
 
     #[test]
@@ -136,7 +139,7 @@ mod tests {
         let tree = machine();
         for (mode, resource) in [("pmem", "0x40000000"), ("ram", "0xffffffffffffffff"), ("ram", "0x50000000")] {
             region(&tree, mode, resource);
-            assert_eq!(cxl_nodes(&tree.root()), BTreeMap::new(), "{mode} {resource}");
+            assert_eq!(tree.look(cxl_nodes), BTreeMap::new(), "{mode} {resource}");
         }
     }
 
@@ -146,10 +149,10 @@ mod tests {
         tree.remove(format!("{CXL}/region0"));
         let dax = "sys/devices/platform/hmem.0/dax0.0";
         tree.files(dax, &[("resource", "0x40000000"), ("size", "268435456")]).link(format!("{DAX}/dax0.0"), dax);
-        assert_eq!(cxl_nodes(&tree.root()), BTreeMap::new());
+        assert_eq!(tree.look(cxl_nodes), BTreeMap::new());
         let window = [("cap_ram", "1"), ("start", "0x40000000"), ("size", "0x100000000")];
         tree.files(format!("{CXL}/decoder0.0"), &window);
-        assert_eq!(cxl_nodes(&tree.root()), [(5, vec![8, 9])].into());
+        assert_eq!(tree.look(cxl_nodes), [(5, vec![8, 9])].into());
     }
 
     proptest! {

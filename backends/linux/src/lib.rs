@@ -1,8 +1,8 @@
 //! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, and hands over its devices. The only crate that may contain `unsafe`.
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
-//! made-up one. An attribute that cannot be read is an absent value; a tree that contradicts itself gives what can be
-//! known and a [`TreeWarning`].
+//! made-up one. What is read is present, absent or a [`ReadFailure`], and only the kernel says what is absent; a tree that
+//! contradicts itself gives what can be known and a [`TreeWarning`].
 
 pub mod archive;
 pub mod boot;
@@ -23,7 +23,7 @@ pub mod vfio;
 
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
-pub use root::{PathAccess, SysRoot, SysRootTap};
+pub use root::{PathAccess, ReadFailure, SysRoot, SysRootTap, TreeReading};
 pub use users::{DeviceUser, users};
 
 use serde::Serialize;

@@ -9,11 +9,13 @@ mod users;
 
 use std::{fmt, io};
 
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot, TreeReading};
 
 pub use users::{HugePagePool, MemoryUser, NodeUsers, users};
 
 const MEMORY: &str = "sys/devices/system/memory";
+/// Where the size of a block stands.
+pub(crate) const BLOCK_SIZE: &str = "sys/devices/system/memory/block_size_bytes";
 
 /// Blocks that are looked at for one range: 128 TiB of the smallest. What claims to be larger is a broken description.
 const MOST_BLOCKS: u64 = 1 << 20;
@@ -95,16 +97,10 @@ impl MemoryBlock {
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryBlockError {
     /// Whether memory is online cannot be told.
-    #[error("failed to read /{path}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// Not a size.
-    #[error("/{MEMORY}/block_size_bytes is {text:?}, no size of a block")]
+    #[error("/{BLOCK_SIZE} is {text:?}, no size of a block")]
     Size {
         /// What it says.
         text: String,
@@ -152,8 +148,7 @@ impl MemoryBlockError {
 /// # Errors
 /// When the kernel does not say. It knows no hot-pluggable memory then, and cannot say what is online either.
 pub fn block_bytes(root: &SysRoot) -> Result<u64, MemoryBlockError> {
-    let path = format!("{MEMORY}/block_size_bytes");
-    let text = root.read_attribute(&path).map_err(|source| MemoryBlockError::Read { path, source })?;
+    let text = root.required_attribute(BLOCK_SIZE)?;
     // Hexadecimal, although nothing in the file says so.
     let bytes = u64::from_str_radix(&text, 16).ok().filter(|bytes| bytes.is_power_of_two());
     bytes.ok_or(MemoryBlockError::Size { text })
@@ -171,12 +166,11 @@ pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<MemoryBlock>
     }
     let mut blocks = Vec::new();
     for number in numbers {
-        let path = format!("{MEMORY}/memory{number}/state");
-        match root.read_attribute(&path) {
+        match root.required_attribute(format!("{MEMORY}/memory{number}/state")) {
             Ok(word) => blocks.push(MemoryBlock { number, state: BlockState::read(word) }),
-            // A block that is not there holds no memory.
-            Err(source) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(MemoryBlockError::Read { path, source }),
+            // A block that is not there holds no memory. One that is on its way out (ENODEV) may, for a moment.
+            Err(failure) if failure.error().kind() == io::ErrorKind::NotFound => {}
+            Err(failure) => return Err(failure.into()),
         }
     }
     Ok(blocks)
@@ -187,11 +181,8 @@ pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<MemoryBlock>
 /// # Errors
 /// When it cannot be read.
 pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, MemoryBlockError> {
-    let path = format!("{MEMORY}/memory{number}/valid_zones");
-    match root.read_attribute(&path) {
-        Ok(zones) => Ok(zones == "Movable"),
-        Err(source) => Err(MemoryBlockError::Read { path, source }),
-    }
+    let zones = root.required_attribute(format!("{MEMORY}/memory{number}/valid_zones"))?;
+    Ok(zones == "Movable")
 }
 
 /// Brings a block online as memory that can be taken back.
@@ -212,10 +203,7 @@ pub fn offline(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
 
 fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> Result<(), MemoryBlockError> {
     let path = format!("{MEMORY}/memory{number}/state");
-    let read = |path: &String| {
-        let word = root.read_attribute(path).map_err(|source| MemoryBlockError::Read { path: path.clone(), source });
-        word.map(BlockState::read)
-    };
+    let read = |path: &String| root.required_attribute(path).map(BlockState::read);
     // A block that is in the wanted state already answers EINVAL.
     if read(&path)? == *wanted {
         return Ok(());
@@ -223,6 +211,17 @@ fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> 
     root.write(&path, text).map_err(|source| MemoryBlockError::Write { path: path.clone(), text, source })?;
     let now = read(&path)?;
     if now == *wanted { Ok(()) } else { Err(MemoryBlockError::NotDone { path, text, state: now.to_string() }) }
+}
+
+/// What a look at a tree makes of an answer about blocks: the kernel may have none, or say what cannot be.
+pub fn known<T>(tree: &TreeReading<'_>, answer: Result<T, MemoryBlockError>) -> Option<T> {
+    match answer {
+        Ok(known) => return Some(known),
+        Err(MemoryBlockError::Read(failure)) if failure.is_absence() => {}
+        Err(MemoryBlockError::Read(failure)) => tree.fail(failure),
+        Err(error) => tree.warn(BLOCK_SIZE, format!("{error}; which memory is whose is not known")),
+    }
+    None
 }
 
 /// Numbers as people write them: `memory110-113, memory144`.

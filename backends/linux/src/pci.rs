@@ -1,14 +1,13 @@
 //! PCI functions: what `/sys/bus/pci/devices` says about each, without waking or touching any.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use serde::Serialize;
 
-use crate::{IdSet, SysRoot, TreeWarning};
+use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning};
 
 mod address;
 mod capabilities;
@@ -109,10 +108,10 @@ impl PciIdentity {
 }
 
 /// What every PCI function under `root` is, by address. A function without readable ids is left out with a warning.
-pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<TreeWarning>) {
+pub fn identities(tree: &TreeReading<'_>) -> (Vec<PciIdentity>, Vec<TreeWarning>) {
     let (mut identities, mut warnings) = (Vec::new(), Vec::new());
-    for name in root.names(DEVICES) {
-        match identity(root, &name) {
+    for name in tree.names(DEVICES) {
+        match identity(tree, &name) {
             Ok(identity) => identities.push(identity),
             Err(reason) => warnings.push(warning(&name, reason)),
         }
@@ -122,64 +121,65 @@ pub fn identities(root: &SysRoot) -> (Vec<PciIdentity>, Vec<TreeWarning>) {
 }
 
 /// Every PCI function under `root`, by address. A function without readable ids is left out with a warning.
-pub fn functions(root: &SysRoot) -> (Vec<PciFunction>, Vec<TreeWarning>) {
-    functions_where(root, |_| true)
+pub fn functions(tree: &TreeReading<'_>) -> (Vec<PciFunction>, Vec<TreeWarning>) {
+    functions_where(tree, |_| true)
 }
 
 /// The PCI functions under `root` that `pick` wants, by address: of the others only three files are read. A function
 /// without readable ids is left out with a warning.
 pub fn functions_where(
-    root: &SysRoot,
+    tree: &TreeReading<'_>,
     mut pick: impl FnMut(&PciIdentity) -> bool,
 ) -> (Vec<PciFunction>, Vec<TreeWarning>) {
-    let (identities, warnings) = identities(root);
+    let (identities, warnings) = identities(tree);
     let picked = identities.into_iter().filter(|identity| pick(identity));
-    (picked.map(|identity| details(root, identity)).collect(), warnings)
+    (picked.map(|identity| details(tree, identity)).collect(), warnings)
 }
 
 /// The function at `address`, if there is one.
 ///
 /// # Errors
 /// When its ids cannot be read.
-pub fn function(root: &SysRoot, address: PciAddress) -> Result<PciFunction, TreeWarning> {
+pub fn function(tree: &TreeReading<'_>, address: PciAddress) -> Result<PciFunction, TreeWarning> {
     let name = address.to_string();
-    identity(root, &name).map(|identity| details(root, identity)).map_err(|reason| warning(&name, reason))
+    identity(tree, &name).map(|identity| details(tree, identity)).map_err(|reason| warning(&name, reason))
 }
 
 /// The folder of the function at `address`, relative to the root, by whichever way the tree has.
-pub fn folder(root: &SysRoot, address: PciAddress) -> PathBuf {
+pub fn folder(tree: &TreeReading<'_>, address: PciAddress) -> PathBuf {
     let link = Path::new(DEVICES).join(address.to_string());
-    root.target(&link).unwrap_or(link)
+    tree.target(&link).unwrap_or(link)
 }
 
 /// The configuration space as far as the kernel shows it: 64 bytes, or with CAP_SYS_ADMIN in the first user namespace
 /// 256 or 4096. Reading it wakes a sleeping device.
 ///
 /// # Errors
-/// Whatever the kernel says.
-pub fn read_config(root: &SysRoot, address: PciAddress) -> io::Result<Vec<u8>> {
-    root.first_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
+/// When there is none, or it cannot be read.
+pub fn read_config(root: &SysRoot, address: PciAddress) -> Result<Vec<u8>, ReadFailure> {
+    root.required_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
 }
 
 fn warning(name: &str, reason: String) -> TreeWarning {
     TreeWarning { path: format!("/{DEVICES}/{name}"), reason }
 }
 
-fn identity(root: &SysRoot, name: &str) -> Result<PciIdentity, String> {
+fn identity(tree: &TreeReading<'_>, name: &str) -> Result<PciIdentity, String> {
     let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
     let folder = Path::new(DEVICES).join(name);
-    let number = |attribute: &str| root.attribute(folder.join(attribute)).and_then(|text| hex(&text));
+    let number = |attribute: &str| tree.attribute(folder.join(attribute)).and_then(|text| hex(&text));
     let id = |attribute: &str| number(attribute).and_then(|id| u16::try_from(id).ok());
-    let required = |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` cannot be read; it is left out"));
+    let required =
+        |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` is absent or no number; it is left out"));
     Ok(PciIdentity { address, vendor: required("vendor")?, device: required("device")?, class: number("class") })
 }
 
-fn details(root: &SysRoot, identity: PciIdentity) -> PciFunction {
+fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
     let PciIdentity { address, vendor, device, class } = identity;
     let link = Path::new(DEVICES).join(address.to_string());
-    let target = root.target(&link);
+    let target = tree.target(&link);
     let folder = target.clone().unwrap_or(link);
-    let text = |attribute: &str| root.attribute(folder.join(attribute));
+    let text = |attribute: &str| tree.attribute(folder.join(attribute));
     let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
     PciFunction {
         address,
@@ -189,34 +189,34 @@ fn details(root: &SysRoot, identity: PciIdentity) -> PciFunction {
         subsystem_device: id("subsystem_device"),
         class,
         revision: text("revision").and_then(|text| hex(&text)).and_then(|id| u8::try_from(id).ok()),
-        numa_node: numa_node(root, &folder),
-        local_cpus: local_cpus(root, &folder),
-        driver: root.link_name(folder.join("driver")),
-        iommu_group: root.link_name(folder.join("iommu_group")).and_then(|group| group.parse().ok()),
-        physical_function: linked_function(root, &folder.join("physfn")),
-        virtual_functions: virtual_functions(root, &folder),
-        sriov: sriov(root, &folder),
+        numa_node: numa_node(tree, &folder),
+        local_cpus: local_cpus(tree, &folder),
+        driver: tree.link_name(folder.join("driver")),
+        iommu_group: tree.link_name(folder.join("iommu_group")).and_then(|group| group.parse().ok()),
+        physical_function: linked_function(tree, &folder.join("physfn")),
+        virtual_functions: virtual_functions(tree, &folder),
+        sriov: sriov(tree, &folder),
         reset_methods: text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         path: target.map(|target| Path::new("/").join(target)),
     }
 }
 
 /// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.
-fn numa_node(root: &SysRoot, folder: &Path) -> Option<u32> {
+fn numa_node(tree: &TreeReading<'_>, folder: &Path) -> Option<u32> {
     let above = |folder: &&Path| folder.starts_with("sys/devices") && *folder != Path::new("sys/devices");
     let own = std::iter::once(folder);
     own.chain(folder.ancestors().skip(1).take_while(above))
-        .find_map(|folder| root.attribute(folder.join("numa_node"))?.parse::<u32>().ok())
+        .find_map(|folder| tree.attribute(folder.join("numa_node"))?.parse::<u32>().ok())
 }
 
 /// Old kernels have the mask and not the list.
-fn local_cpus(root: &SysRoot, folder: &Path) -> Option<IdSet> {
-    let list = root.attribute(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
-    list.or_else(|| IdSet::from_mask(&root.attribute(folder.join("local_cpus"))?).ok())
+fn local_cpus(tree: &TreeReading<'_>, folder: &Path) -> Option<IdSet> {
+    let list = tree.attribute(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
+    list.or_else(|| IdSet::from_mask(&tree.attribute(folder.join("local_cpus"))?).ok())
 }
 
-fn sriov(root: &SysRoot, folder: &Path) -> Option<Sriov> {
-    let number = |attribute: &str| root.attribute(folder.join(attribute))?.parse::<u32>().ok();
+fn sriov(tree: &TreeReading<'_>, folder: &Path) -> Option<Sriov> {
+    let number = |attribute: &str| tree.attribute(folder.join(attribute))?.parse::<u32>().ok();
     Some(Sriov {
         total: number("sriov_totalvfs")?,
         enabled: number("sriov_numvfs").unwrap_or(0),
@@ -224,16 +224,16 @@ fn sriov(root: &SysRoot, folder: &Path) -> Option<Sriov> {
     })
 }
 
-fn virtual_functions(root: &SysRoot, folder: &Path) -> Vec<PciAddress> {
-    let names = root.names(folder);
+fn virtual_functions(tree: &TreeReading<'_>, folder: &Path) -> Vec<PciAddress> {
+    let names = tree.names(folder);
     let mut links: Vec<(u32, &String)> =
         names.iter().filter_map(|name| Some((name.strip_prefix("virtfn")?.parse().ok()?, name))).collect();
     links.sort_unstable();
-    links.iter().filter_map(|(_, name)| linked_function(root, &folder.join(name))).collect()
+    links.iter().filter_map(|(_, name)| linked_function(tree, &folder.join(name))).collect()
 }
 
-fn linked_function(root: &SysRoot, link: &Path) -> Option<PciAddress> {
-    root.link_name(link)?.parse().ok()
+fn linked_function(tree: &TreeReading<'_>, link: &Path) -> Option<PciAddress> {
+    tree.link_name(link)?.parse().ok()
 }
 
 fn hex(text: &str) -> Option<u32> {

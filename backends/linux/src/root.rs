@@ -2,14 +2,24 @@
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
+mod failure;
+mod reading;
+
+pub use failure::ReadFailure;
+use failure::{present, present_link};
+pub use reading::TreeReading;
+
 /// No sysfs text attribute is longer than a page; only masks of thousands of CPUs are.
 const PAGE: usize = 4096;
+
+/// Attributes whose drivers wait for a lock give up at a signal. So many in a row are no accident.
+const MOST_INTERRUPTIONS: usize = 32;
 
 /// What is done to a path.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -46,6 +56,9 @@ pub trait SysRootTap: Send + Sync + fmt::Debug {
 }
 
 /// A folder that holds `sys`, `proc` and `dev`. Cheap to clone.
+///
+/// Whatever is read is present, absent, or a [`ReadFailure`]: absent is what the kernel says is absent, and nothing else.
+/// Whoever makes something of many files looks at them in one [`SysRoot::look`].
 #[derive(Clone, Debug)]
 pub struct SysRoot {
     folder: PathBuf,
@@ -76,50 +89,59 @@ impl SysRoot {
         self.folder.join(relative)
     }
 
-    /// The content of an attribute without the white space around it. `None` if it is absent or cannot be read: sysfs
-    /// files may exist and still fail with EIO, EINVAL, ENXIO or EBUSY.
-    pub fn text(&self, relative: impl AsRef<Path>) -> Option<String> {
-        Some(trimmed(&self.bytes(relative).ok()?))
+    /// The content of a file without the white space around it; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the file is there, or may be, and cannot be read.
+    pub fn text(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
+        Ok(self.first_bytes(relative, u64::MAX)?.map(|bytes| trimmed(&bytes)))
     }
 
     /// As [`SysRoot::text`], for sysfs alone: the kernel hands a sysfs attribute over in one read, so that a short read
     /// is its end and nothing asks for more. A scan of a machine reads thousands of them.
-    pub fn attribute(&self, relative: impl AsRef<Path>) -> Option<String> {
-        self.read_attribute(relative).ok()
+    ///
+    /// # Errors
+    /// When the file is there, or may be, and cannot be read.
+    pub fn attribute(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
+        present(self.required_attribute(relative))
     }
 
-    /// As [`SysRoot::attribute`], for those who must know why there is none.
+    /// As [`SysRoot::attribute`], where the attribute has to be there.
     ///
     /// # Errors
     /// Whatever the kernel says.
-    pub fn read_attribute(&self, relative: impl AsRef<Path>) -> io::Result<String> {
-        let mut file = self.open(relative.as_ref())?;
-        let mut page = [0; PAGE];
-        let length = file.read(&mut page)?;
-        if length < PAGE {
-            return Ok(trimmed(&page[..length]));
-        }
-        let mut bytes = page.to_vec();
-        file.read_to_end(&mut bytes)?;
-        Ok(trimmed(&bytes))
+    pub fn required_attribute(&self, relative: impl AsRef<Path>) -> Result<String, ReadFailure> {
+        self.ask(PathAccess::Read, relative.as_ref(), |path| {
+            let mut file = File::open(path)?;
+            let mut page = [0; PAGE];
+            let length = file.read(&mut page)?;
+            if length < PAGE {
+                return Ok(trimmed(&page[..length]));
+            }
+            let mut bytes = page.to_vec();
+            file.read_to_end(&mut bytes)?;
+            Ok(trimmed(&bytes))
+        })
     }
 
-    /// The content of a file, whole: the size that `stat` gives for sysfs means nothing.
+    /// The beginning of a file, or all of it: the size that `stat` gives for sysfs means nothing.
+    ///
+    /// # Errors
+    /// When the file is there, or may be, and cannot be read.
+    pub fn first_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Result<Option<Vec<u8>>, ReadFailure> {
+        present(self.required_bytes(relative, most))
+    }
+
+    /// As [`SysRoot::first_bytes`], where the file has to be there.
     ///
     /// # Errors
     /// Whatever the kernel says.
-    pub fn bytes(&self, relative: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-        self.first_bytes(relative, u64::MAX)
-    }
-
-    /// The beginning of a file.
-    ///
-    /// # Errors
-    /// Whatever the kernel says.
-    pub fn first_bytes(&self, relative: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.open(relative.as_ref())?.take(most).read_to_end(&mut bytes)?;
-        Ok(bytes)
+    pub fn required_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, ReadFailure> {
+        self.ask(PathAccess::Read, relative.as_ref(), |path| {
+            let mut bytes = Vec::new();
+            File::open(path)?.take(most).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        })
     }
 
     /// Writes an attribute that exists, in one piece. What the kernel made of it is for the caller to read: a write that
@@ -139,47 +161,89 @@ impl SysRoot {
     }
 
     /// Whether something is there.
-    pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
-        self.access(PathAccess::Look, relative.as_ref()).is_ok() && self.path(relative).exists()
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn exists(&self, relative: impl AsRef<Path>) -> Result<bool, ReadFailure> {
+        Ok(self.metadata(relative)?.is_some())
     }
 
-    /// The names in a folder, sorted; empty if it is absent or cannot be read.
-    pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
-        if self.access(PathAccess::List, relative.as_ref()).is_err() {
-            return Vec::new();
-        }
-        let Ok(entries) = fs::read_dir(self.path(relative)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    /// What is there, links followed; `None` where nothing is.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn metadata(&self, relative: impl AsRef<Path>) -> Result<Option<Metadata>, ReadFailure> {
+        present(self.ask(PathAccess::Look, relative.as_ref(), fs::metadata))
+    }
+
+    /// The names in a folder, sorted; none where it is absent.
+    ///
+    /// # Errors
+    /// When the folder is there, or may be, and cannot be read to its end.
+    pub fn names(&self, relative: impl AsRef<Path>) -> Result<Vec<String>, ReadFailure> {
+        let names = self.ask(PathAccess::List, relative.as_ref(), |path| {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(path)? {
+                names.extend(entry?.file_name().into_string().ok());
+            }
+            Ok(names)
+        });
+        let mut names: Vec<String> = present(names)?.unwrap_or_default();
         names.sort_unstable();
-        names
+        Ok(names)
     }
 
-    /// Where a symbolic link points to, unresolved.
-    pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
-        self.access(PathAccess::Link, relative.as_ref()).ok()?;
-        fs::read_link(self.path(relative)).ok()
+    /// Where a symbolic link points to, unresolved; `None` where there is no link.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn link(&self, relative: impl AsRef<Path>) -> Result<Option<PathBuf>, ReadFailure> {
+        present_link(self.ask(PathAccess::Link, relative.as_ref(), fs::read_link))
     }
 
     /// The last component of a symbolic link's target (`driver`, `iommu_group`).
-    pub fn link_name(&self, relative: impl AsRef<Path>) -> Option<String> {
-        self.link(relative)?.file_name()?.to_str().map(str::to_owned)
+    ///
+    /// # Errors
+    /// When it cannot be told whether there is a link.
+    pub fn link_name(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
+        Ok(self.link(relative)?.and_then(|target| target.file_name()?.to_str().map(str::to_owned)))
     }
 
     /// The place that a symbolic link names, relative to the root, by the text of the link alone, so that nothing outside
     /// is looked at. `None` if it is no link or leads out of `sys`. The folder that holds the link must itself be
     /// reached without links.
-    pub fn target(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
+    ///
+    /// # Errors
+    /// When it cannot be told whether there is a link.
+    pub fn target(&self, relative: impl AsRef<Path>) -> Result<Option<PathBuf>, ReadFailure> {
         let relative = relative.as_ref();
-        let target = self.link(relative)?;
-        let path = clean(&Path::new("/").join(relative.parent()?).join(target));
-        let path = path.strip_prefix("/").ok()?;
-        path.starts_with("sys").then(|| path.to_path_buf())
+        let in_sys = |target: PathBuf| {
+            let path = clean(&Path::new("/").join(relative.parent()?).join(target));
+            let path = path.strip_prefix("/").ok()?;
+            path.starts_with("sys").then(|| path.to_path_buf())
+        };
+        Ok(self.link(relative)?.and_then(in_sys))
     }
 
-    pub(crate) fn open(&self, relative: &Path) -> io::Result<File> {
-        self.access(PathAccess::Read, relative)?;
-        File::open(self.path(relative))
+    pub(crate) fn open(&self, relative: &Path) -> Result<File, ReadFailure> {
+        self.ask(PathAccess::Read, relative, File::open)
+    }
+
+    /// The only way to whatever is read: past the taps, and again where a signal came between.
+    fn ask<T>(
+        &self,
+        access: PathAccess,
+        relative: &Path,
+        ask: impl Fn(PathBuf) -> io::Result<T>,
+    ) -> Result<T, ReadFailure> {
+        let mut answer = Err(io::ErrorKind::Interrupted.into());
+        for _ in 0..MOST_INTERRUPTIONS {
+            answer = self.access(access, relative).and_then(|()| ask(self.path(relative)));
+            if answer.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::Interrupted) {
+                break;
+            }
+        }
+        answer.map_err(|error| ReadFailure::new(relative, error))
     }
 
     fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
@@ -243,16 +307,16 @@ mod tests {
     #[test]
     fn a_tap_sees_every_access_and_its_errors_are_what_the_reader_gets() {
         let (_folder, root, notes) = tree();
-        assert_eq!(root.attribute("sys/class/state").as_deref(), Some("offline"));
-        assert_eq!(root.attribute("sys/class/busy"), None);
-        let error = root.read_attribute("sys/class/busy").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
-        assert_eq!(root.names("sys/class").len(), 5);
-        assert!(root.exists("sys/class"));
+        assert_eq!(root.attribute("sys/class/state").unwrap().as_deref(), Some("offline"));
+        let failure = root.attribute("sys/class/busy").unwrap_err();
+        assert_eq!(failure.error().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(failure.to_string(), "failed to read /sys/class/busy");
+        assert_eq!(root.names("sys/class").unwrap().len(), 5);
+        assert!(root.exists("sys/class").unwrap());
         assert!(root.write("sys/class/busy", "0").is_err());
         let seen: Vec<PathAccess> = notes.0.lock().unwrap().iter().map(|(access, _)| *access).collect();
         use PathAccess::{List, Look, Read, Write};
-        assert_eq!(seen, [Read, Read, Read, List, Look, Write]);
+        assert_eq!(seen, [Read, Read, List, Look, Write]);
     }
 
     #[test]
@@ -260,8 +324,8 @@ mod tests {
         let (_folder, root, first) = tree();
         let second = Arc::new(AccessNotes::default());
         let root = root.tapped(second.clone());
-        assert_eq!(root.attribute("sys/class/state").as_deref(), Some("offline"));
-        assert_eq!(root.attribute("sys/class/busy"), None);
+        assert_eq!(root.attribute("sys/class/state").unwrap().as_deref(), Some("offline"));
+        assert!(root.attribute("sys/class/busy").is_err());
         assert_eq!(first.0.lock().unwrap().len(), 2);
         assert_eq!(second.0.lock().unwrap().len(), 1, "what the first refuses does not reach the second");
     }
@@ -270,18 +334,18 @@ mod tests {
     fn a_write_replaces_the_value_unless_a_tap_takes_it() {
         let (_folder, root, _) = tree();
         root.write("sys/class/state", "on").unwrap();
-        assert_eq!(root.attribute("sys/class/state").as_deref(), Some("on"));
+        assert_eq!(root.attribute("sys/class/state").unwrap().as_deref(), Some("on"));
         root.write("sys/class/taken", "new").unwrap();
-        assert_eq!(root.attribute("sys/class/taken").as_deref(), Some("old"));
+        assert_eq!(root.attribute("sys/class/taken").unwrap().as_deref(), Some("old"));
         assert_eq!(root.write("sys/class/absent", "1").unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(!root.exists("sys/class/absent"));
+        assert!(!root.exists("sys/class/absent").unwrap());
     }
 
     #[test]
     fn the_target_of_a_link_is_told_by_its_text_and_stays_in_sys() {
         let (_folder, root, _) = tree();
-        assert_eq!(root.target("sys/class/b"), Some("sys/devices/a/b".into()));
-        assert_eq!(root.target("sys/class/out"), None);
-        assert_eq!(root.target("sys/class/state"), None);
+        assert_eq!(root.target("sys/class/b").unwrap(), Some("sys/devices/a/b".into()));
+        assert_eq!(root.target("sys/class/out").unwrap(), None);
+        assert_eq!(root.target("sys/class/state").unwrap(), None);
     }
 }

@@ -25,7 +25,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::SysRoot;
+use crate::{SysRoot, TreeReading};
 
 pub use captures::{capture, captures, captures_folder};
 pub use cpus::CpuLayout;
@@ -62,6 +62,11 @@ impl MachineTree {
     /// The tree, to be read.
     pub fn root(&self) -> SysRoot {
         SysRoot::new(self.folder.path())
+    }
+
+    /// What a look at it gives, of which nothing fails.
+    pub fn look<T>(&self, look: impl FnOnce(&TreeReading<'_>) -> T) -> T {
+        self.root().look(look).unwrap()
     }
 
     /// Where `path` is.

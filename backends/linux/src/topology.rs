@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use read::TopologyPart;
 
-use crate::{IdSet, SysRoot, TreeWarning};
+use crate::{IdSet, ReadFailure, SysRoot, TreeWarning};
 
 mod allowed;
 mod caches;
@@ -221,20 +221,30 @@ pub struct MemoryBlockCounts {
 }
 
 impl Topology {
-    /// Reads the machine under `root`. Never fails: what cannot be known is absent, and a warning says why.
-    pub fn read(root: &SysRoot) -> Self {
+    /// Reads the machine under `root`. What makes no sense is absent, and a warning says why.
+    ///
+    /// # Errors
+    /// When a file or folder that is there, or may be, could not be read: nothing is known then, for what that file says
+    /// could be anything.
+    pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
         read::stable(root, TopologyPart::Whole)
     }
 
     /// As [`read`](Self::read), without memory blocks, of which a large machine has thousands, and without what is told to
     /// people only: `arch` and `cpu_model`.
-    pub fn read_processors(root: &SysRoot) -> Self {
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_processors(root: &SysRoot) -> Result<Self, ReadFailure> {
         read::stable(root, TopologyPart::Processors)
     }
 
     /// As [`read_processors`](Self::read_processors), without what the folders of single CPUs say: no `cpus`, `caches` or
     /// any group of CPUs but nodes.
-    pub fn read_nodes(root: &SysRoot) -> Self {
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_nodes(root: &SysRoot) -> Result<Self, ReadFailure> {
         read::stable(root, TopologyPart::Nodes)
     }
 }

@@ -16,7 +16,7 @@ use nix::{
     sys::socket::{setsockopt, sockopt},
 };
 
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot};
 
 mod coalesce;
 
@@ -105,8 +105,11 @@ pub enum UeventSource {
 impl UeventSource {
     /// udevd where one runs under `root`, else the kernel: libudev accepts a subscription to a udevd that is not there,
     /// and then nothing ever comes.
-    pub fn detect(root: &SysRoot) -> Self {
-        if root.exists("run/udev/control") { Self::Udev } else { Self::Kernel }
+    ///
+    /// # Errors
+    /// When it cannot be told whether one runs.
+    pub fn detect(root: &SysRoot) -> Result<Self, ReadFailure> {
+        Ok(if root.exists("run/udev/control")? { Self::Udev } else { Self::Kernel })
     }
 }
 
@@ -250,10 +253,10 @@ mod tests {
     fn the_source_is_udev_only_where_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let root = SysRoot::new(folder.path());
-        assert_eq!(UeventSource::detect(&root), UeventSource::Kernel);
+        assert_eq!(UeventSource::detect(&root).unwrap(), UeventSource::Kernel);
         std::fs::create_dir_all(root.path("run/udev")).unwrap();
         std::fs::write(root.path("run/udev/control"), "").unwrap();
-        assert_eq!(UeventSource::detect(&root), UeventSource::Udev);
+        assert_eq!(UeventSource::detect(&root).unwrap(), UeventSource::Udev);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::{
     fmt,
-    fs::{self, Metadata},
+    fs::Metadata,
+    io,
     os::unix::fs::{FileTypeExt, MetadataExt},
 };
 
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot};
 
 /// A process that uses a device node.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -25,30 +26,44 @@ impl fmt::Display for DeviceUser {
 
 /// The processes that have one of `nodes` (`/dev/…`) open, by number. Containers have nodes of their own for the same
 /// device, so devices are compared, not paths. Processes of which we may not know are not among them.
-pub fn users(root: &SysRoot, nodes: &[String]) -> Vec<DeviceUser> {
-    let wanted: Vec<DeviceNodeId> = nodes
-        .iter()
-        .filter_map(|node| fs::metadata(root.path(node.trim_start_matches('/'))).ok())
-        .map(|found| DeviceNodeId::of(&found))
-        .collect();
-    if wanted.is_empty() {
-        return Vec::new();
+///
+/// # Errors
+/// When a node, or what a process has open, cannot be looked at for another reason.
+pub fn users(root: &SysRoot, nodes: &[String]) -> Result<Vec<DeviceUser>, ReadFailure> {
+    let mut wanted = Vec::new();
+    for node in nodes {
+        wanted.extend(root.metadata(node.trim_start_matches('/'))?.as_ref().map(DeviceNodeId::of));
     }
-    let processes = root.names("proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
-    let mut users: Vec<DeviceUser> = processes
-        .filter(|pid| has_open(root, *pid, &wanted))
-        .map(|pid| DeviceUser { pid, name: root.text(format!("proc/{pid}/comm")).unwrap_or_default() })
-        .collect();
+    let mut users = Vec::new();
+    if wanted.is_empty() {
+        return Ok(users);
+    }
+    for pid in root.names("proc")?.into_iter().filter_map(|name| name.parse::<u32>().ok()) {
+        if has_open(root, pid, &wanted)? {
+            users.push(DeviceUser { pid, name: root.text(format!("proc/{pid}/comm"))?.unwrap_or_default() });
+        }
+    }
     users.sort_unstable();
-    users
+    Ok(users)
 }
 
-fn has_open(root: &SysRoot, pid: u32, wanted: &[DeviceNodeId]) -> bool {
+fn has_open(root: &SysRoot, pid: u32, wanted: &[DeviceNodeId]) -> Result<bool, ReadFailure> {
     let folder = format!("proc/{pid}/fd");
-    let files = root.names(&folder).into_iter();
-    files
-        .filter_map(|file| fs::metadata(root.path(format!("{folder}/{file}"))).ok())
-        .any(|file| wanted.contains(&DeviceNodeId::of(&file)))
+    for file in allowed(root.names(&folder))?.unwrap_or_default() {
+        let file = allowed(root.metadata(format!("{folder}/{file}")))?.flatten();
+        if file.is_some_and(|file| wanted.contains(&DeviceNodeId::of(&file))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// An answer; `None` where it is not for us: other people's processes are theirs.
+fn allowed<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
+    match answer {
+        Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// What makes two nodes the same.

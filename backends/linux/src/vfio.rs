@@ -19,7 +19,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceUser, SysRoot, pci::PciAddress, users};
+use crate::{DeviceUser, ReadFailure, SysRoot, pci::PciAddress, users};
 
 pub use nodes::{NODE_PATTERNS, VfioNodes, nodes};
 
@@ -89,6 +89,9 @@ pub enum VfioError {
         /// What stood in the record.
         name: String,
     },
+    /// How it stands cannot be told.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
     /// The kernel refused a write.
     #[error("failed to write {text:?} to /{}", path.display())]
     Write {
@@ -133,20 +136,32 @@ pub enum VfioError {
 /// How a function is bound now.
 ///
 /// # Errors
-/// When it is gone.
+/// When it is gone, or that cannot be told.
 pub fn binding(root: &SysRoot, address: PciAddress) -> Result<DriverBinding, VfioError> {
     let folder = folder(root, address)?;
-    Ok(DriverBinding { driver: root.link_name(folder.join("driver")), driver_override: driver_override(root, &folder) })
+    Ok(DriverBinding { driver: driver(root, &folder)?, driver_override: driver_override(root, &folder)? })
 }
 
-/// Whether a function is bound to `vfio-pci`.
-pub fn is_bound(root: &SysRoot, address: PciAddress) -> bool {
-    binding(root, address).is_ok_and(|now| now.driver.as_deref() == Some(DRIVER))
+/// Whether a function is bound to `vfio-pci`. One that is gone is not.
+///
+/// # Errors
+/// When that cannot be told.
+pub fn is_bound(root: &SysRoot, address: PciAddress) -> Result<bool, VfioError> {
+    match binding(root, address) {
+        Err(VfioError::Gone { .. }) => Ok(false),
+        now => Ok(now?.driver.as_deref() == Some(DRIVER)),
+    }
 }
 
 /// The IOMMU group of a function: what is handed over together. `None` where there is no IOMMU, or no function.
-pub fn group_of(root: &SysRoot, address: PciAddress) -> Option<u32> {
-    group(root, &folder(root, address).ok()?)
+///
+/// # Errors
+/// When that cannot be told.
+pub fn group_of(root: &SysRoot, address: PciAddress) -> Result<Option<u32>, VfioError> {
+    match folder(root, address) {
+        Err(VfioError::Gone { .. }) => Ok(None),
+        folder => Ok(group(root, &folder?)?),
+    }
 }
 
 /// Whether a function could be handed over: there is a driver to do it, and no other member of its group, bridges apart,
@@ -156,17 +171,17 @@ pub fn group_of(root: &SysRoot, address: PciAddress) -> Option<u32> {
 /// When it could not, with the member that is in the way.
 pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
     let folder = folder(root, address)?;
-    if !root.exists(Path::new(DRIVERS).join(DRIVER)) {
+    if !root.exists(Path::new(DRIVERS).join(DRIVER))? {
         return Err(VfioError::NoDriver);
     }
-    let group = group(root, &folder).ok_or(VfioError::NoGroup { address })?;
-    for member in root.names(format!("{GROUPS}/{group}/devices")) {
+    let group = group(root, &folder)?.ok_or(VfioError::NoGroup { address })?;
+    for member in root.names(format!("{GROUPS}/{group}/devices"))? {
         if member == address.to_string() {
             continue;
         }
         let member_folder = Path::new(DEVICES).join(&member);
-        let Some(driver) = root.link_name(member_folder.join("driver")) else { continue };
-        if !is_bridge(root, &member_folder) && !driver.contains("vfio") {
+        let Some(driver) = driver(root, &member_folder)? else { continue };
+        if !is_bridge(root, &member_folder)? && !driver.contains("vfio") {
             return Err(VfioError::SharedGroup { group, member, driver });
         }
     }
@@ -180,7 +195,7 @@ pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
 pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioError> {
     check(root, address)?;
     let folder = folder(root, address)?;
-    if root.link_name(folder.join("driver")).as_deref() != Some(DRIVER) {
+    if driver(root, &folder)?.as_deref() != Some(DRIVER) {
         set_override(root, address, &folder, Some(DRIVER))?;
         unbind(root, address, &folder)?;
         probe(root, address)?;
@@ -214,7 +229,7 @@ pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) ->
     unbind(root, address, &folder)?;
     let Some(driver) = &former.driver else { return expect_driver(root, address, &folder, None) };
     probe(root, address)?;
-    if root.link_name(folder.join("driver")).is_none() {
+    if self::driver(root, &folder)?.is_none() {
         // A driver that took the function by an id of its own making (`new_id`) is not found by probing.
         write(root, driver_folder(driver)?.join("bind"), &address.to_string())?;
     }
@@ -223,9 +238,13 @@ pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) ->
 
 /// Unbinding waits in the kernel until the last user has gone, for ever if need be.
 fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
-    // Without nodes nobody can have opened them.
-    let Ok(nodes) = nodes(root, address) else { return Ok(()) };
-    let found = users(root, &nodes.own());
+    let nodes = match nodes(root, address) {
+        Ok(nodes) => nodes,
+        Err(VfioError::Read(failure)) => return Err(failure.into()),
+        // Without nodes nobody can have opened them.
+        Err(_) => return Ok(()),
+    };
+    let found = users(root, &nodes.own())?;
     if !found.is_empty() {
         return Err(VfioError::InUse {
             address,
@@ -233,11 +252,12 @@ fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
         });
     }
     // Processes that cannot be seen from here, of another process namespace, show all the same: a group is opened once.
-    let group = OpenOptions::new().read(true).write(true).open(root.path(nodes.group.trim_start_matches('/')));
-    match group {
+    let node = nodes.group.trim_start_matches('/');
+    match OpenOptions::new().read(true).write(true).open(root.path(node)) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             Err(VfioError::InUse { address, users: "a process that cannot be seen from here".to_owned() })
         }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ReadFailure::new(node, error).into()),
         _ => Ok(()),
     }
 }
@@ -245,29 +265,34 @@ fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
 /// The function's own folder, not the link to it.
 fn folder(root: &SysRoot, address: PciAddress) -> Result<PathBuf, VfioError> {
     let link = Path::new(DEVICES).join(address.to_string());
-    let folder = root.target(&link).unwrap_or(link);
-    if root.exists(&folder) { Ok(folder) } else { Err(VfioError::Gone { address }) }
+    let folder = root.target(&link)?.unwrap_or(link);
+    if root.exists(&folder)? { Ok(folder) } else { Err(VfioError::Gone { address }) }
 }
 
-fn group(root: &SysRoot, folder: &Path) -> Option<u32> {
-    root.link_name(folder.join("iommu_group"))?.parse().ok()
+fn group(root: &SysRoot, folder: &Path) -> Result<Option<u32>, ReadFailure> {
+    Ok(root.link_name(folder.join("iommu_group"))?.and_then(|group| group.parse().ok()))
+}
+
+fn driver(root: &SysRoot, folder: &Path) -> Result<Option<String>, ReadFailure> {
+    root.link_name(folder.join("driver"))
 }
 
 /// Base class 06.
-fn is_bridge(root: &SysRoot, folder: &Path) -> bool {
-    root.attribute(folder.join("class")).is_some_and(|class| class.starts_with("0x06"))
+fn is_bridge(root: &SysRoot, folder: &Path) -> Result<bool, ReadFailure> {
+    Ok(root.attribute(folder.join("class"))?.is_some_and(|class| class.starts_with("0x06")))
 }
 
-fn driver_override(root: &SysRoot, folder: &Path) -> Option<String> {
-    root.attribute(folder.join("driver_override")).filter(|text| !text.is_empty() && text != NO_OVERRIDE)
+fn driver_override(root: &SysRoot, folder: &Path) -> Result<Option<String>, ReadFailure> {
+    let text = root.attribute(folder.join("driver_override"))?;
+    Ok(text.filter(|text| !text.is_empty() && text != NO_OVERRIDE))
 }
 
 fn set_override(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Option<&str>) -> Result<(), VfioError> {
-    if driver_override(root, folder).as_deref() == wanted {
+    if driver_override(root, folder)?.as_deref() == wanted {
         return Ok(());
     }
     write(root, folder.join("driver_override"), wanted.unwrap_or(CLEAR))?;
-    let found = driver_override(root, folder);
+    let found = driver_override(root, folder)?;
     if found.as_deref() == wanted {
         return Ok(());
     }
@@ -276,7 +301,7 @@ fn set_override(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Opti
 }
 
 fn unbind(root: &SysRoot, address: PciAddress, folder: &Path) -> Result<(), VfioError> {
-    let Some(driver) = root.link_name(folder.join("driver")) else { return Ok(()) };
+    let Some(driver) = driver(root, folder)? else { return Ok(()) };
     write(root, driver_folder(&driver)?.join("unbind"), &address.to_string())?;
     expect_driver(root, address, folder, None)
 }
@@ -286,7 +311,7 @@ fn probe(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
 }
 
 fn expect_driver(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Option<&str>) -> Result<(), VfioError> {
-    let found = root.link_name(folder.join("driver"));
+    let found = driver(root, folder)?;
     if found.as_deref() == wanted {
         return Ok(());
     }

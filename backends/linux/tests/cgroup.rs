@@ -158,5 +158,5 @@ fn a_process_that_has_ended_is_not_found() {
     let Some(mut pinned) = PinnedProcess::start("ended") else { return };
     pinned.process.kill().unwrap();
     pinned.process.wait().unwrap();
-    assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read { .. })));
+    assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read(_))));
 }

@@ -19,7 +19,7 @@ fn find<'a>(functions: &'a [PciFunction], text: &str) -> &'a PciFunction {
 }
 
 fn all(root: &SysRoot) -> Vec<PciFunction> {
-    let (functions, warnings) = pci::functions(root);
+    let (functions, warnings) = root.look(pci::functions).unwrap();
     assert_eq!(warnings, []);
     assert!(functions.is_sorted_by_key(|function| function.address));
     functions
@@ -134,8 +134,8 @@ fn a_machine_with_cxl_is_read() {
 fn capabilities_of_real_cxl_cards_are_found() {
     let Some(capture) = capture("pciutils-cap-dvsec-cxl") else { return };
     let mut cards = Vec::new();
-    for name in capture.root().names("").iter().filter(|name| name.ends_with(".config")) {
-        let found = pci::extended_capabilities(&capture.root().bytes(name).unwrap());
+    for name in capture.root().names("").unwrap().iter().filter(|name| name.ends_with(".config")) {
+        let found = pci::extended_capabilities(&capture.root().required_bytes(name, u64::MAX).unwrap());
         let vendor_specific = found.iter().filter_map(|entry| Some((entry.offset, entry.dvsec?)));
         cards.push(vendor_specific.filter(|(_, dvsec)| dvsec.vendor == 0x1e98).collect::<Vec<(u16, Dvsec)>>());
     }
@@ -193,7 +193,7 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
     tree.link("sys/bus/pci/devices/0000:00:02.0", "../../../devices/pci0000:00/0000:00:02.0");
     tree.link("sys/bus/pci/devices/0000:00:03.0", "0000:00:03.0");
     tree.put("sys/bus/pci/devices/README", "");
-    let (functions, warnings) = pci::functions(&tree.root());
+    let (functions, warnings) = tree.look(pci::functions);
     assert_eq!(functions.len(), 1);
     assert_eq!((functions[0].class, functions[0].revision, functions[0].iommu_group), (None, Some(1), Some(17)));
     assert_eq!(functions[0].driver.as_deref(), Some("vfio-pci"));
@@ -212,13 +212,14 @@ fn functions_that_nobody_wants_cost_three_files_each() {
     network.plug(&tree);
     fpga.plug(&tree);
     let counts = Arc::new(testkit::AccessCounts::default());
-    let (found, _) = pci::functions_where(&tree.root().tapped(counts.clone()), |function| function.device == 0xbcce);
-    assert_eq!(found, [pci::function(&tree.root(), address("0000:02:00.0")).unwrap()]);
+    let tapped = tree.root().tapped(counts.clone());
+    let (found, _) = tapped.look(|tree| pci::functions_where(tree, |function| function.device == 0xbcce)).unwrap();
+    assert_eq!(found, [tree.look(|tree| pci::function(tree, address("0000:02:00.0"))).unwrap()]);
     let touched = counts.take();
     let of_network = touched.keys().filter(|(_, path)| path.to_string_lossy().contains("0000:01:00.0"));
     assert_eq!(of_network.count(), 3, "{touched:?}");
-    assert!(pci::function(&tree.root(), address("0000:03:00.0")).is_err());
-    assert_eq!(pci::folder(&tree.root(), address("0000:02:00.0")), fpga.folder());
+    assert!(tree.look(|tree| pci::function(tree, address("0000:03:00.0"))).is_err());
+    assert_eq!(tree.look(|tree| pci::folder(tree, address("0000:02:00.0"))), fpga.folder());
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod zones;
 
 use hostler_api::BackendName;
 use hostler_backend::{Backend, BackendError, DevicePlan, Enumeration, PlanWork, VerifyWork};
-use hostler_linux::{SysRoot, topology::Topology};
+use hostler_linux::{ReadFailure, SysRoot, topology::Topology};
 
 pub use config::MemoryBackendConfig;
 pub use enumerate::enumeration;
@@ -49,10 +49,14 @@ impl MemoryBackend {
 }
 
 /// Takes the nodes that are made of CXL memory out of a topology, for [`enumeration`].
-pub fn leave_out_cxl_nodes(root: &SysRoot, topology: &mut Topology) {
-    for node in hostler_linux::cxl_nodes(root).keys() {
-        topology.nodes.remove(node);
-    }
+///
+/// # Errors
+/// When it cannot be told which nodes these are.
+pub fn leave_out_cxl_nodes(root: &SysRoot, topology: &mut Topology) -> Result<(), ReadFailure> {
+    let (nodes, warnings) = root.look_warned(hostler_linux::cxl_nodes)?;
+    topology.nodes.retain(|node, _| !nodes.contains_key(node));
+    topology.warnings.extend(warnings);
+    Ok(())
 }
 
 impl Backend for MemoryBackend {
@@ -67,11 +71,12 @@ impl Backend for MemoryBackend {
     }
 
     fn enumerate(&self) -> Result<Enumeration, BackendError> {
-        let mut topology = Topology::read_nodes(&self.root);
+        let mut topology = Topology::read_nodes(&self.root).map_err(BackendError::unread)?;
         if !self.cxl_nodes {
-            leave_out_cxl_nodes(&self.root, &mut topology);
+            leave_out_cxl_nodes(&self.root, &mut topology).map_err(BackendError::unread)?;
         }
-        enumeration(&topology, &ZoneInfo::read(&self.root), &self.config)
+        let zones = ZoneInfo::read(&self.root).map_err(BackendError::unread)?;
+        enumeration(&topology, &zones, &self.config)
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {

@@ -7,7 +7,7 @@ use hostler_backend::{
     BackendError, CapacityHolders, CapacityShare, DevicePlan, HeldDevice, MemoryPolicy, Pinning, PlanWork,
     opaque::{MemoryConfig, MemoryMode, config_of},
 };
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 use serde::{Deserialize, Serialize};
 
 use crate::enumerate::{MEMORY, NodeMemory};
@@ -83,15 +83,16 @@ pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendErr
         GrantedMemory::deserialize(&plan.data).map_err(|error| BackendError::step("read the recorded plan", error))?;
     let NodeMemory { node, huge_page_bytes } = granted.memory;
     // A kernel without NUMA shows no node; its memory, node 0, cannot go, but its huge pages can.
-    let numa = node != 0 || root.exists("sys/devices/system/node");
+    let numa = node != 0 || root.exists("sys/devices/system/node").map_err(BackendError::unread)?;
     let folder = format!("sys/devices/system/node/node{node}");
-    if numa && !node_has_memory(root, &folder) {
+    if numa && !node_has_memory(root, &folder).map_err(BackendError::unread)? {
         return unusable(format!("NUMA node {node} is offline or has no memory"));
     }
     let Some(size) = huge_page_bytes else { return Ok(()) };
     let pools = if numa { format!("{folder}/hugepages") } else { "sys/kernel/mm/hugepages".to_owned() };
     let pool = format!("{pools}/hugepages-{}kB/nr_hugepages", size / 1024);
-    let pages: u64 = root.text(&pool).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let pages = root.text(&pool).map_err(BackendError::unread)?;
+    let pages: u64 = pages.and_then(|text| text.parse().ok()).unwrap_or(0);
     let wanted = granted.bytes / size.max(1);
     if pages < wanted {
         return unusable(format!("/{pool} is {pages}, {wanted} pages are claimed"));
@@ -104,8 +105,9 @@ fn unusable(reason: String) -> Result<(), BackendError> {
 }
 
 /// Whether a node is online with memory. Its folder is there only while it is online.
-fn node_has_memory(root: &SysRoot, folder: &str) -> bool {
-    let Some(text) = root.text(format!("{folder}/meminfo")) else { return false };
+fn node_has_memory(root: &SysRoot, folder: &str) -> Result<bool, ReadFailure> {
+    let text = root.text(format!("{folder}/meminfo"))?.unwrap_or_default();
     let total = text.lines().find_map(|line| line.split_once("MemTotal:")).map(|(_, value)| value);
-    total.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok()).is_some_and(|kb| kb > 0)
+    let kilobytes = total.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.is_some_and(|kilobytes| kilobytes > 0))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 
 /// Page counts per NUMA node; empty where the kernel does not show them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,9 +22,12 @@ struct ZonePages {
 }
 
 impl ZoneInfo {
-    /// Reads `/proc/zoneinfo`; nothing is known where it is absent or hidden.
-    pub fn read(root: &SysRoot) -> Self {
-        root.text("proc/zoneinfo").map(|text| Self::parse(&text)).unwrap_or_default()
+    /// Reads `/proc/zoneinfo`; nothing is known where it is absent.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
+        Ok(root.text("proc/zoneinfo")?.map(|text| Self::parse(&text)).unwrap_or_default())
     }
 
     /// Reads the text of `/proc/zoneinfo`. Lines that are not understood are passed over.

@@ -73,7 +73,9 @@ impl CaptureManifest {
 
     /// The manifest of the tree under `root`; `None` where it has none.
     pub(in crate::cli) fn read(root: &SysRoot) -> Result<Option<Self>, CliFailure> {
-        let Ok(bytes) = root.first_bytes(FILE, MOST_BYTES) else { return Ok(None) };
+        let bytes = root.first_bytes(FILE, MOST_BYTES);
+        let bytes = bytes.map_err(|failure| CliFailure::step("read what the capture says of itself", failure))?;
+        let Some(bytes) = bytes else { return Ok(None) };
         let failed = |source| CliFailure::step(format!("understand {FILE}"), source);
         let version = serde_json::from_slice::<serde_json::Value>(&bytes).map_err(failed)?["version"].as_u64();
         match version {

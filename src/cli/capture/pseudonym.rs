@@ -4,7 +4,7 @@
 //! device has one pseudonym in all captures of a machine, and who does not know the machine id cannot try out numbers.
 //! The machine id is 128 random bits that do not leave the host.
 
-use hostler_linux::SysRoot;
+use hostler_linux::{ReadFailure, SysRoot};
 use ring::{
     hmac::{self, HMAC_SHA256},
     rand::{SecureRandom, SystemRandom},
@@ -29,7 +29,8 @@ impl SerialPseudonyms {
     /// Those of the host: of `root`, if it tells its machine id, else of the tree that we run in. Without a machine id the
     /// key is random, and goes with this value.
     pub(super) fn of_host(root: &SysRoot) -> Result<Self, CliFailure> {
-        let id = [root, &SysRoot::host()].into_iter().find_map(machine_id);
+        let read = |root: &SysRoot| machine_id(root).map_err(|failure| CliFailure::step("name the machine", failure));
+        let id = read(root)?.map_or_else(|| read(&SysRoot::host()), |id| Ok(Some(id)))?;
         if let Some(id) = id {
             return Ok(Self { key: hmac::Key::new(HMAC_SHA256, id.as_bytes()), is_stable: true });
         }
@@ -56,8 +57,9 @@ impl SerialPseudonyms {
 }
 
 /// `uninitialized`, or anything but 32 digits, is no key.
-fn machine_id(root: &SysRoot) -> Option<String> {
-    root.text(MACHINE_ID).filter(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+fn machine_id(root: &SysRoot) -> Result<Option<String>, ReadFailure> {
+    let is_key = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Ok(root.text(MACHINE_ID)?.filter(is_key))
 }
 
 #[cfg(test)]

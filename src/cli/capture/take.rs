@@ -8,7 +8,7 @@ use std::{
 };
 
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, SysRoot,
     archive::{AccessRecorder, RedactedValues, TreeSnapshot},
     boot,
 };
@@ -46,14 +46,15 @@ pub(in crate::cli) struct MachineCapture {
 /// Captures a machine. A capture of a capture is of the machine that was captured first.
 pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Result<MachineCapture, CliFailure> {
     let recorder = Arc::new(AccessRecorder::default());
-    let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept);
-    let mut snapshot = TreeSnapshot::take(&machine.root, &recorder, kept.host_name);
+    let unread = |failure: ReadFailure| CliFailure::step("read the machine", failure);
+    let backends = look(machine, &machine.root.clone().tapped(recorder.clone()), kept).map_err(unread)?;
+    let mut snapshot = TreeSnapshot::take(&machine.root, &recorder, kept.host_name).map_err(unread)?;
     let (serials, RedactedValues { addresses, replaced, .. }) = redact(&mut snapshot, machine, kept)?;
     let manifest = CaptureManifest {
-        kernel: boot::kernel_release(&machine.root),
+        kernel: boot::kernel_release(&machine.root).map_err(unread)?,
         backends,
         serials,
-        host_name: kept.host_name && machine.root.exists(HOST_NAME),
+        host_name: kept.host_name && machine.root.exists(HOST_NAME).map_err(unread)?,
         addresses_removed: addresses,
         left_out: snapshot.left_out().map(|path| format!("/{}", path.display())).collect(),
         unreadable: snapshot.unreadable(),
@@ -64,14 +65,18 @@ pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Re
     Ok(MachineCapture { archive, manifest, replaced })
 }
 
-/// Reads all that any command reads of a machine; gives the backends that did.
-fn look(machine: &OpenedMachine, root: &SysRoot, kept: KeptIdentifiers) -> Vec<String> {
+/// Reads all that any command reads of a machine; gives the backends that did. That a file cannot be read is a fact of the
+/// machine, which the capture will tell; that we are short of something is none.
+fn look(machine: &OpenedMachine, root: &SysRoot, kept: KeptIdentifiers) -> Result<Vec<String>, ReadFailure> {
     let seen = inventory::scan::scan_machine(&machine.config, root, None);
     doctor::look_at_machine(root);
     if kept.host_name {
-        root.text(HOST_NAME);
+        root.text(HOST_NAME)?;
     }
-    seen.pools.iter().map(|pool| pool.backend.to_owned()).collect()
+    match seen.failure {
+        Some(failure) if failure.is_shortage() => Err(failure),
+        _ => Ok(seen.pools.iter().map(|pool| pool.backend.to_owned()).collect()),
+    }
 }
 
 /// Pseudonyms stay as they are: another one in their place would be as good, but not be the same.

@@ -10,13 +10,16 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use hostler_linux::{SysRoot, boot, topology::Topology};
+use hostler_api::Chain;
+use hostler_linux::{ReadFailure, SysRoot, boot, topology::Topology};
 
 use crate::config::DaemonConfig;
 
 /// Everything that the checks judge.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostFacts {
+    /// What could not be read, and why: what is told of the machine is then not known.
+    pub(super) unread: Option<String>,
     /// Whether we are root.
     pub(super) is_root: bool,
     /// `uname -r`.
@@ -94,9 +97,16 @@ pub(super) enum SocketFacts {
 impl HostFacts {
     /// Looks at the host whose files are under `root`.
     pub(super) fn gather(config: &DaemonConfig, root: &SysRoot) -> Self {
+        Self::known(Self::look(config, root))
+    }
+
+    fn look(config: &DaemonConfig, root: &SysRoot) -> Result<Self, ReadFailure> {
         let at = |path: &Path| root.path(path.strip_prefix("/").unwrap_or(path));
-        let text = |path: PathBuf| fs::read_to_string(at(&path)).ok();
-        Self {
+        let state = |name: &str| {
+            let path = config.paths.kubelet.join(name);
+            root.text(path.strip_prefix("/").unwrap_or(&path))
+        };
+        Ok(Self {
             is_root: nix::unistd::geteuid().is_root(),
             clock_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             hook: PathFacts::of(&at(&config.hook)),
@@ -104,32 +114,40 @@ impl HostFacts {
             cdi: PathFacts::of(&at(&config.paths.cdi)),
             cdi_real: without_links(root, &at(&config.paths.cdi)),
             kubelet: PathFacts::of(&at(&config.paths.kubelet)),
-            cpu_manager: text(config.paths.kubelet.join("cpu_manager_state")),
-            memory_manager: text(config.paths.kubelet.join("memory_manager_state")),
+            cpu_manager: if_allowed(state("cpu_manager_state"))?,
+            memory_manager: if_allowed(state("memory_manager_state"))?,
             admin_socket: SocketFacts::of(&at(&config.admin_socket())),
             registration_socket: SocketFacts::of(&at(&config.kubelet_sockets().registration_socket())),
-            runtimes: runtimes(root),
-            ..Self::of_machine(root)
-        }
+            runtimes: runtimes(root)?,
+            ..Self::look_at_machine(root)?
+        })
     }
 
     /// Looks at the kernel and the hardware alone, which a capture has too.
     pub(super) fn of_machine(root: &SysRoot) -> Self {
-        let topology = Topology::read(root);
-        Self {
-            kernel: boot::kernel_release(root),
+        Self::known(Self::look_at_machine(root))
+    }
+
+    fn look_at_machine(root: &SysRoot) -> Result<Self, ReadFailure> {
+        let topology = Topology::read(root)?;
+        Ok(Self {
+            kernel: boot::kernel_release(root)?,
             boot_id: boot::boot_id(root).ok(),
-            online_cpus: root.text("sys/devices/system/cpu/online"),
-            mounts: mounts(&root.text("proc/self/mountinfo").unwrap_or_default()),
-            unified_controllers: unified_controllers(root),
-            has_udevd: root.exists("run/udev/control"),
-            iommus: root.names("sys/class/iommu").len(),
-            pci_functions: root.names("sys/bus/pci/devices").len(),
-            cxl_memories: root.names("sys/bus/cxl/devices").iter().filter(|name| name.starts_with("mem")).count(),
-            auto_online: root.text("sys/devices/system/memory/auto_online_blocks"),
+            online_cpus: root.text("sys/devices/system/cpu/online")?,
+            mounts: mounts(&root.text("proc/self/mountinfo")?.unwrap_or_default()),
+            unified_controllers: unified_controllers(root)?,
+            has_udevd: root.exists("run/udev/control")?,
+            iommus: root.names("sys/class/iommu")?.len(),
+            pci_functions: root.names("sys/bus/pci/devices")?.len(),
+            cxl_memories: root.names("sys/bus/cxl/devices")?.iter().filter(|name| name.starts_with("mem")).count(),
+            auto_online: root.text("sys/devices/system/memory/auto_online_blocks")?,
             huge_pages: topology.nodes.values().flat_map(|node| node.huge_pages.values()).map(|pool| pool.total).sum(),
             ..Self::default()
-        }
+        })
+    }
+
+    fn known(facts: Result<Self, ReadFailure>) -> Self {
+        facts.unwrap_or_else(|failure| Self { unread: Some(Chain(&failure).to_string()), ..Self::default() })
     }
 }
 
@@ -172,8 +190,17 @@ fn mounts(mountinfo: &str) -> Vec<(String, String)> {
 }
 
 /// Cgroup v2 is mounted at the usual place, or beside the v1 hierarchies.
-fn unified_controllers(root: &SysRoot) -> Option<String> {
-    ["sys/fs/cgroup", "sys/fs/cgroup/unified"].iter().find_map(|dir| root.text(format!("{dir}/cgroup.controllers")))
+fn unified_controllers(root: &SysRoot) -> Result<Option<String>, ReadFailure> {
+    let usual = root.text("sys/fs/cgroup/cgroup.controllers")?;
+    usual.map_or_else(|| root.text("sys/fs/cgroup/unified/cgroup.controllers"), |found| Ok(Some(found)))
+}
+
+/// The text of a file that is root's; of others nothing is told, and they are told so.
+fn if_allowed(text: Result<Option<String>, ReadFailure>) -> Result<Option<String>, ReadFailure> {
+    match text {
+        Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        text => text,
+    }
 }
 
 /// The path as the host sees it when all links are followed.
@@ -184,7 +211,7 @@ fn without_links(root: &SysRoot, path: &Path) -> PathBuf {
 }
 
 /// Runtimes with a sign of their presence: their configuration, else their default folder.
-fn runtimes(root: &SysRoot) -> Vec<(&'static str, String)> {
+fn runtimes(root: &SysRoot) -> Result<Vec<(&'static str, String)>, ReadFailure> {
     let known: [(&'static str, &[&str], &[&str]); 3] = [
         ("containerd", &["etc/containerd/config.toml"], &["run/containerd/containerd.sock"]),
         ("CRI-O", &["etc/crio/crio.conf", "etc/crio/crio.conf.d"], &["run/crio/crio.sock"]),
@@ -200,20 +227,29 @@ fn runtimes(root: &SysRoot) -> Vec<(&'static str, String)> {
     ];
     let mut found = Vec::new();
     for (name, files, signs) in known {
-        let texts: Vec<String> = files.iter().flat_map(|file| file_or_folder(root, file)).collect();
-        if signs.iter().any(|sign| root.exists(sign)) || (name != "podman" && !texts.is_empty()) {
+        let mut texts = Vec::new();
+        for file in files {
+            texts.extend(file_or_folder(root, file)?);
+        }
+        let signed = root.look(|tree| signs.iter().any(|sign| tree.exists(sign)))?;
+        if signed || (name != "podman" && !texts.is_empty()) {
             found.push((name, texts.join("\n")));
         }
     }
-    found
+    Ok(found)
 }
 
-fn file_or_folder(root: &SysRoot, path: &str) -> Vec<String> {
-    let names = root.names(path);
-    if names.is_empty() {
-        return root.text(path).into_iter().collect();
+fn file_or_folder(root: &SysRoot, path: &str) -> Result<Vec<String>, ReadFailure> {
+    let is_folder = root.metadata(path)?.is_some_and(|found| found.is_dir());
+    let files = match is_folder {
+        true => root.names(path)?.iter().map(|name| format!("{path}/{name}")).collect(),
+        false => vec![path.to_owned()],
+    };
+    let mut texts = Vec::new();
+    for file in files {
+        texts.extend(if_allowed(root.text(file))?);
     }
-    names.iter().filter_map(|name| root.text(format!("{path}/{name}"))).collect()
+    Ok(texts)
 }
 
 #[cfg(test)]

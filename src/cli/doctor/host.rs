@@ -15,6 +15,10 @@ pub(super) fn checks(facts: &HostFacts) -> Vec<DoctorFinding> {
 
 /// Those that make sense of a captured machine too.
 pub(super) fn machine_checks(facts: &HostFacts) -> Vec<DoctorFinding> {
+    if let Some(unread) = &facts.unread {
+        let fix = "find out why, and look again: nothing else can be told of the machine before";
+        return vec![DoctorFinding::fail("machine", unread, fix)];
+    }
     vec![
         kernel(facts),
         boot(facts),

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use hostler_api::Chain;
 use hostler_backend::{Backend, BackendError, BackendWarning, Device, Enumeration};
-use hostler_linux::{SysRoot, topology::Topology};
-use hostler_memory::ZoneInfo;
+use hostler_linux::{ReadFailure, SysRoot, topology::Topology};
+use hostler_memory::{MemoryBackendConfig, ZoneInfo};
 
-use crate::config::{BackendsConfig, DaemonConfig};
+use crate::{
+    cli::CliFailure,
+    config::{BackendsConfig, DaemonConfig},
+};
 
 /// Everything that is shown.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(in crate::cli) struct ScannedMachine {
     pub(in crate::cli) pools: Vec<ScannedPool>,
     /// What could not be understood, each once.
     pub(in crate::cli) warnings: Vec<BackendWarning>,
+    /// Why nothing is known of CPUs and memory.
+    pub(in crate::cli) failure: Option<ReadFailure>,
 }
 
 /// The devices of a backend.
@@ -39,6 +44,14 @@ impl ScannedMachine {
         self.pools.iter().flat_map(|pool| pool.devices.iter().map(move |device| (pool, device)))
     }
 
+    /// The machine, if it could be read.
+    pub(in crate::cli) fn complete(mut self) -> Result<Self, CliFailure> {
+        match self.failure.take() {
+            Some(failure) => Err(CliFailure::step("read the machine", failure)),
+            None => Ok(self),
+        }
+    }
+
     /// Adds warnings that are not there yet.
     pub(in crate::cli) fn warn(&mut self, warnings: Vec<BackendWarning>) {
         let mut known: BTreeSet<BackendWarning> = self.warnings.iter().cloned().collect();
@@ -49,10 +62,17 @@ impl ScannedMachine {
 /// Reads the machine under `root` and asks the enabled backends, or the one that is named. A backend that fails costs
 /// its devices and leaves a warning.
 pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: Option<&str>) -> ScannedMachine {
-    let topology = Topology::read(root);
-    let mut machine =
-        ScannedMachine { node: node_name(config, root), topology, pools: Vec::new(), warnings: Vec::new() };
-    machine.warn(no_machine(root).into_iter().collect());
+    let looked = Topology::read(root).and_then(|topology| {
+        let (node, empty) = (node_name(config, root)?, no_machine(root)?);
+        Ok((topology, node, empty))
+    });
+    let (found, failure) = match looked {
+        Ok(found) => (found, None),
+        Err(failure) => ((Topology::default(), config.node_name.clone(), None), Some(failure)),
+    };
+    let (topology, node, empty) = found;
+    let mut machine = ScannedMachine { node, topology, pools: Vec::new(), warnings: Vec::new(), failure };
+    machine.warn(empty.into_iter().collect());
     machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
     for (backend, scan) in scans(config, root, &machine.topology, only) {
         let Enumeration { devices, warnings, .. } = scan.unwrap_or_else(|error| failed(backend, &error));
@@ -64,9 +84,10 @@ pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: 
 }
 
 /// The most likely mistake with a captured tree, said before what follows from it.
-fn no_machine(root: &SysRoot) -> Option<BackendWarning> {
+fn no_machine(root: &SysRoot) -> Result<Option<BackendWarning>, ReadFailure> {
     let reason = "the tree holds neither sys nor proc; name the folder above them".to_owned();
-    (!root.exists("sys") && !root.exists("proc")).then(|| BackendWarning { path: "/".to_owned(), reason })
+    let empty = !root.exists("sys")? && !root.exists("proc")?;
+    Ok(empty.then(|| BackendWarning { path: "/".to_owned(), reason }))
 }
 
 /// Asks the backends on one reading of the machine. By themselves each would read it again, which on a large machine is
@@ -88,24 +109,33 @@ fn scans(config: &DaemonConfig, root: &SysRoot, topology: &Topology, only: Optio
         scans.push(("fpga", hostler_fpga::FpgaBackend::new(root.clone(), config.clone()).enumerate()));
     }
     if let Some(config) = memory.active().filter(|_| wanted("memory")) {
-        let mut topology = topology.clone();
-        if cxl.active().is_some() {
-            hostler_memory::leave_out_cxl_nodes(root, &mut topology);
-        }
-        scans.push(("memory", hostler_memory::enumeration(&topology, &ZoneInfo::read(root), config)));
+        scans.push(("memory", memory_devices(root, topology.clone(), config, cxl.active().is_some())));
     }
     scans
+}
+
+fn memory_devices(
+    root: &SysRoot,
+    mut topology: Topology,
+    config: &MemoryBackendConfig,
+    without_cxl: bool,
+) -> Result<Enumeration, BackendError> {
+    if without_cxl {
+        hostler_memory::leave_out_cxl_nodes(root, &mut topology).map_err(BackendError::unread)?;
+    }
+    let zones = ZoneInfo::read(root).map_err(BackendError::unread)?;
+    hostler_memory::enumeration(&topology, &zones, config)
 }
 
 type BackendScan = (&'static str, Result<Enumeration, BackendError>);
 
 /// The configured name; on a captured machine the host name that the tree tells, where it does.
-fn node_name(config: &DaemonConfig, root: &SysRoot) -> String {
+fn node_name(config: &DaemonConfig, root: &SysRoot) -> Result<String, ReadFailure> {
     if !config.node_name.is_empty() {
-        return config.node_name.clone();
+        return Ok(config.node_name.clone());
     }
-    let name = root.text("proc/sys/kernel/hostname").filter(|name| !name.is_empty());
-    name.map_or_else(|| "captured".to_owned(), |name| name.to_lowercase())
+    let name = root.text("proc/sys/kernel/hostname")?.filter(|name| !name.is_empty());
+    Ok(name.map_or_else(|| "captured".to_owned(), |name| name.to_lowercase()))
 }
 
 fn failed(backend: &str, error: &BackendError) -> Enumeration {

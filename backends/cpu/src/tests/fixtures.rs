@@ -91,7 +91,7 @@ fn captured_machines_are_offered_completely_and_keep_the_promises_of_a_backend()
     for path in captures() {
         // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
         let capture = UnpackedCapture::open(&path).unwrap();
-        let topology = Topology::read(&capture.root());
+        let topology = Topology::read(&capture.root()).unwrap();
         if topology.cpus.is_empty() {
             // A capture of PCI devices alone.
             assert!(

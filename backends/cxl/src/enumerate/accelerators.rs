@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use hostler_backend::{BackendWarning, ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{
-    SysRoot,
+    ReadFailure, TreeReading,
     pci::{self, ConfigFile, PciAddress, PciIdentity},
+    vfio::{self, DriverBinding, VfioError},
 };
 use serde_json::json;
 
@@ -43,7 +44,7 @@ enum FunctionProbe {
 
 impl CxlScan<'_> {
     pub(super) fn accelerators(&self, found: &mut Enumeration) {
-        let (identities, _) = pci::identities(self.root);
+        let (identities, _) = pci::identities(self.tree);
         let mut hidden = None;
         for identity in identities.iter().filter(|identity| self.may_be_cxl(identity)) {
             match self.look(identity) {
@@ -72,13 +73,16 @@ impl CxlScan<'_> {
         if known == Some(None) {
             return FunctionProbe::Plain;
         }
-        let folder = pci::folder(self.root, identity.address);
-        if !function::is_awake(self.root, &folder) {
+        let folder = pci::folder(self.tree, identity.address);
+        if !function::is_awake(self.tree, &folder) {
             return known.flatten().map_or(FunctionProbe::Asleep, FunctionProbe::Cxl);
         }
-        let Ok(config) = ConfigFile::open(self.root, identity.address) else { return FunctionProbe::Plain };
-        let found = CxlFunction::decode(|offset| config.dword(offset));
-        if found.is_none() && config.dword(0x40).is_none() {
+        let Some(config) = self.known(ConfigFile::open(self.tree.root(), identity.address)) else {
+            return FunctionProbe::Plain;
+        };
+        let dword = |offset| self.known(config.dword(offset)).flatten();
+        let found = CxlFunction::decode(dword);
+        if found.is_none() && dword(0x40).is_none() {
             return FunctionProbe::Hidden;
         }
         self.watch.known.insert(*identity, found);
@@ -102,15 +106,15 @@ impl CxlScan<'_> {
     }
 
     fn accelerator(&self, found: &mut Enumeration, identity: &PciIdentity, function: &CxlFunction, kind: u8) {
-        let folder = pci::folder(self.root, identity.address);
+        let folder = pci::folder(self.tree, identity.address);
         let vfio = self.config.passes_on(identity);
-        let bound = self.root.link_name(folder.join("driver"));
+        let bound = self.tree.link_name(folder.join("driver"));
         if !vfio && bound.is_some_and(|driver| FPGA_DRIVERS.contains(&driver.as_str())) {
             return;
         }
         let Some(name) = device_name(found, &folder, accelerator_name(identity.address)) else { return };
         let mut attributes = AttributeBuilder::of_kind("accelerator");
-        let driver = function::describe(self.root, identity.address, &mut attributes);
+        let driver = function::describe(self.tree, identity.address, &mut attributes);
         attributes.number("cxlType", Some(kind));
         attributes.flag("cacheCapable", Some(function.cache));
         attributes.flag("memCapable", Some(function.mem));
@@ -123,21 +127,38 @@ impl CxlScan<'_> {
         put_bytes(&mut device.capacity, "hdm", function.memory_bytes(), None);
         device.attributes = attributes.done();
         let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
-        device.health = match self.watch.function_errors(self.root, identity.address) {
+        device.health = match self.watch.function_errors(self.tree, identity.address) {
             Some(reason) => Health::Unhealthy { reason },
             None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
         // What to give it back to: planning reads nothing.
-        let former = hostler_linux::vfio::binding(self.root, identity.address).unwrap_or_default();
-        device.data["former"] = json!(former);
+        device.data["former"] = json!(self.former(identity));
         found.devices.push(device);
+    }
+
+    /// How a function is bound; not at all if it has gone meanwhile.
+    fn former(&self, identity: &PciIdentity) -> DriverBinding {
+        match vfio::binding(self.tree.root(), identity.address) {
+            Err(VfioError::Read(failure)) => self.tree.fail(failure),
+            binding => return binding.unwrap_or_default(),
+        }
+        DriverBinding::default()
+    }
+
+    /// What a configuration space says; `None` where there is none. Of one that cannot be read nothing is remembered.
+    fn known<T>(&self, answer: Result<T, ReadFailure>) -> Option<T> {
+        match answer {
+            Err(failure) if !failure.is_absence() => self.tree.fail(failure),
+            answer => return answer.ok(),
+        }
+        None
     }
 
     /// The character devices that the function's driver has made, as paths of the host.
     fn device_nodes(&self, folder: &Path) -> Vec<DeviceNode> {
-        nodes_beneath(self.root, self.character_devices.get_or_init(|| character_devices(self.root)), folder)
+        nodes_beneath(self.tree, self.character_devices.get_or_init(|| character_devices(self.tree)), folder)
     }
 
     fn sleeping_card(&self, found: &mut Enumeration, identity: &PciIdentity) {
@@ -152,10 +173,10 @@ impl CxlScan<'_> {
         let own = card.serial.map(|serial| format!("{serial:x}"));
         let taken = |name: &str| found.devices.iter().any(|device| device.name.as_str() == format!("memory-{name}"));
         let name = own.filter(|name| !taken(name)).unwrap_or(place);
-        let folder = pci::folder(self.root, identity.address);
+        let folder = pci::folder(self.tree, identity.address);
         let Some(name) = device_name(found, &folder, format!("memory-{name}")) else { return };
         let mut attributes = AttributeBuilder::of_kind("memory");
-        function::describe(self.root, identity.address, &mut attributes);
+        function::describe(self.tree, identity.address, &mut attributes);
         attributes.number("cxlType", Some(3_u64));
         attributes.text("serial", card.serial.map(|serial| format!("{serial:#x}")));
         attributes.text("use", Some("none"));
@@ -173,8 +194,8 @@ fn is_cxl_memory(identity: &PciIdentity) -> bool {
 }
 
 /// The character devices that the driver of the function in this folder has made, as paths of the host.
-pub(crate) fn driver_nodes(root: &SysRoot, folder: &Path) -> Vec<DeviceNode> {
-    nodes_beneath(root, &character_devices(root), folder)
+pub(crate) fn driver_nodes(tree: &TreeReading<'_>, folder: &Path) -> Vec<DeviceNode> {
+    nodes_beneath(tree, &character_devices(tree), folder)
 }
 
 /// What the device of a function is called.
@@ -182,14 +203,14 @@ pub(crate) fn accelerator_name(address: PciAddress) -> String {
     format!("accelerator-{}", dashed(&address.to_string()))
 }
 
-fn character_devices(root: &SysRoot) -> Vec<PathBuf> {
-    let numbers = root.names(CHARACTER_DEVICES);
-    numbers.iter().filter_map(|number| root.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
+fn character_devices(tree: &TreeReading<'_>) -> Vec<PathBuf> {
+    let numbers = tree.names(CHARACTER_DEVICES);
+    numbers.iter().filter_map(|number| tree.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
 }
 
-fn nodes_beneath(root: &SysRoot, devices: &[PathBuf], folder: &Path) -> Vec<DeviceNode> {
+fn nodes_beneath(tree: &TreeReading<'_>, devices: &[PathBuf], folder: &Path) -> Vec<DeviceNode> {
     let names = devices.iter().filter(|device| device.starts_with(folder)).filter_map(|device| {
-        let event = root.attribute(device.join("uevent"))?;
+        let event = tree.attribute(device.join("uevent"))?;
         event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
     });
     let mut names: Vec<String> = names.filter(|name| is_handed_over(name)).collect();

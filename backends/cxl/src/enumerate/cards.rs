@@ -28,7 +28,7 @@ impl CxlScan<'_> {
         put_bytes(&mut device.capacity, "persistentMemory", memdev.bytes(RegionMode::Pmem), None);
         let mut attributes = AttributeBuilder::of_kind("memory");
         if let Some(address) = memdev.address {
-            function::describe(self.root, address, &mut attributes);
+            function::describe(self.tree, address, &mut attributes);
         }
         attributes.number("cxlType", Some(3_u64));
         attributes.text("serial", memdev.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
@@ -41,7 +41,7 @@ impl CxlScan<'_> {
         self.describe_quality(memdev, &regions, &mut attributes);
         self.describe_health(memdev, &mut attributes);
         if let Some(region) = regions.iter().find(|region| region.mode == Some(RegionMode::Ram)) {
-            attributes.number("targetNode", self.objects.node_of(self.root, region));
+            attributes.number("targetNode", self.objects.node_of(self.tree, region));
             self.describe_regions(&[region], &mut attributes);
         }
         device.attributes = attributes.done();
@@ -68,7 +68,7 @@ impl CxlScan<'_> {
             (_, Some(dax)) if dax.is_system_ram() => "systemRam",
             (_, Some(dax)) if dax.driver.is_some() => "devDax",
             // Memory that firmware gave to the system has no dax device.
-            (_, None) if self.objects.node_of(self.root, region).is_some() => "systemRam",
+            (_, None) if self.objects.node_of(self.tree, region).is_some() => "systemRam",
             _ => "reserved",
         }
     }
@@ -117,7 +117,7 @@ impl CxlScan<'_> {
     /// count it; the card's own description has it, for the privileged.
     fn has_dynamic_capacity(&self, memdev: &Memdev, found: &mut Enumeration) -> Option<bool> {
         let path = self.objects.endpoint_of(memdev)?.folder.join("CDAT");
-        let table = self.root.bytes(&path).ok().filter(|table| !table.is_empty())?;
+        let table = self.tree.detail_bytes(&path, u64::MAX).filter(|table| !table.is_empty())?;
         match cdat::parts(&table) {
             Ok(parts) => Some(parts.iter().any(|part| part.dynamic)),
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hostler_linux::{
-    SysRoot,
+    TreeReading,
     pci::{self, PciAddress},
 };
 
@@ -11,17 +11,22 @@ use crate::attributes::AttributeBuilder;
 
 /// Puts what is known of the function into a device's attributes, and gives its driver. A sleeping function is not woken
 /// for it.
-pub(super) fn describe(root: &SysRoot, address: PciAddress, attributes: &mut AttributeBuilder) -> Option<String> {
-    let function = pci::function(root, address).ok()?;
+pub(super) fn describe(
+    tree: &TreeReading<'_>,
+    address: PciAddress,
+    attributes: &mut AttributeBuilder,
+) -> Option<String> {
+    let function = pci::function(tree, address).ok()?;
     attributes.id("vendor", Some(function.vendor));
     attributes.id("device", Some(function.device));
     attributes.text("driver", function.driver.as_ref());
     attributes.number("resource.kubernetes.io/numaNode", function.numa_node);
     attributes.text("resource.kubernetes.io/pciBusID", function.pci_bus_id());
     attributes.text("resource.kubernetes.io/pcieRoot", function.pcie_root().ok());
-    let folder = pci::folder(root, function.address);
-    if is_awake(root, &folder) {
-        let text = |name: &str| root.attribute(folder.join(name)).filter(|text| text != "Unknown");
+    let folder = pci::folder(tree, function.address);
+    if is_awake(tree, &folder) {
+        // The kernel asks the function.
+        let text = |name: &str| tree.detail(folder.join(name)).filter(|text| text != "Unknown");
         let number = |name: &str| text(name)?.parse::<u64>().ok().filter(|width| *width > 0);
         attributes.text("linkSpeed", text("current_link_speed"));
         attributes.text("linkSpeedMax", text("max_link_speed"));
@@ -32,6 +37,6 @@ pub(super) fn describe(root: &SysRoot, address: PciAddress, attributes: &mut Att
 }
 
 /// Whether reading registers wakes nothing. Kernels that do not tell have no such states.
-pub(super) fn is_awake(root: &SysRoot, folder: &Path) -> bool {
-    root.attribute(folder.join("power_state")).is_none_or(|state| !state.starts_with("D3"))
+pub(super) fn is_awake(tree: &TreeReading<'_>, folder: &Path) -> bool {
+    tree.attribute(folder.join("power_state")).is_none_or(|state| !state.starts_with("D3"))
 }

@@ -20,10 +20,10 @@ pub(super) struct CardState {
 impl CxlScan<'_> {
     /// Looks at a card: what the kernel knows, what its counters show, what it says.
     pub(super) fn look_at(&self, memdev: &Memdev) -> CardState {
-        let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.root, folder));
-        let said = if awake { self.watch.health(&memdev.name) } else { None };
+        let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.tree, folder));
+        let said = if awake { self.watch.health(self.tree, &memdev.name) } else { None };
         // Both are asked at every look: what counts has to be seen as it rises.
-        let link = memdev.address.and_then(|address| self.watch.function_errors(self.root, address));
+        let link = memdev.address.and_then(|address| self.watch.function_errors(self.tree, address));
         let events = self.watch.card_events(memdev);
         let problem = if memdev.driver.is_none() {
             Some("it is disabled: the driver cxl_mem is not bound".to_owned())

@@ -19,7 +19,8 @@ const MEMORY: &str = "memory";
 
 impl CxlScan<'_> {
     pub(super) fn node_devices(&self, found: &mut Enumeration) {
-        let block_bytes = memory_blocks::block_bytes(self.root).unwrap_or(0);
+        let block_bytes = memory_blocks::known(self.tree, memory_blocks::block_bytes(self.tree.root()));
+        let block_bytes = block_bytes.unwrap_or(0);
         for (node, blocks) in &self.nodes {
             let folder = format!("sys/devices/system/node/node{node}");
             let Some(name) = device_name(found, folder.as_ref(), format!("node{node}")) else { continue };
@@ -52,7 +53,7 @@ impl CxlScan<'_> {
         self.describe_regions(regions, &mut attributes);
         self.describe_access(regions, folder, &mut attributes);
         device.attributes = attributes.done();
-        device.health = match self.watch.node_errors(self.root, node) {
+        device.health = match self.watch.node_errors(self.tree, node) {
             Some(reason) => Health::Unhealthy { reason },
             None => self.health_of_all(&members),
         };
@@ -63,14 +64,14 @@ impl CxlScan<'_> {
 
     /// What of a node's memory is not set aside as huge pages, in whole steps.
     fn node_bytes(&self, folder: &str) -> u64 {
-        let text = self.root.text(format!("{folder}/meminfo")).unwrap_or_default();
+        let text = self.tree.text(format!("{folder}/meminfo")).unwrap_or_default();
         let total =
             text.lines().find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next()?.parse().ok());
         let kilobytes: u64 = total.unwrap_or(0);
-        let pools = self.root.names(format!("{folder}/hugepages"));
+        let pools = self.tree.names(format!("{folder}/hugepages"));
         let taken = pools.iter().filter_map(|pool| {
             let size: u64 = pool.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-            let pages: u64 = self.root.attribute(format!("{folder}/hugepages/{pool}/nr_hugepages"))?.parse().ok()?;
+            let pages: u64 = self.tree.attribute(format!("{folder}/hugepages/{pool}/nr_hugepages"))?.parse().ok()?;
             size.checked_mul(pages)
         });
         let free = taken.fold(kilobytes, u64::saturating_sub).saturating_mul(1024);
@@ -80,9 +81,9 @@ impl CxlScan<'_> {
     /// The tier that a node is in. Numbers order the tiers of one boot, lower is faster; they are others after the next.
     fn tier(&self, node: u32) -> Option<u32> {
         const TIERS: &str = "sys/devices/virtual/memory_tiering";
-        self.root.names(TIERS).iter().find_map(|name| {
+        self.tree.names(TIERS).iter().find_map(|name| {
             let tier = name.strip_prefix("memory_tier")?.parse().ok()?;
-            let nodes: hostler_linux::IdSet = self.root.attribute(format!("{TIERS}/{name}/nodelist"))?.parse().ok()?;
+            let nodes: hostler_linux::IdSet = self.tree.attribute(format!("{TIERS}/{name}/nodelist"))?.parse().ok()?;
             nodes.contains(node).then_some(tier)
         })
     }
@@ -92,7 +93,7 @@ impl CxlScan<'_> {
         if regions.iter().any(|region| region.performance.is_some()) {
             return;
         }
-        let Some(performance) = AccessCoordinates::of_node(self.root, folder) else { return };
+        let Some(performance) = AccessCoordinates::of_node(self.tree, folder) else { return };
         attributes.number("readBandwidth", performance.read_bandwidth);
         attributes.number("writeBandwidth", performance.write_bandwidth);
         attributes.number("readLatency", performance.read_latency);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+use hostler_linux::{TreeReading, memory_blocks::PhysicalRange};
 
 use super::{FolderAttributes, numbered};
 
@@ -32,8 +32,8 @@ pub struct DaxDevice {
 }
 
 impl DaxDevice {
-    pub(crate) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
+    pub(crate) fn of(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
         let above = |fits: fn(&str) -> bool| {
             folder.iter().filter_map(|name| name.to_str()).find(|name| fits(name)).map(str::to_owned)
         };
@@ -41,7 +41,7 @@ impl DaxDevice {
             size: read.number("size"),
             target_node: read.small("target_node"),
             align: read.number("align"),
-            resource: read.address("resource"),
+            resource: read.hidden_address("resource"),
             driver: read.driver(),
             state: read.text("state"),
             region: above(|name| numbered(name, "region")),

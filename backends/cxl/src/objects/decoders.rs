@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_linux::SysRoot;
+use hostler_linux::TreeReading;
 
 use super::{FolderAttributes, RegionMode, numbered};
 
@@ -33,19 +33,19 @@ pub struct RootDecoder {
 }
 
 impl RootDecoder {
-    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
+    pub(super) fn read(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
         let targets = read.text("target_list").unwrap_or_default();
         let port = folder.parent().map(Path::to_path_buf).unwrap_or_default();
         Self {
-            start: read.address("start"),
+            start: read.hidden_address("start"),
             size: read.number("size"),
             interleave_ways: read.small("interleave_ways"),
             interleave_granularity: read.small("interleave_granularity"),
             cap_ram: read.truth("cap_ram").unwrap_or(false),
             cap_pmem: read.truth("cap_pmem").unwrap_or(false),
             qos_class: read.small("qos_class"),
-            host_bridges: targets.split(',').filter_map(|id| root.link_name(port.join(format!("dport{id}")))).collect(),
+            host_bridges: targets.split(',').filter_map(|id| tree.link_name(port.join(format!("dport{id}")))).collect(),
             name,
             folder,
         }
@@ -78,17 +78,17 @@ pub struct EndpointPort {
 }
 
 impl EndpointPort {
-    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
-        let mut decoders: Vec<EndpointDecoder> = root
+    pub(super) fn read(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
+        let mut decoders: Vec<EndpointDecoder> = tree
             .names(&folder)
             .into_iter()
             .filter(|name| name.strip_prefix("decoder").and_then(|id| id.split_once('.')).is_some())
-            .map(|name| EndpointDecoder::read(root, folder.join(&name), name))
+            .map(|name| EndpointDecoder::read(tree, folder.join(&name), name))
             .collect();
         decoders.sort_by_key(EndpointDecoder::number);
         Self {
-            memdev: root.link_name(folder.join("uport")).filter(|name| numbered(name, "mem")),
+            memdev: tree.link_name(folder.join("uport")).filter(|name| numbered(name, "mem")),
             driver: read.driver(),
             decoders_committed: read.small("decoders_committed"),
             decoders,
@@ -118,8 +118,8 @@ pub struct EndpointDecoder {
 }
 
 impl EndpointDecoder {
-    fn read(root: &SysRoot, folder: PathBuf, name: String) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
+    fn read(tree: &TreeReading<'_>, folder: PathBuf, name: String) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
         let dpa_size = read.number("dpa_size").unwrap_or(0);
         Self {
             mode: read.text("mode").and_then(|mode| RegionMode::parse(&mode)),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_linux::{SysRoot, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress};
 
 use super::{FolderAttributes, RegionMode, parent};
 
@@ -36,8 +36,8 @@ pub struct Memdev {
 }
 
 impl Memdev {
-    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
+    pub(super) fn read(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
         Self {
             address: parent(&folder).and_then(|name| name.parse().ok()),
             serial: read.number("serial"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_linux::{SysRoot, memory_blocks::PhysicalRange};
+use hostler_linux::{TreeReading, memory_blocks::PhysicalRange};
 use serde::{Deserialize, Serialize};
 
 use super::{FolderAttributes, parent};
@@ -84,8 +84,8 @@ pub struct AccessCoordinates {
 }
 
 impl CxlRegion {
-    pub(super) fn read(root: &SysRoot, name: String, folder: PathBuf) -> Self {
-        let read = FolderAttributes { root, folder: &folder };
+    pub(super) fn read(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        let read = FolderAttributes { tree, folder: &folder };
         let interleave_ways = read.small("interleave_ways");
         // The specification ends at 16 ways.
         let ways = interleave_ways.unwrap_or(1).min(16);
@@ -115,13 +115,13 @@ impl CxlRegion {
 
 impl AccessCoordinates {
     /// What the node of a folder says of itself. Class 1 counts CPUs alone.
-    pub(crate) fn of_node(root: &SysRoot, folder: &str) -> Option<Self> {
-        let read = FolderAttributes { root, folder: folder.as_ref() };
+    pub(crate) fn of_node(tree: &TreeReading<'_>, folder: &str) -> Option<Self> {
+        let read = FolderAttributes { tree, folder: folder.as_ref() };
         Self::read(read, "access1/initiators").or_else(|| Self::read(read, "access0/initiators"))
     }
 
     fn read(read: FolderAttributes<'_>, class: &str) -> Option<Self> {
-        if !read.root.exists(read.folder.join(class)) {
+        if !read.tree.exists(read.folder.join(class)) {
             return None;
         }
         // 0 means that nobody knows.

@@ -29,7 +29,7 @@ fn order(kernel: &std::sync::Arc<CxlKernel>, order: DetachOptions) -> Result<(),
 }
 
 fn is_gone(kernel: &CxlKernel) -> bool {
-    !kernel.tree().root().exists("sys/bus/pci/devices/0000:43:00.0")
+    !kernel.tree().root().exists("sys/bus/pci/devices/0000:43:00.0").unwrap()
 }
 
 /// A machine with the memory of a card, two blocks, on a node.

@@ -74,7 +74,7 @@ fn a_node_of_other_memory_too_is_left_to_the_memory_backend() {
     host.region(&[&cards[0]], RegionUse::SystemRam(0));
     tree.folder("sys/devices/system/node/node0/memory0");
     assert_eq!(names(&scan(&tree)), ["memory-1"]);
-    assert!(hostler_linux::cxl_nodes(&tree.root()).is_empty());
+    assert!(tree.look(hostler_linux::cxl_nodes).is_empty());
 }
 
 #[test]

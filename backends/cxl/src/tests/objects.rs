@@ -13,8 +13,7 @@ const GIB: u64 = 1 << 30;
 fn cards_are_joined_with_functions_endpoints_regions_and_nodes() {
     let capture = captured("regions");
     let root = &capture.root();
-    let objects = CxlObjects::read(root);
-    assert_eq!(objects.warnings, []);
+    let objects = CxlObjects::read(root).unwrap();
     let mut cards: Vec<_> = objects
         .memdevs
         .iter()
@@ -42,7 +41,7 @@ fn cards_are_joined_with_functions_endpoints_regions_and_nodes() {
 #[test]
 fn a_region_is_joined_with_its_card_its_window_and_its_dax_device() {
     let capture = captured("regions");
-    let objects = CxlObjects::read(&capture.root());
+    let objects = CxlObjects::read(&capture.root()).unwrap();
     let region = objects.region("region2").unwrap();
     assert_eq!(
         (region.mode, region.size, region.resource),
@@ -64,7 +63,7 @@ fn a_region_is_joined_with_its_card_its_window_and_its_dax_device() {
 fn windows_are_told_by_host_bridge_and_have_what_regions_leave() {
     for (moment, free) in [("boot", [4 * GIB, 4 * GIB]), ("regions", [4 * GIB - 768 * MIB, 4 * GIB - 512 * MIB])] {
         let capture = captured(moment);
-        let objects = CxlObjects::read(&capture.root());
+        let objects = CxlObjects::read(&capture.root()).unwrap();
         let near = |serial| {
             let memdev = objects.memdevs.iter().find(|memdev| memdev.serial == Some(serial)).unwrap();
             objects.windows_for(memdev, RegionMode::Ram)
@@ -80,9 +79,9 @@ fn windows_are_told_by_host_bridge_and_have_what_regions_leave() {
 #[test]
 fn identities_written_down_find_the_objects_of_another_reading() {
     let capture = captured("regions");
-    let objects = CxlObjects::read(&capture.root());
+    let objects = CxlObjects::read(&capture.root()).unwrap();
     let later = captured("hotadd");
-    let later = CxlObjects::read(&later.root());
+    let later = CxlObjects::read(&later.root()).unwrap();
     for region in &objects.regions {
         let identity = RegionId::of(&objects, region).unwrap();
         let written = serde_json::to_string(&identity).unwrap();
@@ -95,14 +94,14 @@ fn identities_written_down_find_the_objects_of_another_reading() {
         assert_eq!(identity.find(&later).map(|found| found.resource), Some(dax.resource));
     }
     let boot = captured("boot");
-    let boot = CxlObjects::read(&boot.root());
+    let boot = CxlObjects::read(&boot.root()).unwrap();
     assert!(objects.regions.iter().all(|region| RegionId::of(&objects, region).unwrap().find(&boot).is_none()));
 }
 
 #[test]
 fn a_card_is_found_by_its_serial_number_wherever_it_is_and_by_place_where_that_is_no_help() {
     let capture = captured("boot");
-    let mut objects = CxlObjects::read(&capture.root());
+    let mut objects = CxlObjects::read(&capture.root()).unwrap();
     let moved = CardId { serial: Some(0x1001), address: "0000:99:00.0".parse().ok() };
     assert_eq!(moved.find(&objects).unwrap().address.unwrap().to_string(), "0000:41:00.0");
     for memdev in &mut objects.memdevs {
@@ -124,6 +123,6 @@ fn a_card_is_found_by_its_serial_number_wherever_it_is_and_by_place_where_that_i
 #[test]
 fn a_machine_without_cxl_has_no_objects() {
     let tree = hostler_linux::testkit::MachineTree::new();
-    let objects = CxlObjects::read(&tree.root());
-    assert!(objects.memdevs.is_empty() && objects.daxes.is_empty() && objects.warnings.is_empty());
+    let objects = CxlObjects::read(&tree.root()).unwrap();
+    assert!(objects.memdevs.is_empty() && objects.daxes.is_empty());
 }

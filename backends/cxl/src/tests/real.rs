@@ -8,7 +8,7 @@ use crate::dvsec::CxlFunction;
 /// where the fixtures are absent.
 fn spaces() -> Option<[Vec<u8>; 2]> {
     let capture = capture("pciutils-cap-dvsec-cxl")?;
-    Some(["6b_00.0.config", "7f_00.0.config"].map(|name| capture.root().bytes(name).unwrap()))
+    Some(["6b_00.0.config", "7f_00.0.config"].map(|name| capture.root().required_bytes(name, u64::MAX).unwrap()))
 }
 
 fn decode(config: &[u8]) -> CxlFunction {

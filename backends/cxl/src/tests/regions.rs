@@ -11,7 +11,7 @@ use crate::{memory, objects::CxlObjects, region};
 
 /// What a card's memory is like, in words: everything that a region leaves traces in.
 pub(super) fn state(root: &SysRoot) -> String {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root).unwrap();
     let mut lines: Vec<String> = Vec::new();
     for region in &objects.regions {
         let range = region.range().map(|range| range.to_string()).unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn state(root: &SysRoot) -> String {
         let taken = endpoint.decoders.iter().map(|decoder| decoder.dpa_size).sum::<u64>();
         lines.push(format!("{:?} committed {:?} capacity {taken}", endpoint.memdev, endpoint.decoders_committed));
     }
-    for name in root.names("sys/devices/system/memory").iter().filter(|name| name.starts_with("memory")) {
+    for name in root.names("sys/devices/system/memory").unwrap().iter().filter(|name| name.starts_with("memory")) {
         lines.push(format!("{name} {:?}", root.attribute(format!("sys/devices/system/memory/{name}/state"))));
     }
     lines.push(format!("nodes {:?}", root.attribute("sys/devices/system/node/has_memory")));
@@ -41,7 +41,7 @@ fn take_down(root: &SysRoot, serial: u64) -> Result<(), String> {
 }
 
 fn blocks(kernel: &CxlKernel, node: u32) -> Vec<String> {
-    let names = kernel.tree().root().names(format!("sys/devices/system/node/node{node}"));
+    let names = kernel.tree().root().names(format!("sys/devices/system/node/node{node}")).unwrap();
     names.into_iter().filter(|name| name.starts_with("memory")).collect()
 }
 
@@ -85,8 +85,8 @@ fn a_neighbour_on_the_same_node_is_not_touched() {
             path.contains("memory114") || path.contains("memory115") || path.contains("endpoint4")
         });
         assert!(!touched);
-        assert_eq!(root.attribute("sys/devices/system/node/node5/meminfo").unwrap().lines().count(), 2);
-        assert_eq!(CxlObjects::read(&root).regions.len(), 2);
+        assert_eq!(root.required_attribute("sys/devices/system/node/node5/meminfo").unwrap().lines().count(), 2);
+        assert_eq!(CxlObjects::read(&root).unwrap().regions.len(), 2);
     }
 }
 
@@ -163,7 +163,7 @@ fn a_card_without_a_window_is_refused_with_what_each_window_said() {
     assert!(error.starts_with("no window of physical addresses takes 536870912 bytes of mem1: decoder0.0"), "{error}");
     assert_eq!(state(&root), before);
     attach(&root, NEIGHBOUR).unwrap();
-    let none = CxlObjects::read(&root).memdev("mem1").unwrap().bytes(crate::objects::RegionMode::Ram);
+    let none = CxlObjects::read(&root).unwrap().memdev("mem1").unwrap().bytes(crate::objects::RegionMode::Ram);
     assert_eq!(none, 512 * MIB);
 }
 
@@ -186,12 +186,12 @@ fn regions_of_others_are_not_taken_for_ones_own() {
     let kernel = machine(CxlMachine::default());
     let root = kernel.root();
     attach(&root, LARGE).unwrap();
-    let folder = CxlObjects::read(&root).regions[0].folder.clone();
+    let folder = CxlObjects::read(&root).unwrap().regions[0].folder.clone();
     let kinds = [("mode", "pmem", "persistent memory"), ("locked", "1", "locked by firmware")];
     for (file, text, said) in kinds {
         let before = kernel.tree().text(folder.join(file));
         kernel.tree().file(folder.join(file), text);
-        let objects = CxlObjects::read(&root);
+        let objects = CxlObjects::read(&root).unwrap();
         let error = region::take_down(&root, &objects, &objects.regions[0], &AT_ONCE).unwrap_err();
         assert!(error.to_string().contains(said), "{error}");
         kernel.tree().file(folder.join(file), before);

@@ -5,8 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::BackendWarning;
-use hostler_linux::{SysRoot, pci::PciAddress};
+use hostler_linux::{TreeReading, pci::PciAddress};
 
 use super::{BaseRegion, DflCard, DflPort, DflRegion, ManagementEngine, read_id};
 
@@ -18,17 +17,14 @@ struct SlotParts {
 }
 
 impl SlotParts {
-    fn read(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<BackendWarning>) -> Self {
+    fn read(tree: &TreeReading<'_>, bases: &[BaseRegion]) -> Self {
         let mut parts = Self::default();
         for base in bases {
-            for name in root.names(&base.folder) {
+            for name in tree.names(&base.folder) {
                 if name.starts_with("dfl-fme.") {
-                    parts.engines.push((base.physical, engine(root, base, &name)));
+                    parts.engines.push((base.physical, engine(tree, base, &name)));
                 } else if name.starts_with("dfl-port.") {
-                    match port(root, base, &name) {
-                        Ok(port) => parts.ports.push((base.physical, port)),
-                        Err(warning) => warnings.push(warning),
-                    }
+                    parts.ports.extend(port(tree, base, &name).map(|port| (base.physical, port)));
                 }
             }
         }
@@ -48,23 +44,21 @@ impl SlotParts {
 
 /// The cards of one slot; more than one only where several functions have an engine of their own. What has none belongs to
 /// the first.
-pub(super) fn cards(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<BackendWarning>) -> Vec<DflCard> {
-    let parts = SlotParts::read(root, bases, warnings);
+pub(super) fn cards(tree: &TreeReading<'_>, bases: &[BaseRegion]) -> Vec<DflCard> {
+    let parts = SlotParts::read(tree, bases);
     let addresses = parts.addresses();
     let Some(main) = addresses.first().copied() else {
-        warnings.extend(bases.first().map(|base| {
-            let reason = "neither a management engine nor a port is below it; nothing of the card is offered";
-            warning(&base.folder, reason.to_owned())
-        }));
+        let reason = "neither a management engine nor a port is below it; nothing of the card is offered";
+        bases.iter().take(1).for_each(|base| tree.warn(&base.folder, reason));
         return Vec::new();
     };
     let card_of = |physical: PciAddress| if addresses.contains(&physical) { physical } else { main };
     let mut cards = Vec::new();
     for address in addresses.iter().copied() {
         let ports = parts.ports.iter().filter(|(physical, _)| card_of(*physical) == address);
-        let ports = distinct(ports.map(|(_, port)| port.clone()).collect(), warnings);
+        let ports = distinct(tree, ports.map(|(_, port)| port.clone()).collect());
         let engine = parts.engines.iter().find(|(physical, _)| *physical == address);
-        let engine = engine.map(|(_, engine)| numbered(root, engine.clone(), &ports));
+        let engine = engine.map(|(_, engine)| numbered(tree, engine.clone(), &ports));
         let functions =
             bases.iter().filter(|base| card_of(base.physical) == address).map(|base| base.function).collect();
         cards.push(DflCard { address, functions, engine, ports });
@@ -72,33 +66,33 @@ pub(super) fn cards(root: &SysRoot, bases: &[BaseRegion], warnings: &mut Vec<Bac
     cards
 }
 
-fn engine(root: &SysRoot, base: &BaseRegion, name: &str) -> ManagementEngine {
+fn engine(tree: &TreeReading<'_>, base: &BaseRegion, name: &str) -> ManagementEngine {
     let folder = base.folder.join(name);
-    let names = root.names(&folder);
+    let names = tree.names(&folder);
     let mut regions: Vec<(u32, &String)> =
         names.iter().filter_map(|name| Some((name.strip_prefix("dfl-fme-region.")?.parse().ok()?, name))).collect();
     regions.sort_unstable();
     let regions = regions.into_iter().filter_map(|(_, name)| {
-        let folder = only(root, &folder.join(name).join("fpga_region"), "region")?;
-        let interface_id = root.attribute(folder.join("compat_id")).and_then(|text| read_id(&text));
+        let folder = only(tree, &folder.join(name).join("fpga_region"), "region")?;
+        let interface_id = tree.attribute(folder.join("compat_id")).and_then(|text| read_id(&text));
         Some(DflRegion { port: 0, folder, interface_id })
     });
     let regions = regions.collect();
     let manager = names.iter().find(|name| name.starts_with("dfl-fme-mgr."));
-    let manager = manager.and_then(|name| only(root, &folder.join(name).join("fpga_manager"), "fpga"));
+    let manager = manager.and_then(|name| only(tree, &folder.join(name).join("fpga_manager"), "fpga"));
     ManagementEngine { function: base.function, node: Path::new("dev").join(name), folder, manager, regions }
 }
 
 /// The first folder in a class folder of a device: there is one.
-fn only(root: &SysRoot, class: &Path, prefix: &str) -> Option<PathBuf> {
-    root.names(class).into_iter().find(|name| name.starts_with(prefix)).map(|name| class.join(name))
+fn only(tree: &TreeReading<'_>, class: &Path, prefix: &str) -> Option<PathBuf> {
+    tree.names(class).into_iter().find(|name| name.starts_with(prefix)).map(|name| class.join(name))
 }
 
 /// The engine makes one region for each port that the card has, in the order of ports; sysfs does not say which is whose.
 /// A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
-fn numbered(root: &SysRoot, mut engine: ManagementEngine, ports: &[DflPort]) -> ManagementEngine {
+fn numbered(tree: &TreeReading<'_>, mut engine: ManagementEngine, ports: &[DflPort]) -> ManagementEngine {
     let count = engine.regions.len();
-    let all = root.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());
+    let all = tree.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());
     let seen = all != Some(count) && ports.len() == count;
     for (index, region) in engine.regions.iter_mut().enumerate() {
         let port = ports.get(index).filter(|_| seen).map(|port| port.id);
@@ -107,35 +101,29 @@ fn numbered(root: &SysRoot, mut engine: ManagementEngine, ports: &[DflPort]) -> 
     engine
 }
 
-fn port(root: &SysRoot, base: &BaseRegion, name: &str) -> Result<DflPort, BackendWarning> {
+fn port(tree: &TreeReading<'_>, base: &BaseRegion, name: &str) -> Option<DflPort> {
     let folder = base.folder.join(name);
-    let id = root.read_attribute(folder.join("id")).map_err(|error| error.to_string());
-    let id = id.and_then(|text| text.parse().map_err(|_| format!("{text:?} is no number")));
-    match id {
-        Ok(id) => Ok(DflPort { id, function: base.function, node: Path::new("dev").join(name), folder }),
-        Err(why) => {
-            let reason = format!("the port's number is not known ({why}); it is not offered");
-            Err(warning(&folder.join("id"), reason))
-        }
-    }
+    let text = tree.detail(folder.join("id"));
+    let Some(id) = text.as_ref().and_then(|text| text.parse().ok()) else {
+        let why = text.map_or_else(|| "it cannot be read".to_owned(), |text| format!("{text:?} is no number"));
+        tree.warn(folder.join("id"), format!("the port's number is not known ({why}); it is not offered"));
+        return None;
+    };
+    Some(DflPort { id, function: base.function, node: Path::new("dev").join(name), folder })
 }
 
 /// By number, each number once.
-fn distinct(mut ports: Vec<DflPort>, warnings: &mut Vec<BackendWarning>) -> Vec<DflPort> {
+fn distinct(tree: &TreeReading<'_>, mut ports: Vec<DflPort>) -> Vec<DflPort> {
     ports.sort_by(|a, b| (a.id, a.function, &a.folder).cmp(&(b.id, b.function, &b.folder)));
     let mut kept: Vec<DflPort> = Vec::new();
     for port in ports {
         match kept.last() {
             Some(last) if last.id == port.id => {
                 let reason = format!("{} has port {} too; it is not offered", last.function, port.id);
-                warnings.push(warning(&port.folder, reason));
+                tree.warn(&port.folder, reason);
             }
             _ => kept.push(port),
         }
     }
     kept
-}
-
-fn warning(folder: &Path, reason: String) -> BackendWarning {
-    BackendWarning { path: format!("/{}", folder.display()), reason }
 }

@@ -25,14 +25,14 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
 }
 
 fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameError> {
-    let (root, user) = (scan.root, &card.user);
+    let (tree, user) = (scan.tree, &card.user);
     let management = card.management.as_ref().map(|function| function.address);
     let target = FpgaDevice::Xrt { user: user.address, management };
     let mut offer = OfferedDevice::new(name("xrt", user.address)?, "xrt", &target);
     if let Some(function) = scan.functions.get(&user.address) {
         offer.set_function(function);
     }
-    let read = |parts: &[&str], attribute: &str| user.text(root, parts, attribute);
+    let read = |parts: &[&str], attribute: &str| user.text(tree, parts, attribute);
     offer.set("shell", read(&["rom"], "VBNV").as_deref().and_then(text));
     offer.set("logicID", first_id(read(&[], "logic_uuids")));
     offer.set("interfaceID", first_id(read(&[], "interface_uuids")));
@@ -47,19 +47,19 @@ fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameE
     offer.findings.extend(user_findings(scan, user));
     for function in [Some(user), card.management.as_ref()].into_iter().flatten() {
         offer.findings.extend(firewall(scan, function));
-        offer.findings.extend(scan.sensors.findings(root, &function.folder));
+        offer.findings.extend(scan.sensors.findings(tree, &function.folder));
     }
     Ok(offer)
 }
 
 /// What the user's function says of itself. Its memory is calibrated while a design that uses memory is loaded.
 fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> {
-    let read = |attribute: &str| user.text(scan.root, &[], attribute);
+    let read = |attribute: &str| user.text(scan.tree, &[], attribute);
     let is = |attribute: &str, bad: &str| {
         read(attribute).filter(|value| value == bad).map(|value| HealthFinding::grave(attribute, value))
     };
-    let loaded = first_id(user.text(scan.root, &["icap"], "xclbinuuid")).is_some();
-    let banks = number(user.text(scan.root, &["rom"], "ddr_bank_count_max"));
+    let loaded = first_id(user.text(scan.tree, &["icap"], "xclbinuuid")).is_some();
+    let banks = number(user.text(scan.tree, &["rom"], "ddr_bank_count_max"));
     let uses_memory = loaded && banks.is_some_and(|banks| banks != AttributeValue::Int(0));
     let calibration = read("mig_calibration").filter(|value| uses_memory && is_zero(value));
     [is("ready", "0"), is("dev_offline", "1")]
@@ -72,8 +72,8 @@ fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> 
 /// A firewall that has tripped keeps programs from the memory of the card until somebody resets it.
 fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding> {
     let folder = function.part("firewall")?;
-    let level = scan.root.attribute(folder.join("level")).filter(|level| !is_zero(level))?;
-    let status = scan.root.attribute(folder.join("status")).unwrap_or_default();
+    let level = scan.tree.detail(folder.join("level")).filter(|level| !is_zero(level))?;
+    let status = scan.tree.detail(folder.join("status")).unwrap_or_default();
     let status = if status.is_empty() { status } else { format!(" (status {status})") };
     let part = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(HealthFinding::grave(format!("{part}/level"), level + &status))
@@ -83,24 +83,27 @@ fn ami_offer(scan: &FpgaScan<'_>, function: &PciFunction) -> Result<OfferedDevic
     let address = function.address;
     let mut offer = OfferedDevice::new(name("ami", address)?, "ami", &FpgaDevice::Ami { function: address });
     offer.set_function(function);
-    let folder = pci::folder(scan.root, address);
-    let read = |attribute: &str| scan.root.attribute(folder.join(attribute)).filter(|text| !text.is_empty());
+    let folder = pci::folder(scan.tree, address);
+    let read = |attribute: &str| scan.tree.detail(folder.join(attribute)).filter(|text| !text.is_empty());
     offer.set("model", read("dev_name").as_deref().and_then(text));
     offer.set("logicID", first_id(read("logic_uuid")));
     offer.set("firmware", read("amc_version").as_deref().and_then(text));
     offer.set("serial", read("board_serial").as_deref().and_then(text));
-    match ami::node(scan.root, address) {
+    match ami::node(scan.tree, address) {
         Some(node) => offer.hand_over(&node),
         None => offer.findings.push(HealthFinding::fact("the driver ami lists no device node for it")),
     }
-    match read("dev_state") {
-        Some(state) if state == "READY" => {}
+    match scan.tree.driver_answer(folder.join("dev_state")) {
+        Ok(Some(state)) if state == "READY" => {}
         // The card's controller is starting.
-        Some(state) if state == "INIT" => offer.findings.push(HealthFinding::passing("dev_state", state)),
-        Some(state) => offer.findings.push(HealthFinding::grave("dev_state", state)),
-        None => offer.findings.push(HealthFinding::grave("dev_state", "not readable")),
+        Ok(Some(state)) if state == "INIT" => offer.findings.push(HealthFinding::passing("dev_state", state)),
+        Ok(Some(state)) if !state.is_empty() => offer.findings.push(HealthFinding::grave("dev_state", state)),
+        Ok(_) => offer.findings.push(HealthFinding::grave("dev_state", "not readable")),
+        Err(failure) => {
+            offer.findings.push(HealthFinding::grave("dev_state", format!("not readable: {}", failure.error())));
+        }
     }
-    offer.findings.extend(scan.sensors.findings(scan.root, &folder));
+    offer.findings.extend(scan.sensors.findings(scan.tree, &folder));
     Ok(offer)
 }
 

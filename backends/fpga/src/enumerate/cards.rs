@@ -108,7 +108,7 @@ impl<'a> DescribedCard<'a> {
         let ports: BTreeSet<u32> =
             card.ports.iter().map(|port| port.id).chain(regions.map(|region| region.port)).collect();
         let manager = card.engine.as_ref().and_then(|engine| engine.manager.as_ref());
-        let id = card.engine.as_ref().and_then(|engine| scan.root.attribute(engine.folder.join("bitstream_id")));
+        let id = card.engine.as_ref().and_then(|engine| scan.tree.attribute(engine.folder.join("bitstream_id")));
         Ok(Self {
             scan,
             card,
@@ -117,7 +117,7 @@ impl<'a> DescribedCard<'a> {
             passed_on,
             bitstream_id: id.as_deref().and_then(text),
             findings: card.engine.iter().flat_map(|engine| engine_findings(scan, engine)).collect(),
-            programming: manager.map(|folder| managers::findings(scan.root, folder)).unwrap_or_default(),
+            programming: manager.map(|folder| managers::findings(scan.tree, folder)).unwrap_or_default(),
             ports: card.ports.iter().map(|port| (port.id, PortState::read(scan, port))).collect(),
         })
     }
@@ -214,11 +214,12 @@ impl<'a> DescribedCard<'a> {
 impl PortState {
     fn read(scan: &FpgaScan<'_>, port: &DflPort) -> Self {
         let file = port.folder.join("afu_id");
-        let afu_id = match scan.root.read_attribute(&file) {
-            Ok(id) => read_id(&id).map(Ok),
+        let afu_id = match scan.tree.driver_answer(&file) {
+            Ok(Some(id)) => read_id(&id).map(Ok),
             // A port of a shell whose accelerators sit elsewhere.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
+            Ok(None) => None,
+            Err(failure) => {
+                let error = failure.error();
                 let busy = error.kind() == io::ErrorKind::ResourceBusy;
                 let why = if busy { ", the port is released or disabled" } else { "" };
                 Some(Err(HealthFinding::passing(short(&file), format!("not readable{why}: {error}"))))
@@ -241,7 +242,7 @@ fn engine_findings(scan: &FpgaScan<'_>, engine: &ManagementEngine) -> Vec<Health
     let others = ["fme_errors", "nonfatal_errors", "pcie0_errors", "pcie1_errors"];
     let others = others.iter().filter_map(|file| error_finding(scan, &errors, file));
     let mut findings: Vec<HealthFinding> = fatal.into_iter().chain(others).collect();
-    findings.extend(scan.sensors.findings(scan.root, &engine.folder));
+    findings.extend(scan.sensors.findings(scan.tree, &engine.folder));
     findings
 }
 
@@ -252,9 +253,9 @@ fn error_finding(scan: &FpgaScan<'_>, folder: &Path, file: &str) -> Option<Healt
     Some(HealthFinding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
 }
 
-/// What a register says, if that is a number and not zero. One that cannot be read says nothing.
+/// What a register says, if that is a number and not zero. Of one that cannot be read somebody is warned.
 fn nonzero(scan: &FpgaScan<'_>, file: &Path) -> Option<String> {
-    let value = scan.root.attribute(file)?;
+    let value = scan.tree.detail(file)?;
     let digits = value.strip_prefix("0x").unwrap_or(&value);
     (u64::from_str_radix(digits, 16).ok()? != 0).then_some(value)
 }

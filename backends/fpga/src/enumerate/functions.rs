@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use hostler_api::NameError;
-use hostler_linux::{pci::PciFunction, vfio};
+use hostler_linux::{
+    pci::PciFunction,
+    vfio::{self, VfioError},
+};
 
 use super::{EnumeratedDevices, FpgaScan, cards};
 use crate::{
@@ -45,5 +48,12 @@ fn finding(scan: &FpgaScan<'_>, function: &PciFunction) -> Option<HealthFinding>
         let bound = bound.map_or_else(|| "no driver is bound".to_owned(), |driver| format!("{driver} is bound"));
         return Some(HealthFinding::fact(format!("{bound}: {}", known::way_out(function))));
     }
-    vfio::check(scan.root, function.address).err().map(|error| HealthFinding::fact(error.to_string()))
+    match vfio::check(scan.tree.root(), function.address) {
+        Ok(_) => None,
+        Err(VfioError::Read(failure)) => {
+            scan.tree.fail(failure);
+            None
+        }
+        Err(error) => Some(HealthFinding::fact(error.to_string())),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hostler_api::{DeviceName, NameError};
-use hostler_linux::SysRoot;
+use hostler_linux::TreeReading;
 
 use super::{EnumeratedDevices, FpgaScan};
 use crate::{
@@ -27,13 +27,13 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
         if let Some(function) = manager.function.and_then(|function| scan.functions.get(&function)) {
             offer.set_function(function);
         } else {
-            let node = scan.root.attribute(Path::new("sys").join(&manager.device).join("numa_node"));
+            let node = scan.tree.attribute(Path::new("sys").join(&manager.device).join("numa_node"));
             let node = node.and_then(|node| node.parse::<u32>().ok());
             offer.set("resource.kubernetes.io/numaNode", node.map(|node| i64::from(node).into()));
         }
-        offer.set("model", scan.root.attribute(manager.folder.join("name")).as_deref().and_then(text));
+        offer.set("model", scan.tree.attribute(manager.folder.join("name")).as_deref().and_then(text));
         offer.set("platformDevice", text(manager.name()).filter(|_| !manager.is_function()));
-        offer.findings.extend(findings(scan.root, &manager.folder));
+        offer.findings.extend(findings(scan.tree, &manager.folder));
         // Two paths may end alike.
         if found.offers.iter().all(|earlier| earlier.device.name != offer.device.name) {
             found.offers.push(offer);
@@ -62,9 +62,9 @@ fn stable(manager: &FpgaManager) -> String {
 }
 
 /// What the last programming has left: states that end in an error, and what the hardware said.
-pub(super) fn findings(root: &SysRoot, folder: &Path) -> Vec<HealthFinding> {
-    let state = root.attribute(folder.join("state")).filter(|state| state.ends_with("error"));
-    let status = root.attribute(folder.join("status")).unwrap_or_default();
+pub(super) fn findings(tree: &TreeReading<'_>, folder: &Path) -> Vec<HealthFinding> {
+    let state = tree.attribute(folder.join("state")).filter(|state| state.ends_with("error"));
+    let status = tree.attribute(folder.join("status")).unwrap_or_default();
     let lines: Vec<&str> =
         status.lines().filter(|line| line.contains("error") || line.contains("incompatible")).collect();
     let status = (!lines.is_empty()).then(|| HealthFinding::passing("fpga_manager/status", lines.join(", ")));

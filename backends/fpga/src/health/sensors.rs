@@ -1,4 +1,5 @@
-//! Sensors of the kernel's hardware monitoring that sit on a card.
+//! Sensors of the kernel's hardware monitoring that sit on a card. Drivers ask the hardware for what they say, and are not
+//! always answered.
 
 use std::{
     collections::BTreeSet,
@@ -6,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_linux::SysRoot;
+use hostler_linux::TreeReading;
 
 use super::HealthFinding;
 
@@ -28,49 +29,49 @@ pub(crate) struct HwmonSensors {
 
 impl HwmonSensors {
     /// The chips of the machine under `root`.
-    pub(crate) fn read(root: &SysRoot) -> Self {
-        let chips = root.names(CLASS).iter().filter_map(|name| root.target(Path::new(CLASS).join(name))).collect();
+    pub(crate) fn read(tree: &TreeReading<'_>) -> Self {
+        let chips = tree.names(CLASS).iter().filter_map(|name| tree.target(Path::new(CLASS).join(name))).collect();
         Self { chips }
     }
 
     /// The alarms and the heat of the chips below `folder`.
-    pub(crate) fn findings(&self, root: &SysRoot, folder: &Path) -> Vec<HealthFinding> {
+    pub(crate) fn findings(&self, tree: &TreeReading<'_>, folder: &Path) -> Vec<HealthFinding> {
         let from = self.chips.range::<Path, _>((Bound::Included(folder), Bound::Unbounded));
-        from.take_while(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(root, chip)).collect()
+        from.take_while(|chip| chip.starts_with(folder)).flat_map(|chip| of_chip(tree, chip)).collect()
     }
 }
 
 /// A chip that raises alarms knows best; of the others the temperatures are compared with their critical ones.
-fn of_chip(root: &SysRoot, chip: &Path) -> Vec<HealthFinding> {
-    let names = root.names(chip);
+fn of_chip(tree: &TreeReading<'_>, chip: &Path) -> Vec<HealthFinding> {
+    let names = tree.names(chip);
     let alarms: Vec<&String> = names.iter().filter(|name| name.ends_with("_alarm")).collect();
     if alarms.is_empty() {
         let sensors = names.iter().filter_map(|name| name.strip_suffix("_crit"));
-        return sensors.filter_map(|sensor| too_hot(root, chip, sensor)).collect();
+        return sensors.filter_map(|sensor| too_hot(tree, chip, sensor)).collect();
     }
-    let raised = |name: &&&String| root.attribute(chip.join(name)).is_some_and(|value| value == "1");
+    let raised = |name: &&&String| tree.detail(chip.join(name)).is_some_and(|value| value == "1");
     let told = |name: &String| {
         let sensor = name.split('_').next().unwrap_or(name);
-        let reading = root.attribute(chip.join(format!("{sensor}_input")));
+        let reading = tree.detail(chip.join(format!("{sensor}_input")));
         let reading = reading.map(|value| format!(" at {sensor}_input {value}")).unwrap_or_default();
-        HealthFinding::passing(label(root, chip, name), format!("1{reading}"))
+        HealthFinding::passing(label(tree, chip, name), format!("1{reading}"))
     };
     alarms.iter().filter(raised).map(|name| told(name)).collect()
 }
 
-fn too_hot(root: &SysRoot, chip: &Path, sensor: &str) -> Option<HealthFinding> {
+fn too_hot(tree: &TreeReading<'_>, chip: &Path, sensor: &str) -> Option<HealthFinding> {
     if !sensor.starts_with("temp") {
         return None;
     }
-    let number = |suffix: &str| root.attribute(chip.join(format!("{sensor}_{suffix}")))?.parse::<i64>().ok();
+    let number = |suffix: &str| tree.detail(chip.join(format!("{sensor}_{suffix}")))?.parse::<i64>().ok();
     let critical = number("crit").filter(|critical| (LEAST_CRITICAL..MOST_PLAUSIBLE).contains(critical))?;
     let reading = number("input").filter(|reading| (critical..MOST_PLAUSIBLE).contains(reading))?;
-    let file = label(root, chip, &format!("{sensor}_input"));
+    let file = label(tree, chip, &format!("{sensor}_input"));
     Some(HealthFinding::passing(file, format!("{reading}, critical at {critical}")))
 }
 
 /// The file as people find it: the chip's name stands in for its number, which shifts.
-fn label(root: &SysRoot, chip: &Path, file: &str) -> String {
-    let name = root.attribute(chip.join("name")).unwrap_or_else(|| "hwmon".to_owned());
+fn label(tree: &TreeReading<'_>, chip: &Path, file: &str) -> String {
+    let name = tree.attribute(chip.join("name")).unwrap_or_else(|| "hwmon".to_owned());
     format!("{name}/{file}")
 }

@@ -50,11 +50,11 @@ fn a_target_finds_the_nodes_of_both_functions() {
     FakeXrtCard { render: 140, ..FakeXrtCard::new("0000:b1:00") }.plug(&tree);
     let found = enumerated(tree.root(), FpgaBackendConfig::default());
     let FpgaDevice::Xrt { user, management } = FpgaDevice::of(&found.devices[0]).unwrap() else { panic!("{found:?}") };
-    let card = xrt::find(&tree.root(), user, management).unwrap();
+    let card = tree.look(|tree| xrt::find(tree, user, management)).unwrap();
     assert_eq!(card.render_node, Some("dev/dri/renderD140".into()));
     assert_eq!(card.management_node, Some("dev/xclmgmt45312".into()));
     tree.remove(card.management.unwrap().folder.join("instance"));
-    let computed = xrt::find(&tree.root(), user, management).unwrap().management_node;
+    let computed = tree.look(|tree| xrt::find(tree, user, management)).unwrap().management_node;
     assert_eq!(computed, Some("dev/xclmgmt45312".into()), "domain, bus, device and function in one number");
 }
 

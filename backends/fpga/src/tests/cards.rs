@@ -100,7 +100,7 @@ fn a_target_finds_its_card_where_it_is_today() {
     let target = FpgaDevice::of(device(&found, "region-0000-b1-00-0-1")).unwrap();
     let interface_id = Some(FakeDflCard::INTERFACE_ID.to_owned());
     assert_eq!(target, FpgaDevice::Region { card: address("0000:b1:00.0"), port: 1, interface_id });
-    let today = dfl::find(&tree.root(), address("0000:b1:00.0")).unwrap();
+    let today = tree.look(|tree| dfl::find(tree, address("0000:b1:00.0"))).unwrap();
     let engine = today.engine.as_ref().unwrap();
     assert_eq!((&engine.folder, &engine.node), (&card.engine(), &card.engine_node()));
     assert_eq!(engine.manager, Some(card.manager()));
@@ -108,7 +108,7 @@ fn a_target_finds_its_card_where_it_is_today() {
     let port = today.port(1).unwrap();
     assert_eq!((&port.folder, &port.node, port.function), (&card.port(1), &card.port_node(1), address("0000:b1:00.5")));
     assert_eq!(today.port(2), None);
-    assert_eq!(dfl::find(&tree.root(), address("0000:b1:00.1")), None);
+    assert_eq!(tree.look(|tree| dfl::find(tree, address("0000:b1:00.1"))), None);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn regions_of_a_card_with_holes_among_its_ports_have_the_numbers_of_the_ports() 
         FakeDflCard { ports: vec![FakeDflPort::new(0), FakeDflPort::new(3)], ..FakeDflCard::new("0000:b1:00.0") };
     card.plug(&tree);
     tree.file(card.engine().join("ports_num"), "4");
-    let found = dfl::find(&tree.root(), address("0000:b1:00.0")).unwrap();
+    let found = tree.look(|tree| dfl::find(tree, address("0000:b1:00.0"))).unwrap();
     assert_eq!(found.region(3).unwrap().folder, card.region(3));
     assert_eq!(found.region(1), None);
 }

@@ -31,7 +31,7 @@ fn a_manager_of_a_system_on_a_chip_is_named_by_its_device() {
     let managers = found.devices.iter().filter(|device| device.name.as_str().starts_with("manager"));
     assert_eq!(managers.count(), 1, "the manager of a card is the card's");
     assert_eq!(FpgaDevice::of(manager).unwrap(), FpgaDevice::Manager { device: DEVICE.to_owned() });
-    let today = manager::find(&tree.root(), DEVICE).unwrap().folder;
+    let today = tree.look(|tree| manager::find(tree, DEVICE)).unwrap().folder;
     assert!(today.ends_with("fpga_manager/fpga4"));
 }
 

@@ -14,7 +14,7 @@ use super::{
     policy::{self, CapturePolicy, HOST_NAME},
     record::AccessRecorder,
 };
-use crate::{PathAccess, SysRoot};
+use crate::{PathAccess, ReadFailure, SysRoot};
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -49,19 +49,23 @@ pub struct TreeSnapshot {
 }
 
 impl TreeSnapshot {
-    /// Copies what `recorder` saw from `root`, which is the tree that it was put in front of.
-    pub fn take(root: &SysRoot, recorder: &AccessRecorder, host_name: bool) -> Self {
+    /// Copies what `recorder` saw from `root`, which is the tree that it was put in front of. A file that cannot be read
+    /// is one of the facts.
+    ///
+    /// # Errors
+    /// When it cannot be told what is there.
+    pub fn take(root: &SysRoot, recorder: &AccessRecorder, host_name: bool) -> Result<Self, ReadFailure> {
         let mut snapshot = Self::default();
         for (path, access) in recorder.seen() {
             match access {
-                PathAccess::Read => snapshot.read(root, &path, host_name),
-                PathAccess::List => snapshot.list(root, &path, host_name),
-                PathAccess::Link => drop(snapshot.place(root, &path, host_name, FinalLink::Kept)),
-                PathAccess::Look => drop(snapshot.place(root, &path, host_name, FinalLink::Followed)),
+                PathAccess::Read => snapshot.read(root, &path, host_name)?,
+                PathAccess::List => snapshot.list(root, &path, host_name)?,
+                PathAccess::Link => drop(snapshot.place(root, &path, host_name, FinalLink::Kept)?),
+                PathAccess::Look => drop(snapshot.place(root, &path, host_name, FinalLink::Followed)?),
                 PathAccess::Write => {}
             }
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// Adds a file that is not of the machine.
@@ -89,39 +93,52 @@ impl TreeSnapshot {
         self.entries.is_empty()
     }
 
-    fn read(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
-        let Some(place) = self.place(root, path, host_name, FinalLink::Followed) else { return };
+    fn read(&mut self, root: &SysRoot, path: &Path, host_name: bool) -> Result<(), ReadFailure> {
+        let Some(place) = self.place(root, path, host_name, FinalLink::Followed)? else { return Ok(()) };
         if self.entries.get(&place) != Some(&SnapshotEntry::Present) {
-            return;
+            return Ok(());
         }
         if policy::keep(&place, host_name) != CapturePolicy::Content {
             if !place.starts_with("dev") && place != Path::new(HOST_NAME) {
                 self.left_out.insert(place);
             }
-            return;
+            return Ok(());
         }
-        match root.first_bytes(&place, MOST_BYTES) {
+        match root.required_bytes(&place, MOST_BYTES) {
             Ok(content) => drop(self.entries.insert(place, SnapshotEntry::File(content))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !root.exists(&place) => {
+            Err(failure) if failure.is_shortage() => return Err(failure),
+            Err(failure) if failure.error().kind() == io::ErrorKind::NotFound && !root.exists(&place)? => {
                 self.entries.remove(&place);
             }
-            Err(error) => drop(self.errors.insert(place, error.raw_os_error().unwrap_or(EIO))),
+            Err(failure) => self.unreadable_at(place, failure.error()),
         }
+        Ok(())
     }
 
-    fn list(&mut self, root: &SysRoot, path: &Path, host_name: bool) {
-        let Some(place) = self.place(root, path, host_name, FinalLink::Followed) else { return };
+    fn unreadable_at(&mut self, place: PathBuf, error: &io::Error) {
+        self.errors.insert(place, error.raw_os_error().unwrap_or(EIO));
+    }
+
+    fn list(&mut self, root: &SysRoot, path: &Path, host_name: bool) -> Result<(), ReadFailure> {
+        let Some(place) = self.place(root, path, host_name, FinalLink::Followed)? else { return Ok(()) };
         if self.entries.get(&place) != Some(&SnapshotEntry::Folder) {
-            return;
+            return Ok(());
         }
-        for name in root.names(&place) {
-            self.place(root, &place.join(name), host_name, FinalLink::Kept);
+        for name in root.names(&place)? {
+            self.place(root, &place.join(name), host_name, FinalLink::Kept)?;
         }
+        Ok(())
     }
 
     /// Enters everything on the way to `path`, and gives the place that it leads to; `None` where nothing is, or nothing
     /// that may be captured.
-    fn place(&mut self, root: &SysRoot, path: &Path, host_name: bool, last: FinalLink) -> Option<PathBuf> {
+    fn place(
+        &mut self,
+        root: &SysRoot,
+        path: &Path,
+        host_name: bool,
+        last: FinalLink,
+    ) -> Result<Option<PathBuf>, ReadFailure> {
         let mut way: VecDeque<OsString> = names(path);
         let mut place = PathBuf::new();
         let mut links = 0;
@@ -131,15 +148,14 @@ impl TreeSnapshot {
                 continue;
             }
             let next = place.join(name);
-            if !self.enter(root, &next, host_name) {
-                return None;
-            }
-            match self.entries.get(&next)? {
-                SnapshotEntry::Link(_) if way.is_empty() && last == FinalLink::Kept => return Some(next),
-                SnapshotEntry::Link(target) => {
+            self.enter(root, &next, host_name)?;
+            match self.entries.get(&next) {
+                None => return Ok(None),
+                Some(SnapshotEntry::Link(_)) if way.is_empty() && last == FinalLink::Kept => return Ok(Some(next)),
+                Some(SnapshotEntry::Link(target)) => {
                     links += 1;
                     if links > MOST_LINKS {
-                        return None;
+                        return Ok(None);
                     }
                     if target.is_absolute() {
                         place = PathBuf::new();
@@ -147,37 +163,38 @@ impl TreeSnapshot {
                     let rest = std::mem::replace(&mut way, names(target));
                     way.extend(rest);
                 }
-                SnapshotEntry::Folder => place = next,
+                Some(SnapshotEntry::Folder) => place = next,
                 _ if way.is_empty() => place = next,
-                _ => return None,
+                _ => return Ok(None),
             }
         }
-        Some(place)
+        Ok(Some(place))
     }
 
-    /// Makes `place`, whose folder was entered before, an entry; false if there is nothing that may be one.
-    fn enter(&mut self, root: &SysRoot, place: &Path, host_name: bool) -> bool {
-        if self.entries.contains_key(place) {
-            return true;
-        }
-        if policy::keep(place, host_name) == CapturePolicy::Nothing {
-            return false;
+    /// Makes `place`, whose folder was entered before, an entry, if there is something that may be one.
+    fn enter(&mut self, root: &SysRoot, place: &Path, host_name: bool) -> Result<(), ReadFailure> {
+        if self.entries.contains_key(place) || policy::keep(place, host_name) == CapturePolicy::Nothing {
+            return Ok(());
         }
         // The links name a process; what is below them is the reader's own in every process.
         let own = ["proc/self", "proc/thread-self"].iter().any(|own| place == Path::new(own));
         let real = root.path(place);
         let found = if own { fs::metadata(&real) } else { fs::symlink_metadata(&real) };
-        let entry = match found.map(|found| found.file_type()) {
-            Ok(kind) if kind.is_dir() => SnapshotEntry::Folder,
-            Ok(kind) if kind.is_symlink() => match fs::read_link(&real) {
-                Ok(target) => SnapshotEntry::Link(target),
-                Err(_) => return false,
-            },
-            Ok(_) => SnapshotEntry::Present,
-            Err(_) => return false,
-        };
-        self.entries.insert(place.to_owned(), entry);
-        true
+        let entry = found.map(|found| found.file_type()).and_then(|kind| match kind {
+            kind if kind.is_dir() => Ok(SnapshotEntry::Folder),
+            kind if kind.is_symlink() => fs::read_link(&real).map(SnapshotEntry::Link),
+            _ => Ok(SnapshotEntry::Present),
+        });
+        match entry.map_err(|error| ReadFailure::new(place, error)) {
+            Ok(entry) => drop(self.entries.insert(place.to_owned(), entry)),
+            Err(failure) if failure.is_absence() => {}
+            // What is below belongs to root.
+            Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => {
+                self.unreadable_at(place.to_owned(), failure.error());
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
     }
 }
 

@@ -25,7 +25,8 @@ pub(super) fn widen(root: &SysRoot, pid: u32) {
         // Never fails below the count.
         let _ = all.set(cpu);
     }
-    for thread in root.names(format!("proc/{pid}/task")).iter().filter_map(|name| name.parse().ok()) {
+    let threads = root.names(format!("proc/{pid}/task")).unwrap_or_default();
+    for thread in threads.iter().filter_map(|name| name.parse().ok()) {
         // The kernel takes away what the cpuset has not. A thread that has ended needs nothing.
         let _ = sched_setaffinity(Pid::from_raw(thread), &all);
     }

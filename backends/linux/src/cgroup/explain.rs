@@ -50,7 +50,8 @@ impl CpusetCgroup {
     /// The part of the set that the machine or the parent cgroup does not have.
     fn unavailable(&self, resource: &CpusetResource, set: &IdSet) -> Option<String> {
         let noun = resource.noun;
-        let usable = self.root.text(resource.usable).and_then(|text| IdSet::from_str(&text).ok());
+        // This is about an error that there is already; what cannot be read does not explain it.
+        let usable = self.root.text(resource.usable).ok().flatten().and_then(|text| IdSet::from_str(&text).ok());
         let offline = usable.map(|usable| set.difference(&usable)).filter(|offline| !offline.is_empty());
         if let Some(offline) = offline {
             return Some(format!("{noun} {offline} are offline; bring them online or prepare the claim anew"));

@@ -4,20 +4,27 @@
 //! nothing that the kernel needs for them. A process whose nodes have no other memory cannot even write into a pipe
 //! (`Cannot allocate memory`), however much is free.
 
-use crate::{IdSet, SysRoot};
+use crate::{IdSet, ReadFailure, SysRoot, TreeReading};
 
 const NODES: &str = "sys/devices/system/node";
 
 /// `mems`, and the node nearest to them that has memory of every kind, unless there is one among them or none at all.
-pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> IdSet {
-    let list = |name: &str| root.attribute(format!("{NODES}/{name}")).and_then(|text| text.parse::<IdSet>().ok());
+///
+/// # Errors
+/// When it cannot be told which nodes have such memory.
+pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> Result<IdSet, ReadFailure> {
+    root.look(|tree| with_kernel_memory_of(tree, mems))
+}
+
+fn with_kernel_memory_of(tree: &TreeReading<'_>, mems: &IdSet) -> IdSet {
+    let list = |name: &str| tree.attribute(format!("{NODES}/{name}")).and_then(|text| text.parse::<IdSet>().ok());
     // Kernels that do not say are older than memory that can be taken away.
     let Some(normal) = list("has_normal_memory") else { return mems.clone() };
     let Some(online) = list("online") else { return mems.clone() };
     if mems.is_empty() || !mems.is_disjoint(&normal) {
         return mems.clone();
     }
-    let distances = mems.iter().flat_map(|node| distances(root, node, &online));
+    let distances = mems.iter().flat_map(|node| distances(tree, node, &online));
     let nearest = distances.filter(|(_, node)| normal.contains(*node)).min().map(|(_, node)| node);
     let mut all = mems.clone();
     all.extend(nearest.or_else(|| normal.first()));
@@ -25,8 +32,8 @@ pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> IdSet {
 }
 
 /// How far each online node is from a node: distance, then number.
-fn distances(root: &SysRoot, node: u32, online: &IdSet) -> Vec<(u32, u32)> {
-    let row = root.attribute(format!("{NODES}/node{node}/distance")).unwrap_or_default();
+fn distances(tree: &TreeReading<'_>, node: u32, online: &IdSet) -> Vec<(u32, u32)> {
+    let row = tree.attribute(format!("{NODES}/node{node}/distance")).unwrap_or_default();
     let row: Vec<u32> = row.split_whitespace().map_while(|distance| distance.parse().ok()).collect();
     row.into_iter().zip(online.iter()).collect()
 }
@@ -51,7 +58,7 @@ mod tests {
     }
 
     fn with(tree: &MachineTree, mems: &str) -> String {
-        with_kernel_memory(&tree.root(), &mems.parse().unwrap()).to_string()
+        with_kernel_memory(&tree.root(), &mems.parse().unwrap()).unwrap().to_string()
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Which cgroup a process is in, and where it can be seen.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader},
     path::{Component, Path, PathBuf},
 };
 
 use super::{CgroupError, CgroupVersion};
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot};
 
 /// What `/proc/<pid>/cgroup` says about cpusets.
 pub(super) struct CgroupMembership {
@@ -19,8 +18,7 @@ pub(super) struct CgroupMembership {
 /// Cpusets are a v1 controller where a v1 hierarchy has them, even if v2 is mounted too.
 pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<CgroupMembership, CgroupError> {
     let file = format!("proc/{pid}/cgroup");
-    let path = PathBuf::from(format!("/{file}"));
-    let bytes = root.bytes(file).map_err(|source| CgroupError::Read { path, source })?;
+    let bytes = root.required_bytes(file, u64::MAX)?;
     let text = String::from_utf8_lossy(&bytes);
     let mut unified = None;
     for line in text.lines() {
@@ -40,9 +38,9 @@ pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<CgroupMembership, C
 /// of containers has thousands of others, and the cgroup ones are among the first.
 pub(super) fn mounted(root: &SysRoot, pid: u32, member: &CgroupMembership) -> Result<(PathBuf, PathBuf), CgroupError> {
     const MOUNTS: &str = "proc/self/mountinfo";
-    let failed = |source| CgroupError::Read { path: Path::new("/").join(MOUNTS), source };
+    let failed = |source| CgroupError::Read(ReadFailure::new(MOUNTS, source));
     let mut some = false;
-    for line in BufReader::new(File::open(root.path(MOUNTS)).map_err(failed)?).split(b'\n') {
+    for line in BufReader::new(root.open(MOUNTS.as_ref())?).split(b'\n') {
         let line = line.map_err(failed)?;
         let Some(mount) = CgroupMount::parse(&String::from_utf8_lossy(&line), member.version) else { continue };
         some = true;

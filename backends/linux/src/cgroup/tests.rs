@@ -82,10 +82,10 @@ fn an_empty_set_leaves_its_file_alone() {
     let machine = CgroupMachine::v2();
     machine.now("2", "0-1");
     machine.pin("2", "").unwrap();
-    assert_eq!(machine.root().bytes(format!("{POD}/cpuset.mems")).unwrap(), b"\n");
+    assert_eq!(machine.root().required_bytes(format!("{POD}/cpuset.mems"), u64::MAX).unwrap(), b"\n");
     machine.now("2", "0");
     machine.pin("", "0").unwrap();
-    assert_eq!(machine.root().bytes(format!("{POD}/cpuset.cpus")).unwrap(), b"2");
+    assert_eq!(machine.root().required_bytes(format!("{POD}/cpuset.cpus"), u64::MAX).unwrap(), b"2");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_controller_that_nobody_delegated_is_refused() {
     machine.put("sys/fs/cgroup/kubepods/pod1/cgroup.controllers", "cpu memory\n");
     let error = machine.pin("2", "").unwrap_err().to_string();
     assert!(error.contains("its parent /sys/fs/cgroup/kubepods/pod1 does not have it either"), "{error}");
-    let control = machine.root().text("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
+    let control = machine.root().text("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control").unwrap();
     assert_eq!(control.as_deref(), Some("cpu memory"), "nothing is written where it cannot help");
 }
 
@@ -210,7 +210,7 @@ fn a_v1_hierarchy_beside_v2_has_the_cpusets() {
 #[test]
 fn what_cannot_be_found_is_told_apart() {
     let machine = CgroupMachine::v2();
-    assert!(matches!(CpusetCgroup::of_process(&machine.root(), 43), Err(CgroupError::Read { .. })));
+    assert!(matches!(CpusetCgroup::of_process(&machine.root(), 43), Err(CgroupError::Read(_))));
     machine.put("proc/42/cgroup", "0::/../elsewhere\n");
     assert!(matches!(machine.locate(), Err(CgroupError::Outside { cgroup, .. }) if cgroup == "/../elsewhere"));
     machine.put("proc/42/cgroup", "3:cpuset:/x\n0::/\n");
@@ -257,5 +257,5 @@ fn a_cgroup_holds_those_in_it_and_below_it() {
         machine.put("proc/7/cgroup", &format!("0::{path}\n"));
         assert_eq!(cgroup.holds(7).unwrap(), held, "{path}");
     }
-    assert!(matches!(cgroup.holds(8), Err(CgroupError::Read { .. })));
+    assert!(matches!(cgroup.holds(8), Err(CgroupError::Read(_))));
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot, TreeReading};
 
 /// The kernel walks the page tables of a process for this file. A machine of thousands of processes must not hold up an
 /// order for longer than an operator waits.
@@ -40,23 +40,34 @@ pub struct NodeUsers {
     pub processes: Vec<MemoryUser>,
     /// Pools of huge pages that are not empty.
     pub huge_pages: Vec<HugePagePool>,
-    /// Whether not all processes were looked at.
+    /// Whether not all processes and pools were looked at.
     pub incomplete: bool,
+}
+
+impl NodeUsers {
+    /// An answer; that there was none is remembered. It is asked for to tell people who is in the way, and what can be
+    /// told is worth telling.
+    fn known<T>(&mut self, answer: Result<T, ReadFailure>) -> Option<T> {
+        self.incomplete |= answer.is_err();
+        answer.ok()
+    }
 }
 
 /// Looks for whoever uses the memory of `node`. Takes no longer than a few seconds, whatever the machine runs.
 pub fn users(root: &SysRoot, node: u32) -> NodeUsers {
     let began = Instant::now();
-    let mut found = NodeUsers { huge_pages: huge_pages(root, node), ..NodeUsers::default() };
-    for pid in root.names("proc").iter().filter_map(|name| name.parse::<u32>().ok()) {
+    let mut found = NodeUsers::default();
+    found.huge_pages = found.known(huge_pages(root, node)).unwrap_or_default();
+    let processes = found.known(root.names("proc")).unwrap_or_default();
+    for pid in processes.iter().filter_map(|name| name.parse::<u32>().ok()) {
         if began.elapsed() > LOOKING {
             found.incomplete = true;
             break;
         }
-        let maps = root.first_bytes(format!("proc/{pid}/numa_maps"), LONGEST_MAPS_BYTES).unwrap_or_default();
-        let bytes = bytes_on(&String::from_utf8_lossy(&maps), node);
+        let maps = found.known(root.first_bytes(format!("proc/{pid}/numa_maps"), LONGEST_MAPS_BYTES)).flatten();
+        let bytes = bytes_on(&String::from_utf8_lossy(&maps.unwrap_or_default()), node);
         if bytes > 0 {
-            let command = root.text(format!("proc/{pid}/comm")).unwrap_or_default();
+            let command = found.known(root.text(format!("proc/{pid}/comm"))).flatten().unwrap_or_default();
             found.processes.push(MemoryUser { pid, command, bytes });
         }
     }
@@ -75,13 +86,13 @@ fn bytes_on(maps: &str, node: u32) -> u64 {
     maps.lines().filter_map(of_line).fold(0, u64::saturating_add)
 }
 
-fn huge_pages(root: &SysRoot, node: u32) -> Vec<HugePagePool> {
+fn huge_pages(root: &SysRoot, node: u32) -> Result<Vec<HugePagePool>, ReadFailure> {
     let folder = format!("sys/devices/system/node/node{node}/hugepages");
-    let pool = |name: &String| {
+    let pool = |tree: &TreeReading<'_>, name: &String| {
         let page_kb = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let number = |file| root.attribute(format!("{folder}/{name}/{file}"))?.parse::<u64>().ok();
+        let number = |file| tree.attribute(format!("{folder}/{name}/{file}"))?.parse::<u64>().ok();
         let pages = number("nr_hugepages").filter(|pages| *pages > 0)?;
         Some(HugePagePool { page_kb, pages, free: number("free_hugepages").unwrap_or(0) })
     };
-    root.names(&folder).iter().filter_map(pool).collect()
+    root.look(|tree| tree.names(&folder).iter().filter_map(|name| pool(tree, name)).collect())
 }

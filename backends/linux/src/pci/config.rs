@@ -1,28 +1,38 @@
 //! A configuration space, read where it is looked at.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
 use super::{DEVICES, PciAddress};
-use crate::SysRoot;
+use crate::{ReadFailure, SysRoot};
 
 /// The open configuration space of a function. The kernel asks the hardware for every piece that is read, so nothing is
 /// read ahead; opening alone wakes nothing.
 #[derive(Debug)]
-pub struct ConfigFile(File);
+pub struct ConfigFile {
+    file: File,
+    path: PathBuf,
+}
 
 impl ConfigFile {
     /// Opens it. How much of it can be read is decided now, by the privileges of this moment.
     ///
     /// # Errors
     /// Whatever the kernel says.
-    pub fn open(root: &SysRoot, address: PciAddress) -> io::Result<Self> {
-        root.open(format!("{DEVICES}/{address}/config").as_ref()).map(Self)
+    pub fn open(root: &SysRoot, address: PciAddress) -> Result<Self, ReadFailure> {
+        let path = PathBuf::from(format!("{DEVICES}/{address}/config"));
+        Ok(Self { file: root.open(&path)?, path })
     }
 
     /// The four bytes at an offset; `None` where it ends before, for us.
-    pub fn dword(&self, offset: u16) -> Option<u32> {
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn dword(&self, offset: u16) -> Result<Option<u32>, ReadFailure> {
         let mut bytes = [0; 4];
-        self.0.read_exact_at(&mut bytes, offset.into()).ok()?;
-        Some(u32::from_le_bytes(bytes))
+        match self.file.read_exact_at(&mut bytes, offset.into()) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(ReadFailure::new(&self.path, error)),
+            Ok(()) => Ok(Some(u32::from_le_bytes(bytes))),
+        }
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     fn a_machine_is_read_as_it_was_made_and_without_complaints() {
         let tree = MachineTree::new();
         CpuLayout { nodes: 2, cores: 12, threads: 2, blocks: 3 }.plug(&tree);
-        let machine = Topology::read(&tree.root());
+        let machine = Topology::read(&tree.root()).unwrap();
         assert_eq!(machine.warnings, []);
         assert_eq!(machine.online.to_string(), "0-47");
         assert_eq!(machine.nodes[&1].cpus.to_string(), "12-23,36-47");

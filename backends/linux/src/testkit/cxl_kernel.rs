@@ -207,7 +207,7 @@ impl CxlKernel {
     }
 
     fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
-        self.tree.root().names(path)
+        self.tree.root().names(path).unwrap()
     }
 
     /// Puts `text` where there may be a file that nobody may write.

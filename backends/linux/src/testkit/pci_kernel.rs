@@ -39,7 +39,7 @@ impl PciKernel {
     pub fn new(tree: &MachineTree) -> Self {
         let kernel = Self { tree: tree.path(""), state: Mutex::default() };
         tree.folder("sys/bus/pci/drivers/vfio-pci").file("dev/vfio/vfio", "").file("sys/bus/pci/drivers_probe", "");
-        for address in tree.root().names("sys/bus/pci/devices") {
+        for address in tree.root().names("sys/bus/pci/devices").unwrap() {
             let folder = kernel.function(&address);
             if !folder.join("driver_override").exists() {
                 fs::write(folder.join("driver_override"), "(null)\n").unwrap();

@@ -42,7 +42,7 @@ const GROUPS: [&str; 3] = ["/kubepods.slice", "/kubepods", ""];
 
 /// Reads the limits. `boot_isolated` CPUs stay allowed: whether to hand those out is the operator's choice.
 pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet, nodes: &IdSet, boot_isolated: &IdSet) -> AllowedCpuset {
-    let mounts = reader.root().text("proc/mounts").unwrap_or_default();
+    let mounts = reader.tree().text("proc/mounts").unwrap_or_default();
     warn_of_fakes(reader, &mounts);
     let hierarchies = hierarchies(&mounts);
     let isolated = hierarchies.iter().find_map(|hierarchy| {
@@ -85,7 +85,7 @@ fn limit(
 
 /// Our own cgroup: the only limit that can be seen where neither pods' nor the root's is (batch jobs).
 fn own_group(reader: &TreeReader<'_>) -> Option<String> {
-    let group = reader.root().text("proc/self/cpuset")?;
+    let group = reader.tree().text("proc/self/cpuset")?;
     // Above the root of our cgroup namespace the path climbs with `..`, and leads nowhere in this tree.
     (group.starts_with('/') && group.len() > 1 && !climbs(&group)).then_some(group)
 }

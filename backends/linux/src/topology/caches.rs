@@ -38,7 +38,7 @@ struct CacheScan<'r, 'root> {
 
 impl<'r, 'root> CacheScan<'r, 'root> {
     fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
-        let has_ids = ends(online).any(|cpu| reader.root().exists(format!("{CPU}/cpu{cpu}/cache/index0/id")));
+        let has_ids = ends(online).any(|cpu| reader.tree().exists(format!("{CPU}/cpu{cpu}/cache/index0/id")));
         Self { reader, online, has_ids, caches: Vec::new(), placed: BTreeMap::new() }
     }
 
@@ -48,7 +48,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         for leaf in 0..MOST_LEAVES {
             let folder = format!("{CPU}/cpu{cpu}/cache/index{leaf}");
             let Some(level) = self.reader.number(&format!("{folder}/level")) else {
-                if self.reader.root().exists(&folder) {
+                if self.reader.tree().exists(&folder) {
                     continue;
                 }
                 break;

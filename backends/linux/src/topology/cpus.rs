@@ -254,11 +254,11 @@ impl CpuStrengths {
     }
 }
 
-/// A number of the first CPU of each core, by the core's index; empty where neither end of the machine has the file.
+/// A number of the first CPU of each core, which firmware may have to be asked for, by the core's index; empty where neither end of the machine has the file.
 pub(super) fn per_core(reader: &mut TreeReader<'_>, cores: &[CpuCore], file: &str) -> BTreeMap<usize, u64> {
     let asked: Vec<(usize, u32)> =
         cores.iter().enumerate().filter_map(|(index, core)| Some((index, core.cpus.first()?))).collect();
-    let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.number(&format!("{CPU}/cpu{cpu}/{file}"))?));
+    let mut value = |&(core, cpu): &(usize, u32)| Some((core, reader.detail(&format!("{CPU}/cpu{cpu}/{file}"))?));
     let (Some(first), Some(last)) = (asked.first(), asked.last()) else { return BTreeMap::new() };
     if value(first).is_none() && value(last).is_none() {
         return BTreeMap::new();

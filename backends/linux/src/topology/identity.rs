@@ -20,7 +20,7 @@ pub(super) fn read(reader: &TreeReader<'_>) -> CpuIdentity {
 }
 
 fn cpuinfo(reader: &TreeReader<'_>) -> Option<String> {
-    let bytes = reader.root().first_bytes("proc/cpuinfo", FIRST_ENTRY).ok()?;
+    let bytes = reader.tree().first_bytes("proc/cpuinfo", FIRST_ENTRY)?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -56,7 +56,7 @@ fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
         ("cpu0/physical_id", "ppc64"),
         ("microcode", "x86_64"),
     ];
-    let mut known = FILES.iter().filter(|(file, _)| reader.root().exists(format!("{CPU}/{file}")));
+    let mut known = FILES.iter().filter(|(file, _)| reader.tree().exists(format!("{CPU}/{file}")));
     known.next().map(|(_, arch)| *arch)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn blocks(reader: &mut TreeReader<'_>, by_node: BTreeMap<u32, usize>)
         match reader.text(&format!("{folder}/state")).as_deref() {
             Some("online") => blocks.online += 1,
             Some(_) => blocks.offline += 1,
-            None => reader.warn(&format!("{folder}/state"), "cannot be read; counted neither as online nor as offline"),
+            None => reader.warn(&format!("{folder}/state"), "is absent; counted neither as online nor as offline"),
         }
         if linked {
             reader.numbered(&folder, "node").into_iter().for_each(|node| *blocks.by_node.entry(node).or_default() += 1);

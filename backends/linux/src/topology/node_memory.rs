@@ -54,7 +54,7 @@ pub(super) fn tiers(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaN
 pub(super) fn gpus(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaNode>) {
     const GPUS: &str = "proc/driver/nvidia/gpus";
     for address in reader.names(GPUS) {
-        let status = reader.root().text(format!("{GPUS}/{address}/numa_status")).unwrap_or_default();
+        let status = reader.tree().text(format!("{GPUS}/{address}/numa_status")).unwrap_or_default();
         let id = status.lines().find_map(|line| line.trim().strip_prefix("Node:")?.trim().parse().ok());
         if let Some(node) = id.and_then(|id: u32| nodes.get_mut(&id)) {
             node.gpu = Some(address);

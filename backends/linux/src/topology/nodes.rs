@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut TreeReader<'_>, online_cpus: &IdSet) -> OnlineNo
 
 /// Kernels without NUMA have no node folder: the machine is one node. A tree without CPUs and memory has none.
 fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
-    let meminfo = reader.root().text("proc/meminfo");
+    let meminfo = reader.tree().text("proc/meminfo");
     if cpus.is_empty() && meminfo.is_none() {
         return OnlineNodes::default();
     }
@@ -97,7 +97,7 @@ fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, on
 /// count it in the node from then on, but in the machine from the start. Others count a few pages more in the machine,
 /// which is no reason to look away from the node; and a container's `/proc` may show less.
 fn whole_memory(reader: &TreeReader<'_>, node: &mut NumaNode) {
-    let Some(meminfo) = reader.root().text("proc/meminfo") else { return };
+    let Some(meminfo) = reader.tree().text("proc/meminfo") else { return };
     let total = memory::meminfo_bytes(&meminfo, "MemTotal:");
     if node.memory_bytes.is_some_and(|bytes| total > Some(bytes.saturating_add(bytes / 128))) {
         (node.memory_bytes, node.free_bytes) = (total, memory::meminfo_bytes(&meminfo, "MemFree:"));

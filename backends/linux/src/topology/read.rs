@@ -7,7 +7,7 @@ use super::{
     memory, nodes,
     reader::{CPU, NODE, TreeReader},
 };
-use crate::{IdSet, SysRoot, TreeWarning};
+use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning};
 
 /// Hot-plug settles within this many readings, or something is flapping: then an old view is better than none.
 const ATTEMPTS: usize = 4;
@@ -26,31 +26,40 @@ pub(super) enum TopologyPart {
 }
 
 /// Reads the machine until nothing came or went meanwhile.
-pub(super) fn stable(root: &SysRoot, part: TopologyPart) -> Topology {
-    let moment = || [CPU, NODE].map(|folder| root.attribute(format!("{folder}/online")));
-    settle(moment, || once(root, part))
+pub(super) fn stable(root: &SysRoot, part: TopologyPart) -> Result<Topology, ReadFailure> {
+    let moment = || -> Result<Moment, ReadFailure> {
+        Ok([root.attribute(format!("{CPU}/online"))?, root.attribute(format!("{NODE}/online"))?])
+    };
+    settle(moment, || {
+        let (mut topology, warnings) = root.look_warned(|tree| once(tree, part))?;
+        topology.warnings = warnings;
+        Ok(topology)
+    })
 }
 
 /// Masks are read at different instants: a view counts if the same was online before and after.
-fn settle(moment: impl Fn() -> Moment, mut read: impl FnMut() -> Topology) -> Topology {
-    let mut before = moment();
-    let mut topology = read();
+fn settle<E>(
+    moment: impl Fn() -> Result<Moment, E>,
+    mut read: impl FnMut() -> Result<Topology, E>,
+) -> Result<Topology, E> {
+    let mut before = moment()?;
+    let mut topology = read()?;
     for _ in 1..ATTEMPTS {
-        let after = moment();
+        let after = moment()?;
         if after == before {
-            return topology;
+            return Ok(topology);
         }
-        (before, topology) = (after, read());
+        (before, topology) = (after, read()?);
     }
-    if moment() != before {
+    if moment()? != before {
         let reason = "CPUs or NUMA nodes came or went during each reading; parts of this view may be out of date";
         topology.warnings.push(TreeWarning { path: format!("/{CPU}/online"), reason: reason.to_owned() });
     }
-    topology
+    Ok(topology)
 }
 
-fn once(root: &SysRoot, part: TopologyPart) -> Topology {
-    let mut reader = TreeReader::new(root);
+fn once(tree: &TreeReading<'_>, part: TopologyPart) -> Topology {
+    let mut reader = TreeReader::new(tree);
     let CpuLists { possible, present, online, isolated, nohz_full, smt_active } = CpuLists::read(&mut reader);
     let described = if part == TopologyPart::Nodes { IdSet::default() } else { online.clone() };
     let grouping = cpus::CpuGrouping::read(&mut reader, &described);
@@ -87,13 +96,13 @@ fn once(root: &SysRoot, part: TopologyPart) -> Topology {
         memory_blocks,
         allowed_cpus: allowed.cpus,
         allowed_nodes: allowed.nodes,
-        warnings: reader.into_warnings(),
+        warnings: Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::{cell::Cell, convert::Infallible};
 
     use super::{ATTEMPTS, Moment, settle};
     use crate::topology::Topology;
@@ -101,15 +110,16 @@ mod tests {
     /// A machine whose moments are `moments`, the last for ever; gives the warnings and the number of readings.
     fn readings(moments: &[u32]) -> (usize, usize) {
         let next = Cell::new(0);
-        let moment = || -> Moment {
+        let moment = || -> Result<Moment, Infallible> {
             let at = next.replace(next.get() + 1).min(moments.len() - 1);
-            [Some(moments[at].to_string()), None]
+            Ok([Some(moments[at].to_string()), None])
         };
         let mut reads = 0;
         let topology = settle(moment, || {
             reads += 1;
-            Topology::default()
+            Ok(Topology::default())
         });
+        let Ok(topology) = topology;
         (topology.warnings.len(), reads)
     }
 

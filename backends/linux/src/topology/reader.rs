@@ -2,47 +2,50 @@
 
 use std::str::FromStr;
 
-use crate::{IdSet, SysRoot, TreeWarning};
+use crate::{IdSet, TreeReading};
 
 /// Where CPUs are.
 pub(super) const CPU: &str = "sys/devices/system/cpu";
 /// Where NUMA nodes are.
 pub(super) const NODE: &str = "sys/devices/system/node";
 
-/// A tree, and what could not be understood of it so far. Paths are relative to the tree: `sys/devices/…`.
+/// Understands what a tree says. Paths are relative to the tree: `sys/devices/…`.
 pub(super) struct TreeReader<'a> {
-    root: &'a SysRoot,
-    warnings: Vec<TreeWarning>,
+    tree: &'a TreeReading<'a>,
 }
 
 impl<'a> TreeReader<'a> {
-    pub(super) fn new(root: &'a SysRoot) -> Self {
-        Self { root, warnings: Vec::new() }
-    }
-
-    /// Ends the reading: the warnings, each once.
-    pub(super) fn into_warnings(mut self) -> Vec<TreeWarning> {
-        self.warnings.sort_unstable();
-        self.warnings.dedup();
-        self.warnings
+    pub(super) fn new(tree: &'a TreeReading<'a>) -> Self {
+        Self { tree }
     }
 
     pub(super) fn warn(&mut self, path: &str, reason: impl Into<String>) {
-        self.warnings.push(TreeWarning { path: format!("/{path}"), reason: reason.into() });
+        self.tree.warn(path, reason);
     }
 
-    pub(super) fn root(&self) -> &SysRoot {
-        self.root
+    pub(super) fn tree(&self) -> &'a TreeReading<'a> {
+        self.tree
     }
 
     /// A sysfs attribute's text.
     pub(super) fn text(&self, path: &str) -> Option<String> {
-        self.root.attribute(path)
+        self.tree.attribute(path)
     }
 
     /// A number. An empty attribute is an absent one; anything else that is no number gets a warning.
     pub(super) fn number<T: FromStr>(&mut self, path: &str) -> Option<T> {
-        let text = self.text(path).filter(|text| !text.is_empty())?;
+        let text = self.text(path);
+        self.number_of(path, text)
+    }
+
+    /// A number that a driver may have to ask the hardware for.
+    pub(super) fn detail<T: FromStr>(&mut self, path: &str) -> Option<T> {
+        let text = self.tree.detail(path);
+        self.number_of(path, text)
+    }
+
+    fn number_of<T: FromStr>(&mut self, path: &str, text: Option<String>) -> Option<T> {
+        let text = text.filter(|text| !text.is_empty())?;
         let number = text.parse().ok();
         if number.is_none() {
             self.warn(path, format!("{text:?} is not a number in range; taken as absent"));
@@ -71,7 +74,7 @@ impl<'a> TreeReader<'a> {
 
     /// The names in a folder, sorted.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
-        self.root.names(path)
+        self.tree.names(path)
     }
 
     /// The numbers of the entries `prefixN` of a folder, ascending.

@@ -35,15 +35,21 @@ impl VfioNodes {
 /// When the function is gone, has no group, or a node is absent.
 pub fn nodes(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioError> {
     let folder = folder(root, address)?;
-    let group = group(root, &folder).ok_or(VfioError::NoGroup { address })?;
+    let group = group(root, &folder)?.ok_or(VfioError::NoGroup { address })?;
     // `vfio3`; the folder is absent before Linux 6.1, and iommufd may be switched off later too.
-    let names = root.names(folder.join("vfio-dev"));
+    let names = root.names(folder.join("vfio-dev"))?;
     let own = names.iter().find(|name| name.strip_prefix("vfio").is_some_and(|number| number.parse::<u32>().is_ok()));
-    let device = own.map(|name| format!("dev/vfio/devices/{name}"));
-    let device = device.filter(|node| root.exists(node) && root.exists("dev/iommu")).map(|node| format!("/{node}"));
+    let device = own.map(|name| format!("/dev/vfio/devices/{name}"));
+    let exists = |node: &str| root.exists(node.trim_start_matches('/'));
+    let device = match device {
+        Some(node) if exists(&node)? && exists("dev/iommu")? => Some(node),
+        _ => None,
+    };
     let nodes = VfioNodes { group: format!("/dev/vfio/{group}"), device };
-    match nodes.all().into_iter().find(|node| !root.exists(node.trim_start_matches('/'))) {
-        Some(path) => Err(VfioError::NoNode { path, address }),
-        None => Ok(nodes),
+    for path in nodes.all() {
+        if !exists(&path)? {
+            return Err(VfioError::NoNode { path, address });
+        }
     }
+    Ok(nodes)
 }

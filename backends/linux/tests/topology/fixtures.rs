@@ -57,10 +57,10 @@ impl MachineFixture {
     fn read(path: &Path, name: &'static str) -> Self {
         let capture = UnpackedCapture::open(path).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let root = capture.root();
-        let topology = Topology::read(&root);
+        let topology = Topology::read(&root).unwrap();
         assert_sound(&topology);
         let expected = ["EXPECTED.xml", "EXPECTED.console", "EXPECTED.lscpu"];
-        let expected = expected.into_iter().filter_map(|file| Some((file, root.text(file)?))).collect();
+        let expected = expected.into_iter().filter_map(|file| Some((file, root.text(file).unwrap()?))).collect();
         Self { name, topology, expected }
     }
 }

@@ -92,7 +92,7 @@ impl TopologyTree {
 
     /// Reads the machine and checks what holds for every machine.
     pub(crate) fn read(&self) -> Topology {
-        let topology = Topology::read(&SysRoot::new(self.0.path()));
+        let topology = Topology::read(&SysRoot::new(self.0.path())).unwrap();
         assert_sound(&topology);
         topology
     }

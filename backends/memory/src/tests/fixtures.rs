@@ -22,7 +22,7 @@ fn captured_machines_offer_no_more_than_they_have_and_keep_the_promises_of_a_bac
     for path in captures() {
         // Unpacking thousands of small files is what takes long here, so each capture is unpacked once.
         let capture = UnpackedCapture::open(&path).unwrap();
-        let topology = Topology::read(&capture.root());
+        let topology = Topology::read(&capture.root()).unwrap();
         let backend = MemoryBackend::new(capture.root(), MemoryBackendConfig::default());
         let label = path.display();
         if topology.nodes.is_empty() {

@@ -35,7 +35,7 @@ fn topology(packages: u32, cores: u32, threads: u32) -> Topology {
 
 fn drawn(topology: Topology) -> String {
     let pools = Vec::new();
-    tree(&ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new() })
+    tree(&ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new(), failure: None })
 }
 
 fn l3(cpus: &str) -> CpuCache {

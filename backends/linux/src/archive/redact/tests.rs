@@ -20,9 +20,9 @@ fn snapshot(files: &[(&str, &[u8])]) -> TreeSnapshot {
     let root = tree.root().tapped(recorder.clone());
     for (path, content) in files {
         tree.bytes(path, content);
-        root.bytes(path).unwrap();
+        root.required_bytes(path, u64::MAX).unwrap();
     }
-    TreeSnapshot::take(&tree.root(), &recorder, false)
+    TreeSnapshot::take(&tree.root(), &recorder, false).unwrap()
 }
 
 fn content<'a>(snapshot: &'a TreeSnapshot, path: &str) -> &'a [u8] {

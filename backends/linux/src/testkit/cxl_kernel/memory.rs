@@ -124,7 +124,7 @@ impl CxlKernel {
 
     /// The driver lets go. What kmem has online stays, and nobody owns it any more.
     fn detach(&self, state: &mut CxlKernelState, dax: &Path) {
-        let Some(driver) = self.tree.root().link_name(dax.join("driver")) else { return };
+        let Some(driver) = self.tree.root().link_name(dax.join("driver")).unwrap() else { return };
         if driver == "kmem" {
             let range = self.dax_range(dax);
             if self.online_blocks(range).is_empty() {

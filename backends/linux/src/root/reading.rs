@@ -1,0 +1,164 @@
+//! One look at a tree, which a file that cannot be read brings to nothing.
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
+
+use super::{ReadFailure, SysRoot};
+use crate::TreeWarning;
+
+/// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there; the
+/// first answer that is neither brings all of the look to nothing: what was made of the answers never leaves
+/// [`SysRoot::look`]. Nothing can be written through it: what is done has to rest on a look that has ended well.
+#[derive(Debug)]
+pub struct TreeReading<'a> {
+    root: &'a SysRoot,
+    details: MissingDetails,
+    failure: RefCell<Option<ReadFailure>>,
+    warnings: RefCell<Vec<TreeWarning>>,
+}
+
+/// What becomes of the whole where a detail cannot be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum MissingDetails {
+    /// Somebody is warned.
+    Warn,
+    /// It fails: nobody is there to be warned.
+    Fail,
+}
+
+impl SysRoot {
+    /// Looks at the tree.
+    ///
+    /// # Errors
+    /// When something that is there, or may be, could not be read, be it a [`detail`](TreeReading::detail).
+    pub fn look<T>(&self, look: impl FnOnce(&TreeReading<'_>) -> T) -> Result<T, ReadFailure> {
+        TreeReading::new(self, MissingDetails::Fail).end(look).map(|(found, _)| found)
+    }
+
+    /// Looks at the tree; details that could not be read become warnings.
+    ///
+    /// # Errors
+    /// When anything else that is there, or may be, could not be read.
+    pub fn look_warned<T>(
+        &self,
+        look: impl FnOnce(&TreeReading<'_>) -> T,
+    ) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        TreeReading::new(self, MissingDetails::Warn).end(look)
+    }
+}
+
+impl<'a> TreeReading<'a> {
+    fn new(root: &'a SysRoot, details: MissingDetails) -> Self {
+        Self { root, details, failure: RefCell::default(), warnings: RefCell::default() }
+    }
+
+    fn end<T>(self, look: impl FnOnce(&Self) -> T) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
+        let found = look(&self);
+        let mut warnings = self.warnings.into_inner();
+        warnings.sort_unstable();
+        warnings.dedup();
+        self.failure.into_inner().map_or(Ok((found, warnings)), Err)
+    }
+
+    /// The tree, for what reads it in a way of its own. A failure there is to be handed to [`fail`](Self::fail).
+    pub fn root(&self) -> &'a SysRoot {
+        self.root
+    }
+
+    /// Brings the look to nothing, unless another failure has.
+    pub fn fail(&self, failure: ReadFailure) {
+        self.failure.borrow_mut().get_or_insert(failure);
+    }
+
+    /// Tells of something that makes no sense, and what follows from it. `path` is relative to the root.
+    pub fn warn(&self, path: impl AsRef<Path>, reason: impl Into<String>) {
+        let path = format!("/{}", path.as_ref().display());
+        self.warnings.borrow_mut().push(TreeWarning { path, reason: reason.into() });
+    }
+
+    /// A sysfs attribute; see [`SysRoot::attribute`].
+    pub fn attribute(&self, relative: impl AsRef<Path>) -> Option<String> {
+        self.answer(|root| root.attribute(relative))
+    }
+
+    /// The text of any file; see [`SysRoot::text`].
+    pub fn text(&self, relative: impl AsRef<Path>) -> Option<String> {
+        self.answer(|root| root.text(relative))
+    }
+
+    /// The beginning of a file.
+    pub fn first_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
+        self.answer(|root| root.first_bytes(relative, most))
+    }
+
+    /// The names in a folder, sorted.
+    pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
+        self.answer(|root| root.names(relative))
+    }
+
+    /// Whether something is there.
+    pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
+        self.answer(|root| root.exists(relative))
+    }
+
+    /// Where a symbolic link points to, unresolved.
+    pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
+        self.answer(|root| root.link(relative))
+    }
+
+    /// The last component of a symbolic link's target (`driver`, `iommu_group`).
+    pub fn link_name(&self, relative: impl AsRef<Path>) -> Option<String> {
+        self.answer(|root| root.link_name(relative))
+    }
+
+    /// The place that a symbolic link names; see [`SysRoot::target`].
+    pub fn target(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
+        self.answer(|root| root.target(relative))
+    }
+
+    /// An attribute that tells no more than a detail: what a driver has to ask the hardware for, or what only root may
+    /// read. Where it cannot be read it is absent, and somebody is warned.
+    pub fn detail(&self, relative: impl AsRef<Path>) -> Option<String> {
+        self.detail_or_warning(self.root.attribute(relative))
+    }
+
+    /// As [`detail`](Self::detail), of any file.
+    pub fn detail_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
+        self.detail_or_warning(self.root.first_bytes(relative, most))
+    }
+
+    /// An attribute of which a driver's refusal says something by itself, as EBUSY of a released port does. The refusal is
+    /// for the caller to tell; that we cannot look at all still brings the look to nothing.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn driver_answer(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
+        match self.root.attribute(relative) {
+            Err(failure) if failure.is_shortage() => {
+                self.fail(failure);
+                Ok(None)
+            }
+            answer => answer,
+        }
+    }
+
+    fn detail_or_warning<T>(&self, answer: Result<Option<T>, ReadFailure>) -> Option<T> {
+        match answer {
+            Err(failure) if self.details == MissingDetails::Warn && !failure.is_shortage() => {
+                self.warnings.borrow_mut().push(failure.into_warning("taken as absent"));
+                None
+            }
+            answer => self.answer(|_| answer),
+        }
+    }
+
+    /// What follows a failure is asked all the same: a capture copies what was asked for.
+    fn answer<T: Default>(&self, ask: impl FnOnce(&SysRoot) -> Result<T, ReadFailure>) -> T {
+        ask(self.root).unwrap_or_else(|failure| {
+            self.fail(failure);
+            T::default()
+        })
+    }
+}
