@@ -245,6 +245,11 @@ impl FolderAttributes<'_> {
         self.tree.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
     }
 
+    /// What is told to people and decides nothing.
+    fn detail(self, name: &str) -> Option<String> {
+        self.tree.detail(self.folder.join(name)).filter(|text| !text.is_empty())
+    }
+
     fn number(self, name: &str) -> Option<u64> {
         number(&self.text(name)?)
     }

@@ -80,6 +80,6 @@ mod tests {
     #[test]
     fn an_absent_release_is_no_value() {
         let (_folder, root) = root_with("");
-        assert_eq!(kernel_release(&root), None);
+        assert_eq!(kernel_release(&root).unwrap(), None);
     }
 }

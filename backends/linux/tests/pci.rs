@@ -191,17 +191,24 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
     tree.link("sys/devices/pci0000:00/0000:00:01.0/driver", "../../../bus/pci/drivers/vfio-pci");
     tree.link("sys/devices/pci0000:00/0000:00:01.0/iommu_group", "../../../kernel/iommu_groups/17");
     tree.link("sys/bus/pci/devices/0000:00:02.0", "../../../devices/pci0000:00/0000:00:02.0");
-    tree.link("sys/bus/pci/devices/0000:00:03.0", "0000:00:03.0");
     tree.put("sys/bus/pci/devices/README", "");
-    let (functions, warnings) = tree.look(pci::functions);
+    let (functions, warnings) = tree.root().look(pci::functions).unwrap();
     assert_eq!(functions.len(), 1);
     assert_eq!((functions[0].class, functions[0].revision, functions[0].iommu_group), (None, Some(1), Some(17)));
     assert_eq!(functions[0].driver.as_deref(), Some("vfio-pci"));
     let paths: Vec<&str> = warnings.iter().map(|TreeWarning { path, .. }| path.as_str()).collect();
     let bus = "/sys/bus/pci/devices";
-    assert_eq!(paths, [format!("{bus}/0000:00:02.0"), format!("{bus}/0000:00:03.0"), format!("{bus}/README")]);
+    assert_eq!(paths, [format!("{bus}/0000:00:02.0"), format!("{bus}/README")]);
     assert!(warnings[0].reason.contains("`vendor`"), "{}", warnings[0].reason);
-    assert!(warnings[2].reason.contains("is not a PCI address"), "{}", warnings[2].reason);
+    assert!(warnings[1].reason.contains("is not a PCI address"), "{}", warnings[1].reason);
+}
+
+#[test]
+fn a_function_that_cannot_be_reached_is_not_taken_for_an_absent_one() {
+    let tree = testkit::MachineTree::new();
+    tree.raw_link("sys/bus/pci/devices/0000:00:03.0", "0000:00:03.0");
+    let failure = tree.root().look(pci::functions).unwrap_err();
+    assert_eq!(failure.to_string(), "failed to read /sys/bus/pci/devices/0000:00:03.0/vendor");
 }
 
 #[test]

@@ -9,6 +9,7 @@ type BrokenHost = (&'static str, fn(&mut HostFacts));
 fn good() -> HostFacts {
     let dir = |mode| PathFacts::Present { is_dir: true, mode, uid: 0 };
     HostFacts {
+        unread: None,
         is_root: true,
         kernel: Some("6.12.0-amd64".to_owned()),
         boot_id: Some("b".to_owned()),

@@ -41,14 +41,14 @@ impl Memdev {
         Self {
             address: parent(&folder).and_then(|name| name.parse().ok()),
             serial: read.number("serial"),
-            firmware_version: read.text("firmware_version"),
+            firmware_version: read.detail("firmware_version"),
             ram_bytes: read.number("ram/size"),
             pmem_bytes: read.number("pmem/size"),
             ram_qos_class: read.small("ram/qos_class"),
             pmem_qos_class: read.small("pmem/qos_class"),
             numa_node: read.small("numa_node"),
             driver: read.driver(),
-            security_state: read.text("security/state"),
+            security_state: read.detail("security/state"),
             name,
             folder,
         }

@@ -19,7 +19,8 @@ fn cards_are_joined_with_functions_endpoints_regions_and_nodes() {
         .iter()
         .map(|memdev| {
             let regions = objects.regions_of(memdev);
-            let nodes: Vec<_> = regions.iter().map(|region| objects.node_of(root, region)).collect();
+            let nodes: Vec<_> =
+                regions.iter().map(|region| root.look(|tree| objects.node_of(tree, region)).unwrap()).collect();
             let committed = objects.endpoint_of(memdev).unwrap().decoders_committed.unwrap();
             let address = memdev.address.unwrap().to_string();
             (memdev.serial.unwrap(), address, memdev.host_bridge().unwrap(), committed, nodes)

@@ -25,9 +25,9 @@ pub(super) fn state(root: &SysRoot) -> String {
         lines.push(format!("{:?} committed {:?} capacity {taken}", endpoint.memdev, endpoint.decoders_committed));
     }
     for name in root.names("sys/devices/system/memory").unwrap().iter().filter(|name| name.starts_with("memory")) {
-        lines.push(format!("{name} {:?}", root.attribute(format!("sys/devices/system/memory/{name}/state"))));
+        lines.push(format!("{name} {:?}", root.attribute(format!("sys/devices/system/memory/{name}/state")).unwrap()));
     }
-    lines.push(format!("nodes {:?}", root.attribute("sys/devices/system/node/has_memory")));
+    lines.push(format!("nodes {:?}", root.attribute("sys/devices/system/node/has_memory").unwrap()));
     lines.join("\n")
 }
 
@@ -54,7 +54,7 @@ fn all_memory_of_a_card_becomes_movable_memory_of_its_node_and_goes_again_withou
         attach(&root, LARGE).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
         assert_eq!(blocks(&kernel, 5), ["memory110", "memory111", "memory112", "memory113"], "{kind:?}");
         for block in 110..114 {
-            let zones = root.attribute(format!("sys/devices/system/memory/memory{block}/valid_zones"));
+            let zones = root.attribute(format!("sys/devices/system/memory/memory{block}/valid_zones")).unwrap();
             assert_eq!(zones.as_deref(), Some("Movable"), "{kind:?}");
         }
         let there = state(&root);

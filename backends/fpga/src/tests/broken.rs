@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hostler_api::Chain;
 use hostler_linux::testkit::{AccessCounts, AttributeFaults, FakeDflCard, FakeDflPort, FakeXrtCard, MachineTree};
 use nix::errno::Errno;
 use proptest::prelude::*;
@@ -87,7 +88,7 @@ fn more_ports_than_there_can_be_counters_are_not_offered() {
 }
 
 #[test]
-fn any_one_thing_that_cannot_be_read_leaves_the_rest() {
+fn any_one_thing_that_cannot_be_read_is_named_or_leaves_the_rest() {
     let tree = MachineTree::new();
     FakeDflCard { ports: vec![FakeDflPort::new(0), FakeDflPort::new(1)], ..FakeDflCard::new("0000:b1:00.0") }
         .plug(&tree);
@@ -98,7 +99,15 @@ fn any_one_thing_that_cannot_be_read_leaves_the_rest() {
         for errno in [Errno::EIO, Errno::EBUSY] {
             let faults = Arc::new(AttributeFaults::default());
             faults.set(&path, errno);
-            let found = enumerated(tree.root().tapped(faults), FpgaBackendConfig::default());
+            let root = tree.root().tapped(faults);
+            let found = match FpgaBackend::new(root.clone(), FpgaBackendConfig::default()).enumerate() {
+                Ok(_) => enumerated(root, FpgaBackendConfig::default()),
+                Err(error) => {
+                    let told = Chain(&error).to_string();
+                    assert!(told.contains(&format!("failed to read /{}", path.display())), "{told}");
+                    continue;
+                }
+            };
             // Trouble of one card is none of the other's.
             for (own, other) in [("0000:b1:00", "xrt-0000-c1-00-1"), ("0000:c1:00", "card-0000-b1-00-0")] {
                 if path.to_string_lossy().contains(own) {

@@ -172,7 +172,7 @@ mod tests {
             ..FakePciFunction::new("0000:41:00.0", 0x1e98, 0x0002)
         };
         card.plug(&tree);
-        let (found, warnings) = functions(&tree.root());
+        let (found, warnings) = tree.look(functions);
         assert_eq!(warnings, []);
         assert_eq!((found[0].numa_node, found[0].iommu_group), (Some(1), Some(7)));
         assert_eq!(found[0].driver.as_deref(), Some("vfio-pci"));
@@ -180,6 +180,6 @@ mod tests {
         let dvsec = capabilities[1].dvsec.unwrap();
         assert_eq!((capabilities[0].id, dvsec.vendor, dvsec.id, dvsec.revision, dvsec.length), (1, 0x1e98, 7, 2, 12));
         card.pull(&tree);
-        assert_eq!(functions(&tree.root()).0, []);
+        assert_eq!(tree.look(functions).0, []);
     }
 }

@@ -60,15 +60,15 @@ fn a_cpu_with_fewer_leaves_than_its_neighbour_is_read_by_level_not_by_position()
 }
 
 #[test]
-fn unreadable_parts_of_a_cache_are_absent() {
+fn parts_of_a_cache_may_be_absent() {
     let tree = TopologyTree::with_cores(2);
     for cpu in 0..2 {
         tree.cache(cpu, 0, (1, "Data", "32K"), "0-1").cache(cpu, 1, (2, "Unified", "1M"), "0-1");
         tree.cache(cpu, 2, (3, "Unified", "8M"), "0-1");
-        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index0/level"));
-        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_list"));
+        tree.remove(&format!("{CPU}/cpu{cpu}/cache/index0/level"));
+        tree.remove(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_list"));
         tree.file(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_map"), "3");
-        tree.folder(&format!("{CPU}/cpu{cpu}/cache/index2/size"));
+        tree.remove(&format!("{CPU}/cpu{cpu}/cache/index2/size"));
     }
     assert_eq!(shown(&tree.read_clean()), ["2U 1024 0-1", "3U 0 0-1"]);
 }

@@ -101,10 +101,10 @@ fn an_online_node_without_attributes_is_kept_and_reported() {
 }
 
 #[test]
-fn unreadable_attributes_of_a_node_are_absent() {
+fn attributes_of_a_node_may_be_absent() {
     let tree = two_nodes();
     for file in ["meminfo", "distance", "cpulist"] {
-        tree.folder(&format!("{NODE}/node1/{file}"));
+        tree.remove(&format!("{NODE}/node1/{file}"));
     }
     tree.file(&format!("{NODE}/node1/cpumap"), "00000004");
     let topology = tree.read_clean();
@@ -146,7 +146,7 @@ fn memory_side_caches_and_tiers_are_read() {
         tree.file(&format!("{NODE}/node1/memory_side_cache/index{index}/size"), size);
     }
     tree.file(&format!("{NODE}/node1/memory_side_cache/index1/line_size"), "64");
-    tree.folder(&format!("{NODE}/node1/memory_side_cache/index3/size"));
+    tree.folder(&format!("{NODE}/node1/memory_side_cache/index3"));
     tree.file("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0");
     tree.file("sys/devices/virtual/memory_tiering/memory_tier22/nodelist", "1");
     let topology = tree.read_clean();
@@ -218,11 +218,18 @@ fn memory_blocks_that_make_no_sense_are_reported() {
     let topology = tree.read();
     assert_eq!(topology.memory_blocks, None);
     assert_eq!(only_warning(&topology).0, "/sys/devices/system/memory/block_size_bytes");
-    tree.file("sys/devices/system/memory/block_size_bytes", "8000000")
-        .folder("sys/devices/system/memory/memory3/state");
+    tree.file("sys/devices/system/memory/block_size_bytes", "8000000").folder("sys/devices/system/memory/memory3");
     let topology = tree.read();
     assert_eq!(topology.memory_blocks.as_ref().map(|blocks| (blocks.online, blocks.offline)), Some((0, 0)));
     assert_eq!(only_warning(&topology).0, "/sys/devices/system/memory/memory3/state");
+}
+
+#[test]
+fn a_file_that_is_there_and_cannot_be_read_is_not_taken_for_absent() {
+    let tree = two_nodes();
+    tree.folder(&format!("{NODE}/node1/meminfo"));
+    let failure = tree.try_read().unwrap_err();
+    assert_eq!(failure.to_string(), "failed to read /sys/devices/system/node/node1/meminfo");
 }
 
 #[test]

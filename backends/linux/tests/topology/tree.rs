@@ -3,7 +3,7 @@
 use std::fs;
 
 use hostler_linux::{
-    IdSet, SysRoot,
+    IdSet, ReadFailure, SysRoot,
     topology::{CoreType, Topology},
 };
 use tempfile::TempDir;
@@ -90,9 +90,14 @@ impl TopologyTree {
         self.file(&format!("{folder}/meminfo"), &meminfo)
     }
 
+    /// The topology, if all of it can be read.
+    pub(crate) fn try_read(&self) -> Result<Topology, ReadFailure> {
+        Topology::read(&SysRoot::new(self.0.path()))
+    }
+
     /// Reads the machine and checks what holds for every machine.
     pub(crate) fn read(&self) -> Topology {
-        let topology = Topology::read(&SysRoot::new(self.0.path())).unwrap();
+        let topology = self.try_read().unwrap();
         assert_sound(&topology);
         topology
     }
