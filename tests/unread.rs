@@ -34,7 +34,7 @@ const ERRORS: [Errno; 7] =
     [Errno::EMFILE, Errno::EIO, Errno::ENOMEM, Errno::EACCES, Errno::ENFILE, Errno::ELOOP, Errno::EINTR];
 
 /// Accesses that are tried of one look at one captured machine.
-const SAMPLES: usize = 5;
+const SAMPLES: usize = 3;
 
 /// Fails at one access. A signal comes once, anything else stays.
 #[derive(Debug)]

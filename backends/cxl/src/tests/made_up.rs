@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hostler_api::Chain;
 use hostler_backend::{
     Backend, Device, Enumeration,
     testkit::{Samples, conformance},
@@ -131,13 +132,13 @@ fn half_of_everything_is_still_what_can_be_known() {
     let (mut host, cards) = host(&tree, [1, 2, 3, 4]);
     host.region(&[&cards[0]], RegionUse::SystemRam(5));
     let second = host.region(&[&cards[1]], RegionUse::DevDax(6));
-    // A region loses its card, a card its PCI attributes, a link its target; links lead in circles.
+    // A region loses its card, a card its PCI attributes, a link its target; links lead in circles where nobody goes.
     tree.remove(second.join("target0"));
     tree.remove(cards[2].function.folder().join("vendor"));
     tree.remove(cards[3].memdev.clone());
     let root = "sys/devices/platform/ACPI0017:00/root0";
     tree.link(format!("{root}/port1/endpoint100/loop"), format!("{root}/port1"));
-    tree.link("sys/bus/cxl/devices/region77", "sys/bus/cxl/devices/region77");
+    tree.link("sys/bus/cxl/devices/region77", "sys/devices/nowhere");
     let found = scan(&tree);
     assert_eq!(names(&found), ["memory-1", "memory-2", "memory-3", "memory-4", "node5"]);
     let broken: Vec<&str> = found.warnings.iter().map(|warning| warning.path.as_str()).collect();
@@ -146,6 +147,15 @@ fn half_of_everything_is_still_what_can_be_known() {
     assert_eq!([attribute(third, "vendor"), attribute(third, "serial")], ["-", "0x3"]);
     let fourth = device(&found.devices, "memory-4");
     assert!(fourth.health.reason().unwrap().contains("shows no memory device"), "{fourth:?}");
+}
+
+#[test]
+fn what_cannot_be_reached_is_not_taken_for_gone() {
+    let tree = MachineTree::new();
+    host(&tree, [1]);
+    tree.link("sys/bus/cxl/devices/region77", "sys/bus/cxl/devices/region77");
+    let error = backend(&tree.root()).enumerate().unwrap_err();
+    assert!(Chain(&error).to_string().contains("failed to read /sys/bus/cxl/devices/region77"), "{error:?}");
 }
 
 #[test]

@@ -162,16 +162,16 @@ fn isolation_and_the_tick_are_read_and_null_is_nothing() {
 }
 
 #[test]
-fn an_unreadable_attribute_is_absent_and_its_older_name_serves() {
+fn of_an_attribute_that_is_absent_the_older_name_serves() {
     let tree = TopologyTree::with_online("0-3");
     for cpu in 0..4 {
         let pair = if cpu < 2 { "0-1" } else { "2-3" };
         tree.cpu(cpu, pair, "0-3").file(&format!("{CPU}/cpu{cpu}/topology/thread_siblings_list"), pair);
-        tree.folder(&format!("{CPU}/cpu{cpu}/topology/core_cpus_list"));
-        tree.folder(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"));
-        tree.folder(&format!("{CPU}/cpu{cpu}/topology/core_id")).folder(&format!("{CPU}/cpu{cpu}/cpu_capacity"));
+        for file in ["core_cpus_list", "physical_package_id", "core_id"] {
+            tree.remove(&format!("{CPU}/cpu{cpu}/topology/{file}"));
+        }
     }
-    tree.folder(&format!("{CPU}/isolated")).folder(&format!("{CPU}/online"));
+    tree.remove(&format!("{CPU}/online"));
     let topology = tree.read_clean();
     assert_eq!((topology.cpus.len(), topology.cores.len(), topology.packages.len()), (4, 2, 1));
     assert_eq!((topology.packages[0].id, topology.cpus[&0].core_id, topology.cpus[&0].capacity), (None, None, None));
@@ -180,7 +180,7 @@ fn an_unreadable_attribute_is_absent_and_its_older_name_serves() {
 #[test]
 fn a_cpu_that_names_no_siblings_is_a_core_of_its_own() {
     let tree = TopologyTree::with_cores(3);
-    tree.folder(&format!("{CPU}/cpu1/topology/core_cpus_list"));
+    tree.remove(&format!("{CPU}/cpu1/topology/core_cpus_list"));
     let topology = tree.read();
     assert_eq!(lists(topology.cores.iter().map(|core| &core.cpus)), ["0", "1", "2"]);
     assert_eq!(only_warning(&topology).0, "/sys/devices/system/cpu/cpu1/topology");
