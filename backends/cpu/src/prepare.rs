@@ -79,7 +79,7 @@ fn unavailable(
 fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> DevicePlan {
     let mut kept = WithheldCpus::default();
     if required.l3_exclusive {
-        let touched = offer.caches.values().filter(|cache| !cache.as_set().is_disjoint(&picked));
+        let touched = offer.caches.values().filter(|cache| cache.iter().any(|cpu| picked.contains(&cpu)));
         kept.l3 = Some(touched.flat_map(IdSet::iter).collect());
     }
     let mut cpus = picked;

@@ -4,6 +4,8 @@
 //! is assumed: whatever has the CPUs of another within its own stands above it.
 
 mod cores;
+mod devices;
+mod nesting;
 
 use hostler_linux::{
     IdSet,
@@ -11,34 +13,41 @@ use hostler_linux::{
 };
 
 use super::{
-    scan::{ScannedMachine, ScannedPool},
-    table::{capacity, device_path, health, numa_node, summary},
+    scan::ScannedMachine,
+    table::{numa_node, summary},
     text_tree::TextTree,
 };
 use crate::{
     cli::table::TextTable,
     units::{bytes, page},
 };
+use devices::DevicesByNode;
+use nesting::nest;
 
 /// Equal neighbours beyond this number are drawn as one line.
 const MOST_EQUAL: usize = 4;
+
+/// Nobody reads a table of more columns, and it has as many cells as that number squared.
+const MOST_DISTANCES: usize = 256;
 
 /// The tree, and the distances of the nodes below it.
 pub(super) fn tree(machine: &ScannedMachine) -> String {
     let topology = &machine.topology;
     let mut tree = TextTree { text: summary(machine), children: restrictions(topology) };
-    let mut tops = nest(objects(topology));
-    tree.children.extend(tops.drain(..).map(|object| object.draw(machine)));
+    let machine = DrawnMachine { topology, devices: DevicesByNode::of(machine, numa_node) };
+    tree.children.extend(nest(objects(topology)).iter().map(|object| object.draw(&machine)));
     for (id, node) in topology.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
         let text = format!("NUMA node {id} · no CPUs · {}", memory(node));
-        tree.children.push(TextTree { text, children: node_devices(machine, *id) });
+        tree.children.push(TextTree { text, children: machine.devices.of_node(*id) });
     }
-    tree.children.extend(devices(machine, |node| !node.is_some_and(|id| has_node(topology, id))));
+    tree.children.extend(machine.devices.elsewhere());
     format!("{tree}{}", distances(topology))
 }
 
-fn has_node(topology: &Topology, id: i64) -> bool {
-    u32::try_from(id).is_ok_and(|id| topology.nodes.contains_key(&id))
+/// What is drawn: the machine, and where its devices are.
+struct DrawnMachine<'a> {
+    topology: &'a Topology,
+    devices: DevicesByNode<'a>,
 }
 
 /// CPUs that are there and are not like the others.
@@ -95,44 +104,10 @@ fn objects(topology: &Topology) -> Vec<TopologyObject> {
     objects
 }
 
-/// Puts each object under the smallest that has all of its CPUs. Objects with the same CPUs become one.
-fn nest(mut objects: Vec<TopologyObject>) -> Vec<TopologyObject> {
-    // Stable: of objects with as many CPUs, the outermost kind stays in front.
-    objects.sort_by_key(|object| std::cmp::Reverse(object.cpus.len()));
-    let mut tops: Vec<TopologyObject> = Vec::new();
-    for object in objects {
-        place(&mut tops, object);
-    }
-    sort(&mut tops);
-    tops
-}
-
-fn place(siblings: &mut Vec<TopologyObject>, object: TopologyObject) {
-    let Some(above) = siblings.iter_mut().find(|sibling| object.cpus.is_subset(&sibling.cpus)) else {
-        siblings.push(object);
-        return;
-    };
-    if above.cpus != object.cpus {
-        place(&mut above.children, object);
-        return;
-    }
-    above.nodes.extend(object.nodes);
-    // A die or cluster that is all of the part above it says nothing new.
-    if !matches!(&*object.label, "die" | "cluster") {
-        above.label = format!("{} · {}", above.label, object.label);
-    }
-}
-
-fn sort(objects: &mut [TopologyObject]) {
-    objects.sort_by_key(|object| object.cpus.first());
-    objects.iter_mut().for_each(|object| sort(&mut object.children));
-}
-
 impl TopologyObject {
-    fn draw(&self, machine: &ScannedMachine) -> TextTree {
-        let topology = &machine.topology;
-        let inner = self.children.iter().fold(IdSet::new(), |inner, child| inner.union(&child.cpus));
-        let own = cores::summaries(topology, &self.cpus.difference(&inner));
+    fn draw(&self, machine: &DrawnMachine<'_>) -> TextTree {
+        let inner: IdSet = self.children.iter().flat_map(|child| child.cpus.iter()).collect();
+        let own = cores::summaries(machine.topology, &self.cpus.difference(&inner));
         let mut tree = TextTree::leaf(self.label.clone());
         tree.children = self.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
         match &own[..] {
@@ -144,16 +119,16 @@ impl TopologyObject {
     }
 
     /// The children, with runs of equal ones drawn once.
-    fn draw_children(&self, machine: &ScannedMachine) -> Vec<TextTree> {
+    fn draw_children(&self, machine: &DrawnMachine<'_>) -> Vec<TextTree> {
         let shape = |object: &TopologyObject| {
             let plain = object.children.is_empty() && object.nodes.is_empty();
-            plain.then(|| (object.label.clone(), cores::shape(&machine.topology, &object.cpus)))
+            plain.then(|| (object.label.clone(), cores::shape(machine.topology, &object.cpus)))
         };
         let mut lines = Vec::new();
         for run in self.children.chunk_by(|one, next| shape(one).is_some_and(|one| Some(one) == shape(next))) {
             match shape(&run[0]) {
                 Some((label, cores)) if run.len() > MOST_EQUAL => {
-                    let cpus = run.iter().fold(IdSet::new(), |cpus, object| cpus.union(&object.cpus));
+                    let cpus: IdSet = run.iter().flat_map(|object| object.cpus.iter()).collect();
                     lines.push(TextTree::leaf(format!(
                         "{} × {label}, each {cores} · CPUs {}",
                         run.len(),
@@ -168,13 +143,9 @@ impl TopologyObject {
 }
 
 /// A node's memory in one line, and its devices.
-fn node_lines(machine: &ScannedMachine, id: u32) -> Vec<TextTree> {
+fn node_lines(machine: &DrawnMachine<'_>, id: u32) -> Vec<TextTree> {
     let memory = machine.topology.nodes.get(&id).map(|node| TextTree::leaf(memory(node)));
-    memory.into_iter().chain(node_devices(machine, id)).collect()
-}
-
-fn node_devices(machine: &ScannedMachine, id: u32) -> Vec<TextTree> {
-    devices(machine, |node| node == Some(i64::from(id)))
+    memory.into_iter().chain(machine.devices.of_node(id)).collect()
 }
 
 fn memory(node: &NumaNode) -> String {
@@ -194,41 +165,12 @@ fn memory(node: &NumaNode) -> String {
     facts.join(" · ")
 }
 
-/// The devices whose NUMA node is wanted; many that differ by name alone are one line.
-fn devices(machine: &ScannedMachine, wanted: impl Fn(Option<i64>) -> bool) -> Vec<TextTree> {
-    let mut lines = Vec::new();
-    for pool in &machine.pools {
-        let here: Vec<_> = pool.devices.iter().filter(|device| wanted(numa_node(device))).collect();
-        let facts = |device: &hostler_backend::Device| (capacity(device), health(device));
-        for run in here.chunk_by(|one, next| facts(one) == facts(next)) {
-            if run.len() > MOST_EQUAL {
-                lines.push(device_run(pool, run));
-            } else {
-                lines.extend(run.iter().map(|device| device_line(&device_path(pool, device), device)));
-            }
-        }
-    }
-    lines
-}
-
-fn device_run(pool: &ScannedPool, run: &[&hostler_backend::Device]) -> TextTree {
-    let path = format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len());
-    device_line(&path, run[0])
-}
-
-fn device_line(path: &str, device: &hostler_backend::Device) -> TextTree {
-    let mut text = format!("▪ {path}");
-    let health = health(device);
-    for fact in [capacity(device), health].iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
-        text.push_str("  ");
-        text.push_str(fact);
-    }
-    TextTree::leaf(text)
-}
-
 fn distances(topology: &Topology) -> String {
     if topology.nodes.len() < 2 || topology.nodes.values().all(|node| node.distances.is_empty()) {
         return String::new();
+    }
+    if topology.nodes.len() > MOST_DISTANCES {
+        return format!("\ndistances of {} NUMA nodes: see -o json\n", topology.nodes.len());
     }
     let headings: Vec<String> =
         std::iter::once("distance".to_owned()).chain(topology.nodes.keys().map(ToString::to_string)).collect();

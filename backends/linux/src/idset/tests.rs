@@ -1,5 +1,7 @@
 //! Reading, writing and combining sets of numbers.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use serde::{
     Deserialize,
@@ -10,6 +12,10 @@ use super::{IdSet, LARGEST};
 
 fn set() -> impl Strategy<Value = IdSet> {
     proptest::collection::btree_set(0..300_u32, 0..40).prop_map(IdSet::from)
+}
+
+fn members() -> impl Strategy<Value = BTreeSet<u32>> {
+    proptest::collection::btree_set(0..300_u32, 0..80)
 }
 
 /// The kernel's way to print a mask of `groups` times 32 bits.
@@ -37,6 +43,21 @@ fn what_is_no_list_is_refused() {
     for text in ["(null)", "3-1", "1,,2", "a", "-1", "0-65536", "0-3:2", "0-3:0/2", "0-3:3/2", "0-4294967296", "1 2"] {
         assert!(text.parse::<IdSet>().is_err(), "{text}");
     }
+}
+
+/// What a text costs is the ranges that are read out of it, whatever numbers these name.
+#[test]
+fn a_page_that_names_all_numbers_again_and_again_is_read_for_its_length() {
+    let page = "0-65535,".repeat(512);
+    let set = list(page.trim_end_matches(','));
+    assert_eq!((set.0.len(), set.0.capacity(), set.len()), (1, 1, 65_536));
+    assert_eq!(list("0-65535:7/7,3-9:65536/65536").to_string(), "0-65535");
+    let strides = ["0-65535:1/2"; 2].join(",");
+    assert_eq!(list(&strides).to_string(), list("0-65535:1/2").to_string());
+    let error = ["0-65535:1/2"; 3].join(",").parse::<IdSet>().unwrap_err();
+    assert_eq!(error.reason, "it names more ranges than a machine has");
+    let error = "x".repeat(1 << 20).parse::<IdSet>().unwrap_err().to_string();
+    assert!(error.len() < 200, "{} bytes", error.len());
 }
 
 #[test]
@@ -77,6 +98,24 @@ proptest! {
         prop_assert!(a.difference(&b).is_disjoint(&b));
         prop_assert!(a.intersection(&b).is_subset(&a));
         prop_assert_eq!(a.union(&b).len() + a.intersection(&b).len(), a.len() + b.len());
+    }
+
+    #[test]
+    fn a_set_says_what_a_standard_set_of_its_members_says(a in members(), b in members(), id in 0..300_u32) {
+        let (one, other) = (IdSet::from(a.clone()), IdSet::from(b.clone()));
+        prop_assert!(one.iter().eq(a.iter().copied()) && one.iter().rev().eq(a.iter().rev().copied()));
+        prop_assert_eq!((one.len(), one.first(), one.contains(id)), (a.len(), a.first().copied(), a.contains(&id)));
+        prop_assert_eq!(one.union(&other), IdSet::from(&a | &b));
+        prop_assert_eq!(one.intersection(&other), IdSet::from(&a & &b));
+        prop_assert_eq!(one.difference(&other), IdSet::from(&a - &b));
+        prop_assert_eq!((one.is_subset(&other), one.is_disjoint(&other)), (a.is_subset(&b), a.is_disjoint(&b)));
+        prop_assert_eq!(one.cmp(&other), a.cmp(&b));
+        let (mut grown, mut known) = (one.clone(), a.clone());
+        prop_assert_eq!(grown.insert(id), known.insert(id));
+        grown.extend(b.iter().copied());
+        known.extend(b);
+        prop_assert_eq!(&grown, &IdSet::from(known.clone()));
+        prop_assert_eq!(grown.0.len(), known.iter().filter(|id| !known.contains(&(**id + 1))).count());
     }
 
     #[test]

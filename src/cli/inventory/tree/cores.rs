@@ -1,6 +1,6 @@
 //! Cores in words: `8 cores × 2 threads`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hostler_linux::{
     IdSet,
@@ -11,8 +11,8 @@ use crate::units::count;
 
 /// One line for each kind of core among `cpus`: how many, of how many threads, and which CPUs.
 pub(super) fn summaries(topology: &Topology, cpus: &IdSet) -> Vec<String> {
-    let line = |(kind, cores): (CoreKind, BTreeSet<usize>)| {
-        format!("{} · CPUs {}", words(kind, cores.len()), list(&of_cores(topology, &cores, cpus)))
+    let line = |(kind, cores): (CoreKind, CoresOfKind)| {
+        format!("{} · CPUs {}", words(kind, cores.count), list(&cores.cpus.into_iter().collect()))
     };
     kinds(topology, cpus).into_iter().map(line).collect()
 }
@@ -33,20 +33,28 @@ pub(super) fn list(cpus: &IdSet) -> String {
 /// The kinds of core among `cpus` in words, without the CPUs.
 pub(super) fn shape(topology: &Topology, cpus: &IdSet) -> String {
     let kinds = kinds(topology, cpus);
-    kinds.into_iter().map(|(kind, cores)| words(kind, cores.len())).collect::<Vec<_>>().join(" and ")
+    kinds.into_iter().map(|(kind, cores)| words(kind, cores.count)).collect::<Vec<_>>().join(" and ")
 }
 
 /// What makes cores alike: their type, and how many threads of each are online here.
 type CoreKind = (CoreType, usize);
 
-fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreKind, BTreeSet<usize>> {
-    let mut threads: BTreeMap<usize, (CoreType, usize)> = BTreeMap::new();
-    for cpu in cpus.iter().filter_map(|cpu| topology.cpus.get(&cpu)) {
-        threads.entry(cpu.core).or_insert((cpu.core_type, 0)).1 += 1;
+#[derive(Default)]
+struct CoresOfKind {
+    count: usize,
+    cpus: Vec<u32>,
+}
+
+fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreKind, CoresOfKind> {
+    let mut threads: BTreeMap<usize, (CoreType, Vec<u32>)> = BTreeMap::new();
+    for (number, cpu) in cpus.iter().filter_map(|number| Some((number, topology.cpus.get(&number)?))) {
+        threads.entry(cpu.core).or_insert((cpu.core_type, Vec::new())).1.push(number);
     }
-    let mut kinds: BTreeMap<CoreKind, BTreeSet<usize>> = BTreeMap::new();
-    for (core, kind) in threads {
-        kinds.entry(kind).or_default().insert(core);
+    let mut kinds: BTreeMap<CoreKind, CoresOfKind> = BTreeMap::new();
+    for (core_type, threads) in threads.into_values() {
+        let kind = kinds.entry((core_type, threads.len())).or_default();
+        kind.count += 1;
+        kind.cpus.extend(threads);
     }
     kinds
 }
@@ -60,9 +68,4 @@ fn words((core_type, threads): CoreKind, cores: usize) -> String {
     };
     let cores = count(cores, noun);
     if threads == 1 { cores } else { format!("{cores} × {threads} threads") }
-}
-
-fn of_cores(topology: &Topology, cores: &BTreeSet<usize>, within: &IdSet) -> IdSet {
-    let of_core = |cpu: &u32| topology.cpus.get(cpu).is_some_and(|cpu| cores.contains(&cpu.core));
-    within.iter().filter(of_core).collect()
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::{DeviceName, QualifiedName};
+use hostler_backend::{AttributeValue, Device};
 use hostler_linux::topology::{CpuCache, CpuCore, CpuGroup, LogicalCpu};
 
 use super::*;
+use crate::cli::inventory::scan::ScannedPool;
 
 fn set(list: &str) -> IdSet {
     list.parse().unwrap()
@@ -117,6 +120,42 @@ fn kinds_of_cores_are_counted_apart() {
     }
     let text = drawn(topology);
     assert!(text.contains("├─ 1 performance core · CPUs 0\n   └─ 3 efficiency cores · CPUs 1-3\n"), "{text}");
+}
+
+/// Each device is asked once where it is; what stands beside a part is not compared with it ([`nesting`]).
+#[test]
+fn as_many_nodes_as_there_can_be_are_drawn_in_one_pass_over_their_devices() {
+    const NODES: u32 = 65_536;
+    let mut topology = topology(NODES / 2, 1, 1);
+    let cpuless = NumaNode { memory_bytes: Some(1 << 30), ..NumaNode::default() };
+    topology.nodes.extend((NODES / 2..NODES).map(|node| (node, cpuless.clone())));
+    let device = |node: u32| {
+        let mut device = Device::new(DeviceName::new(format!("node-{node}")).unwrap());
+        device
+            .attributes
+            .insert(QualifiedName::new("resource.kubernetes.io/numaNode").unwrap(), AttributeValue::Int(node.into()));
+        device
+    };
+    let devices = (0..NODES).map(device).collect();
+    let pools = vec![ScannedPool { backend: "memory", name: "n1/memory".to_owned(), devices }];
+    let machine = ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new() };
+    let mut asked = 0;
+    let devices = DevicesByNode::of(&machine, |device| {
+        asked += 1;
+        numa_node(device)
+    });
+    assert_eq!((asked, devices.of_node(NODES - 1).len(), devices.elsewhere().len()), (NODES, 1, 0));
+    let text = tree(&machine);
+    assert_eq!(text.matches("▪ memory/node-").count(), NODES as usize);
+    assert_eq!(text.matches("NUMA node ").count(), NODES as usize);
+}
+
+#[test]
+fn distances_of_more_nodes_than_a_table_has_room_for_are_left_out() {
+    let mut topology = topology(257, 1, 1);
+    topology.nodes.values_mut().for_each(|node| node.distances = BTreeMap::from([(0, 10)]));
+    let text = drawn(topology);
+    assert!(text.ends_with("\ndistances of 257 NUMA nodes: see -o json\n"), "{}", text.len());
 }
 
 #[test]
