@@ -15,11 +15,11 @@ mod section;
 pub(crate) mod sockets;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use hostler_files::read_argument;
 use hostler_linux::uevent::QuietPeriod;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ pub use sockets::KubeletSocketPaths;
 
 /// Where the daemon and the command line look for a configuration file when none is named.
 pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
+
+/// A file with every key has a few kilobytes.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -231,7 +234,7 @@ impl DaemonConfig {
     /// # Errors
     /// When the file cannot be read, or with every mistake in it.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
-        let text = fs::read_to_string(path).map_err(|error| ConfigErrors::unreadable(path, &error))?;
+        let text = read_argument(path, MOST_BYTES).map_err(|error| ConfigErrors::unreadable(path, &error.source))?;
         Self::parse(&text).map_err(|problems| ConfigErrors { path: Some(path.to_owned()), problems })
     }
 

@@ -20,13 +20,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_api::ClaimUid;
-use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
+use hostler_api::{Chain, ClaimUid};
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, TrustError, read_trusted, replace};
 use hostler_linux::{
     SysRoot, boot,
     cgroup::{CgroupError, CpusetCgroup},
 };
 use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+/// Notes have a few hundred bytes; a path has 4096 at most.
+const MOST_BYTES: u64 = 64 << 10;
 
 /// The id of a container, as its runtime calls it. It becomes a file name, so its characters are restricted.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -243,11 +247,15 @@ impl ContainerDir {
     fn container(&self, folder: &Path, name: &str) -> Option<ClaimContainer> {
         let (id, _started) = name.strip_suffix(".json")?.rsplit_once('.')?;
         let (id, file) = (ContainerId::new(id).ok()?, folder.join(name));
-        let bytes = match fs::read(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            bytes => bytes.unwrap_or_default(),
+        let read = read_trusted(&file, MOST_BYTES);
+        if read.as_ref().is_err_and(TrustError::is_absent) {
+            return None;
+        }
+        let parsed = |bytes: Vec<u8>| {
+            Ok(serde_json::from_slice(&bytes).map_err(io::Error::from).map_err(FileError::at("parse", &file))?)
         };
-        let note: Option<ContainerNote> = serde_json::from_slice(&bytes).ok();
+        let note: Result<ContainerNote, TrustError> = read.and_then(parsed);
+        let note = note.inspect_err(|error| warn!(error = %Chain(error), "a container counts as running")).ok();
         let runs = note.as_ref().is_none_or(|note| life::may_run(&self.root, note, &self.boot_id));
         Some(ClaimContainer { id, note, runs, file })
     }

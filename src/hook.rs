@@ -12,11 +12,11 @@
 pub mod record;
 
 use std::{
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
+use hostler_files::{open_file, read_stream};
 use hostler_linux::{
     IdSet, ParseIdSetError, ReadFailure, SysRoot,
     cgroup::{CgroupError, CpusetCgroup, with_kernel_memory},
@@ -200,13 +200,12 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
 
 fn read_config(bundle: &Path) -> Result<OciConfig, HookError> {
     let path = bundle.join("config.json");
-    File::open(&path).and_then(bounded).map_err(|source| HookError::Config { path, source })
+    let read = open_file(&path).map_err(|error| error.source).and_then(|(file, _)| bounded(file));
+    read.map_err(|source| HookError::Config { path, source })
 }
 
 fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
-    let mut bytes = Vec::new();
-    from.take(LARGEST_BYTES).read_to_end(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+    Ok(serde_json::from_slice(&read_stream(from, LARGEST_BYTES)?)?)
 }
 
 /// What all hostler hooks of a container ask for together.

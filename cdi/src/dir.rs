@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_files::{Durability, FileError, FileReplacement, TemporaryName};
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_file};
 
 use crate::{
     read::{ReadError, SpecExtension, extension, read_spec},
@@ -315,7 +315,8 @@ fn check_stem(stem: &str) -> Result<(), &'static str> {
 /// Whether the file itself (no link to it) has this content. One that cannot be read has not.
 fn holds(path: &Path, bytes: &[u8]) -> bool {
     let has_length = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == bytes.len() as u64;
-    path.symlink_metadata().is_ok_and(has_length) && fs::read(path).is_ok_and(|found| found == bytes)
+    path.symlink_metadata().is_ok_and(has_length)
+        && read_file(path, bytes.len() as u64).is_ok_and(|found| found == bytes)
 }
 
 fn remove_file(path: &Path) -> Result<(), DirError> {

@@ -2,10 +2,11 @@
 //! runtime's parser takes.
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
+
+use hostler_files::{FileError, read_file};
 
 use crate::spec::CdiSpec;
 
@@ -41,19 +42,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// Not a regular file: opening it could block for ever.
-    #[error("{} is not a regular file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// More than [`MAX_FILE_BYTES`].
-    #[error("{} is larger than {MAX_FILE_BYTES} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The system refused.
+    /// The system refused, it is no regular file, or it is larger than [`MAX_FILE_BYTES`].
     #[error("failed to read {}", path.display())]
     Read {
         /// The file.
@@ -124,7 +113,8 @@ pub fn read_spec(path: &Path) -> Result<CdiSpec, ReadError> {
         Some(SpecExtension::Yaml) => CdiSpec::from_yaml,
         None => return Err(ReadError::Extension { path: path.to_owned() }),
     };
-    let bytes = read_regular_file(path)?;
+    let bytes =
+        read_file(path, MAX_FILE_BYTES).map_err(|FileError { path, source, .. }| ReadError::Read { path, source })?;
     parse(&bytes).map_err(|source| ReadError::Parse { path: path.to_owned(), source })
 }
 
@@ -146,20 +136,6 @@ pub(crate) fn extension(path: &Path) -> Option<SpecExtension> {
     } else {
         None
     }
-}
-
-fn read_regular_file(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let failed = |source| ReadError::Read { path: path.to_owned(), source };
-    // Asked before opening: opening a FIFO waits for a writer.
-    if !path.metadata().map_err(failed)?.is_file() {
-        return Err(ReadError::NotAFile { path: path.to_owned() });
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
-    Ok(bytes)
 }
 
 /// `.` is how the tracker writes "no field yet".

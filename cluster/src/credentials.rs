@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_files::{FileError, read_file, read_text};
 use hyper::{Uri, header::HeaderValue};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -23,6 +24,9 @@ use tracing::warn;
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Tokens of pods live for an hour and are replaced when a fifth of that is left.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
+
+/// A kubeconfig with many clusters, or the certificates of all public authorities, have less.
+const MOST_BYTES: u64 = 4 << 20;
 
 /// Why there are no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +121,7 @@ impl Credentials {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CredentialsError> {
-    fs::read(path).map_err(|source| CredentialsError::Read { path: path.to_owned(), source })
+    read_file(path, MOST_BYTES).map_err(|FileError { path, source, .. }| CredentialsError::Read { path, source })
 }
 
 fn of_pod(folder: &Path) -> Result<Credentials, CredentialsError> {
@@ -174,7 +178,8 @@ impl BearerToken {
             return Some(header.clone());
         }
         // A local file of a kilobyte, once a minute: not worth a thread.
-        match fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| bearer(text.trim())) {
+        let read = read_text(path, MOST_BYTES).map_err(|error| error.source.to_string());
+        match read.and_then(|text| bearer(text.trim())) {
             Ok(header) => *last = Some((Instant::now(), header)),
             Err(error) => warn!(path = %path.display(), error, "failed to read the token for the API server"),
         }

@@ -1,14 +1,18 @@
 //! The controller's configuration: every key, its default, and what can be wrong with it.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
+use hostler_files::{FileError, read_argument};
 use serde::{Deserialize, Serialize};
 
 /// Where the controller looks for a configuration file when none is named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
+
+/// A file with every key has less than a kilobyte.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -53,7 +57,8 @@ pub(crate) enum ConfigError {
 impl ControllerConfig {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = read_argument(path, MOST_BYTES)
+            .map_err(|FileError { path, source, .. }| ConfigError::Read { path, source })?;
         let config: Self =
             toml::from_str(&text).map_err(|source| ConfigError::Invalid { path: path.to_owned(), source })?;
         match &config.kubeconfig {
@@ -74,6 +79,8 @@ impl fmt::Display for ControllerConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use hostler_api::Chain;
 
     use super::*;

@@ -1,5 +1,5 @@
-//! The files that hostler itself keeps. Every one of them is written here, in one way, and those that a start must be
-//! able to trust carry a checksum:
+//! Reading and writing files. What hostler itself keeps is written here, in one way, and what a start must be able to trust
+//! carries a checksum; whatever is read, its own or others', is read here:
 //!
 //! - [`PendingFile`] and [`replace`]: at no moment does a reader see half a file, and after a failure the old one is
 //!   there, whole.
@@ -7,10 +7,12 @@
 //! - [`Journal`]: many small durable writes for the price of one flush each.
 //! - [`read_trusted`]: nothing is believed that others can have changed, and nothing is waited for.
 //! - [`InstanceLock`]: one process works on a folder, and knows when that is no longer so.
+//! - [`read_file`] and its like: what others put there is believed, and neither waited for nor read without end.
 //! - [`FileError`]: which step failed on which file.
 //!
 //! Nothing of hostler is known here but that.
 
+mod bounded;
 mod envelope;
 mod error;
 mod journal;
@@ -19,6 +21,7 @@ mod pending;
 mod replacement;
 mod trusted;
 
+pub use bounded::{expect_file, open_file, open_folder, read_argument, read_file, read_stream, read_text};
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
 pub use lock::{InstanceLock, LockError};

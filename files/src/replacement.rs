@@ -5,9 +5,9 @@
 //!   └──── any failure: the temporary file goes, the old one is untouched ────┘ a failure here: the new one may not last
 //! ```
 
-use std::{fs::File, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
-use crate::{FileError, FinishedFile, PendingFile, TemporaryName};
+use crate::{FileError, FinishedFile, PendingFile, TemporaryName, open_folder};
 
 /// Whether a file must outlive a machine that loses its power.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,7 +69,7 @@ pub fn replace(file: &FileReplacement<'_>, durability: Durability) -> Result<(),
 /// # Errors
 /// When the folder cannot be opened or the disk fails.
 pub fn sync_folder(folder: &Path) -> Result<(), FileError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::at("sync", folder))
+    open_folder(folder)?.sync_all().map_err(FileError::at("sync", folder))
 }
 
 /// The folder of a file; a bare name is in the folder in which the process works.

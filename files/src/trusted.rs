@@ -3,14 +3,17 @@
 
 use std::{
     fs::{File, Metadata, OpenOptions},
-    io::{self, Read},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use rustix::{fs::OFlags, io::Errno, process::geteuid};
 
-use crate::FileError;
+use crate::{
+    FileError,
+    bounded::{opened, read_opened, with_flags},
+};
 
 /// Bits that let a group or everybody write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -38,7 +41,7 @@ impl TrustError {
     }
 
     pub(crate) fn too_large(path: &Path, bytes: u64, most: u64) -> Self {
-        Self::untrusted(path, format!("has {bytes} bytes; {most} are the most"))
+        Self::untrusted(path, format!("has {bytes} bytes; {most} are the most; remove it"))
     }
 
     /// Whether there is no such file.
@@ -52,27 +55,22 @@ impl TrustError {
 /// # Errors
 /// When it cannot be opened, is a link or no file, or belongs to others or can be changed by them.
 pub fn open_trusted(path: &Path) -> Result<(File, Metadata), TrustError> {
-    open(path, OpenOptions::new().read(true))
+    trusted(path, &with_flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
 }
 
-fn open(path: &Path, options: &mut OpenOptions) -> Result<(File, Metadata), TrustError> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = options.custom_flags(flags).open(path).map_err(|source| match Errno::from_io_error(&source) {
+fn trusted(path: &Path, options: &OpenOptions) -> Result<(File, Metadata), TrustError> {
+    let (file, found) = opened(path, options).map_err(|source| match Errno::from_io_error(&source) {
         Some(Errno::LOOP) => TrustError::untrusted(path, "is a link; remove it"),
+        _ if source.kind() == io::ErrorKind::InvalidInput => TrustError::untrusted(path, "is not a file; remove it"),
         _ => FileError::at("open", path)(source).into(),
     })?;
-    let found = file.metadata().map_err(FileError::at("look at", path))?;
-    if !found.is_file() {
-        return Err(TrustError::untrusted(path, "is not a file; remove it"));
-    }
     trust(path, &found)?;
     Ok((file, found))
 }
 
 /// As [`open_trusted`], for writing as well.
 pub(crate) fn open_trusted_to_write(path: &Path) -> Result<(File, Metadata), TrustError> {
-    open(path, OpenOptions::new().read(true).write(true))
+    trusted(path, with_flags(OFlags::NOFOLLOW | OFlags::NONBLOCK).write(true))
 }
 
 /// The content of such a file, of at most `most` bytes.
@@ -81,12 +79,10 @@ pub(crate) fn open_trusted_to_write(path: &Path) -> Result<(File, Metadata), Tru
 /// As [`open_trusted`], and when it is larger or cannot be read.
 pub fn read_trusted(path: &Path, most: u64) -> Result<Vec<u8>, TrustError> {
     let (file, found) = open_trusted(path)?;
-    if found.len() > most {
-        return Err(TrustError::too_large(path, found.len(), most));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
-    file.take(most).read_to_end(&mut bytes).map_err(FileError::at("read", path))?;
-    Ok(bytes)
+    read_opened(file, &found, most).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => TrustError::too_large(path, found.len(), most),
+        _ => FileError::at("read", path)(source).into(),
+    })
 }
 
 /// Refuses what others can change: a folder, before anything in it is believed, or what is open already.
@@ -141,7 +137,7 @@ mod tests {
         fs::set_permissions(path("open"), Permissions::from_mode(0o622)).unwrap();
         assert!(refusal(&path("open")).ends_with("open can be changed by others (mode 622); chmod go-w it"));
         File::create(path("sparse")).unwrap().set_len(3 << 30).unwrap();
-        assert!(refusal(&path("sparse")).ends_with("sparse has 3221225472 bytes; 100 are the most"));
+        assert!(refusal(&path("sparse")).ends_with("sparse has 3221225472 bytes; 100 are the most; remove it"));
     }
 
     #[test]

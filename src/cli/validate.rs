@@ -1,15 +1,20 @@
 //! `hostler validate`: checks the configuration of devices in manifests.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
+
+use hostler_files::{read_argument, read_stream};
 
 use super::{CliFailure, CliOutcome};
 use crate::{
     config::DaemonConfig,
     validate::{ValidationReport, check},
 };
+
+/// All manifests of a large cluster in one file have less.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Check the configuration of devices in manifests of claims, templates and device classes
 #[derive(clap::Args, Debug)]
@@ -52,11 +57,10 @@ fn is_stdin(file: &Path) -> bool {
 
 fn read(file: &Path) -> io::Result<String> {
     if is_stdin(file) {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text)?;
-        return Ok(text);
+        let bytes = read_stream(io::stdin().lock(), MOST_BYTES)?;
+        return String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into());
     }
-    std::fs::read_to_string(file)
+    read_argument(file, MOST_BYTES).map_err(|error| error.source)
 }
 
 fn show(name: &str, found: &ValidationReport, out: &mut dyn Write) -> io::Result<()> {

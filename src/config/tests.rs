@@ -1,5 +1,7 @@
 //! What a file may say, and what is said about its mistakes.
 
+use std::fs;
+
 use super::*;
 
 fn mistakes(text: &str) -> Vec<(Option<usize>, String, String)> {

@@ -58,38 +58,25 @@ fn process_runs(root: &SysRoot, note: &ContainerNote) -> bool {
     }
 }
 
-/// Whether there are processes in a cgroup or below it.
+/// Whether there are processes in a cgroup or below it, for all that can be seen: a cgroup that is gone has none.
 fn is_populated(root: &SysRoot, cgroup: &Path) -> bool {
-    let real = root.path(cgroup.strip_prefix("/").unwrap_or(cgroup));
-    match fs::read_to_string(real.join("cgroup.events")) {
-        Ok(events) => events.lines().any(|line| line == "populated 1"),
-        Err(error) if is_gone(&error) => has_processes(&real),
+    let cgroup = cgroup.strip_prefix("/").unwrap_or(cgroup);
+    match root.text(cgroup.join("cgroup.events")) {
+        Ok(Some(events)) => events.lines().any(|line| line == "populated 1"),
+        Ok(None) => has_processes(root, cgroup),
         Err(_) => true,
     }
 }
 
 /// Version 1 has no summary of what is below.
-fn has_processes(cgroup: &Path) -> bool {
-    let own = match fs::read_to_string(cgroup.join("cgroup.procs")) {
-        Ok(processes) => !processes.trim().is_empty(),
-        Err(error) => !is_gone(&error),
-    };
-    let below = || match fs::read_dir(cgroup) {
-        Ok(mut entries) => entries.any(|entry| entry.map_or(true, |entry| may_have_processes(&entry))),
-        Err(error) => !is_gone(&error),
-    };
+fn has_processes(root: &SysRoot, cgroup: &Path) -> bool {
+    let own = root.text(cgroup.join("cgroup.procs")).map_or(true, |text| text.is_some_and(|text| !text.is_empty()));
+    let below = || root.names(cgroup).map_or(true, |names| names.iter().any(|name| may_have(root, &cgroup.join(name))));
     own || below()
 }
 
 /// What cannot be looked at may be a cgroup like any other.
-fn may_have_processes(entry: &DirEntry) -> bool {
-    match entry.file_type() {
-        Ok(kind) => kind.is_dir() && has_processes(&entry.path()),
-        Err(error) => !is_gone(&error),
-    }
-}
-
-/// ENODEV comes from a cgroup that is removed between open and read.
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
+fn may_have(root: &SysRoot, below: &Path) -> bool {
+    let is_folder = root.metadata(below).map_or(true, |found| found.is_some_and(|found| found.is_dir()));
+    is_folder && has_processes(root, below)
 }

@@ -15,15 +15,17 @@ use std::{
 };
 
 use hostler_cdi::{DirError, SpecDir};
-use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_file, replace};
 use tracing::{info, warn};
 
 const PREFIX: &str = "hostler-";
 const UNFINISHED: &str = ".hostler-unfinished";
+/// Far more than a build with all that debuggers want to know.
+const MOST_BYTES: u64 = 4 << 30;
 
 /// Installs the program `own` into `dir`; gives its path there. One that is there already, byte for byte, stays.
 pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, FileError> {
-    let bytes = fs::read(own).map_err(FileError::at("read", own))?;
+    let bytes = read_file(own, MOST_BYTES)?;
     let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), crc32fast::hash(&bytes)));
     if is_installed(&path, &bytes) {
         return Ok(path);
@@ -39,7 +41,7 @@ pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, FileError> {
 
 fn is_installed(path: &Path, bytes: &[u8]) -> bool {
     let is_runnable = |path: &Path| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o777 == 0o755);
-    is_runnable(path) && fs::read(path).is_ok_and(|installed| installed == bytes)
+    is_runnable(path) && read_file(path, MOST_BYTES).is_ok_and(|installed| installed == bytes)
 }
 
 /// The programs that CDI files of this driver's claims run as hooks.

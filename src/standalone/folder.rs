@@ -11,7 +11,7 @@ use hostler_api::{
     Allocation, ClaimRef, ObjectName,
     resource::{AllocationError, ResourceClaim},
 };
-use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, replace};
+use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_text, replace};
 
 use super::manifest::{self, ManifestError};
 use crate::{
@@ -225,14 +225,10 @@ fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
 
 /// The manifest in a file; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<ManifestFile>, ManifestsError> {
-    let text = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Ok(metadata) if metadata.len() > LARGEST_BYTES => {
-            Err(io::Error::other(format!("it is larger than {LARGEST_BYTES} bytes")))
-        }
-        found => found.and_then(|_| fs::read_to_string(path)),
+    let text = match read_text(path, LARGEST_BYTES) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
     };
-    let text = text.map_err(FileError::at("read", path))?;
     let manifest =
         manifest::parse(&text).map_err(|source| ManifestsError::Invalid { path: path.to_owned(), source })?;
     Ok(Some(ManifestFile { path: path.to_owned(), manifest }))

@@ -29,6 +29,9 @@ struct CrateRule {
 }
 
 const BACKEND_IMPORTS: &[&str] = &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-linux"];
+/// Those that keep or read files of their own.
+const FILE_BACKEND_IMPORTS: &[&str] =
+    &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-files", "hostler-linux"];
 const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
 
 /// The table of docs/architecture.md; a test keeps the two equal.
@@ -44,7 +47,7 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-controller",
         folder: "controller/",
-        ours: &["hostler-api", "hostler-cluster"],
+        ours: &["hostler-api", "hostler-cluster", "hostler-files"],
         never: &["udev", "tonic"],
         only: &[],
     },
@@ -71,7 +74,7 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-cluster",
         folder: "cluster/",
-        ours: &["hostler-api"],
+        ours: &["hostler-api", "hostler-files"],
         never: &["udev", "tonic", "prost", "axum", "clap"],
         only: &[],
     },
@@ -86,12 +89,18 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-fpga",
         folder: "backends/fpga/",
-        ours: &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-files", "hostler-linux"],
+        ours: FILE_BACKEND_IMPORTS,
         never: NO_SERVERS,
         only: &[],
     },
     CrateRule { name: "hostler-cxl", folder: "backends/cxl/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
-    CrateRule { name: "hostler-fake", folder: "backends/fake/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-fake",
+        folder: "backends/fake/",
+        ours: FILE_BACKEND_IMPORTS,
+        never: NO_SERVERS,
+        only: &[],
+    },
     CrateRule {
         name: "hostler-backend",
         folder: "backends/api/",
@@ -328,6 +337,28 @@ fn the_shape_of_every_source_file_is_as_agreed() {
     let broken: Vec<String> = sources.iter().flat_map(broken_shape).collect();
     assert!(sources.len() > 30, "found only {} files", sources.len());
     assert_none(&broken);
+}
+
+/// What lies under a name from outside can be a FIFO, a device or without end.
+#[test]
+fn files_are_opened_to_be_read_in_two_crates_only() {
+    let sources = sources();
+    let broken: Vec<String> = sources.iter().flat_map(broken_reads).collect();
+    assert!(sources.iter().any(|source| source.file == "src/config.rs"), "the daemon was not read");
+    assert_none(&broken);
+}
+
+fn broken_reads(source: &Source) -> Vec<String> {
+    const READERS: [&str; 2] = ["files/", "backends/linux/"];
+    const READS: [&str; 4] = ["fs::read", "fs::read_to_string", "File::open", "File::options"];
+    if source.is_test || READERS.iter().any(|folder| source.file.starts_with(folder)) {
+        return Vec::new();
+    }
+    let reads = |path: &String| {
+        sources::starts_with(path, "tokio::fs") || READS.iter().any(|read| sources::ends_with(path, read))
+    };
+    let paths = source.paths().into_iter().filter(reads);
+    paths.map(|path| format!("{}: {path}, but files are read by hostler-files or a SysRoot", source.file)).collect()
 }
 
 fn broken_dependencies(rule: &CrateRule, manifest: &Manifest, all: &[Manifest], lock: &Lock) -> Vec<String> {
@@ -567,6 +598,22 @@ mod self_test {
             let source = Source::new("src/claims/task.rs", text);
             assert!(!broken_imports(&source).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_read_past_the_reader_is_found_however_it_is_written() {
+        for text in [
+            "use std::fs; fn f() { fs::read(p); }",
+            "fn f() { std::fs::read_to_string(p); }",
+            "use std::fs::{read_to_string, write};",
+            "use std::fs::File; fn f() { File::open(p); }",
+            "fn f() { tokio::fs::read(p); }",
+        ] {
+            assert_eq!(broken_reads(&Source::new("src/claims/task.rs", text)).len(), 1, "{text}");
+            assert_eq!(broken_reads(&Source::new("files/src/bounded.rs", text)), Vec::<String>::new(), "{text}");
+        }
+        let listing = "use std::fs; fn f() { fs::read_dir(p); fs::read_link(p); File::create(p); MyFile::open(p); }";
+        assert_eq!(broken_reads(&Source::new("src/claims/task.rs", listing)), Vec::<String>::new());
     }
 
     #[test]

@@ -72,6 +72,11 @@ pub(crate) fn starts_with(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
+/// Whether `path` is `suffix`, or that of something elsewhere.
+pub(crate) fn ends_with(path: &str, suffix: &str) -> bool {
+    path.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
+}
+
 /// Whether a path is that of a type that starts programs.
 pub(crate) fn names_command(path: &str) -> bool {
     ["std::process::Command", "process::Command", "tokio::process"].iter().any(|prefix| starts_with(path, prefix))

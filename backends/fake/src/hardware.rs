@@ -7,6 +7,10 @@ use std::{
 
 use hostler_api::{ClaimUid, Grant};
 use hostler_backend::{BackendError, DevicePlan};
+use hostler_files::read_file;
+
+/// A plan is a part of a claim's record, and no larger.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// The folder.
 #[derive(Debug)]
@@ -74,10 +78,10 @@ fn content(plan: &DevicePlan) -> Result<Vec<u8>, BackendError> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, BackendError> {
-    match fs::read(path) {
+    match read_file(path, MOST_BYTES) {
         Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(step("read", path, error)),
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(step("read", path, error.source)),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The script as it is now, and the faults that strike.
 
 use std::{
-    fs,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -10,6 +9,7 @@ use std::{
 
 use hostler_api::DeviceName;
 use hostler_backend::BackendError;
+use hostler_files::{FileError, read_text};
 
 use crate::{
     KILL_EXIT_CODE,
@@ -20,6 +20,8 @@ use crate::{
 const LINGER: Duration = Duration::from_millis(20);
 /// How often a call that hangs looks whether it may go on.
 const HANG_POLL: Duration = Duration::from_millis(10);
+/// Thousands of devices, each with all that a device can have.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// A script's file and what was made of it.
 #[derive(Debug)]
@@ -62,8 +64,7 @@ impl ScriptFile {
     }
 
     fn text(&self) -> Result<String, ScriptError> {
-        let read = |source| ScriptError::Read { path: self.path.clone(), source };
-        fs::read_to_string(&self.path).map_err(read)
+        read_text(&self.path, MOST_BYTES).map_err(|FileError { path, source, .. }| ScriptError::Read { path, source })
     }
 
     fn remember(&self, text: String, script: &FakeScript) {

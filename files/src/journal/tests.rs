@@ -108,7 +108,7 @@ fn a_journal_that_others_can_have_changed_is_refused() {
     assert!(refusal(&link).ends_with("link is a link; remove it"));
     let sparse = temp.path().join("sparse");
     File::create(&sparse).unwrap().set_len(3 << 30).unwrap();
-    assert!(refusal(&sparse).ends_with("bytes; 268435456 are the most"));
+    assert!(refusal(&sparse).ends_with("bytes; 268435456 are the most; remove it"));
 }
 
 proptest! {

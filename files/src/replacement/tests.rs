@@ -1,7 +1,7 @@
 //! Files that are replaced: the old content or the new one, whatever fails.
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, File, Permissions},
     io::ErrorKind,
     os::unix::fs::{PermissionsExt, symlink},
 };

@@ -10,13 +10,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     io,
     path::{Path, PathBuf},
 };
 
 use hostler_api::{Chain, ClaimUid};
-use hostler_files::{FileError, Journal, JournalContent, read_trusted, sync_folder};
+use hostler_files::{FileError, Journal, JournalContent, open_file, read_trusted, sync_folder};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -144,9 +143,9 @@ impl RecordJournal {
 }
 
 fn flush(path: &Path) -> Result<(), FileError> {
-    match File::open(path).and_then(|file| file.sync_all()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("sync", path)(error)),
-        _ => Ok(()),
+    match open_file(path) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.0.sync_all().map_err(FileError::at("sync", path)),
     }
 }
 

@@ -270,7 +270,7 @@ fn what_is_named_like_a_record_and_cannot_be_ours_costs_its_claim_alone() {
         ("fifo", "is not a file; remove it"),
         ("link", "is a link; remove it"),
         ("open", "can be changed by others (mode 666); chmod go-w it"),
-        ("sparse", "bytes; 16777216 are the most"),
+        ("sparse", "bytes; 16777216 are the most; remove it"),
         ("whole", ""),
     ]) {
         assert!(*uid == expected_uid && reason.ends_with(expected), "{uid}: {reason}");

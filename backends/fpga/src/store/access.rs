@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use hostler_files::trust;
+use hostler_files::{open_folder, trust};
 
 use super::StoreError;
 
@@ -28,7 +28,7 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
 pub(super) fn make(folder: &Path) -> Result<File, StoreError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(StoreError::file("make", folder))?;
-    let opened = File::open(folder).map_err(StoreError::file("open", folder))?;
+    let opened = open_folder(folder)?;
     trust(folder, &opened.metadata().map_err(StoreError::file("look at", folder))?)?;
     Ok(opened)
 }

@@ -1,13 +1,12 @@
 //! Adding a bitstream: content first, under its digest, then the record that makes it one.
 
 use std::{
-    fs::File,
     io::{self, Read, Write},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use hostler_files::{Durability, PendingFile, TemporaryName};
+use hostler_files::{Durability, PendingFile, TemporaryName, open_file};
 use sha2::{Digest as _, Sha256};
 
 use super::{Bitstream, BitstreamRecord, BitstreamStore, MOST_BYTES, StoreError, VERSION, access};
@@ -95,11 +94,7 @@ impl BitstreamStore {
     }
 
     fn copy(&self, path: &Path) -> Result<BitstreamCopy, StoreError> {
-        let mut source = File::open(path).map_err(StoreError::file("open", path))?;
-        let found = source.metadata().map_err(StoreError::file("look at", path))?;
-        if !found.is_file() {
-            return Err(StoreError::Refused(format!("{} is not a file", path.display())));
-        }
+        let (mut source, _) = open_file(path)?;
         let mut file = self.pending()?;
         let mut beginning = Vec::new();
         let first = (&mut source).take(BitstreamHeader::MOST_BYTES as u64).read_to_end(&mut beginning);

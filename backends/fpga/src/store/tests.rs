@@ -159,7 +159,8 @@ fn files_that_nothing_can_program_are_refused() {
         assert!(refusal.contains(" cannot be added: ") && refusal.contains(reason), "{refusal}");
     }
     let details = BitstreamDetails { name: Some("folder".to_owned()), ..ids() };
-    assert!(message(place.store.add(place.folder.path(), &details)).ends_with(" is not a file"));
+    let refusal = message(place.store.add(place.folder.path(), &details));
+    assert!(refusal.ends_with(": it is a folder; put a regular file in its place"), "{refusal}");
 }
 
 #[test]

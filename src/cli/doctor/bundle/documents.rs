@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use hostler_api::Chain;
 use hostler_cdi::SpecDir;
+use hostler_files::read_file;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +14,9 @@ use crate::{
 
 /// A cluster's daemon asks the API server for each; this many take seconds, not minutes.
 const MOST_EXPLAINED: usize = 64;
+
+/// As the daemon reads them.
+const MOST_RECORD_BYTES: u64 = 16 << 20;
 
 /// A document and its name in the bundle.
 type BundleDocument = (String, Value);
@@ -57,11 +61,12 @@ fn records(folder: &Path, full: bool) -> Vec<BundleDocument> {
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".json") && !name.starts_with('.')).collect();
     names.sort_unstable();
     let record = |name: String| {
-        let document = match fs::read(folder.join(&name)).map(|bytes| serde_json::from_slice::<Value>(&bytes)) {
+        let bytes = read_file(&folder.join(&name), MOST_RECORD_BYTES);
+        let document = match bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes)) {
             Ok(Ok(record)) if full => record,
             Ok(Ok(record)) => outline(&record["record"]),
             Ok(Err(error)) => json!({ "error": error.to_string() }),
-            Err(error) => json!({ "error": error.to_string() }),
+            Err(error) => json!({ "error": Chain(&error).to_string() }),
         };
         (format!("claims/{name}"), document)
     };
