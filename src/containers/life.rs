@@ -1,8 +1,7 @@
 //! Whether what was a container still runs.
 
 use std::{
-    fs::{self, DirEntry},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 

@@ -22,9 +22,10 @@ mod reader;
 /// The processing and memory side of a machine, as read at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Topology {
-    /// CPU architecture as far as the tree tells (`x86_64`, `aarch64`, `riscv64`, `ppc64`, `s390x`), else `None`.
+    /// CPU architecture as far as the tree tells: `x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `ppc64`, `ppc`,
+    /// `s390x` or `loongarch64`.
     pub arch: Option<String>,
-    /// The CPU's name as `/proc/cpuinfo` gives it; arm64 gives none.
+    /// The CPU's name as `/proc/cpuinfo` gives it; current arm64 kernels give none.
     pub cpu_model: Option<String>,
     /// CPUs that could ever be there.
     pub possible: IdSet,
@@ -32,9 +33,9 @@ pub struct Topology {
     pub present: IdSet,
     /// CPUs that run.
     pub online: IdSet,
-    /// CPUs that the boot command line or a root cpuset partition keeps from the scheduler.
+    /// Online CPUs that the boot command line or a root cpuset partition keeps from the scheduler.
     pub isolated: IdSet,
-    /// CPUs without the periodic tick.
+    /// Online CPUs without the periodic tick.
     pub nohz_full: IdSet,
     /// Whether simultaneous multithreading is on; `None` if the kernel does not say.
     pub smt_active: Option<bool>,
@@ -162,7 +163,8 @@ pub struct NumaNode {
     pub memory_side_caches: Vec<MemorySideCache>,
     /// Memory tier; lower is faster. Not stable over kernels.
     pub tier: Option<u32>,
-    /// The PCI address of the GPU whose memory this is, where a driver says so; such memory is not system memory.
+    /// The PCI address of the GPU whose memory this is, as a driver says, or may be, as a warning says; such memory is not
+    /// system memory.
     pub gpu: Option<String>,
     /// Whether it has a generic initiator (a device that starts memory traffic).
     pub generic_initiator: bool,

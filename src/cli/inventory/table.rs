@@ -48,7 +48,9 @@ pub(super) fn summary(machine: &ScannedMachine) -> String {
         count(topology.cpus.len(), "thread"),
         count(topology.nodes.len(), "NUMA node"),
     ];
-    let memory: Option<u64> = topology.nodes.values().map(|node| node.memory_bytes).sum();
+    // The memory of GPUs is none of the system's.
+    let own = topology.nodes.values().filter(|node| node.gpu.is_none());
+    let memory: Option<u64> = own.map(|node| node.memory_bytes).sum();
     parts.extend(memory.map(bytes));
     format!("{}: {}", machine.node, parts.join(", "))
 }

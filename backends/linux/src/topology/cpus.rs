@@ -34,8 +34,9 @@ impl CpuLists {
             Some("0") => Some(false),
             _ => None,
         };
-        let isolated = boot_list(reader, "isolated");
-        let nohz_full = boot_list(reader, "nohz_full");
+        // The boot command line names CPUs that are not there, or not yet.
+        let isolated = boot_list(reader, "isolated").intersection(&online);
+        let nohz_full = boot_list(reader, "nohz_full").intersection(&online);
         Self { possible, present, online, isolated, nohz_full, smt_active }
     }
 }

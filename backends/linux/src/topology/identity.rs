@@ -39,21 +39,34 @@ fn arch_of_cpuinfo(cpuinfo: &str) -> Option<&'static str> {
         // `lm`: long mode, which a 32-bit x86 lacks.
         return Some(if flags.split(' ').any(|flag| flag == "lm") { "x86_64" } else { "x86" });
     }
-    match (field(cpuinfo, "CPU architecture"), field(cpuinfo, "isa")) {
-        (Some("8" | "AArch64"), _) => Some("aarch64"),
-        (Some(_), _) => Some("arm"),
-        (_, Some(isa)) if isa.starts_with("rv64") => Some("riscv64"),
-        (_, Some(isa)) if isa.starts_with("rv32") => Some("riscv32"),
-        _ if field(cpuinfo, "cpu").is_some_and(|cpu| cpu.starts_with("POWER")) => Some("ppc64"),
-        _ => None,
+    match (field(cpuinfo, "CPU architecture"), field(cpuinfo, "isa"), field(cpuinfo, "ISA")) {
+        (Some("8" | "AArch64"), ..) => Some("aarch64"),
+        (Some(_), ..) => Some("arm"),
+        (_, Some(isa), _) if isa.starts_with("rv64") => Some("riscv64"),
+        (_, Some(isa), _) if isa.starts_with("rv32") => Some("riscv32"),
+        (.., Some(isa)) if isa.split(' ').any(|isa| isa == "loongarch64") => Some("loongarch64"),
+        _ => arch_of_power(cpuinfo),
     }
 }
 
+/// Other architectures name a `cpu` too; only these have a processor version register, and those of 64 bits have names.
+fn arch_of_power(cpuinfo: &str) -> Option<&'static str> {
+    const WIDE: [&str; 7] = ["POWER", "PPC970", "RS64", "Cell", "PA6T", "e5500", "e6500"];
+    let cpu = field(cpuinfo, "cpu")?;
+    if WIDE.iter().any(|name| cpu.starts_with(name)) {
+        return Some("ppc64");
+    }
+    field(cpuinfo, "revision").is_some_and(|revision| revision.contains("(pvr ")).then_some("ppc")
+}
+
+/// Files that kernels of one architecture make alone. Of Power, those for 32 bits have none of their own.
 fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
-    const FILES: [(&str, &str); 4] = [
+    const FILES: [(&str, &str); 6] = [
         ("cpu0/regs/identification/midr_el1", "aarch64"),
         ("cpu0/polarization", "s390x"),
-        ("cpu0/physical_id", "ppc64"),
+        ("cpu0/dscr", "ppc64"),
+        ("cpu0/purr", "ppc64"),
+        ("cpu0/smt_snooze_delay", "ppc64"),
         ("microcode", "x86_64"),
     ];
     let mut known = FILES.iter().filter(|(file, _)| reader.tree().exists(format!("{CPU}/{file}")));
@@ -61,13 +74,14 @@ fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
 }
 
 fn model(cpuinfo: &str, arch: Option<&str>) -> Option<String> {
-    let key = match arch? {
-        "ppc64" => "cpu",
-        "riscv64" | "riscv32" => "uarch",
-        "s390x" => return s390_model(cpuinfo),
-        _ => "model name",
+    let keys: &[&str] = match arch {
+        Some("ppc64" | "ppc") => &["cpu"],
+        Some("riscv64" | "riscv32") => &["uarch"],
+        Some("s390x") => return s390_model(cpuinfo),
+        // loongarch writes it large, old arm calls it otherwise.
+        _ => &["model name", "Model Name", "Processor"],
     };
-    field(cpuinfo, key).map(str::to_owned)
+    keys.iter().find_map(|key| field(cpuinfo, key)).map(str::to_owned)
 }
 
 /// s390 has one line per CPU: `processor 0: version = FF,  identification = 0133E8,  machine = 8561`.

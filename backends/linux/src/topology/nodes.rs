@@ -66,13 +66,15 @@ const LOCAL_DISTANCE: u32 = 10;
 fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, online_cpus: &IdSet) -> OnlineNodes {
     let possible = reader.list(&format!("{NODE}/possible")).unwrap_or_else(|| folders.union(online));
     let mut nodes = OnlineNodes { possible, ..OnlineNodes::default() };
+    let mut placed = IdSet::new();
     for id in online.iter() {
         let folder = format!("{NODE}/node{id}");
         let names = reader.names(&folder);
         if names.is_empty() {
             reader.warn(&folder, "is online and has no attributes; taken as a node without CPUs of unknown memory");
         }
-        let cpus = node_cpus(reader, &folder, online_cpus, &nodes.of_cpu);
+        let cpus = node_cpus(reader, &folder, online_cpus, &placed);
+        placed.extend(cpus.iter());
         nodes.of_cpu.extend(cpus.iter().map(|cpu| (cpu, id)));
         let blocks = numbers(&names, "memory").len();
         if blocks > 0 {
@@ -127,10 +129,10 @@ fn read_node(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> Num
 }
 
 /// The online CPUs of a node that no other node has: many kernels list the offline ones too.
-fn node_cpus(reader: &mut TreeReader<'_>, folder: &str, online: &IdSet, placed: &BTreeMap<u32, u32>) -> IdSet {
+fn node_cpus(reader: &mut TreeReader<'_>, folder: &str, online: &IdSet, placed: &IdSet) -> IdSet {
     let set = ["cpulist", "cpumap"].iter().find_map(|name| reader.set(&format!("{folder}/{name}")));
     let cpus = set.unwrap_or_default().intersection(online);
-    let taken: IdSet = cpus.iter().filter(|cpu| placed.contains_key(cpu)).collect();
+    let taken = cpus.intersection(placed);
     if !taken.is_empty() {
         reader.warn(
             &format!("{folder}/cpulist"),

@@ -20,7 +20,7 @@ impl<'a> TreeReader<'a> {
     }
 
     pub(super) fn warn(&mut self, path: &str, reason: impl Into<String>) {
-        self.tree.warn(path, reason);
+        self.tree.warn(path, shortened(reason.into()));
     }
 
     pub(super) fn tree(&self) -> &'a TreeReading<'a> {
@@ -80,6 +80,15 @@ impl<'a> TreeReader<'a> {
     /// The numbers of the entries `prefixN` of a folder, ascending.
     pub(super) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
         numbers(&self.names(path), prefix)
+    }
+}
+
+/// A reason quotes what it is about, which can be as long as a file. Its beginning tells which one it is.
+fn shortened(reason: String) -> String {
+    const MOST_CHARS: usize = 500;
+    match reason.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}… ({} bytes in all)", &reason[..end], reason.len()),
+        None => reason,
     }
 }
 

@@ -74,12 +74,70 @@ fn parts_of_a_cache_may_be_absent() {
 }
 
 #[test]
-fn a_cache_that_names_nobody_is_the_cpus_own() {
+fn a_cache_that_names_nobody_is_the_cpus_own_or_of_the_last_level_nobodys() {
     let tree = TopologyTree::with_cores(2);
     for cpu in 0..2 {
-        tree.cache(cpu, 0, (2, "Unified", "1M"), "");
+        tree.cache(cpu, 0, (2, "Unified", "1M"), "").cache(cpu, 1, (3, "Unified", "8M"), "");
+        tree.remove(&format!("{CPU}/cpu{cpu}/cache/index0/shared_cpu_list"));
     }
-    assert_eq!(shown(&tree.read_clean()), ["2U 1024 0", "2U 1024 1"]);
+    let topology = tree.read();
+    assert_eq!(shown(&topology), ["2U 1024 0", "2U 1024 1"]);
+    assert_eq!((topology.cpus[&0].l3, topology.cpus[&1].l3), (None, None));
+    let [first, _] = &topology.warnings[..] else { panic!("{:?}", topology.warnings) };
+    assert_eq!(first.path, "/sys/devices/system/cpu/cpu0/cache/index1/shared_cpu_list");
+    assert!(
+        first.reason.contains("does not name CPU 0 itself") && first.reason.contains("left out"),
+        "{}",
+        first.reason
+    );
+    // Without any file of sharers it is the same.
+    for cpu in 0..2 {
+        tree.remove(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_list"));
+    }
+    let topology = tree.read();
+    assert_eq!((shown(&topology).len(), topology.warnings.len()), (2, 2));
+}
+
+#[test]
+fn a_list_that_does_not_name_its_own_cpu_gives_way_to_the_map() {
+    let tree = TopologyTree::with_cores(4);
+    for cpu in 0..4 {
+        tree.cache(cpu, 0, (1, "Data", "32K"), "").cache(cpu, 1, (3, "Unified", "8M"), "2");
+        tree.file(&format!("{CPU}/cpu{cpu}/cache/index1/shared_cpu_map"), if cpu < 2 { "3" } else { "c" });
+    }
+    let topology = tree.read();
+    assert_eq!(shown(&topology)[4..6], ["3U 8192 0-1", "3U 8192 2"]);
+    let warning = &topology.warnings[1];
+    assert_eq!(warning.path, "/sys/devices/system/cpu/cpu0/cache/index1/shared_cpu_list");
+    assert_eq!(warning.reason, "does not name CPU 0 itself; shared_cpu_map is believed");
+}
+
+#[test]
+fn a_leaf_that_is_not_there_hides_none_behind_it() {
+    let tree = TopologyTree::with_cores(2);
+    for cpu in 0..2 {
+        tree.cache(cpu, 0, (1, "Data", "32K"), &cpu.to_string()).cache(cpu, 3, (3, "Unified", "8M"), "0-1");
+        tree.cache(cpu, 41, (2, "Unified", "1M"), &cpu.to_string());
+    }
+    assert_eq!(shown(&tree.read_clean()), ["1D 32 0", "1D 32 1", "2U 1024 0", "2U 1024 1", "3U 8192 0-1"]);
+}
+
+#[test]
+fn a_cache_of_no_known_kind_is_left_out_and_a_sharer_may_know_better() {
+    let tree = TopologyTree::with_cores(2);
+    for cpu in 0..2 {
+        tree.cache(cpu, 0, (0, "Data", "32K"), "0-1").cache(cpu, 1, (900, "Unified", "8M"), "0-1");
+        tree.cache(cpu, 2, (2, "unified", "1M"), "0-1").cache(cpu, 3, (3, "Unified", "8M"), "0-1");
+    }
+    tree.file(&format!("{CPU}/cpu1/cache/index2/type"), "Unified");
+    let topology = tree.read();
+    assert_eq!(shown(&topology), ["2U 1024 0-1", "3U 8192 0-1"]);
+    let paths: Vec<&str> =
+        topology.warnings.iter().map(|warning| warning.path.trim_start_matches("/sys/devices/system/cpu/")).collect();
+    assert_eq!(
+        paths,
+        ["cpu0/cache/index0", "cpu0/cache/index1", "cpu0/cache/index2", "cpu1/cache/index0", "cpu1/cache/index1"]
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! CPUs and their groups, on machines of every kind and age.
 
+use std::{fs, path::Path};
+
 use hostler_linux::IdSet;
 use proptest::prelude::*;
 
@@ -214,6 +216,68 @@ fn text_that_is_no_list_is_absent_and_named() {
     assert_eq!((topology.online.to_string().as_str(), topology.cpus[&0].core_id), ("0-1", None));
     let paths: Vec<&str> = topology.warnings.iter().map(|warning| warning.path.as_str()).collect();
     assert_eq!(paths, ["/sys/devices/system/cpu/cpu0/topology/core_id", "/sys/devices/system/cpu/online"]);
+}
+
+#[test]
+fn architecture_and_model_are_told_as_the_document_says() {
+    let document =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/inventory-json.md")).unwrap();
+    let row = document.lines().find(|line| line.starts_with("| `arch` |")).unwrap();
+    for (cpuinfo, arch, model) in [
+        ("model name : Xeon\nflags : fpu lm", Some("x86_64"), Some("Xeon")),
+        ("model name : Pentium III\nflags : fpu", Some("x86"), Some("Pentium III")),
+        ("processor : 0\nCPU architecture: 8", Some("aarch64"), None),
+        (
+            "Processor : ARMv7 Processor rev 10 (v7l)\nCPU architecture: 7",
+            Some("arm"),
+            Some("ARMv7 Processor rev 10 (v7l)"),
+        ),
+        ("isa : rv64imafdc\nuarch : sifive,u74", Some("riscv64"), Some("sifive,u74")),
+        ("isa : rv32imac", Some("riscv32"), None),
+        (
+            "cpu : PPC970MP, altivec supported\nrevision : 1.1 (pvr 0044 0101)",
+            Some("ppc64"),
+            Some("PPC970MP, altivec supported"),
+        ),
+        (
+            "cpu : 7447A, altivec supported\nrevision : 0.5 (pvr 8003 0105)",
+            Some("ppc"),
+            Some("7447A, altivec supported"),
+        ),
+        ("cpu : e500mc\nrevision : 2.0 (pvr 8023 0020)", Some("ppc"), Some("e500mc")),
+        ("ISA : loongarch32 loongarch64\nModel Name : Loongson-3A5000", Some("loongarch64"), Some("Loongson-3A5000")),
+        ("Model Name : something new", None, Some("something new")),
+        ("cpu : UltraSparc T2 (Niagara2)", None, None),
+    ] {
+        let tree = TopologyTree::with_cores(1);
+        tree.file("proc/cpuinfo", cpuinfo);
+        let topology = tree.read_clean();
+        assert_eq!((topology.arch.as_deref(), topology.cpu_model.as_deref()), (arch, model), "{cpuinfo}");
+        assert!(arch.is_none_or(|arch| row.contains(&format!("`{arch}`"))), "{row}");
+    }
+    // Both widths of Power number their CPUs.
+    for (file, arch) in [("physical_id", None), ("purr", Some("ppc64"))] {
+        let tree = TopologyTree::with_cores(1);
+        tree.file(&format!("{CPU}/cpu0/{file}"), "0");
+        assert_eq!(tree.read_clean().arch.as_deref(), arch, "{file}");
+    }
+}
+
+#[test]
+fn isolated_cpus_are_those_that_are_there() {
+    let tree = TopologyTree::with_cores(2);
+    tree.file(&format!("{CPU}/isolated"), "1-63").file(&format!("{CPU}/nohz_full"), "0,40");
+    let topology = tree.read_clean();
+    assert_eq!(lists([&topology.isolated, &topology.nohz_full]), ["1", "0"]);
+}
+
+#[test]
+fn a_reason_is_short_however_long_the_text_is_that_it_quotes() {
+    let tree = TopologyTree::with_cores(2);
+    tree.file(&format!("{CPU}/cpu0/topology/core_id"), &"x".repeat(100_000));
+    let topology = tree.read();
+    let (_, reason) = only_warning(&topology);
+    assert!(reason.len() < 600 && reason.ends_with("bytes in all)"), "{}", reason.len());
 }
 
 #[test]

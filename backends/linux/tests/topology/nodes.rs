@@ -161,13 +161,44 @@ fn memory_side_caches_and_tiers_are_read() {
 
 #[test]
 fn the_memory_of_a_gpu_is_marked() {
-    let tree = two_nodes();
+    let tree = nodes_without_cpus();
     let status = "proc/driver/nvidia/gpus/0004:04:00.0/numa_status";
     tree.file(status, "Node:                    1\nStatus:                  online\nSize:        0x400000000");
     tree.file("proc/driver/nvidia/gpus/0035:03:00.0/numa_status", "Node:        -1\nStatus:       driver not loaded");
     tree.folder("proc/driver/nvidia/gpus/0035:04:00.0");
     let topology = tree.read_clean();
     assert_eq!((topology.nodes[&1].gpu.as_deref(), &topology.nodes[&0].gpu), (Some("0004:04:00.0"), &None));
+}
+
+/// Node 0 has the CPUs, 1 and 2 have memory alone, and 2 is that of a dax device.
+fn nodes_without_cpus() -> TopologyTree {
+    let tree = TopologyTree::with_cores(2);
+    tree.file(&format!("{NODE}/online"), "0-2").node(0, "0-1", "10 20 20", 1 << 20);
+    tree.node(1, "", "20 10 20", 1 << 20).node(2, "", "20 20 10", 1 << 20);
+    tree.file("sys/bus/dax/devices/dax0.0/target_node", "2");
+    tree
+}
+
+#[test]
+fn memory_that_may_be_a_gpus_is_marked_where_its_driver_does_not_say() {
+    const STATUS: &str = "proc/driver/nvidia/gpus/0004:04:00.0/numa_status";
+    for status in [None, Some(""), Some("Node:   many"), Some("Node:   0"), Some("garbage")] {
+        let tree = nodes_without_cpus();
+        tree.folder("proc/driver/nvidia/gpus/0004:04:00.0");
+        if let Some(text) = status {
+            tree.file(STATUS, text);
+        }
+        let topology = tree.read();
+        let gpus: Vec<_> = topology.nodes.values().map(|node| node.gpu.as_deref()).collect();
+        assert_eq!(gpus, [None, Some("0004:04:00.0"), None], "{status:?}");
+        let (path, reason) = only_warning(&topology);
+        assert_eq!(path, format!("/{STATUS}"));
+        assert!(reason.contains("nodes 1 may be, and are not offered"), "{reason}");
+    }
+    // An x86 has no such file, and its nodes without CPUs are other memory.
+    let tree = nodes_without_cpus();
+    tree.folder("proc/driver/nvidia/gpus/0000:04:00.0").file("proc/cpuinfo", "flags : fpu lm");
+    assert!(tree.read_clean().nodes.values().all(|node| node.gpu.is_none()));
 }
 
 #[test]

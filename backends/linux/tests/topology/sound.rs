@@ -23,7 +23,9 @@ pub(crate) fn assert_sound(topology: &Topology) {
         assert!(topology.nodes.get(&cpu.node).is_none_or(|node| node.cpus.contains(*id)));
     }
     assert_nodes(topology);
-    assert!(topology.allowed_cpus.is_subset(online));
+    for cpus in [&topology.allowed_cpus, &topology.isolated, &topology.nohz_full] {
+        assert!(cpus.is_subset(online));
+    }
 }
 
 /// Non-empty, disjoint, by lowest member; together `whole`, if given.
