@@ -73,7 +73,9 @@ impl CxlObjects {
             } else if numbered(&name, "endpoint") {
                 objects.endpoints.push(EndpointPort::read(tree, name, folder));
             } else {
-                objects.regions.push(CxlRegion::read(tree, name, folder));
+                let region = CxlRegion::read(tree, name, folder);
+                region.warn(tree);
+                objects.regions.push(region);
             }
         }
         for name in tree.names(DAX) {

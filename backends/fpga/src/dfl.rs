@@ -22,6 +22,9 @@ mod join;
 #[cfg(test)]
 mod tests;
 
+/// The driver of the functions.
+pub const DRIVER: &str = "dfl-pci";
+
 /// One link for each region, those of functions and those that can be programmed.
 const REGIONS: &str = "sys/class/fpga_region";
 

@@ -93,6 +93,7 @@ impl<'a> FpgaScan<'a> {
         let mut taken: BTreeSet<PciAddress> = functions_of(&self.cards).chain(self.passed_on.iter().copied()).collect();
         let of_managers = self.managers.iter().filter(|manager| manager.is_function());
         taken.extend(of_managers.filter_map(|manager| manager.function));
+        taken.extend(self.unseen_cards(&taken));
         let free: Vec<&PciFunction> =
             self.functions.values().filter(|function| !taken.contains(&function.address)).collect();
         let driver = |function: &PciFunction, name: &str| function.driver.as_deref() == Some(name);
@@ -107,6 +108,20 @@ impl<'a> FpgaScan<'a> {
             self.passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
         });
         self.whole = whole.map(|function| function.address).collect();
+    }
+
+    /// Functions that the driver of feature lists has, and of which it shows no card: parts of one, whatever they are.
+    fn unseen_cards(&self, taken: &BTreeSet<PciAddress>) -> Vec<PciAddress> {
+        let is_unseen = |function: &&PciFunction| {
+            function.driver.as_deref() == Some(dfl::DRIVER) && !taken.contains(&function.address)
+        };
+        let unseen = self.functions.values().filter(is_unseen).map(|function| function.address);
+        let unseen: Vec<PciAddress> = unseen.collect();
+        for address in &unseen {
+            let reason = format!("{} is bound to it and shows no card of it; it is not offered", dfl::DRIVER);
+            self.tree.warn(pci::folder(self.tree, *address), reason);
+        }
+        unseen
     }
 
     /// The functions that are offered whole.

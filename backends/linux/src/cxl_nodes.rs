@@ -44,16 +44,19 @@ fn blocks_of(tree: &TreeReading<'_>, node: u32) -> Vec<u64> {
     blocks
 }
 
-/// The physical ranges of CXL memory: volatile regions, and memory that firmware has set aside in a CXL window. Ranges that
-/// touch are one: a memory block may lie across them.
+/// The physical ranges of CXL memory: regions that are not persistent, and memory that firmware has set aside in a CXL
+/// window. Ranges that touch are one: a memory block may lie across them.
 pub fn cxl_ranges(tree: &TreeReading<'_>) -> Vec<PhysicalRange> {
     let names = tree.names(CXL);
     let folders = |word: &'static str| {
         names.iter().filter(move |name| name.starts_with(word)).map(|name| Path::new(CXL).join(name))
     };
-    let is_ram = |folder: &PathBuf| tree.attribute(folder.join("mode")).as_deref() == Some("ram");
-    let mut ranges: Vec<_> =
-        folders("region").filter(is_ram).filter_map(|folder| range(tree, &folder, "resource")).collect();
+    // What does not say of which kind it is, is no ordinary memory either.
+    let is_persistent = |folder: &PathBuf| tree.attribute(folder.join("mode")).as_deref() == Some("pmem");
+    let mut ranges: Vec<_> = folders("region")
+        .filter(|folder| !is_persistent(folder))
+        .filter_map(|folder| range(tree, &folder, "resource"))
+        .collect();
     let daxes = tree.names(DAX).into_iter().filter_map(|name| tree.target(Path::new(DAX).join(name)));
     let set_aside: Vec<_> =
         daxes.filter(|folder| is_hmem(folder)).filter_map(|folder| range(tree, &folder, "resource")).collect();
@@ -141,6 +144,13 @@ mod tests {
             region(&tree, mode, resource);
             assert_eq!(tree.look(cxl_nodes), BTreeMap::new(), "{mode} {resource}");
         }
+    }
+
+    #[test]
+    fn a_region_that_does_not_say_of_which_kind_it_is_is_no_ordinary_memory() {
+        let tree = machine();
+        tree.remove(format!("{CXL}/region0/mode"));
+        assert_eq!(tree.look(cxl_nodes), [(5, vec![8, 9])].into());
     }
 
     #[test]

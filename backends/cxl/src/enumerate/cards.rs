@@ -36,11 +36,13 @@ impl CxlScan<'_> {
         attributes.text("security", memdev.security_state.as_ref());
         attributes.flag("dynamicCapacity", self.has_dynamic_capacity(memdev, found));
         let regions = self.objects.regions_of(memdev);
-        attributes.text("use", Some(self.use_of(&regions)));
+        // Without its endpoint nobody knows what regions a card is in.
+        let regions_known = memdev.driver.is_none() || self.objects.endpoint_of(memdev).is_some();
+        attributes.text("use", regions_known.then(|| self.use_of(&regions)));
         attributes.flag("attachable", Some(self.is_attachable(memdev, &regions)));
         self.describe_quality(memdev, &regions, &mut attributes);
         self.describe_health(memdev, &mut attributes);
-        if let Some(region) = regions.iter().find(|region| region.mode == Some(RegionMode::Ram)) {
+        if let Some(region) = regions.iter().find(|region| region.mode != Some(RegionMode::Pmem)) {
             attributes.number("targetNode", self.objects.node_of(self.tree, region));
             self.describe_regions(&[region], &mut attributes);
         }
@@ -78,7 +80,8 @@ impl CxlScan<'_> {
         let bytes = memdev.bytes(RegionMode::Ram);
         let free = regions.iter().all(|region| region.mode == Some(RegionMode::Pmem));
         let windows = || self.objects.windows_for(memdev, RegionMode::Ram);
-        bytes > 0 && free && windows().iter().any(|window| self.objects.free_bytes(window) >= bytes)
+        let reachable = self.objects.endpoint_of(memdev).is_some_and(|endpoint| !endpoint.decoders.is_empty());
+        bytes > 0 && free && reachable && windows().iter().any(|window| self.objects.free_bytes(window) >= bytes)
     }
 
     /// The class of its memory, and whether it is mapped in a window of that class, or could be.

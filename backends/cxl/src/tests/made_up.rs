@@ -1,6 +1,6 @@
 //! Memory of made-up machines: what emulators cannot build, and what should not be.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use hostler_api::Chain;
 use hostler_backend::{
@@ -66,6 +66,36 @@ fn a_region_that_firmware_gave_to_the_system_is_a_node() {
     assert_eq!(gib(device(&found.devices, "node3")), 16);
     let card = device(&found.devices, "memory-1");
     assert_eq!(["use", "targetNode", "attachable"].map(|name| attribute(card, name)), ["systemRam", "3", "false"]);
+}
+
+#[test]
+fn a_card_whose_endpoint_cannot_be_seen_is_not_attachable() {
+    for part in ["uport", "decoder"] {
+        let tree = MachineTree::new();
+        let (_host, cards) = host(&tree, [1]);
+        assert_eq!(attribute(device(&scan(&tree).devices, "memory-1"), "attachable"), "true");
+        let entries = fs::read_dir(tree.path(&cards[0].endpoint)).unwrap().map(|entry| entry.unwrap().file_name());
+        let parts = entries.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(part));
+        parts.for_each(|name| _ = tree.remove(cards[0].endpoint.join(name)));
+        let card = device(&scan(&tree).devices, "memory-1").clone();
+        assert_eq!(attribute(&card, "attachable"), "false", "{part}");
+        assert_eq!(attribute(&card, "use"), if part == "uport" { "-" } else { "none" });
+    }
+}
+
+#[test]
+fn a_region_of_no_known_kind_stays_cxl_memory_and_is_named() {
+    let tree = MachineTree::new();
+    let (mut host, cards) = host(&tree, [1]);
+    let region = host.region(&[&cards[0]], RegionUse::SystemRam(5));
+    tree.remove(region.join("mode"));
+    let found = scan(&tree);
+    assert_eq!(names(&found), ["memory-1", "node5"]);
+    assert!(tree.look(hostler_linux::cxl_nodes).contains_key(&5), "the memory backend leaves it out");
+    let card = device(&found.devices, "memory-1");
+    assert_eq!(["use", "targetNode", "attachable"].map(|name| attribute(card, name)), ["systemRam", "5", "false"]);
+    let [warning] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
+    assert!(warning.path.ends_with("/mode") && warning.reason.starts_with("says neither ram nor pmem"), "{warning:?}");
 }
 
 #[test]

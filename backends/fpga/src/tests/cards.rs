@@ -160,6 +160,20 @@ fn a_function_that_the_configuration_passes_on_is_offered_in_no_other_way() {
     assert_eq!(names(&found.devices), ["afu-0000-b1-00-0-1", "vfio-0000-b1-00-0", "vfio-0000-b1-00-6"]);
 }
 
+/// Its driver still has it, so it is not for vfio to be passed on.
+#[test]
+fn a_card_whose_region_leads_nowhere_is_offered_in_no_way_and_named() {
+    let card = FakeDflCard::new("0000:b1:00.0");
+    let tree = plugged(&card);
+    tree.remove(card.engine().parent().unwrap());
+    let found = enumerated(tree.root(), FpgaBackendConfig::default());
+    assert_eq!(names(&found.devices), [""; 0]);
+    let expected = "dfl-pci is bound to it and shows no card of it; it is not offered";
+    assert!(found.warnings.iter().any(|it| it.path.ends_with("0000:b1:00.0") && it.reason == expected), "{found:?}");
+    let whole = FpgaBackendConfig { vfio: vec!["0000:b1:00.0".to_owned()], ..FpgaBackendConfig::default() };
+    assert_eq!(names(&enumerated(tree.root(), whole).devices), ["vfio-0000-b1-00-0"]);
+}
+
 #[test]
 fn a_card_that_is_pulled_leaves_nothing() {
     let tree = plugged(&card());
