@@ -167,3 +167,61 @@ fn what_is_validated_is_a_file_or_a_pipe_and_has_an_end() {
         assert!(text.contains("it has more bytes than it may have"), "{name}: {text}");
     }
 }
+
+/// A machine of one CPU in a folder.
+fn machine(root: &Path) {
+    let file = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for list in ["possible", "present", "online"] {
+        file(&format!("sys/devices/system/cpu/{list}"), "0\n");
+    }
+    file("sys/devices/system/node/online", "0\n");
+    file("sys/devices/system/node/node0/cpulist", "0\n");
+    file("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       1048576 kB\n");
+}
+
+#[test]
+fn a_file_of_a_machine_in_a_folder_that_is_none_is_refused_by_its_name() {
+    for trap in Trap::ALL {
+        let temp = tempfile::tempdir().unwrap();
+        machine(temp.path());
+        let place = "sys/devices/system/cpu/online";
+        fs::remove_file(temp.path().join(place)).unwrap();
+        trap.lay(&temp.path().join(place));
+        let output = hostler(&["inventory", "--root", temp.path().to_str().unwrap()], Stdio::null());
+        let text = said(&output);
+        if trap == Trap::Device {
+            // What the link names is in the folder, where there is no device.
+            assert_eq!(output.status.code(), Some(0), "{text}");
+        } else {
+            assert_ne!(output.status.code(), Some(0), "{trap:?}: {text}");
+            assert!(text.contains(place) && text.contains(trap.reason()), "{trap:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn links_of_a_machine_in_a_folder_show_nothing_of_the_host() {
+    const SECRET: &str = "model name : secret of the host\nflags : lm\n";
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("root");
+    machine(&root);
+    fs::write(temp.path().join("secret"), SECRET).unwrap();
+    fs::create_dir(root.join("proc")).unwrap();
+    for target in [temp.path().join("secret"), "../../secret".into(), "/../../../../../../secret".into()] {
+        let _ = fs::remove_file(root.join("proc/cpuinfo"));
+        symlink(&target, root.join("proc/cpuinfo")).unwrap();
+        let output = hostler(&["inventory", "-o", "json", "--root", root.to_str().unwrap()], Stdio::null());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(!said(&output).contains("secret"), "{}: {}", target.display(), said(&output));
+    }
+    fs::create_dir(root.join("files")).unwrap();
+    fs::write(root.join("files/cpuinfo"), SECRET.replace("secret of the host", "its own")).unwrap();
+    fs::remove_file(root.join("proc/cpuinfo")).unwrap();
+    symlink("/files/cpuinfo", root.join("proc/cpuinfo")).unwrap();
+    let output = hostler(&["inventory", "-o", "json", "--root", root.to_str().unwrap()], Stdio::null());
+    assert!(said(&output).contains("its own"), "links lead where they would on that machine: {}", said(&output));
+}

@@ -89,9 +89,7 @@ pub(crate) fn opened(path: &Path, options: &OpenOptions) -> io::Result<(File, Me
 
 /// The content of an open file. One that grows meanwhile is noticed too.
 pub(crate) fn read_opened(file: File, found: &Metadata, most: u64) -> io::Result<Vec<u8>> {
-    if found.len() > most {
-        return Err(too_large(&format!("{} bytes", found.len()), most));
-    }
+    expect_size(found, most)?;
     read_stream(file, most)
 }
 
@@ -112,6 +110,14 @@ pub fn expect_file(found: &Metadata) -> io::Result<()> {
     }
     let reason = format!("it is a {}; put a regular file in its place", kind_name(kind));
     Err(io::Error::new(ErrorKind::InvalidInput, reason))
+}
+
+/// Refuses a file that says to be larger.
+///
+/// # Errors
+/// Its size, and what to do.
+pub fn expect_size(found: &Metadata, most: u64) -> io::Result<()> {
+    if found.len() > most { Err(too_large(&format!("{} bytes", found.len()), most)) } else { Ok(()) }
 }
 
 fn kind_name(kind: FileType) -> &'static str {

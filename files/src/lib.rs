@@ -21,7 +21,7 @@ mod pending;
 mod replacement;
 mod trusted;
 
-pub use bounded::{expect_file, open_file, open_folder, read_argument, read_file, read_stream, read_text};
+pub use bounded::{expect_file, expect_size, open_file, open_folder, read_argument, read_file, read_stream, read_text};
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
 pub use lock::{InstanceLock, LockError};

@@ -108,7 +108,13 @@ const CRATES: &[CrateRule] = &[
         never: &["tokio", "kube", "tonic", "udev", "nix"],
         only: &[],
     },
-    CrateRule { name: "hostler-linux", folder: "backends/linux/", ours: &[], never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-linux",
+        folder: "backends/linux/",
+        ours: &["hostler-files"],
+        never: NO_SERVERS,
+        only: &[],
+    },
     CrateRule {
         name: "hostler-proto",
         folder: "proto/",

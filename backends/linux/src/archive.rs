@@ -9,13 +9,14 @@
 //! and what follows them can only pass through other links of which the same holds.
 
 use std::{
-    fs::{File, Permissions},
+    fs::Permissions,
     io::{self, BufReader, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use hostler_files::{FileError, open_file};
 use nix::sys::statvfs::statvfs;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use tempfile::TempDir;
@@ -155,7 +156,7 @@ impl UnpackedCapture {
     }
 
     fn open_within(path: &Path, most_bytes: u64, most_entries: usize) -> Result<Self, ArchiveError> {
-        let file = File::open(path).map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
+        let file = open_file(path).map_err(|FileError { path, source, .. }| ArchiveError::Open { path, source })?.0;
         let mut compressed = BufReader::new(file);
         let decoder = StreamingDecoder::new(&mut compressed);
         let decoder = decoder

@@ -4,8 +4,7 @@
 //! kernel accepts is believed: on v2 a set that cannot be had is accepted and silently replaced by the parent's.
 
 use std::{
-    fs::OpenOptions,
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -191,11 +190,6 @@ impl CpusetCgroup {
         Ok(())
     }
 
-    /// Where a path of the machine is under our root.
-    fn real(&self, path: &Path) -> PathBuf {
-        self.root.path(relative(path))
-    }
-
     fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -212,7 +206,7 @@ impl CpusetCgroup {
 
     /// Never creates the file: a missing one is a missing controller or an ended container.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
-        OpenOptions::new().write(true).truncate(true).open(self.real(path))?.write_all(text.as_bytes())
+        self.root.write(relative(path), text)
     }
 
     fn write(&self, resource: &CpusetResource, set: &IdSet) -> Result<(), CgroupError> {

@@ -2,21 +2,29 @@
 
 use std::{
     fmt,
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{File, Metadata},
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
+use hostler_files::read_stream;
+use nix::fcntl::OFlag;
+
 mod failure;
+mod folder;
 mod reading;
 
 pub use failure::ReadFailure;
 use failure::{present, present_link};
+use folder::RootFolder;
 pub use reading::TreeReading;
 
 /// No sysfs text attribute is longer than a page; only masks of thousands of CPUs are.
 const PAGE: usize = 4096;
+
+/// What the kernel says in one file is far less; a tree may hold files without an end.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Attributes whose drivers wait for a lock give up at a signal. So many in a row are no accident.
 const MOST_INTERRUPTIONS: usize = 32;
@@ -59,9 +67,12 @@ pub trait SysRootTap: Send + Sync + fmt::Debug {
 ///
 /// Whatever is read is present, absent, or a [`ReadFailure`]: absent is what the kernel says is absent, and nothing else.
 /// Whoever makes something of many files looks at them in one [`SysRoot::look`].
+///
+/// All of it lies below the folder: links lead where they would if the folder were the root of all, and of a tree that is not
+/// this machine's own root only regular files are read, none of them without end.
 #[derive(Clone, Debug)]
 pub struct SysRoot {
-    folder: PathBuf,
+    folder: RootFolder,
     /// In the order in which they were put in between.
     taps: Vec<Arc<dyn SysRootTap>>,
 }
@@ -69,7 +80,7 @@ pub struct SysRoot {
 impl SysRoot {
     /// A tree in a folder.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { folder: root.into(), taps: Vec::new() }
+        Self { folder: RootFolder::new(root.into()), taps: Vec::new() }
     }
 
     /// The machine we run on.
@@ -84,9 +95,10 @@ impl SysRoot {
         self
     }
 
-    /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`SysRootTap`].
+    /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`SysRootTap`], and follows links out of the
+    /// tree.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
-        self.folder.join(relative)
+        self.folder.path().join(relative)
     }
 
     /// The content of a file without the white space around it; `None` where there is none.
@@ -111,16 +123,15 @@ impl SysRoot {
     /// # Errors
     /// Whatever the kernel says.
     pub fn required_attribute(&self, relative: impl AsRef<Path>) -> Result<String, ReadFailure> {
-        self.ask(PathAccess::Read, relative.as_ref(), |path| {
-            let mut file = File::open(path)?;
+        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| {
+            let mut file = folder.read(path)?;
             let mut page = [0; PAGE];
             let length = file.read(&mut page)?;
             if length < PAGE {
                 return Ok(trimmed(&page[..length]));
             }
-            let mut bytes = page.to_vec();
-            file.read_to_end(&mut bytes)?;
-            Ok(trimmed(&bytes))
+            let rest = read_stream(file, MOST_BYTES)?;
+            Ok(trimmed(&[&page[..], &rest].concat()))
         })
     }
 
@@ -137,10 +148,8 @@ impl SysRoot {
     /// # Errors
     /// Whatever the kernel says.
     pub fn required_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, ReadFailure> {
-        self.ask(PathAccess::Read, relative.as_ref(), |path| {
-            let mut bytes = Vec::new();
-            File::open(path)?.take(most).read_to_end(&mut bytes)?;
-            Ok(bytes)
+        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| {
+            read_stream(folder.read(path)?.take(most), MOST_BYTES)
         })
     }
 
@@ -155,9 +164,7 @@ impl SysRoot {
         if let Some(written) = self.taps.iter().find_map(|tap| tap.write(relative, text.as_bytes())) {
             return written;
         }
-        // Truncating means nothing to sysfs; in a tree of plain files it takes the old value away.
-        let mut file = OpenOptions::new().write(true).truncate(true).open(self.path(relative))?;
-        file.write_all(text.as_bytes())
+        self.folder.write(relative)?.write_all(text.as_bytes())
     }
 
     /// Whether something is there.
@@ -173,7 +180,7 @@ impl SysRoot {
     /// # Errors
     /// When that cannot be told.
     pub fn metadata(&self, relative: impl AsRef<Path>) -> Result<Option<Metadata>, ReadFailure> {
-        present(self.ask(PathAccess::Look, relative.as_ref(), fs::metadata))
+        present(self.ask(PathAccess::Look, relative.as_ref(), RootFolder::metadata))
     }
 
     /// The names in a folder, sorted; none where it is absent.
@@ -181,13 +188,7 @@ impl SysRoot {
     /// # Errors
     /// When the folder is there, or may be, and cannot be read to its end.
     pub fn names(&self, relative: impl AsRef<Path>) -> Result<Vec<String>, ReadFailure> {
-        let names = self.ask(PathAccess::List, relative.as_ref(), |path| {
-            let mut names = Vec::new();
-            for entry in fs::read_dir(path)? {
-                names.extend(entry?.file_name().into_string().ok());
-            }
-            Ok(names)
-        });
+        let names = self.ask(PathAccess::List, relative.as_ref(), RootFolder::names);
         let mut names: Vec<String> = present(names)?.unwrap_or_default();
         names.sort_unstable();
         Ok(names)
@@ -198,7 +199,7 @@ impl SysRoot {
     /// # Errors
     /// When that cannot be told.
     pub fn link(&self, relative: impl AsRef<Path>) -> Result<Option<PathBuf>, ReadFailure> {
-        present_link(self.ask(PathAccess::Link, relative.as_ref(), fs::read_link))
+        present_link(self.ask(PathAccess::Link, relative.as_ref(), RootFolder::link))
     }
 
     /// The last component of a symbolic link's target (`driver`, `iommu_group`).
@@ -226,7 +227,12 @@ impl SysRoot {
     }
 
     pub(crate) fn open(&self, relative: &Path) -> Result<File, ReadFailure> {
-        self.ask(PathAccess::Read, relative, File::open)
+        self.ask(PathAccess::Read, relative, RootFolder::read)
+    }
+
+    /// A device node, to be asked by ioctl; past the taps.
+    pub(crate) fn device(&self, relative: impl AsRef<Path>, flags: OFlag) -> io::Result<File> {
+        self.folder.device(relative.as_ref(), flags)
     }
 
     /// The only way to whatever is read: past the taps, and again where a signal came between.
@@ -234,11 +240,11 @@ impl SysRoot {
         &self,
         access: PathAccess,
         relative: &Path,
-        ask: impl Fn(PathBuf) -> io::Result<T>,
+        ask: impl Fn(&RootFolder, &Path) -> io::Result<T>,
     ) -> Result<T, ReadFailure> {
         let mut answer = Err(io::ErrorKind::Interrupted.into());
         for _ in 0..MOST_INTERRUPTIONS {
-            answer = self.access(access, relative).and_then(|()| ask(self.path(relative)));
+            answer = self.access(access, relative).and_then(|()| ask(&self.folder, relative));
             if answer.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::Interrupted) {
                 break;
             }
@@ -271,7 +277,7 @@ fn trimmed(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::{fs, sync::Mutex};
 
     use super::*;
 

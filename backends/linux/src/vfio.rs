@@ -12,11 +12,11 @@ mod nodes;
 mod tests;
 
 use std::{
-    fs::OpenOptions,
     io,
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
 use crate::{DeviceUser, ReadFailure, SysRoot, pci::PciAddress, users};
@@ -253,7 +253,7 @@ fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
     }
     // Processes that cannot be seen from here, of another process namespace, show all the same: a group is opened once.
     let node = nodes.group.trim_start_matches('/');
-    match OpenOptions::new().read(true).write(true).open(root.path(node)) {
+    match root.device(node, OFlag::empty()) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             Err(VfioError::InUse { address, users: "a process that cannot be seen from here".to_owned() })
         }

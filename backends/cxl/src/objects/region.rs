@@ -110,7 +110,8 @@ impl CxlRegion {
     /// Says so where mapped memory is of no known kind: it is nothing that a claim could get.
     pub(super) fn warn(&self, tree: &TreeReading<'_>) {
         if self.mode.is_none() && self.range().is_some() {
-            let reason = "says neither ram nor pmem; the region's memory is offered as it is used, and its cards to nobody";
+            let reason =
+                "says neither ram nor pmem; the region's memory is offered as it is used, and its cards to nobody";
             tree.warn(self.folder.join("mode"), reason);
         }
     }

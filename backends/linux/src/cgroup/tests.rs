@@ -1,11 +1,14 @@
 //! Cgroup v2 and mixed machines as plain files; `tests/cgroup.rs` has the real v1.
 
-use std::{fs, io::Write, thread};
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
 
-use nix::{sys::stat::Mode, unistd::mkfifo};
 use tempfile::TempDir;
 
 use super::*;
+use crate::SysRootTap;
 
 const POD: &str = "sys/fs/cgroup/kubepods/pod1/ctr";
 
@@ -161,22 +164,28 @@ fn passing_the_controller_on_is_not_believed() {
 fn a_parent_with_the_controller_passes_it_on() {
     let machine = CgroupMachine::v2();
     machine.now("2", "0-1");
-    let control = machine.root().path("sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control");
-    let controllers = machine.root().path(POD).join("cgroup.controllers");
-    for pipe in [&control, &controllers] {
-        fs::remove_file(pipe).unwrap();
-        mkfifo(pipe, Mode::S_IRWXU).unwrap();
+    machine.put(&format!("{POD}/cgroup.controllers"), "cpu memory\n");
+    let kernel = Arc::new(DelegatingKernel { pod: machine.root().path(POD), written: Mutex::default() });
+    let root = machine.root().tapped(kernel.clone());
+    CpusetCgroup::of_process(&root, 42).unwrap().pin(&"2".parse().unwrap(), &IdSet::new()).unwrap();
+    assert_eq!(*kernel.written.lock().unwrap(), b"+cpuset");
+}
+
+/// Gives a pod the controllers that are asked of its parent.
+#[derive(Debug)]
+struct DelegatingKernel {
+    pod: PathBuf,
+    written: Mutex<Vec<u8>>,
+}
+
+impl SysRootTap for DelegatingKernel {
+    fn write(&self, path: &Path, bytes: &[u8]) -> Option<io::Result<()>> {
+        if !path.ends_with("cgroup.subtree_control") {
+            return None;
+        }
+        *self.written.lock().unwrap() = bytes.to_vec();
+        Some(fs::write(self.pod.join("cgroup.controllers"), "cpuset cpu memory\n"))
     }
-    // Named pipes let this thread be the kernel: each opening waits for its other end.
-    let kernel = thread::spawn(move || {
-        let say = |text: &[u8]| OpenOptions::new().write(true).open(&controllers).unwrap().write_all(text).unwrap();
-        say(b"cpu memory\n");
-        let written = fs::read_to_string(&control).unwrap();
-        say(b"cpuset cpu memory\n");
-        written
-    });
-    machine.pin("2", "").unwrap();
-    assert_eq!(kernel.join().unwrap(), "+cpuset");
 }
 
 #[test]

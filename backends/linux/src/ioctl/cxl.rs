@@ -1,14 +1,8 @@
 //! The mailbox of CXL memory devices, `/dev/cxl/memN`: asks a card how it is.
 
-use std::{
-    fmt,
-    fs::{File, OpenOptions},
-    io,
-    mem::size_of,
-    os::fd::AsRawFd,
-};
+use std::{fmt, fs::File, io, mem::size_of, os::fd::AsRawFd, path::Path};
 
-use nix::{errno::Errno, libc, request_code_read, request_code_readwrite, sys::ioctl::ioctl_num_type};
+use nix::{errno::Errno, fcntl::OFlag, libc, request_code_read, request_code_readwrite, sys::ioctl::ioctl_num_type};
 
 use crate::SysRoot;
 
@@ -53,7 +47,7 @@ impl KernelMailbox {
 
 impl Mailbox for KernelMailbox {
     fn health(&self, memdev: &str) -> io::Result<[u8; HEALTH_BYTES]> {
-        let file = OpenOptions::new().read(true).write(true).open(self.root.path("dev/cxl").join(memdev))?;
+        let file = self.root.device(Path::new("dev/cxl").join(memdev), OFlag::empty())?;
         usable(&commands(&file)?, GET_HEALTH_INFO)?;
         let mut answer = [0; HEALTH_BYTES];
         let mut command = SendCommand::new(GET_HEALTH_INFO, &mut answer);

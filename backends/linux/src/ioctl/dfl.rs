@@ -1,15 +1,9 @@
 //! The nodes of FPGAs with a device feature list: `/dev/dfl-fme.N` manages a card, `/dev/dfl-port.N` leads to one
 //! accelerator function.
 
-use std::{
-    fmt,
-    fs::{File, OpenOptions},
-    io,
-    mem::size_of,
-    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
-};
+use std::{fmt, fs::File, io, mem::size_of, os::fd::AsRawFd};
 
-use nix::{errno::Errno, libc, request_code_none, sys::ioctl::ioctl_num_type};
+use nix::{errno::Errno, fcntl::OFlag, libc, request_code_none, sys::ioctl::ioctl_num_type};
 
 use crate::SysRoot;
 
@@ -66,22 +60,22 @@ impl KernelDfl {
         Self { root }
     }
 
-    fn open(&self, node: String, flags: i32) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(self.root.path(node))
+    fn open(&self, node: String, flags: OFlag) -> io::Result<File> {
+        self.root.device(node, flags)
     }
 }
 
 impl Dfl for KernelDfl {
     fn take(&self, port: u32) -> io::Result<Box<dyn TakenPort>> {
-        Ok(Box::new(OpenDflPort(self.open(format!("dev/dfl-port.{port}"), libc::O_EXCL)?)))
+        Ok(Box::new(OpenDflPort(self.open(format!("dev/dfl-port.{port}"), OFlag::O_EXCL)?)))
     }
 
     fn expect_unused(&self, fme: u32) -> io::Result<()> {
-        self.open(format!("dev/dfl-fme.{fme}"), libc::O_EXCL).map(drop)
+        self.open(format!("dev/dfl-fme.{fme}"), OFlag::O_EXCL).map(drop)
     }
 
     fn program(&self, fme: u32, port_id: u32, image: &[u8]) -> io::Result<()> {
-        let fme = self.open(format!("dev/dfl-fme.{fme}"), 0)?;
+        let fme = self.open(format!("dev/dfl-fme.{fme}"), OFlag::empty())?;
         let version = without_argument(&fme, GET_API_VERSION)?;
         if version != API_VERSION {
             let message = format!("the kernel speaks version {version} of the DFL interface, not {API_VERSION}");

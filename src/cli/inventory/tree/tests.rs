@@ -138,7 +138,7 @@ fn as_many_nodes_as_there_can_be_are_drawn_in_one_pass_over_their_devices() {
     };
     let devices = (0..NODES).map(device).collect();
     let pools = vec![ScannedPool { backend: "memory", name: "n1/memory".to_owned(), devices }];
-    let machine = ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new() };
+    let machine = ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new(), failure: None };
     let mut asked = 0;
     let devices = DevicesByNode::of(&machine, |device| {
         asked += 1;
