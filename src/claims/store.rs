@@ -29,7 +29,7 @@ use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, Grant};
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use hostler_files::{
     Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName, TrustError,
-    open_folder, open_trusted, read_trusted, trust,
+    read_trusted, trust,
 };
 use serde::{Deserialize, Serialize};
 
