@@ -156,6 +156,16 @@ pub enum ClaimError {
         /// Those that it has.
         known: String,
     },
+    /// The allocation takes nothing of something.
+    #[error(
+        "the allocation takes 0 of {capacity} of device {device}; write more than 0, or leave it out for all of it"
+    )]
+    NothingTaken {
+        /// The device.
+        device: DeviceName,
+        /// The capacity.
+        capacity: String,
+    },
     /// What has to be on one NUMA node cannot be.
     #[error("no NUMA node has all that has to be on one (sameNumaNode: required): {grants}; {reasons}")]
     Placement {

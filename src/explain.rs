@@ -5,7 +5,7 @@ mod sentences;
 use std::fmt;
 
 use hostler_api::{
-    Access, ClaimState,
+    Access, ClaimState, few,
     resource::{AllocationError, ResourceClaim},
 };
 use hostler_backend::Health;
@@ -390,7 +390,7 @@ fn remedies(facts: &ClaimFacts) -> Vec<String> {
         if !device.others.is_empty() && device.access == Access::Use {
             next.push(format!(
                 "device {name} is also given to {}: end what uses it, if that is not meant",
-                device.others.join(", ")
+                few(&device.others)
             ));
         }
     }

@@ -5,7 +5,9 @@ mod chain;
 mod claim;
 mod grant;
 pub mod limits;
+mod listed;
 mod names;
+mod plain;
 mod quantity;
 pub mod resource;
 pub mod well_known;
@@ -13,7 +15,9 @@ pub mod well_known;
 pub use chain::Chain;
 pub use claim::{Allocation, ClaimRef, ClaimState};
 pub use grant::{Access, Grant, ShareId};
+pub use listed::{few, listed};
 pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
 };
-pub use quantity::{ParseQuantityError, Quantity};
+pub use plain::{plain, plain_line};
+pub use quantity::{AskedQuantity, ParseQuantityError, Quantity};

@@ -4,18 +4,34 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// An amount of a capacity. Unit: whatever the capacity counts (CPUs, bytes); resolution: one thousandth.
+/// An amount of a capacity, never less than nothing. Unit: whatever the capacity counts (CPUs, bytes); resolution: one
+/// thousandth.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Quantity {
-    milli: i128,
+    milli: u128,
 }
+
+/// An amount that somebody asks for: more than nothing.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AskedQuantity(Quantity);
 
 /// Why a text is not a quantity.
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
-#[error("{text:?} is not a quantity: write a number with an optional suffix, such as 4, 1500m, 16Gi or 2G")]
-pub struct ParseQuantityError {
-    text: String,
+pub enum ParseQuantityError {
+    /// It is written in another way.
+    #[error("{0:?} is not a quantity: write a number with an optional suffix, such as 4, 1500m, 16Gi or 2G")]
+    Syntax(String),
+    /// It is less than nothing.
+    #[error("{0} is negative; write 0 or more")]
+    Negative(String),
+    /// Nothing is asked for.
+    #[error("{0} asks for nothing; write more than 0, or leave it out")]
+    Nothing(String),
+    /// It is more than the API server holds.
+    #[error("{0} is more than 2^63 - 1, the most that can be written")]
+    TooMuch(String),
 }
 
 /// The API server holds at most 2^63 - 1 units; it also keeps every later sum and product inside 128 bits.
@@ -28,12 +44,17 @@ const DECIMAL: [(&str, i32); 9] =
 impl Quantity {
     /// `units` whole units.
     pub fn whole(units: u64) -> Self {
-        Self { milli: i128::from(units) * 1000 }
+        Self { milli: u128::from(units) * 1000 }
     }
 
-    /// The amount in whole units, if it is a whole, non-negative number of them.
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.milli == 0
+    }
+
+    /// The amount in whole units, if it is a whole number of them.
     pub fn as_whole(self) -> Option<u64> {
-        if self.milli % 1000 == 0 { u64::try_from(self.milli / 1000).ok() } else { None }
+        if self.milli.is_multiple_of(1000) { u64::try_from(self.milli / 1000).ok() } else { None }
     }
 
     /// The sum; saturates at the ends of the range, which no real amount reaches.
@@ -45,18 +66,17 @@ impl Quantity {
     /// The difference, not below zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self { milli: self.milli.saturating_sub(other.milli).max(0) }
+        Self { milli: self.milli.saturating_sub(other.milli) }
     }
 
     /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request.
     #[must_use]
     pub fn round_up(self, base: Self, step: Self) -> Self {
-        if step.milli <= 0 || self.milli <= base.milli {
+        if step.milli == 0 || self.milli <= base.milli {
             return self.max(base);
         }
         let over = self.milli - base.milli;
-        let steps = (over + step.milli - 1) / step.milli;
-        Self { milli: base.milli + steps * step.milli }
+        Self { milli: base.milli.saturating_add(over.div_ceil(step.milli).saturating_mul(step.milli)) }
     }
 
     /// With a binary suffix where that is exact (`16Gi`), for people; the API gets [`Display`](fmt::Display).
@@ -71,7 +91,7 @@ impl Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.milli % 1000 == 0 { write!(f, "{}", self.milli / 1000) } else { write!(f, "{}m", self.milli) }
+        if self.milli.is_multiple_of(1000) { write!(f, "{}", self.milli / 1000) } else { write!(f, "{}m", self.milli) }
     }
 }
 
@@ -79,7 +99,19 @@ impl FromStr for Quantity {
     type Err = ParseQuantityError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
-        parse(text).map(|milli| Self { milli }).ok_or_else(|| ParseQuantityError { text: text.to_owned() })
+        let syntax = || ParseQuantityError::Syntax(text.to_owned());
+        let (is_negative, amount) = match text.as_bytes().first().ok_or_else(syntax)? {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let milli = parse(amount).ok_or_else(syntax)?;
+        match milli {
+            Some(0) => Ok(Self::default()),
+            _ if is_negative => Err(ParseQuantityError::Negative(text.to_owned())),
+            Some(milli) if milli <= MOST_MILLI => Ok(Self { milli }),
+            _ => Err(ParseQuantityError::TooMuch(text.to_owned())),
+        }
     }
 }
 
@@ -97,35 +129,60 @@ impl From<Quantity> for String {
     }
 }
 
-/// Thousandths; amounts finer than that are rounded up, as the API server does at its own resolution.
-fn parse(text: &str) -> Option<i128> {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let (mantissa, scale) = decimal(number)?;
-    let (factor, exponent) = suffix_scale(suffix)?;
-    let milli = scaled(mantissa.checked_mul(factor)?, exponent - scale + 3)?;
-    (milli.unsigned_abs() <= MOST_MILLI).then_some(milli)
+impl AskedQuantity {
+    /// How much.
+    pub fn get(self) -> Quantity {
+        self.0
+    }
 }
 
-/// `12.50` as (1250, 2): digits without the point, and how many stood behind it.
-fn decimal(number: &str) -> Option<(i128, i32)> {
-    let (sign, digits) = match number.as_bytes().first()? {
-        b'-' => (-1, &number[1..]),
-        b'+' => (1, &number[1..]),
-        _ => (1, number),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    // 27 digits in all keep every product inside 128 bits for the suffixes that exist.
+impl FromStr for AskedQuantity {
+    type Err = ParseQuantityError;
+
+    fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
+        let asked: Quantity = text.parse()?;
+        if asked.is_zero() { Err(ParseQuantityError::Nothing(text.to_owned())) } else { Ok(Self(asked)) }
+    }
+}
+
+impl TryFrom<String> for AskedQuantity {
+    type Error = ParseQuantityError;
+
+    fn try_from(text: String) -> Result<Self, ParseQuantityError> {
+        text.parse()
+    }
+}
+
+impl From<AskedQuantity> for String {
+    fn from(asked: AskedQuantity) -> String {
+        asked.0.to_string()
+    }
+}
+
+/// Thousandths; amounts finer than that are rounded up, as the API server does at its own resolution. `None` within
+/// for more than can be counted.
+fn parse(text: &str) -> Option<Option<u128>> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (digits, scale) = decimal(number)?;
+    let (factor, exponent) = suffix_scale(suffix)?;
+    Some(digits.and_then(|digits| scaled(digits.checked_mul(factor)?, exponent - scale + 3)))
+}
+
+/// `12.50` as (1250, 2): digits without the point, if they can be counted, and how many stood behind it.
+fn decimal(number: &str) -> Option<(Option<u128>, i32)> {
+    /// More digits than any amount needs, and few enough to count the places behind the point.
+    const MOST_DIGITS: usize = 100;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    if !all_digits || (whole.is_empty() && fraction.is_empty()) || whole.len() + fraction.len() > 27 {
+    if !all_digits || (whole.is_empty() && fraction.is_empty()) || number.len() > MOST_DIGITS {
         return None;
     }
-    let mantissa: i128 = format!("0{whole}{fraction}").parse().ok()?;
-    Some((sign * mantissa, i32::try_from(fraction.len()).ok()?))
+    Some((format!("0{whole}{fraction}").parse().ok(), i32::try_from(fraction.len()).ok()?))
 }
 
 /// The suffix as (factor, power of ten).
-fn suffix_scale(suffix: &str) -> Option<(i128, i32)> {
+fn suffix_scale(suffix: &str) -> Option<(u128, i32)> {
     if suffix.is_empty() {
         return Some((1, 0));
     }
@@ -139,12 +196,13 @@ fn suffix_scale(suffix: &str) -> Option<(i128, i32)> {
     (-18..=18).contains(&exponent).then_some((1, exponent))
 }
 
-fn scaled(value: i128, exponent: i32) -> Option<i128> {
-    let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-    if exponent >= 0 {
-        return value.checked_mul(power);
+fn scaled(value: u128, exponent: i32) -> Option<u128> {
+    match (10_u128.checked_pow(exponent.unsigned_abs()), exponent >= 0) {
+        (power, true) => value.checked_mul(power?),
+        (Some(power), false) => Some(value.div_ceil(power)),
+        // Smaller than what can be told apart.
+        (None, false) => Some(u128::from(value > 0)),
     }
-    Some(value.div_euclid(power) + i128::from(value.rem_euclid(power) != 0))
 }
 
 #[cfg(test)]
@@ -153,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(text: &str) -> Option<i128> {
+    fn parsed(text: &str) -> Option<u128> {
         text.parse::<Quantity>().ok().map(|quantity| quantity.milli)
     }
 
@@ -171,25 +229,46 @@ mod tests {
             ("1e3", 1_000_000),
             ("1E3", 1_000_000),
             ("1E", 1_000_000_000_000_000_000_000),
-            ("-1", -1_000),
+            ("+1", 1_000),
+            ("-0", 0),
         ] {
             assert_eq!(parsed(text), Some(milli), "{text}");
         }
     }
 
+    fn refused(text: &str) -> String {
+        text.parse::<Quantity>().unwrap_err().to_string()
+    }
+
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for text in ["", "Gi", "1gi", "1KiB", "1 Gi", "1.2.3", "--1", "1e99", "0x10", "1,5", "."] {
-            assert_eq!(parsed(text), None, "{text:?}");
+        for text in ["", "Gi", "1gi", "1KiB", "1 Gi", "1.2.3", "--1", "+-1", "1e99", "0x10", "1,5", ".", "-", "1-1"] {
+            assert!(refused(text).contains("is not a quantity"), "{text:?}");
         }
     }
 
     #[test]
     fn amounts_beyond_what_the_api_server_holds_are_refused() {
         assert_eq!(parsed("9223372036854775807"), Some(9_223_372_036_854_775_807_000));
-        for text in ["9223372036854775808", "8Ei", "9999999999999Pi", "-9223372036854775808", "10E"] {
-            assert_eq!(parsed(text), None, "{text:?}");
+        let many_digits = "9".repeat(50);
+        for text in ["9223372036854775808", "8Ei", "9999999999999Pi", "10E", &many_digits] {
+            assert!(refused(text).contains("is more than"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn less_than_nothing_is_no_amount_and_nothing_cannot_be_asked_for() {
+        for text in ["-1", "-3", "-1n", "-9223372036854775808", "-8Ei", "-0.5"] {
+            assert_eq!(refused(text), format!("{text} is negative; write 0 or more"));
+        }
+        for text in ["0", "-0", "0.0", "0Gi"] {
+            assert_eq!(text.parse::<Quantity>(), Ok(Quantity::default()));
+            let error = text.parse::<AskedQuantity>().unwrap_err().to_string();
+            assert_eq!(error, format!("{text} asks for nothing; write more than 0, or leave it out"));
+        }
+        let asked: AskedQuantity = serde_json::from_str("\"4Gi\"").unwrap();
+        assert_eq!(asked.get(), Quantity::whole(4 << 30));
+        serde_json::from_str::<AskedQuantity>("\"-4Gi\"").unwrap_err();
     }
 
     #[test]
@@ -212,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(milli in -1_000_000_000_000_000_i128..1_000_000_000_000_000) {
+        fn text_round_trips(milli in 0_u128..1_000_000_000_000_000) {
             let quantity = Quantity { milli };
             prop_assert_eq!(quantity.to_string().parse::<Quantity>(), Ok(quantity));
         }
@@ -223,10 +302,24 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_can_be_written_and_read_again(text in "[0-9]{1,27}(\\.[0-9]{0,9})?([EPTGMK]i|[numkMGTPE])?") {
+        fn what_is_read_can_be_written_and_read_again(text in "[-+]?[0-9]{1,40}(\\.[0-9]{0,20})?([EPTGMK]i|[numkMGTPE]|e-?[0-9]{1,2})?") {
             if let Ok(quantity) = text.parse::<Quantity>() {
+                prop_assert!(quantity.milli <= MOST_MILLI);
                 prop_assert_eq!(quantity.to_string().parse::<Quantity>(), Ok(quantity));
             }
+        }
+
+        #[test]
+        fn no_text_that_is_negative_or_nothing_can_be_asked_for(text in "-[0-9]{1,30}(\\.[0-9]{0,9})?([EPTGMK]i|[numkMGTPE])?|[-+]?0{1,9}(\\.0{0,9})?[KMGk]?i?") {
+            prop_assert!(text.parse::<AskedQuantity>().is_err());
+        }
+
+        #[test]
+        fn sums_and_steps_never_come_out_smaller(a: u64, b: u64, base: u64, step: u64) {
+            let [a, b, base, step] = [a, b, base, step].map(Quantity::whole);
+            prop_assert!(a.plus(b) >= a.max(b));
+            prop_assert!(a.round_up(base, step) >= a);
+            prop_assert_eq!(a.plus(b).minus(b), a);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity};
+use hostler_api::{Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity, few};
 use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing, opaque::SameNumaNode};
 use tracing::debug;
 
@@ -105,7 +105,10 @@ impl<'a> AdmissionRequest<'a> {
         let name = self.claim.full_name();
         let mut admitted: Vec<RecordDevice> = Vec::with_capacity(self.allocation.grants.len());
         for (index, grant) in self.allocation.grants.iter().enumerate() {
-            let chosen = {
+            // Most claims have one grant: nothing is copied for those.
+            let chosen = if admitted.is_empty() {
+                self.plan_one(grant, self.holdings, within.get(&index).copied())
+            } else {
                 let own = admitted.iter().map(|device| HeldGrant { uid: &self.claim.uid, name: &name, device });
                 let all: Vec<HeldGrant<'_>> = self.holdings.iter().cloned().chain(own).collect();
                 self.plan_one(grant, &all, within.get(&index).copied())
@@ -123,6 +126,7 @@ impl<'a> AdmissionRequest<'a> {
     ) -> Result<RecordDevice, ClaimError> {
         let (name, device, backend) = self.find(grant)?;
         check_names(grant, device)?;
+        check_amounts(grant, device)?;
         check_free(grant, device, holdings)?;
         let pool = self.inventory.pools.get(name);
         let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, pool, holdings))?;
@@ -157,6 +161,16 @@ fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
     })
 }
 
+/// Nothing is all that can be taken of a capacity that has nothing; whoever has administrative access takes nothing anyway.
+fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
+    let is_empty = |name| device.capacity.get(name).is_some_and(|capacity| capacity.value.is_zero());
+    let nothing = grant.consumed.iter().find(|(name, amount)| amount.is_zero() && !is_empty(*name));
+    match nothing.filter(|_| grant.access == Access::Use) {
+        None => Ok(()),
+        Some((name, _)) => Err(ClaimError::NothingTaken { device: grant.device.clone(), capacity: name.to_string() }),
+    }
+}
+
 /// Whether the device, or the part of it that is wanted, is free. Administrative access takes nothing.
 fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
     if grant.access == Access::Admin {
@@ -185,16 +199,15 @@ fn check_capacity(grant: &Grant, device: &Device, users: &[&HeldGrant<'_>]) -> R
         let used = users.iter().fold(Quantity::default(), |sum, user| sum.plus(taken(&user.device.grant)));
         let free = capacity.value.minus(used);
         if taken(grant) > free {
-            let holders: Vec<String> = users
-                .iter()
-                .map(|user| format!("{} ({}): {}", user.uid, user.name, taken(&user.device.grant).human()))
-                .collect();
+            let holder =
+                |user: &&HeldGrant<'_>| format!("{} ({}): {}", user.uid, user.name, taken(&user.device.grant).human());
+            let holders = few(users.iter().map(holder));
             return Err(ClaimError::NoCapacity {
                 device: grant.device.clone(),
                 capacity: name.to_string(),
                 wanted: taken(grant).human(),
                 free: free.human(),
-                holders: if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") },
+                holders: if holders.is_empty() { "nobody".to_owned() } else { holders },
             });
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Access, DeviceName, Grant, Quantity};
+use hostler_api::{Access, DeviceName, Grant, Quantity, few};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
 use super::{ClaimError, admit::HeldGrant};
@@ -71,13 +71,13 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolde
             let holder = |(user, amount): &(&CounterHolder<'_>, Quantity)| {
                 format!("{} ({}): {} with {}", user.holder.uid, user.holder.name, amount.human(), user.device)
             };
-            let holders: Vec<String> = taking.iter().map(holder).collect();
+            let holders = few(taking.iter().map(holder));
             return Err(ClaimError::NoCounter {
                 device: device.name.clone(),
                 counter: format!("{counter} in set {}", wanted.set),
                 wanted: amount.human(),
                 free: free.human(),
-                holders: if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") },
+                holders: if holders.is_empty() { "nobody".to_owned() } else { holders },
             });
         }
     }

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_api::{Access, Chain, Grant};
+use hostler_api::{Access, Chain, Grant, few, listed};
 use hostler_backend::{
     BackendError, PlanWork,
     opaque::{SameNumaNode, placement_of},
@@ -101,8 +101,10 @@ fn refused(members: &[&PlacedGrant<'_>], mut refusals: Vec<(u32, GrantRefusal)>)
     if reasons.is_empty() {
         reasons.push("they have no node in common".to_owned());
     }
-    let grants: Vec<String> = members.iter().map(|member| describe(member)).collect();
-    ClaimError::Placement { grants: grants.join(", "), reasons: reasons.join("; ") }
+    /// Machines with more nodes are rare, and an Event has room for as many.
+    const MOST: usize = 8;
+    let grants = few(members.iter().map(|member| describe(member)));
+    ClaimError::Placement { grants, reasons: listed(MOST, "; ", reasons) }
 }
 
 /// The nodes that every member can come from; `None` if nothing is known of any.

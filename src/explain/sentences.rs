@@ -1,6 +1,6 @@
 //! What was found out, one sentence for each fact.
 
-use hostler_api::Access;
+use hostler_api::{Access, few};
 
 use super::{ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, FailureFact, count, is_other};
 
@@ -42,13 +42,8 @@ fn object_sentences(facts: &ClaimFacts) -> Vec<String> {
         }
     });
     if facts.origin == ClaimOrigin::Cluster {
-        let users: Vec<String> =
-            claim.status.reserved_for.iter().map(|user| format!("{}/{}", user.resource, user.name)).collect();
-        all.push(if users.is_empty() {
-            "reserved for nobody".to_owned()
-        } else {
-            format!("reserved for {}", users.join(", "))
-        });
+        let users = few(claim.status.reserved_for.iter().map(|user| format!("{}/{}", user.resource, user.name)));
+        all.push(if users.is_empty() { "reserved for nobody".to_owned() } else { format!("reserved for {users}") });
     }
     all
 }
@@ -78,7 +73,7 @@ fn device_sentence(device: &DeviceFact) -> String {
         text.push_str(&format!("; {}", device.bound));
     }
     if !device.others.is_empty() {
-        text.push_str(&format!("; also held by {}", device.others.join(", ")));
+        text.push_str(&format!("; also held by {}", few(&device.others)));
     }
     text
 }

@@ -102,7 +102,7 @@ mod tests {
         };
         let found = Enumeration {
             devices: vec![device("on-a", "a"), device("on-b", "b"), device("on-c", "c"), device("on-a", "a")],
-            counter_sets: vec![set("a", "4"), set("b", "-4"), set("a", "8")],
+            counter_sets: vec![set("a", "4"), CounterSet { counters: BTreeMap::new(), ..set("b", "4") }, set("a", "8")],
             warnings: Vec::new(),
         };
         let pool = merge("n/x".to_owned(), None, Ok(found)).unwrap();
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "n/x/b: the counter set is left out: counters.slots: -4 is negative; write 0 or more",
+                "n/x/b: the counter set is left out: counters: none; name at least one",
                 "n/x/a: the counter set is there twice; the second is left out",
                 "n/x/on-b: it is left out: consumes[0].set: there is no counter set b; there are a",
                 "n/x/on-c: it is left out: consumes[0].set: there is no counter set c; there are a",

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_api::{ClaimUid, DeviceName};
+use hostler_api::{ClaimUid, DeviceName, few};
 use hostler_backend::{Device, Health};
 use hostler_proto::{
     health_v1::{self as v1, dra_resource_health_server::DraResourceHealth as V1Api},
@@ -206,8 +206,7 @@ fn unknown(reason: &str) -> ReportedHealth {
 }
 
 fn removed(holders: &BTreeSet<&ClaimUid>) -> ReportedHealth {
-    let holders: Vec<&str> = holders.iter().map(|uid| uid.as_str()).collect();
-    let message = format!("removed from this host while held by claim {}", holders.join(", "));
+    let message = format!("removed from this host while held by claim {}", few(holders));
     ReportedHealth { health: v1::HealthStatus::Unhealthy, message: cut(&message) }
 }
 

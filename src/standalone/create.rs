@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
-    QualifiedName, Quantity,
+    AskedQuantity, QualifiedName, Quantity, listed,
     resource::{
         AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimMetadata,
         ResourceClaimStatus,
@@ -40,9 +40,10 @@ pub struct CreateDevice {
     /// Name of the request; `all` where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Parts of capacities; what is absent is what the device's policy gives by default.
+    /// Parts of capacities; none asks for the whole device. Beside one that is named, another is what the device's policy
+    /// gives by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub capacity: BTreeMap<String, Quantity>,
+    pub capacity: BTreeMap<String, AskedQuantity>,
 }
 
 /// Why an allocation cannot be made from a request.
@@ -186,7 +187,8 @@ fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<String, se
     }
     splittable()
         .map(|(name, capacity, policy)| {
-            let asked = wanted.capacity.get(name.as_str()).copied().unwrap_or(policy.default);
+            let rest = if wanted.capacity.is_empty() { capacity.value } else { policy.default };
+            let asked = wanted.capacity.get(name.as_str()).map_or(rest, |asked| asked.get());
             let given = asked.round_up(policy.min, policy.step);
             check_amount(device, name, capacity, given)?;
             Ok((name.to_string(), given.to_string().into()))
@@ -212,8 +214,10 @@ fn check_amount(
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    /// Pools and capacities are never so many; devices may be.
+    const MOST: usize = 10;
+    let names = listed(MOST, ", ", names);
+    if names.is_empty() { "none".to_owned() } else { names }
 }
 
 #[cfg(test)]
@@ -242,9 +246,22 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_rounded_as_the_scheduler_does_and_default_to_the_policy() {
+    fn amounts_are_rounded_as_the_scheduler_does() {
         assert_eq!(create("cpu", "numa0", &[("cpus", "3")]).unwrap().consumed_capacity["cpus"], "4");
-        assert_eq!(create("n/cpu", "numa0", &[]).unwrap().consumed_capacity["cpus"], "2");
+    }
+
+    #[test]
+    fn a_bare_device_is_all_of_it() {
+        assert_eq!(create("n/cpu", "numa0", &[]).unwrap().consumed_capacity["cpus"], "8");
+    }
+
+    #[test]
+    fn less_than_nothing_and_nothing_are_refused_whoever_sends_them() {
+        for amount in ["-3", "0", "-9223372036854775809", "9223372036854775808"] {
+            let body = format!(r#"{{"pool": "cpu", "device": "numa0", "capacity": {{"cpus": "{amount}"}}}}"#);
+            let error = serde_json::from_str::<CreateDevice>(&body).unwrap_err().to_string();
+            assert!(error.starts_with(amount), "{error}");
+        }
     }
 
     #[test]

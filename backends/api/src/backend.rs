@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use hostler_api::{BackendName, ClaimUid, Grant};
+use hostler_api::{BackendName, ClaimUid, Grant, listed};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -283,7 +283,7 @@ pub enum BackendError {
     #[error(transparent)]
     Operation(#[from] Box<OperationRefusal>),
     /// The grant's configuration is wrong.
-    #[error("configuration is not valid: {}", listed(problems))]
+    #[error("configuration is not valid: {}", first(problems))]
     Config {
         /// Every mistake.
         problems: Vec<ConfigProblem>,
@@ -305,8 +305,10 @@ pub enum BackendError {
     },
 }
 
-fn listed(problems: &[ConfigProblem]) -> String {
-    problems.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; ")
+/// A configuration may be wrong in a thousand places; `hostler validate` lists them all.
+fn first(problems: &[ConfigProblem]) -> String {
+    const MOST: usize = 10;
+    listed(MOST, "; ", problems)
 }
 
 impl BackendError {

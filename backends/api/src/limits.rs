@@ -145,9 +145,6 @@ fn standard_problem(name: &QualifiedName, value: &AttributeValue) -> Option<Stri
 }
 
 fn capacity_problem(capacity: &Capacity, sharing: Sharing) -> Option<String> {
-    if capacity.value < Quantity::default() {
-        return Some(format!("{} is negative; a device has nothing or something", capacity.value));
-    }
     let policy = capacity.policy.as_ref()?;
     if sharing == Sharing::Exclusive {
         return Some("only a shared device can have a request policy".to_owned());
@@ -160,10 +157,11 @@ fn policy_problem(value: Quantity, policy: &RequestPolicy) -> Option<String> {
     // The API server does this arithmetic in whole units, rounding up what is finer.
     let amounts = [("value", value), ("default", default), ("min", min), ("step", step)];
     if let Some((name, amount)) = amounts.iter().find(|(_, amount)| amount.as_whole().is_none()) {
-        return Some(format!("{name} is {amount}; with a request policy it must be a whole number, not negative"));
+        return Some(format!("{name} is {amount}; with a request policy it must be a whole number"));
     }
-    if step == Quantity::default() {
-        return Some("step is 0; it must be 1 or more".to_owned());
+    // A claim cannot be given nothing.
+    if let Some((name, _)) = [("min", min), ("step", step)].iter().find(|(_, amount)| amount.is_zero()) {
+        return Some(format!("{name} is 0; it must be 1 or more"));
     }
     if default < min || default > value {
         return Some(format!("default is {default}; it must lie between min ({min}) and the value ({value})"));

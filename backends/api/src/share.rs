@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::Quantity;
+use hostler_api::{Quantity, few};
 
 use crate::{BackendError, HeldDevice, PlanWork};
 
@@ -65,14 +65,14 @@ impl<'a> CapacityShare<'a> {
             return Ok(wanted);
         }
         let human = |amount| Quantity::whole(amount).human();
-        let names: Vec<String> = holders.0.iter().map(|(name, held)| format!("{name} ({})", human(*held))).collect();
+        let names = few(holders.0.iter().map(|(name, held)| format!("{name} ({})", human(*held))));
         Err(BackendError::refused(format!(
             "{} has {} of {} free, {} are wanted; held by {}",
             self.work.device.name,
             human(free),
             self.whole().human(),
             human(wanted),
-            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+            if names.is_empty() { "nobody".to_owned() } else { names }
         )))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostler_api::few;
 use hostler_backend::{HeldDevice, PlanWork};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
@@ -89,8 +90,8 @@ impl<'a> HeldCpus<'a> {
             kept.entry(share.held.claim_name).or_default().extend(share.cpus().filter(|cpu| cpus.contains(cpu)));
         }
         let named = kept.iter().filter(|(_, cpus)| !cpus.is_empty());
-        let named: Vec<String> = named.map(|(name, cpus)| format!("{name} ({})", cpus.len())).collect();
-        if named.is_empty() { "held by nobody".to_owned() } else { format!("held by {}", named.join(", ")) }
+        let named = few(named.map(|(name, cpus)| format!("{name} ({})", cpus.len())));
+        if named.is_empty() { "held by nobody".to_owned() } else { format!("held by {named}") }
     }
 }
 

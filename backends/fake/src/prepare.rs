@@ -1,6 +1,6 @@
 //! What a claim gets: the device, or a part of its capacities that nobody holds.
 
-use hostler_api::{Access, Grant, QualifiedName, Quantity, well_known::HOSTLER_API_VERSION};
+use hostler_api::{Access, Grant, QualifiedName, Quantity, few, well_known::HOSTLER_API_VERSION};
 use hostler_backend::{
     BackendError, Capacity, ConfigProblem, DevicePlan, HeldDevice, PlanWork, Sharing,
     opaque::{OpaqueConfig, is_placement},
@@ -81,7 +81,7 @@ fn too_much(
     let (device, free) = (&work.device.name, capacity.value.minus(taken).human());
     let mut reason = format!("device {device} has {free} of {name} left, and {} was asked for", wanted.human());
     if !holders.is_empty() {
-        reason = format!("{reason}; the rest is held by {}", holders.join(", "));
+        reason = format!("{reason}; the rest is held by {}", few(holders));
     }
     BackendError::refused(reason)
 }

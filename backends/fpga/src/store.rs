@@ -270,9 +270,7 @@ fn listed(all: &[Bitstream]) -> String {
     if all.is_empty() {
         return "it is empty; `hostler bitstream add` fills it".to_owned();
     }
-    let names: Vec<String> = all.iter().take(MOST).map(Bitstream::to_string).collect();
-    let more = if all.len() > MOST { format!(" and {} more", all.len() - MOST) } else { String::new() };
-    format!("it has {}{more}", names.join(", "))
+    format!("it has {}", hostler_api::listed(MOST, ", ", all))
 }
 
 /// An error with everything below it.

@@ -54,6 +54,25 @@ fn shares_fit_until_the_capacity_is_used_up() {
 }
 
 #[test]
+fn a_refusal_names_a_few_holders_and_counts_the_rest() {
+    let held = holder(&vec![part("many", 1); 5001]);
+    let error = admit_against(&[part("many", 5)], &held).unwrap_err();
+    let one = "holder (default/name-holder): 1";
+    assert!(error.ends_with(&format!("held by {one}, {one}, {one} and 4,998 more")), "{} bytes", error.len());
+}
+
+#[test]
+fn nothing_is_no_part_of_a_device() {
+    let error = admit_against(&[part("many", 0)], &holder(&[])).unwrap_err();
+    assert_eq!(
+        error,
+        "the allocation takes 0 of units of device many; write more than 0, or leave it out for all of it"
+    );
+    let admin = Grant { access: Access::Admin, ..part("many", 0) };
+    assert!(admit_against(&[admin], &holder(&[])).is_ok(), "who looks after a device takes nothing");
+}
+
+#[test]
 fn a_grant_without_amounts_takes_the_whole_device() {
     assert!(admit_against(&[grant("many")], &holder(&[])).is_ok());
     assert!(admit_against(&[grant("many")], &holder(&[part("many", 1)])).is_err());

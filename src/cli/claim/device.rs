@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{ParseQuantityError, Quantity};
+use hostler_api::{AskedQuantity, ParseQuantityError};
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{admin::types::CreateDevice, cli::CliFailure};
 
 /// What `--device` takes, for the help text.
 pub(super) const HELP: &str = "\
-A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the pool its backend will do. A part of a \
-device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
+A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the pool its backend will do. That alone \
+asks for all of it. A part of a device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
 names the request that the device answers.
 
   hostler claim create training --device cpu/numa0,cpus=4 --device memory/node0,memory=1Gi
@@ -47,7 +47,7 @@ pub(super) fn parse(text: &str) -> Result<CreateDevice, DeviceArgError> {
         let (name, value) = part.split_once('=').ok_or_else(|| DeviceArgError::Part(part.to_owned()))?;
         let known = match name {
             "request" => request.replace(value.to_owned()).is_some(),
-            _ => capacity.insert(name.to_owned(), value.parse::<Quantity>()?).is_some(),
+            _ => capacity.insert(name.to_owned(), value.parse::<AskedQuantity>()?).is_some(),
         };
         if known {
             return Err(DeviceArgError::Twice(name.to_owned()));
@@ -107,7 +107,7 @@ mod tests {
         let device = parse("node-1/cpu/numa0,cpus=4,request=workers").unwrap();
         assert_eq!((&*device.pool, &*device.device), ("node-1/cpu", "numa0"));
         assert_eq!(device.request.as_deref(), Some("workers"));
-        assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), Quantity::whole(4))]));
+        assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), "4".parse().unwrap())]));
         let whole = parse("fake/gpu0").unwrap();
         assert!(whole.capacity.is_empty() && whole.request.is_none());
     }
@@ -120,6 +120,9 @@ mod tests {
             ("cpu/", "write POOL/DEVICE"),
             ("cpu/numa0,4", "\"4\" is not CAPACITY=AMOUNT"),
             ("cpu/numa0,cpus=four", "\"four\" is not a quantity"),
+            ("cpu/numa0,cpus=-3", "-3 is negative; write 0 or more"),
+            ("cpu/numa0,cpus=0", "0 asks for nothing; write more than 0"),
+            ("cpu/numa0,cpus=9223372036854775808", "9223372036854775808 is more than 2^63 - 1"),
             ("cpu/numa0,cpus=1,cpus=2", "cpus is given twice"),
         ] {
             let error = parse(text).unwrap_err().to_string();
@@ -140,7 +143,7 @@ mod tests {
             let mut device = parse(&format!("{pool}/numa0,capacity=4")).unwrap();
             assert!(leaves_capacity_open(&device));
             name_capacity(&mut device, &inventory).unwrap();
-            assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), Quantity::whole(4))]));
+            assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), "4".parse().unwrap())]));
         }
         let error = name_capacity(&mut parse("cpu/numa0,capacity=4,cpus=2").unwrap(), &inventory).unwrap_err();
         assert_eq!(error.to_string(), "cpus is given twice, once as `capacity`");

@@ -70,7 +70,7 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
         ClaimError::Held { .. } => Some(FailureReason::DeviceHeld),
         ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(FailureReason::NoCapacity),
         ClaimError::Placement { .. } => Some(FailureReason::DeviceRefused),
-        ClaimError::UnknownCapacity { .. } => Some(FailureReason::InvalidAllocation),
+        ClaimError::UnknownCapacity { .. } | ClaimError::NothingTaken { .. } => Some(FailureReason::InvalidAllocation),
         ClaimError::Backend { source, .. } => Some(backend_reason(source)),
         ClaimError::NoBackend { .. } => Some(FailureReason::BackendDisabled),
         ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => {

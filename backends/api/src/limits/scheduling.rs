@@ -67,5 +67,5 @@ fn amount_problem(amount: &NodeAllocatable, capacities: &Capacities) -> Option<S
         NodeAllocatable::PerCapacity { factor, .. } => factor,
         NodeAllocatable::PerDevice(amount) => amount,
     };
-    (*amount <= Quantity::default()).then(|| format!("{amount} stands for nothing; write more than 0, or leave it out"))
+    amount.is_zero().then(|| format!("{amount} stands for nothing; write more than 0, or leave it out"))
 }

@@ -79,9 +79,5 @@ fn amounts_problems(field: &str, amounts: &BTreeMap<DeviceName, Quantity>) -> Ve
         count if count > MAX_COUNTERS => Some(format!("{count}; there can be {MAX_COUNTERS} at most")),
         _ => None,
     };
-    let count = count.map(|reason| DeviceProblem { field: field.to_owned(), reason });
-    let negative = amounts.iter().filter(|(_, amount)| **amount < Quantity::default()).map(|(name, amount)| {
-        DeviceProblem { field: format!("{field}.{name}"), reason: format!("{amount} is negative; write 0 or more") }
-    });
-    count.into_iter().chain(negative).collect()
+    count.into_iter().map(|reason| DeviceProblem { field: field.to_owned(), reason }).collect()
 }

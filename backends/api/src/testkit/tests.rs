@@ -27,7 +27,7 @@ enum Flaw {
     SameName,
     UnstableSets,
     SameSet,
-    NegativeCounter,
+    NoCounter,
     NoSuchCounter,
     BadBinding,
     LongAttribute,
@@ -87,7 +87,9 @@ impl Board {
         match self.flaw {
             Flaw::UnstableSets if self.call() % 2 == 1 => vec![set("3")],
             Flaw::SameSet => vec![set("2"), set("2")],
-            Flaw::NegativeCounter => vec![set("2"), CounterSet { name: DeviceName::new("x").unwrap(), ..set("-1") }],
+            Flaw::NoCounter => {
+                vec![set("2"), CounterSet { name: DeviceName::new("x").unwrap(), counters: BTreeMap::new() }]
+            }
             _ => vec![set("2")],
         }
     }
@@ -263,7 +265,7 @@ fn every_broken_rule_is_named() {
         (Flaw::SameName, "names are unique"),
         (Flaw::UnstableSets, "enumerate gives the same counter sets in the same order"),
         (Flaw::SameSet, "names of counter sets are unique"),
-        (Flaw::NegativeCounter, "the API server accepts the counter set"),
+        (Flaw::NoCounter, "the API server accepts the counter set"),
         (Flaw::NoSuchCounter, "counters that a device takes are there"),
         (Flaw::BadBinding, "the API server and runtimes accept the device"),
         (Flaw::LongAttribute, "the API server and runtimes accept the device"),
