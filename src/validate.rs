@@ -3,7 +3,11 @@
 //! What a configuration may say is known to [`hostler_backend::opaque`] alone, which also reads it when a claim is
 //! prepared. Here is known where it stands: in claims, templates and classes of all versions of the API that have them.
 
-use hostler_backend::{ConfigProblem, opaque::OpaqueConfig};
+use hostler_api::few;
+use hostler_backend::{
+    ConfigProblem,
+    opaque::{CpuConfig, OpaqueConfig},
+};
 use serde_json::Value;
 
 /// The group of the kinds that are read.
@@ -47,13 +51,29 @@ impl std::fmt::Display for ValidationFinding {
     }
 }
 
-/// Checks every document of `text`, which is YAML or JSON, for the driver called `driver`.
-pub fn check(text: &str, driver: &str) -> ValidationReport {
+/// For which driver and node manifests are checked.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidationTarget<'a> {
+    /// Name of the driver.
+    pub driver: &'a str,
+    /// Whether the node lets claims keep L3 caches to themselves; `None` where no node is meant.
+    pub allow_l3_exclusive: Option<bool>,
+}
+
+impl<'a> ValidationTarget<'a> {
+    /// Any node that has the driver.
+    pub fn of_driver(driver: &'a str) -> Self {
+        Self { driver, allow_l3_exclusive: None }
+    }
+}
+
+/// Checks every document of `text`, which is YAML or JSON.
+pub fn check(text: &str, target: ValidationTarget<'_>) -> ValidationReport {
     let mut report = ValidationReport::default();
     match documents(text) {
         Ok(documents) => {
             for (index, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
-                let mut checker = DocumentChecker { document: index + 1, driver, report: &mut report };
+                let mut checker = DocumentChecker { document: index + 1, target, report: &mut report };
                 checker.object(document, "");
             }
         }
@@ -78,7 +98,7 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
 
 struct DocumentChecker<'a> {
     document: usize,
-    driver: &'a str,
+    target: ValidationTarget<'a>,
     report: &'a mut ValidationReport,
 }
 
@@ -135,7 +155,7 @@ impl DocumentChecker<'_> {
                 self.problem(object, format!("{path}.opaque.driver"), reason);
                 continue;
             };
-            if driver == self.driver {
+            if driver == self.target.driver {
                 self.entry(object, holder, entry, &path);
             }
         }
@@ -143,8 +163,15 @@ impl DocumentChecker<'_> {
 
     fn entry(&mut self, object: &Value, holder: &Value, entry: &Value, path: &str) {
         let parameters = entry.pointer("/opaque/parameters").unwrap_or(&Value::Null);
-        for problem in OpaqueConfig::parse(parameters, &format!("{path}.opaque.parameters")).err().unwrap_or_default() {
-            self.report.problems.push(self.finding(object, problem));
+        let path_of_parameters = format!("{path}.opaque.parameters");
+        match OpaqueConfig::parse(parameters, &path_of_parameters) {
+            Ok(OpaqueConfig::Cpu(CpuConfig { l3_exclusive: Some(true), .. })) => {
+                self.l3_exclusive(object, format!("{path_of_parameters}.l3Exclusive"));
+            }
+            Ok(_) => {}
+            Err(problems) => problems.into_iter().for_each(|problem| {
+                self.report.problems.push(self.finding(object, problem));
+            }),
         }
         // Classes and allocations do not list requests; what a class says is for all that come of it.
         let Some(requests) = holder.get("requests").and_then(Value::as_array) else { return };
@@ -152,8 +179,21 @@ impl DocumentChecker<'_> {
         let named = entry.get("requests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for (index, name) in named.iter().enumerate() {
             if !known.iter().any(|known| name.as_str() == Some(known)) {
-                let reason = format!("{name} is no request of the claim; it has {}", known.join(", "));
+                let reason = format!("{name} is no request of the claim; it has {}", few(&known));
                 self.problem(object, format!("{path}.requests[{index}]"), reason);
+            }
+        }
+    }
+
+    /// It takes more than the scheduler knows, so an operator may forbid it.
+    fn l3_exclusive(&mut self, object: &Value, field: String) {
+        let key = "backends.cpu.allow_l3_exclusive";
+        match self.target.allow_l3_exclusive {
+            Some(true) => {}
+            Some(false) => self.problem(object, field, format!("the node forbids it: {key} is false")),
+            None => {
+                let reason = format!("it takes more than the scheduler knows; nodes with {key} = false refuse it");
+                self.report.notes.push(self.finding(object, ConfigProblem::new(field, reason)));
             }
         }
     }

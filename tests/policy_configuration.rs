@@ -151,7 +151,10 @@ fn every_manifest_that_is_shipped_is_valid() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "yaml") {
-                let found = hostler::validate::check(&fs::read_to_string(&path).unwrap(), "hostler.dev");
+                let found = hostler::validate::check(
+                    &fs::read_to_string(&path).unwrap(),
+                    hostler::validate::ValidationTarget::of_driver("hostler.dev"),
+                );
                 assert_eq!(found.problems, [], "{}", path.display());
                 checked += found.checked;
             }

@@ -5,7 +5,7 @@ use hostler_backend::opaque::OpaqueConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let found = hostler::validate::check(text, "hostler.dev");
+    let found = hostler::validate::check(text, hostler::validate::ValidationTarget::of_driver("hostler.dev"));
     assert!(found.problems.iter().all(|finding| !finding.problem.reason.is_empty()));
     let Ok(parameters) = serde_json::from_str::<serde_json::Value>(text) else { return };
     match OpaqueConfig::parse(&parameters, "parameters") {

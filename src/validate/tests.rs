@@ -50,7 +50,7 @@ fn lines(findings: &[ValidationFinding]) -> Vec<String> {
 
 #[test]
 fn every_problem_is_told_with_document_object_path_and_fix() {
-    let found = check(CLAIMS, "hostler.dev");
+    let found = check(CLAIMS, ValidationTarget::of_driver("hostler.dev"));
     assert_eq!(found.checked, 3);
     let train = "document 1 (ResourceClaim ml/train): spec.devices.config[1]";
     let words = "\"wide\" is not one of packed, cores, l3, numa";
@@ -75,8 +75,24 @@ fn every_problem_is_told_with_document_object_path_and_fix() {
 }
 
 #[test]
+fn what_takes_more_than_the_scheduler_knows_is_told_and_is_a_problem_where_it_is_forbidden() {
+    let class = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec: {config: [{opaque: \
+                 {driver: hostler.dev, parameters: {apiVersion: hostler.dev/v1alpha1, kind: CpuConfig, l3Exclusive: true}}}]}";
+    let found = |allow_l3_exclusive| {
+        let found = check(class, ValidationTarget { driver: "hostler.dev", allow_l3_exclusive });
+        (lines(&found.problems), lines(&found.notes))
+    };
+    let place = "document 1 (DeviceClass c): spec.config[0].opaque.parameters.l3Exclusive";
+    assert_eq!(found(Some(true)), (vec![], vec![]));
+    let problem = format!("{place}: the node forbids it: backends.cpu.allow_l3_exclusive is false");
+    assert_eq!(found(Some(false)), (vec![problem], vec![]));
+    let note = "it takes more than the scheduler knows; nodes with backends.cpu.allow_l3_exclusive = false refuse it";
+    assert_eq!(found(None), (vec![], vec![format!("{place}: {note}")]));
+}
+
+#[test]
 fn only_the_own_driver_is_looked_at() {
-    let found = check(CLAIMS, "other.dev");
+    let found = check(CLAIMS, ValidationTarget::of_driver("other.dev"));
     let parameters: Vec<String> =
         lines(&found.problems).into_iter().filter(|line| line.contains("config[0]")).collect();
     assert_eq!(parameters.len(), 2, "apiVersion and kind of the other driver's: {parameters:?}");
@@ -91,7 +107,10 @@ fn lists_and_allocations_are_looked_into() {
         r#"{{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {{"name": "a"}},
             "status": {{"allocation": {{"devices": {{"results": [], "config": {config}}}}}}}}}"#
     );
-    let found = check(&format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{claim}]}} {claim}"#), "hostler.dev");
+    let found = check(
+        &format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{claim}]}} {claim}"#),
+        ValidationTarget::of_driver("hostler.dev"),
+    );
     let place = "status.allocation.devices.config[0].opaque.parameters.sameNumaNode";
     let reason = "true is not one of required, preferred";
     assert_eq!(
@@ -120,10 +139,10 @@ fn what_is_no_object_of_the_api_is_told_so() {
             "document 1 (DeviceClass): spec.config: it is not a list",
         ),
     ] {
-        let problems = lines(&check(text, "hostler.dev").problems);
+        let problems = lines(&check(text, ValidationTarget::of_driver("hostler.dev")).problems);
         assert!(problems.len() == 1 && problems[0].starts_with(expected), "{text}: {problems:?}");
     }
-    let other = check("apiVersion: example.com/v1\nkind: DeviceClass", "hostler.dev");
+    let other = check("apiVersion: example.com/v1\nkind: DeviceClass", ValidationTarget::of_driver("hostler.dev"));
     assert_eq!((other.checked, other.problems.len(), other.notes.len()), (0, 0, 1));
-    assert_eq!(check("", "hostler.dev"), ValidationReport::default());
+    assert_eq!(check("", ValidationTarget::of_driver("hostler.dev")), ValidationReport::default());
 }

@@ -19,6 +19,9 @@ pub struct CpuBackendConfig {
     /// Whether only whole physical cores are handed out, so that no two claims share one. Threads whose core is partly
     /// offline, reserved or not ours are left over, with a warning. Default: true.
     pub full_cores: bool,
+    /// Whether a claim may keep whole level 3 caches to itself (`l3Exclusive`). The scheduler does not know of the CPUs that
+    /// it then keeps from others, and places pods that cannot start. Default: true.
+    pub allow_l3_exclusive: bool,
 }
 
 /// How CPUs are grouped: what one device is.
@@ -40,7 +43,13 @@ pub enum CpuGrouping {
 
 impl Default for CpuBackendConfig {
     fn default() -> Self {
-        Self { mode: CpuGrouping::default(), reserved: String::new(), exclude_isolated: false, full_cores: true }
+        Self {
+            mode: CpuGrouping::default(),
+            reserved: String::new(),
+            exclude_isolated: false,
+            full_cores: true,
+            allow_l3_exclusive: true,
+        }
     }
 }
 

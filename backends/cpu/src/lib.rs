@@ -56,7 +56,7 @@ impl Backend for CpuBackend {
     }
 
     fn plan(&self, work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
-        prepare::plan(work)
+        prepare::plan(work, &self.config)
     }
 
     fn nodes(&self, device: &Device) -> BTreeSet<u32> {

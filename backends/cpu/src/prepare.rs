@@ -11,6 +11,7 @@ use hostler_linux::{IdSet, ReadFailure, SysRoot, topology::Topology};
 use serde::Deserialize;
 
 use crate::{
+    CpuBackendConfig,
     enumerate::CPUS,
     pick::OfferedCpus,
     requirements::CpuRequirements,
@@ -22,10 +23,14 @@ use crate::{
 /// # Errors
 /// When there are not so many CPUs free that fulfil the requirements of the grant, or not in whole cores, or the
 /// configuration is wrong.
-pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
+pub(crate) fn plan(work: &PlanWork<'_>, backend: &CpuBackendConfig) -> Result<DevicePlan, BackendError> {
     let config: CpuConfig = config_of(work.grant)?;
     if work.grant.access == Access::Admin {
         return Ok(DevicePlan::default());
+    }
+    if config.l3_exclusive == Some(true) && !backend.allow_l3_exclusive {
+        let reason = "l3Exclusive is forbidden on this node: backends.cpu.allow_l3_exclusive is false";
+        return Err(BackendError::refused(reason.to_owned()));
     }
     let required = CpuRequirements::new(&config, work.within);
     let whole = offer(work.device)?;

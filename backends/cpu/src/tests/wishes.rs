@@ -39,6 +39,7 @@ impl PlannedGrant {
 pub(super) struct ClaimedMachine {
     pub(super) topology: Topology,
     pub(super) devices: Vec<Device>,
+    config: CpuBackendConfig,
     pub(super) planned: Vec<PlannedGrant>,
 }
 
@@ -59,7 +60,7 @@ fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> CpuRequest<
 impl ClaimedMachine {
     pub(super) fn new(topology: Topology, config: &CpuBackendConfig) -> Self {
         let devices = enumeration(&topology, config).unwrap().devices;
-        Self { topology, devices, planned: Vec::new() }
+        Self { topology, devices, config: config.clone(), planned: Vec::new() }
     }
 
     fn plan(&self, ask: &CpuRequest<'_>) -> Result<PlannedGrant, BackendError> {
@@ -86,7 +87,7 @@ impl ClaimedMachine {
         });
         let held: Vec<HeldDevice<'_>> = held.collect();
         let uid = ClaimUid::new(ask.claim).unwrap();
-        let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
+        let backend = CpuBackend::new(SysRoot::new("/nonexistent"), self.config.clone());
         let work = PlanWork { claim: &uid, grant: &grant, device, held: &held, within: ask.within };
         let plan = backend.plan(&work)?;
         assert_eq!(plan, backend.plan(&work).unwrap(), "the same work has the same answer");
@@ -267,6 +268,15 @@ fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
 }
 
 #[test]
+fn an_operator_can_forbid_exclusive_caches() {
+    let config = CpuBackendConfig { allow_l3_exclusive: false, ..CpuBackendConfig::default() };
+    let mut host = ClaimedMachine::new(server(), &config);
+    let error = host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": true}))).unwrap_err();
+    assert_eq!(error, "l3Exclusive is forbidden on this node: backends.cpu.allow_l3_exclusive is false");
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": false}))).unwrap(), "0,16");
+}
+
+#[test]
 fn an_exclusive_cache_holds_across_devices_that_share_it() {
     let mut host = ClaimedMachine::new(hybrid(), &CpuBackendConfig::default());
     assert_eq!(host.take(&ask("a", "numa0-efficiency", 1, json!({"l3Exclusive": true}))).unwrap(), "4");
@@ -310,7 +320,7 @@ fn the_kind_of_core_is_checked() {
 #[test]
 fn a_device_of_several_nodes_is_narrowed_to_one() {
     let mut host = ClaimedMachine::new(server(), &machine());
-    let backend = CpuBackend::new(SysRoot::new("/nonexistent"), CpuBackendConfig::default());
+    let backend = CpuBackend::new(SysRoot::new("/nonexistent"), machine());
     assert_eq!(backend.nodes(&host.devices[0]), BTreeSet::from([0, 1, 2, 3]));
     let on = |claim, cpus, within| CpuRequest { within: Some(within), ..ask(claim, "machine", cpus, json!({})) };
     assert_eq!(host.take(&on("a", 6, 2)).unwrap(), "8-10,24-26");
