@@ -3,6 +3,7 @@
 mod lanes;
 mod operate;
 mod recovery;
+mod turns;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -35,6 +36,7 @@ pub(super) use operate::OperateCall;
 pub(in crate::claims) use operate::OperateJob;
 use operate::OperateQueues;
 use recovery::{LaneBackends, RecoveryLanes};
+use turns::RequestTurns;
 
 /// What blocking threads send back.
 pub(super) enum FinishedWork {
@@ -130,6 +132,8 @@ pub(super) struct ClaimsOwner {
     operations: OperateQueues,
     lanes: BackendLanes,
     recoveries: RecoveryLanes,
+    /// What has not begun.
+    turns: RequestTurns,
     /// Answers that wait until the table shows what they say.
     answers: Vec<AnsweredCall>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
@@ -197,6 +201,7 @@ impl ClaimsOwner {
             operations: OperateQueues::default(),
             lanes: BackendLanes::default(),
             recoveries: RecoveryLanes::of(start.steps),
+            turns: RequestTurns::default(),
             answers: Vec::new(),
             ended: Vec::new(),
             describe_again: false,
@@ -210,13 +215,20 @@ impl ClaimsOwner {
     pub(super) fn run(mut self, mut requests_rx: mpsc::Receiver<ClaimsRequest>) {
         self.start_recoveries();
         while !(self.stopping && self.is_idle()) {
-            let Some(request) = requests_rx.blocking_recv() else { break };
-            self.heed(request);
+            if self.turns.is_empty() {
+                let Some(request) = requests_rx.blocking_recv() else { break };
+                self.hear(request);
+            }
             // A table is made anew once for all that has come in the meantime: a start of thousands of claims is that.
             for _ in 0..requests_rx.len() {
                 if let Ok(request) = requests_rx.try_recv() {
-                    self.heed(request);
+                    self.hear(request);
                 }
+            }
+            if let Some(calls) = self.turns.next() {
+                let began = Instant::now();
+                self.take(calls);
+                self.turns.took(began.elapsed());
             }
             // Whoever has an answer must find it in the table.
             self.publish();
@@ -226,11 +238,14 @@ impl ClaimsOwner {
         self.parts.executor.flush_records();
     }
 
-    fn heed(&mut self, request: ClaimsRequest) {
+    fn hear(&mut self, request: ClaimsRequest) {
         match request {
-            ClaimsRequest::Stop => self.stopping = true,
+            ClaimsRequest::Stop => {
+                self.stopping = true;
+                // Dropping the calls tells the callers, here and below.
+                self.turns = RequestTurns::default();
+            }
             ClaimsRequest::Finished(finished) => self.finish(finished),
-            // Dropping the calls tells the callers.
             _ if self.stopping => {}
             // Whoever asked may have stopped waiting.
             ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
@@ -238,7 +253,7 @@ impl ClaimsOwner {
                 self.describe();
                 self.start_recoveries();
             }
-            ClaimsRequest::Calls(calls) => self.take(calls),
+            ClaimsRequest::Calls(calls) => self.turns.add(calls),
             ClaimsRequest::Operate(call) => self.take_operation(call),
             ClaimsRequest::OrderNotice(notice) => self.heed_notice(&notice),
             ClaimsRequest::Rescanned(backend) => self.end_operation(&backend),
