@@ -27,6 +27,7 @@ pub mod hook;
 mod inventory;
 mod machine;
 mod man;
+mod plain;
 mod ready;
 mod run;
 mod save;
@@ -41,8 +42,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hostler_api::Chain;
+use hostler_api::{Chain, plain_line};
 
+use self::plain::PlainWriter;
 use crate::config::{ConfigErrors, DaemonConfig};
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
@@ -135,6 +137,17 @@ impl CliFailure {
     }
 }
 
+impl CliCommand {
+    /// Whether the output is for programs that want it byte for byte.
+    fn writes_bytes(&self) -> bool {
+        match self {
+            Self::Capture(args) => args.is_to_stdout(),
+            Self::Completions(_) | Self::Man(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Reads the arguments of the process, does what they ask and gives the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -145,12 +158,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(PlainWriter::new(io::stdout().lock(), cli.command.writes_bytes()));
     let result = dispatch(cli.command, &mut out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
     });
-    exit_code(result, &mut io::stderr().lock())
+    // Not locked before there is something to say: a log that nobody reads keeps the lock.
+    exit_code(result, &mut PlainWriter::new(io::stderr(), false))
 }
 
 fn dispatch(command: CliCommand, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
@@ -185,7 +199,7 @@ fn exit_code(result: Result<CliOutcome, CliFailure>, err: &mut dyn Write) -> Exi
     let _ = match &failure {
         // One line per mistake, each with its own place in front, as compilers do.
         CliFailure::Config(errors) => writeln!(err, "{errors}"),
-        other => writeln!(err, "hostler: {}", Chain(other)),
+        other => writeln!(err, "hostler: {}", plain_line(&Chain(other).to_string())),
     };
     ExitCode::from(match failure {
         CliFailure::Config(_) => 78,

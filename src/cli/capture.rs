@@ -29,13 +29,19 @@ pub(super) struct CaptureArgs {
     machine: MachineArgs,
 }
 
+impl CaptureArgs {
+    /// Whether the archive itself goes to standard output.
+    pub(super) fn is_to_stdout(&self) -> bool {
+        self.output == Path::new("-")
+    }
+}
+
 pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let to_stdout = args.output == Path::new("-");
-    if to_stdout && io::stdout().is_terminal() {
+    if args.is_to_stdout() && io::stdout().is_terminal() {
         return Err(CliFailure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
     }
     let taken = take::take(&args.machine.open()?, args.kept)?;
-    if to_stdout {
+    if args.is_to_stdout() {
         out.write_all(&taken.archive)?;
         return Ok(CliOutcome::Done);
     }

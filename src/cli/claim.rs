@@ -11,6 +11,7 @@ use hyper::Method;
 use super::{
     CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
+    plain::for_people,
     write_json,
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
@@ -131,7 +132,7 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
         ClaimCommand::List(args) => {
             let claims: Vec<AdminClaim> = args.daemon.client()?.get("/v1/claims")?;
             match args.output {
-                OutputFormat::Table => write!(out, "{}", show::list(&claims))?,
+                OutputFormat::Table => write!(out, "{}", show::list(&for_people(claims)))?,
                 OutputFormat::Json => write_json(&claims, out)?,
             }
         }

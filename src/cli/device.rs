@@ -5,12 +5,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use hostler_api::few;
 use hostler_backend::DeviceOperation;
 use hyper::Method;
 
 use super::{
     CliFailure, CliOutcome, OutputFormat,
     client::{ClientError, DaemonArgs, segment},
+    plain::for_people,
     table::TextTable,
     write_json,
 };
@@ -132,7 +134,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
             let mut devices: Vec<AdminDevice> = args.daemon.client()?.get("/v1/devices")?;
             devices.retain(|device| !args.drained || device.drained.is_some());
             match args.output {
-                OutputFormat::Table => write!(out, "{}", table(&devices, SystemTime::now()))?,
+                OutputFormat::Table => write!(out, "{}", table(&for_people(devices), SystemTime::now()))?,
                 OutputFormat::Json => write_json(&devices, out)?,
             }
         }
@@ -203,7 +205,7 @@ fn path(name: &str) -> String {
 }
 
 fn held(device: &AdminDevice) -> String {
-    if device.holders.is_empty() { String::new() } else { format!("; still held by {}", device.holders.join(", ")) }
+    if device.holders.is_empty() { String::new() } else { format!("; still held by {}", few(&device.holders)) }
 }
 
 fn table(devices: &[AdminDevice], now: SystemTime) -> TextTable {
@@ -215,7 +217,7 @@ fn table(devices: &[AdminDevice], now: SystemTime) -> TextTable {
             device.pool.clone(),
             format!("{}{reason}", device.health),
             device.drained.as_ref().map_or_else(|| "no".to_owned(), |drain| drained(drain, now)),
-            device.holders.join(", "),
+            few(&device.holders),
         ]);
     }
     table

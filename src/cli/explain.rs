@@ -7,6 +7,7 @@ use clap::Subcommand;
 use super::{
     CliFailure, CliOutcome, OutputFormat,
     client::{DaemonArgs, segment},
+    plain::for_people,
     write_json,
 };
 use crate::explain::Explanation;
@@ -44,7 +45,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<CliOutcome,
     let path = format!("/v1/claims/{}/explain?namespace={}", segment(name), segment(namespace));
     let explanation: Explanation = args.daemon.client()?.get(&path)?;
     match args.output {
-        OutputFormat::Table => write!(out, "{}", in_words(&explanation))?,
+        OutputFormat::Table => write!(out, "{}", in_words(&for_people(explanation)))?,
         OutputFormat::Json => write_json(&explanation, out)?,
     }
     Ok(CliOutcome::Done)

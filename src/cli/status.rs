@@ -7,7 +7,9 @@ use std::{
 
 use hyper::Method;
 
-use super::{CliFailure, CliOutcome, OutputFormat, client::DaemonArgs, table::TextTable, write_json};
+use super::{
+    CliFailure, CliOutcome, OutputFormat, client::DaemonArgs, plain::for_people, table::TextTable, write_json,
+};
 use crate::{
     admin::types::{AdminBackend, AdminKubelet, AdminPublication, AdminStatus},
     units::{bytes, elapsed, utc},
@@ -33,7 +35,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<CliOutcome, 
     }
     let status: AdminStatus = client.get("/v1/status")?;
     match args.output {
-        OutputFormat::Table => write!(out, "{}", in_words(&status))?,
+        OutputFormat::Table => write!(out, "{}", in_words(&for_people(status)))?,
         OutputFormat::Json => write_json(&status, out)?,
     }
     Ok(CliOutcome::Done)

@@ -1,6 +1,8 @@
 //! Text in columns.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
+
+use hostler_api::plain_line;
 
 /// Rows under headings; each column as wide as its widest cell.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ impl TextTable {
 
     /// Adds a row. Cells without a heading are dropped, missing ones are empty.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut row: Vec<String> = cells.into_iter().take(self.headings.len()).collect();
+        let mut row: Vec<String> = cells.into_iter().take(self.headings.len()).map(plain).collect();
         row.resize(self.headings.len(), String::new());
         self.rows.push(row);
     }
@@ -37,6 +39,14 @@ impl TextTable {
             line.extend([left, cell, right, "  "]);
         }
         writeln!(f, "{}", line.trim_end())
+    }
+}
+
+/// A cell is one line, whatever stands in it.
+fn plain(cell: String) -> String {
+    match plain_line(&cell) {
+        Cow::Borrowed(_) => cell,
+        Cow::Owned(plain) => plain,
     }
 }
 

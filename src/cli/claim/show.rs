@@ -8,7 +8,7 @@ use std::{
 use super::ClaimFormat;
 use crate::{
     admin::types::{AdminClaim, AdminClaimDevice},
-    cli::{CliFailure, table::TextTable, write_json},
+    cli::{CliFailure, plain::for_people, table::TextTable, write_json},
     units::elapsed,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn list(claims: &[AdminClaim]) -> String {
 /// One claim in the wanted shape.
 pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), CliFailure> {
     match format {
-        ClaimFormat::Table => write!(out, "{}", details(claim, SystemTime::now()))?,
+        ClaimFormat::Table => write!(out, "{}", details(&for_people(claim.clone()), SystemTime::now()))?,
         ClaimFormat::Json => write_json(claim, out)?,
         ClaimFormat::Cdi => {
             for id in cdi_ids(claim)? {
