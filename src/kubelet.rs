@@ -41,6 +41,7 @@ pub use crate::config::KubeletSocketPaths;
 use crate::{
     claims::ClaimsHandle,
     config::sockets::{SERVICE_SUFFIX, is_ours},
+    descriptors::ServedSocket,
     inventory::InventoryReader,
     socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
@@ -50,6 +51,17 @@ pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);
+/// Calls at once on one connection. A kubelet starts as many pods at once as a node has, 110 by default; what is more
+/// waits with the kubelet, and costs nothing here.
+const CALLS: u32 = 128;
+/// Bytes of a call's request: thousands of claims, where a pod has a few.
+const REQUEST_BYTES: usize = 1 << 20;
+/// Bytes of a call that may be under way before they are read: a request of a pod fits in whole.
+const STREAM_WINDOW: u32 = 16 << 10;
+/// As above, of all calls of a connection together.
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of a call's headers; a kubelet sends a few hundred.
+const HEADER_BYTES: u32 = 8 << 10;
 /// For the last answer to leave the process, and for callers to hang up.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -136,26 +148,22 @@ pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
     let calls = TaskTracker::new();
     let dra = dra::DraService::new(claims.clone(), calls.clone());
     let health = health::HealthService::new(inventory, claims, tasks.clone());
-    let service = Routes::new(DraV1Server::new(dra.clone()))
-        .add_service(DraV1Beta1Server::new(dra))
+    let service = Routes::new(DraV1Server::new(dra.clone()).max_decoding_message_size(REQUEST_BYTES))
+        .add_service(DraV1Beta1Server::new(dra).max_decoding_message_size(REQUEST_BYTES))
         .add_service(HealthV1Server::new(health.clone()))
         .add_service(HealthV1Alpha1Server::new(health));
     let service_stop = CancellationToken::new();
     let registration = async {
         let routes = Routes::new(RegistrationServer::new(registration));
         // Its calls are answered from memory.
-        let served = serve_socket(
-            sockets.registration,
-            routes,
-            TaskTracker::new(),
-            watch::Sender::default(),
-            tasks.stop_token(),
-        )
-        .await;
+        let unwatched = (TaskTracker::new(), watch::Sender::default());
+        let socket = (sockets.registration, ServedSocket::KubeletRegistration);
+        let served = serve_socket(socket, routes, unwatched, tasks.stop_token()).await;
         service_stop.cancel();
         served
     };
-    let service = serve_socket(sockets.service, service, calls, connections_tx, service_stop.clone());
+    let socket = (sockets.service, ServedSocket::KubeletService);
+    let service = serve_socket(socket, service, (calls, connections_tx), service_stop.clone());
     tokio::try_join!(registration, service).map(|((), ())| ())
 }
 
@@ -169,20 +177,24 @@ fn endpoint(path: &Path) -> Result<String, KubeletError> {
 /// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over. A connection on
 /// which nobody calls is not waited for.
 async fn serve_socket(
-    socket: ListeningSocket,
+    (socket, served): (ListeningSocket, ServedSocket),
     routes: Routes,
-    calls: TaskTracker,
-    count: watch::Sender<KubeletConnections>,
+    (calls, count): (TaskTracker, watch::Sender<KubeletConnections>),
     stop: CancellationToken,
 ) -> Result<(), KubeletError> {
     let path = socket.path().to_owned();
     info!(path = %path.display(), "listening for the kubelet");
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let connections = ReceiverStream::new(connections_rx).map(move |accepted: std::io::Result<_>| {
-        accepted.map(|stream| connection::CountedConnection::new(stream, count.clone()))
+        accepted.map(|accepted| connection::CountedConnection::new(accepted, count.clone()))
     });
-    let server =
-        Server::builder().add_routes(routes).serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
+    let server = Server::builder()
+        .max_concurrent_streams(CALLS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEADER_BYTES)
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
     let overtime = async {
         stop.cancelled().await;
         calls.close();
@@ -191,7 +203,7 @@ async fn serve_socket(
         }
         sleep(LINGER).await;
     };
-    let serving = async { tokio::join!(socket.accept(connections_tx, stop.clone()), server).1 };
+    let serving = async { tokio::join!(socket.accept(connections_tx, served.connections(), stop.clone()), server).1 };
     tokio::select! {
         // Not cancel safe, and dropped only when the calls are given up.
         served = serving => served.map_err(|source| KubeletError::Serve { path, source }),

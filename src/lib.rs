@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod containers;
 pub mod daemon;
+pub mod descriptors;
 pub mod explain;
 pub mod hook;
 pub mod inventory;

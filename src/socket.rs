@@ -14,6 +14,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,7 +22,7 @@ use hostler_api::Chain;
 use hostler_files::FileError;
 use tokio::{
     net::{UnixListener, UnixSocket, UnixStream},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::{MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -100,6 +101,13 @@ impl SocketAccess {
     }
 }
 
+/// A connection, and its place among those that there can be at once.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    pub(crate) stream: UnixStream,
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
 impl ListeningSocket {
     /// Listens on `path`, mode 0600. Makes the folder, mode 0750, where it is absent; replaces a socket that nobody
     /// listens on.
@@ -139,27 +147,33 @@ impl ListeningSocket {
         &self.path
     }
 
-    /// Passes connections on until `stop` fires, and keeps the file in place meanwhile. Then the file goes.
+    /// Passes connections on until `stop` fires, as many as have a place at once, and keeps the file in place meanwhile.
+    /// Then the file goes. Whoever finds no place waits in the kernel's queue, where it costs the daemon nothing.
     pub(crate) async fn accept(
         mut self,
-        connections_tx: mpsc::Sender<io::Result<UnixStream>>,
+        connections_tx: mpsc::Sender<io::Result<AcceptedConnection>>,
+        places: Arc<Semaphore>,
         stop: CancellationToken,
     ) {
+        let mut told = false;
         let mut check = interval(CHECK);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut keep = SocketRestorer::default();
         loop {
             tokio::select! {
-                // Cancel safe: a connection that was not taken stays in the backlog.
-                accepted = self.listener.accept() => match accepted {
-                    Ok((connection, _)) => {
+                // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
+                accepted = self.accept_one(&places) => match accepted {
+                    Ok(connection) => {
+                        told = false;
                         if connections_tx.send(Ok(connection)).await.is_err() {
                             // The server has ended, and says why.
                             return;
                         }
                     }
                     Err(error) => {
-                        warn!(path = %self.path.display(), error = %Chain(&error), "failed to accept a connection");
+                        if !std::mem::replace(&mut told, true) {
+                            warn!(path = %self.path.display(), error = %Chain(&error), "failed to accept a connection");
+                        }
                         sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -169,6 +183,12 @@ impl ListeningSocket {
                 () = stop.cancelled() => return,
             }
         }
+    }
+
+    async fn accept_one(&self, places: &Arc<Semaphore>) -> io::Result<AcceptedConnection> {
+        let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = self.listener.accept().await?;
+        Ok(AcceptedConnection { stream, place })
     }
 
     /// Whether the file is still the one that leads to this listener.

@@ -1,6 +1,7 @@
-//! Serves routes on a unix socket or a loopback address.
+//! Serves routes on a unix socket or a loopback address. Nobody can keep others out for long by connecting: places are
+//! limited, and who says nothing loses his.
 
-use std::{future::IntoFuture, io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use axum::{
     Router,
@@ -8,22 +9,39 @@ use axum::{
     middleware::{Next, from_fn},
     serve::Listener,
 };
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
-    net::{TcpListener, UnixStream},
-    sync::mpsc,
-    time::sleep,
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::{AcquireError, OwnedSemaphorePermit, mpsc},
+    time::{sleep, timeout},
 };
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::{AdminService, DaemonStage};
 use crate::{
     config::ListenAddress,
-    socket::{ListeningSocket, SocketAccess, SocketError},
+    descriptors::ServedSocket,
+    socket::{AcceptedConnection, ListeningSocket, SocketAccess, SocketError},
     tasks::Tasks,
 };
 
 /// For the last answer to leave the process.
 const LINGER: Duration = Duration::from_millis(500);
+
+/// How long the head of a request may take to come, the first one or another on the same connection. Every client here is
+/// on the same machine.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How old a connection to figures and probes can get: many answers, and none that takes half as long.
+const OLDEST: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's head. Names of claims and devices are in it, and nothing longer.
+const HEAD_BYTES: usize = 16 << 10;
 
 /// Why the command line or Prometheus cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +81,7 @@ impl ServeError {
 /// # Errors
 /// When the socket cannot be made.
 pub async fn serve_admin(admin: AdminService, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
-    serve_unix("admin", admin.admin_routes(), path, SocketAccess::Owner, tasks).await
+    serve_unix(admin.admin_routes(), path, SocketAccess::Owner, ServedSocket::Admin, tasks).await
 }
 
 /// Serves figures and probes until the daemon stops.
@@ -75,29 +93,38 @@ pub async fn serve_metrics(stage: DaemonStage, listen: ListenAddress, tasks: &Ta
     match listen {
         ListenAddress::Off => Ok(()),
         // Figures may be read by the group that the unit names; nothing can be changed here.
-        ListenAddress::Unix(path) => serve_unix("metrics", routes, path, SocketAccess::Group, tasks).await,
+        ListenAddress::Unix(path) => serve_unix(routes, path, SocketAccess::Group, ServedSocket::Metrics, tasks).await,
         ListenAddress::Tcp(address) => {
             let listener =
                 TcpListener::bind(address).await.map_err(|source| ServeError::Address { address, source })?;
-            serve("metrics", routes, listener, tasks);
+            serve_tcp(routes, listener, tasks);
             Ok(())
         }
     }
 }
 
 async fn serve_unix(
-    name: &'static str,
     routes: Router,
     path: PathBuf,
     access: SocketAccess,
+    served: ServedSocket,
     tasks: &Tasks,
 ) -> Result<(), ServeError> {
     let socket =
         ListeningSocket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
-    let (connections_tx, connections_rx) = mpsc::channel(1);
-    let stop = tasks.stop_token();
-    tasks.job(socket.accept(connections_tx, stop));
-    serve(name, routes, AxumListener(connections_rx), tasks);
+    let (connections_tx, mut connections_rx) = mpsc::channel(1);
+    tasks.job(socket.accept(connections_tx, served.connections(), tasks.stop_token()));
+    let server = ConnectionServer::new(routes, served, tasks);
+    tasks.service(server.name(), async move {
+        // Ends with the socket, which ends when the daemon stops.
+        while let Some(accepted) = connections_rx.recv().await {
+            // Whoever accepts tells of failures itself.
+            if let Ok(AcceptedConnection { stream, place }) = accepted {
+                server.serve(stream, place);
+            }
+        }
+        Ok(())
+    });
     Ok(())
 }
 
@@ -107,52 +134,82 @@ pub(super) struct CallInFlight {
     _token: TaskTrackerToken,
 }
 
-/// Serves until the daemon stops and every request has its answer. Somebody who has connected and asks for nothing, or
-/// has sent half a request, is not waited for.
-fn serve<L: Listener<Addr: std::fmt::Debug>>(name: &'static str, routes: Router, listener: L, tasks: &Tasks) {
-    let calls = TaskTracker::new();
-    let tracked = calls.clone();
-    let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
-        request.extensions_mut().insert(CallInFlight { _token: tracked.token() });
-        tracked.track_future(next.run(request))
-    }));
-    let stop = tasks.stop_token();
-    let server = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned()).into_future();
-    let overtime = async move {
-        stop.cancelled().await;
-        calls.close();
-        calls.wait().await;
-        sleep(LINGER).await;
-    };
-    tasks.service(name, async move {
-        tokio::select! {
-            // Not cancel safe, and dropped only when nobody waits for an answer.
-            served = server => Ok(served?),
-            // Cancel safe: it only waits.
-            () = overtime => Ok(()),
+fn serve_tcp(routes: Router, mut listener: TcpListener, tasks: &Tasks) {
+    let server = ConnectionServer::new(routes, ServedSocket::Metrics, tasks);
+    let (places, stop) = (ServedSocket::Metrics.connections(), tasks.stop_token());
+    tasks.service(server.name(), async move {
+        loop {
+            let accepted = async {
+                let place = places.clone().acquire_owned().await?;
+                // Waits by itself where the kernel has no descriptor to give.
+                Ok::<_, AcquireError>((Listener::accept(&mut listener).await.0, place))
+            };
+            tokio::select! {
+                // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
+                accepted = accepted => {
+                    let (stream, place) = accepted?;
+                    server.serve(stream, place);
+                }
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => return Ok(()),
+            }
         }
     });
 }
 
-/// The connections of a [`ListeningSocket`], for axum.
-struct AxumListener(mpsc::Receiver<io::Result<UnixStream>>);
+/// Serves connections, until the daemon stops and every request has its answer. Somebody who has connected and asks for
+/// nothing, or has sent half a request, is not waited for, then or before.
+struct ConnectionServer {
+    routes: Router,
+    served: ServedSocket,
+    /// Requests that are being answered.
+    calls: TaskTracker,
+    tasks: Tasks,
+}
 
-impl Listener for AxumListener {
-    type Io = UnixStream;
-    type Addr = ();
-
-    async fn accept(&mut self) -> (UnixStream, ()) {
-        loop {
-            match self.0.recv().await {
-                Some(Ok(connection)) => return (connection, ()),
-                Some(Err(_)) => {}
-                // The socket has stopped, and so will the server, which waits for the same token.
-                None => std::future::pending().await,
-            }
-        }
+impl ConnectionServer {
+    fn new(routes: Router, served: ServedSocket, tasks: &Tasks) -> Self {
+        let calls = TaskTracker::new();
+        let tracked = calls.clone();
+        let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
+            request.extensions_mut().insert(CallInFlight { _token: tracked.token() });
+            tracked.track_future(next.run(request))
+        }));
+        Self { routes, served, calls, tasks: tasks.clone() }
     }
 
-    fn local_addr(&self) -> io::Result<()> {
-        Ok(())
+    fn name(&self) -> &'static str {
+        if self.served == ServedSocket::Admin { "admin" } else { "metrics" }
+    }
+
+    /// Serves one connection for as long as it lives, and keeps its place that long.
+    fn serve<S>(&self, stream: S, place: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(SILENCE)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.routes.clone()));
+        // Whoever does not read an answer would keep it for ever. An order may take its time.
+        let age = if self.served == ServedSocket::Admin { Duration::MAX } else { OLDEST };
+        let (calls, stop) = (self.calls.clone(), self.tasks.stop_token());
+        let overtime = async move {
+            stop.cancelled().await;
+            calls.close();
+            calls.wait().await;
+            sleep(LINGER).await;
+        };
+        self.tasks.job(async move {
+            tokio::select! {
+                // Not cancel safe, and dropped only when nobody waits for an answer. What goes wrong with a connection is
+                // the business of whoever made it.
+                _ = timeout(age, connection) => {}
+                // Cancel safe: it only waits.
+                () = overtime => {}
+            }
+            drop(place);
+        });
     }
 }

@@ -153,6 +153,10 @@ impl ClaimExecutor {
 
     /// Flushes what is due. When nobody waits for it.
     pub(super) fn tidy_records(&self) {
+        // Another daemon may have the journal by now.
+        if self.may_act().is_err() {
+            return;
+        }
         if let Err(error) = self.records.tidy() {
             warn!(error = %Chain(&error), "records are not flushed; their journal goes on");
         }
@@ -160,6 +164,9 @@ impl ClaimExecutor {
 
     /// Flushes the records, whose files are then all that a start needs, also that of another version.
     pub(super) fn flush_records(&self) {
+        if self.may_act().is_err() {
+            return;
+        }
         if let Err(error) = self.records.checkpoint() {
             warn!(error = %Chain(&error), "records are not flushed; the next start reads their journal");
         }

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     config::{ClusterConfig, ClusterMode, DaemonConfig, LogConfig, LogFormat, PathsConfig},
     daemon::{self, RunningMachine},
+    descriptors,
 };
 
 /// What runs on these threads never blocks; work on hardware and files has threads of its own.
@@ -41,6 +42,7 @@ pub(super) struct RunArgs {
 pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     let machine = args.machine.open()?;
     log_to_stderr(&machine.config.log)?;
+    descriptors::raise_limit();
     match &args.machine.root {
         Some(root) => rehearse(root, &machine),
         None => {

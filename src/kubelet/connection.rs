@@ -10,9 +10,11 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
-    sync::watch,
+    sync::{OwnedSemaphorePermit, watch},
 };
 use tonic::transport::server::Connected;
+
+use crate::socket::AcceptedConnection;
 
 /// How many connections there are. Writer: the connections themselves, as they come and go. Readers: status, readiness.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,12 +36,13 @@ impl Default for KubeletConnections {
 pub(super) struct CountedConnection {
     stream: UnixStream,
     count: watch::Sender<KubeletConnections>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl CountedConnection {
-    pub(super) fn new(stream: UnixStream, count: watch::Sender<KubeletConnections>) -> Self {
+    pub(super) fn new(accepted: AcceptedConnection, count: watch::Sender<KubeletConnections>) -> Self {
         count.send_modify(|now| *now = KubeletConnections { open: now.open + 1, since: Instant::now() });
-        Self { stream, count }
+        Self { stream: accepted.stream, count, _place: accepted.place }
     }
 }
 
@@ -90,13 +93,18 @@ impl AsyncWrite for CountedConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     #[tokio::test]
     async fn a_connection_counts_until_it_is_dropped() {
         let count = watch::Sender::new(KubeletConnections::default());
         let (one, _other) = UnixStream::pair().unwrap();
-        let connection = CountedConnection::new(one, count.clone());
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let connection = CountedConnection::new(AcceptedConnection { stream: one, place }, count.clone());
         assert_eq!(count.borrow().open, 1);
         let since = count.borrow().since;
         drop(connection);

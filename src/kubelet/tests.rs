@@ -61,10 +61,9 @@ async fn stop_with(calls: TaskTracker) -> Duration {
         (call, Instant::now())
     };
     let serving = serve_socket(
-        socket,
+        (socket, ServedSocket::KubeletRegistration),
         Routes::new(RegistrationServer::new(service)),
-        calls,
-        watch::Sender::default(),
+        (calls, watch::Sender::default()),
         stop.clone(),
     );
     let (served, (_call, stopped)) = tokio::join!(serving, client);

@@ -127,10 +127,10 @@ async fn dead_sockets_of_ours_are_swept_and_nothing_else() {
 /// An accepting socket, its connections, and what stops it.
 fn accepting(
     socket: ListeningSocket,
-) -> (mpsc::Receiver<io::Result<UnixStream>>, CancellationToken, impl Future<Output = ()>) {
+) -> (mpsc::Receiver<io::Result<AcceptedConnection>>, CancellationToken, impl Future<Output = ()>) {
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let stop = CancellationToken::new();
-    let accepting = socket.accept(connections_tx, stop.clone());
+    let accepting = socket.accept(connections_tx, Arc::new(Semaphore::new(8)), stop.clone());
     (connections_rx, stop, accepting)
 }
 
@@ -141,7 +141,7 @@ async fn connections_are_passed_on_until_the_stop_and_then_the_file_is_gone() {
     let (mut connections_rx, stop, accepting) = accepting(ListeningSocket::bind(path.clone()).await.unwrap());
     let client = async {
         let mut client = UnixStream::connect(&path).await.unwrap();
-        let mut server = connections_rx.recv().await.unwrap().unwrap();
+        let mut server = connections_rx.recv().await.unwrap().unwrap().stream;
         client.write_all(b"x").await.unwrap();
         assert_eq!(server.read_u8().await.unwrap(), b'x');
         stop.cancel();

@@ -242,6 +242,23 @@ const MODULES: &[ModuleRule] = &[
         why: "the configuration is read before there is any state, and by tools that have none",
     },
     ModuleRule {
+        module: "descriptors",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "config",
+        ],
+        why: "it says how many connections there may be, whatever they are for",
+    },
+    ModuleRule {
         module: "containers",
         never: &[
             "claims",

@@ -81,6 +81,8 @@ pub struct Host {
     /// Lines of the configuration behind those that every test needs.
     extra: String,
     cluster: Option<ClusterMembership>,
+    /// The most descriptors that a daemon may have.
+    descriptors: Option<u32>,
 }
 
 impl Host {
@@ -112,7 +114,8 @@ impl Host {
     fn make(machine: HostHardware, script: &str, extra: &str, cluster: Option<ClusterMembership>) -> Self {
         // Short, since sockets are below it: their paths hold 107 bytes.
         let root = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
-        let host = Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned(), cluster };
+        let host =
+            Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned(), cluster, descriptors: None };
         host.script(script);
         host.boot("00000000-0000-4000-8000-000000000001");
         // A kubelet works here: every kubelet makes this folder.
@@ -198,6 +201,17 @@ impl Host {
         self.env.push((name, value.into()));
     }
 
+    /// Gives every daemon from now on so many descriptors and no more.
+    pub fn limit_descriptors(&mut self, limit: u32) {
+        self.descriptors = Some(limit);
+    }
+
+    /// Adds lines to the configuration, or replaces those that were added.
+    pub fn configure(&mut self, extra: &str) {
+        extra.clone_into(&mut self.extra);
+        fs::write(self.path("hostler.toml"), self.config()).unwrap();
+    }
+
     /// Starts the daemon and waits until its sockets are served.
     pub fn start(&mut self) {
         self.spawn();
@@ -240,7 +254,14 @@ impl Host {
     /// The binary with this host's configuration; its log goes to a file below the root.
     fn command(&self, args: &[&str]) -> Command {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
-        let mut command = Command::new(binary());
+        let mut command = match self.descriptors {
+            None => Command::new(binary()),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {limit} && exec \"$@\""), "sh"]).arg(binary());
+                shell
+            }
+        };
         command.args(args).arg("--config").arg(self.path("hostler.toml")).stdin(Stdio::null());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdout(log.try_clone().unwrap()).stderr(log);

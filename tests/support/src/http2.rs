@@ -3,10 +3,12 @@
 use std::{io, path::Path};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
 };
 
+/// The error of a stream that is one too many.
+const REFUSED_STREAM: u32 = 7;
 /// The error of a request that is not valid HTTP/2.
 pub const PROTOCOL_ERROR: u32 = 1;
 
@@ -15,7 +17,9 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// The first stream of a client.
@@ -39,7 +43,70 @@ pub async fn call(socket: &Path, authority: &str, path: &str) -> GrpcOutcome {
     outcome(&mut connection).await.expect("frames come back")
 }
 
+/// What became of calls that were begun all at once.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FloodOutcome {
+    /// Streams that were refused.
+    pub refused: usize,
+    /// Whether the connection was given up.
+    pub gone: bool,
+}
+
+/// Begins so many calls of `path` on one connection without ending any, and says what came of it. The connection stays
+/// open as long as what is given back with it.
+pub async fn flood(socket: &Path, authority: &str, path: &str, calls: u32) -> (FloodOutcome, UnixStream) {
+    let connection = UnixStream::connect(socket).await.expect("the socket is served");
+    let (mut reading, mut writing) = connection.into_split();
+    let block = headers(authority, path);
+    let frames = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])].into_iter();
+    let frames = frames.chain((0..calls).map(move |call| frame(HEADERS, END_HEADERS, 2 * call + 1, &block)));
+    let begin = async {
+        for frame in frames.chain([frame(PING, 0, 0, &[7; 8])]) {
+            // A connection that is given up takes no more.
+            if writing.write_all(&frame).await.is_err() {
+                break;
+            }
+        }
+    };
+    let count = async {
+        let mut outcome = FloodOutcome::default();
+        while let Ok((kind, flags, payload)) = next_frame(&mut reading).await {
+            match kind {
+                RST_STREAM if number(&payload) == REFUSED_STREAM => outcome.refused += 1,
+                GOAWAY => outcome.gone = true,
+                // Everything before the ping has been read.
+                PING if flags == ACK => return outcome,
+                _ => {}
+            }
+        }
+        FloodOutcome { gone: true, ..outcome }
+    };
+    let ((), outcome) = tokio::join!(begin, count);
+    (outcome, reading.reunite(writing).expect("two halves of one connection"))
+}
+
+async fn next_frame(connection: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, u8, Vec<u8>)> {
+    let mut head = [0; 9];
+    connection.read_exact(&mut head).await?;
+    let [l0, l1, l2, kind, flags, ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, l0, l1, l2]) as usize];
+    connection.read_exact(&mut payload).await?;
+    Ok((kind, flags, payload))
+}
+
 fn request(authority: &str, path: &str) -> Vec<u8> {
+    // Not compressed, and no byte long.
+    let message = [0; 5];
+    [
+        PREFACE.to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(HEADERS, END_HEADERS, STREAM, &headers(authority, path)),
+        frame(DATA, END_STREAM, STREAM, &message),
+    ]
+    .concat()
+}
+
+fn headers(authority: &str, path: &str) -> Vec<u8> {
     let fields = [
         (":method", "POST"),
         (":scheme", "http"),
@@ -48,16 +115,7 @@ fn request(authority: &str, path: &str) -> Vec<u8> {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ];
-    let block: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
-    // Not compressed, and no byte long.
-    let message = [0; 5];
-    [
-        PREFACE.to_vec(),
-        frame(SETTINGS, 0, 0, &[]),
-        frame(HEADERS, END_HEADERS, STREAM, &block),
-        frame(DATA, END_STREAM, STREAM, &message),
-    ]
-    .concat()
+    fields.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
 /// A literal header field, never indexed, without compression of any kind.

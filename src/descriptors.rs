@@ -1,0 +1,85 @@
+//! How many descriptors the daemon may have, and how many of them others may take by connecting.
+//!
+//! Every connection costs one. What a peer can open without limit takes them from the kubelet, the watchdog and the work
+//! on hardware; so every socket has a limit, and all limits together leave the daemon its own.
+
+use std::sync::Arc;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::sync::Semaphore;
+use tracing::debug;
+
+/// What the daemon itself has open at its busiest: files of claims, of sysfs and of devices, connections to the API server
+/// and to systemd.
+const OWN: u64 = 64;
+/// What most systems give a process, for one that is not told.
+const USUAL: u64 = 1024;
+/// The fewest connections that a socket is good for.
+const FEWEST: u64 = 2;
+
+/// Raises the limit as far as that takes no privilege. What most systems give at first is meant for programs that use
+/// `select`.
+pub fn raise_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
+    match raised {
+        Ok(limit) => debug!(limit, "descriptors"),
+        // Then the limits of the sockets are smaller.
+        Err(error) => debug!(error = %error, "the limit of descriptors stays as it is"),
+    }
+}
+
+/// A socket that others connect to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ServedSocket {
+    /// Prometheus and probes; any local user, where it is a port.
+    Metrics,
+    /// The command line.
+    Admin,
+    /// The kubelet's calls. It keeps one connection, or a few while it starts anew.
+    KubeletService,
+    /// The kubelet, asking who is there.
+    KubeletRegistration,
+}
+
+impl ServedSocket {
+    /// How many connections to it there can be at once. Others wait until one is closed.
+    pub fn connections(self) -> Arc<Semaphore> {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
+        Arc::new(Semaphore::new(usize::try_from(self.most(limit)).unwrap_or(0)))
+    }
+
+    /// Its part of what the daemon does not need itself: seven eighths go to the sockets together.
+    fn most(self, limit: u64) -> u64 {
+        let spare = limit.saturating_sub(OWN);
+        let (most, part) = match self {
+            // As many as ask in earnest at the same time, and some more.
+            Self::Metrics | Self::Admin => (64, spare / 4),
+            Self::KubeletService => (32, spare / 4),
+            Self::KubeletRegistration => (16, spare / 8),
+        };
+        part.clamp(FEWEST, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sockets_together_leave_the_daemon_its_own() {
+        let sockets = [
+            ServedSocket::Metrics,
+            ServedSocket::Admin,
+            ServedSocket::KubeletService,
+            ServedSocket::KubeletRegistration,
+        ];
+        for limit in [128, 256, 1024, 1 << 20, u64::MAX] {
+            let taken: u64 = sockets.iter().map(|socket| socket.most(limit)).sum();
+            assert!(taken + OWN <= limit, "{limit}: {taken}");
+        }
+        let at_256 = sockets.map(|socket| socket.most(256));
+        assert_eq!(at_256, [48, 48, 32, 16]);
+        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 4]);
+    }
+}
