@@ -10,6 +10,7 @@ mod claim_source;
 mod install;
 mod lock;
 mod notify;
+mod reload;
 
 use std::{
     fs, io,
@@ -28,6 +29,7 @@ use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
 };
+pub use reload::ConfigReload;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -117,11 +119,13 @@ pub enum DaemonError {
 ///
 /// # Errors
 /// When it cannot start, or when a part ends by itself.
-pub async fn run(config: DaemonConfig, machine: RunningMachine) -> Result<(), DaemonError> {
+pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -> Result<(), DaemonError> {
     let mut signals = StopSignals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
+    let metrics = Metrics::counting(reload.log.dropped());
+    reload::start(reload, &tasks).map_err(DaemonError::Signals)?;
     let patience = config.inventory.answer_within;
-    let starting = notify::starting(start(config, machine, &tasks), patience);
+    let starting = notify::starting(start(config, machine, metrics, &tasks), patience);
     let result = tokio::select! {
         // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
         started = starting => match started {
@@ -214,7 +218,12 @@ impl HeldMachine {
 }
 
 /// Starts everything.
-async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> Result<(), DaemonError> {
+async fn start(
+    config: DaemonConfig,
+    machine: RunningMachine,
+    metrics: Metrics,
+    tasks: &Tasks,
+) -> Result<(), DaemonError> {
     let started = Instant::now();
     for path in [&config.paths.run, &config.paths.state] {
         private_folder(path)?;
@@ -227,7 +236,6 @@ async fn start(config: DaemonConfig, machine: RunningMachine, tasks: &Tasks) -> 
     std::mem::forget(machine.lock.clone());
     lock::watch(machine.lock.clone(), tasks);
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
-    let metrics = Metrics::default();
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let reader = source.reader(&metrics, &inventory.reader(), tasks);

@@ -15,6 +15,7 @@ pub mod hook;
 pub mod inventory;
 pub mod kubelet;
 pub mod kubernetes;
+pub mod log;
 pub mod metrics;
 pub mod registry;
 pub mod socket;

@@ -45,6 +45,7 @@ pub struct Metrics {
     recoveries: Counters,
     releases: Counters,
     events: Counters,
+    log_lines_dropped: Counter<u64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -59,11 +60,17 @@ impl Default for Metrics {
             recoveries: Family::default(),
             releases: Family::default(),
             events: Family::default(),
+            log_lines_dropped: Counter::default(),
         }
     }
 }
 
 impl Metrics {
+    /// Counters beside one that the log bumps.
+    pub fn counting(log_lines_dropped: Counter<u64, AtomicU64>) -> Self {
+        Self { log_lines_dropped, ..Self::default() }
+    }
+
     /// Counts an operation on one claim.
     pub fn observe(&self, operation: CountedOperation, ok: bool, took: Duration) {
         let labels = OperationLabels { operation, outcome: if ok { "ok" } else { "error" } };
@@ -114,5 +121,7 @@ impl Metrics {
         ] {
             registry.register(name, help, counters.clone());
         }
+        let help = "Lines of the log that were dropped since nobody read it in time";
+        registry.register("log_lines_dropped", help, self.log_lines_dropped.clone());
     }
 }

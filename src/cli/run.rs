@@ -1,29 +1,20 @@
 //! `hostler run`: the daemon.
 
-use std::{
-    fs,
-    io::{self, IsTerminal},
-    path::Path,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use hostler_linux::{archive, heap};
 use tokio::runtime;
-use tracing::{info, level_filters::LevelFilter};
-use tracing_subscriber::{
-    filter::{ParseError, Targets},
-    layer::SubscriberExt,
-    util::SubscriberInitExt,
-};
+use tracing::info;
 
 use super::{
     CliFailure, CliOutcome,
     machine::{MachineArgs, OpenedMachine},
 };
 use crate::{
-    config::{ClusterConfig, ClusterMode, DaemonConfig, LogConfig, LogFormat, PathsConfig},
-    daemon::{self, RunningMachine},
+    config::{ClusterConfig, ClusterMode, DaemonConfig, PathsConfig},
+    daemon::{self, ConfigReload, RunningMachine},
     descriptors,
+    log::{DaemonLog, LogEnd},
 };
 
 /// What runs on these threads never blocks; work on hardware and files has threads of its own.
@@ -40,24 +31,32 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
+    // Before there are threads: what is resident is most of what the daemon costs.
+    heap::share_one_arena();
     let machine = args.machine.open()?;
-    log_to_stderr(&machine.config.log)?;
+    let log = DaemonLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
     descriptors::raise_limit();
-    match &args.machine.root {
-        Some(root) => rehearse(root, &machine),
+    let reload =
+        ConfigReload { file: args.machine.config.config.clone(), read: machine.config.clone(), log: log.clone() };
+    let result = match &args.machine.root {
+        Some(root) => rehearse(root, &machine, reload),
         None => {
             let running = RunningMachine::running(machine.root);
-            daemon(machine.config, running.map_err(|source| CliFailure::step("look at this machine", source))?)
+            let running = running.map_err(|source| CliFailure::step("look at this machine", source));
+            running.and_then(|running| daemon(machine.config, running, reload))
         }
+    };
+    match (result, log.end()) {
+        // Where nobody reads what is logged, to say why it failed would wait for ever.
+        (Err(_), LogEnd::Stalled) => Ok(CliOutcome::NotInOrder),
+        (result, _) => result,
     }
 }
 
-fn daemon(config: DaemonConfig, machine: RunningMachine) -> Result<CliOutcome, CliFailure> {
-    // Before there are threads: what is resident is most of what the daemon costs.
-    heap::share_one_arena();
+fn daemon(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -> Result<CliOutcome, CliFailure> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| CliFailure::step("start the runtime", source))?;
-    let result = runtime.block_on(daemon::run(config, machine));
+    let result = runtime.block_on(daemon::run(config, machine, reload));
     // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for the lock,
     // or a backend that a second signal did not wait for.
     runtime.shutdown_timeout(LEAVE);
@@ -66,7 +65,7 @@ fn daemon(config: DaemonConfig, machine: RunningMachine) -> Result<CliOutcome, C
 }
 
 /// The daemon with everything that it writes in a folder of its own, which goes when it ends.
-fn rehearse(root: &Path, machine: &OpenedMachine) -> Result<CliOutcome, CliFailure> {
+fn rehearse(root: &Path, machine: &OpenedMachine, reload: ConfigReload) -> Result<CliOutcome, CliFailure> {
     if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
         return Err(CliFailure::Said("/ is this machine, and no rehearsal: run without --root".to_owned()));
     }
@@ -74,7 +73,7 @@ fn rehearse(root: &Path, machine: &OpenedMachine) -> Result<CliOutcome, CliFailu
         archive::private_folder().map_err(|source| CliFailure::step("make a folder for the rehearsal", source))?;
     let config = rehearsal(machine.config.clone(), own.path());
     info!(socket = %config.admin_socket().display(), "rehearsing on a captured machine; ask with --socket");
-    daemon(config, RunningMachine::captured(machine.root.clone()))
+    daemon(config, RunningMachine::captured(machine.root.clone()), reload)
 }
 
 /// Nothing of this host is touched: not its claims, its CDI files, its kubelet or its cluster.
@@ -93,23 +92,4 @@ fn rehearsal(config: DaemonConfig, own: &Path) -> DaemonConfig {
     config.kubelet.enabled = false;
     config.metrics.listen = None;
     config
-}
-
-fn log_to_stderr(log: &LogConfig) -> Result<(), CliFailure> {
-    // "info, hostler=debug": the parser would take the space for a part of the name.
-    let level: String = log.level.split_whitespace().collect();
-    let filter: Targets = level.parse().map_err(|source: ParseError| CliFailure::step("read log.level", source))?;
-    // The filter decides alone; the builder's own limit would be `info`.
-    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr);
-    // A reader of the log that goes away must not cost the daemon: to complain about it on the same stream would panic.
-    let lines = lines.log_internal_errors(false);
-    let set = match log.format {
-        LogFormat::Json => lines.json().flatten_event(true).finish().with(filter).try_init(),
-        // The journal stamps every line itself.
-        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
-            lines.with_ansi(false).without_time().finish().with(filter).try_init()
-        }
-        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).finish().with(filter).try_init(),
-    };
-    set.map_err(|source| CliFailure::step("set up the log", source))
 }

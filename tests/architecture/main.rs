@@ -242,6 +242,23 @@ const MODULES: &[ModuleRule] = &[
         why: "the configuration is read before there is any state, and by tools that have none",
     },
     ModuleRule {
+        module: "log",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "socket",
+        ],
+        why: "everybody logs, and the log waits for nobody",
+    },
+    ModuleRule {
         module: "descriptors",
         never: &[
             "claims",

@@ -1,0 +1,135 @@
+//! The daemon's log: which lines there are, and how they reach standard error.
+//!
+//! ```text
+//!   any thread ── line, made plain ──► queue, bounded ── one thread ──► standard error
+//!                                        └── full: dropped and counted
+//! ```
+//!
+//! Nobody waits for whoever reads the log. The level can be changed while the daemon runs.
+
+mod queue;
+
+use std::{
+    io::{self, IsTerminal},
+    panic,
+    sync::Arc,
+    time::Duration,
+};
+
+use prometheus_client::metrics::counter::Counter;
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::{ParseError, Targets},
+    fmt,
+    layer::SubscriberExt,
+    reload,
+    util::{SubscriberInitExt, TryInitError},
+};
+
+use self::queue::{LineWriter, LogQueue};
+use crate::config::{LogConfig, LogFormat};
+
+/// How long the end of the daemon waits for the last lines to be read.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The level is none.
+    #[error("failed to read log.level")]
+    Level(#[source] ParseError),
+    /// The level could not be set.
+    #[error("failed to set the level of the log")]
+    Set(#[source] reload::Error),
+    /// There is one already.
+    #[error("failed to set up the log")]
+    Start(#[source] TryInitError),
+    /// The thread that writes it could not be started.
+    #[error("failed to start the thread that writes the log")]
+    Thread(#[source] io::Error),
+}
+
+/// Whether everything that was logged has been read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LogEnd {
+    /// It has.
+    Read,
+    /// Nobody reads: to write more to the same place would wait for ever.
+    Stalled,
+}
+
+/// The log of this process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DaemonLog {
+    queue: Arc<LogQueue>,
+    level: reload::Handle<Targets, Registry>,
+}
+
+impl DaemonLog {
+    /// Logs to standard error from now on.
+    ///
+    /// # Errors
+    /// When the level is none, when there is a log already, or when its thread does not start.
+    pub fn start(config: &LogConfig) -> Result<Self, LogError> {
+        let queue = LogQueue::start(io::stderr()).map_err(LogError::Thread)?;
+        let (filter, level) = reload::Layer::new(targets(&config.level)?);
+        let colours = config.format == LogFormat::Text && !is_journal() && io::stderr().is_terminal();
+        let lines = lines(config.format, colours, LineWriter::new(queue.clone(), colours));
+        tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(LogError::Start)?;
+        let log = Self { queue, level };
+        log.flush_before_panics();
+        Ok(log)
+    }
+
+    /// Logs at another level from now on.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn set_level(&self, level: &str) -> Result<(), LogError> {
+        self.level.reload(targets(level)?).map_err(LogError::Set)
+    }
+
+    /// How many lines were dropped, since nobody read the log.
+    pub fn dropped(&self) -> Counter {
+        self.queue.dropped()
+    }
+
+    /// Waits until everything is written, or it is clear that nobody reads.
+    pub fn end(&self) -> LogEnd {
+        if self.queue.flush(LAST_LINES) { LogEnd::Read } else { LogEnd::Stalled }
+    }
+
+    /// A panic ends the process at once; what led to it must be in the log.
+    fn flush_before_panics(&self) {
+        let (queue, tell) = (self.queue.clone(), panic::take_hook());
+        panic::set_hook(Box::new(move |panic| {
+            queue.flush(LAST_LINES);
+            tell(panic);
+        }));
+    }
+}
+
+/// The journal stamps every line itself.
+fn is_journal() -> bool {
+    std::env::var_os("JOURNAL_STREAM").is_some()
+}
+
+fn lines<S>(format: LogFormat, colours: bool, writer: LineWriter) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    let lines = fmt::layer().with_ansi(colours).with_writer(move || writer.clone());
+    // A line that cannot be written is counted by the queue.
+    let lines = lines.log_internal_errors(false);
+    match format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text if is_journal() => lines.without_time().boxed(),
+        LogFormat::Text => lines.boxed(),
+    }
+}
+
+/// `info, hostler=debug`: the parser would take the space for a part of the name.
+fn targets(level: &str) -> Result<Targets, LogError> {
+    let level: String = level.split_whitespace().collect();
+    level.parse().map_err(LogError::Level)
+}
