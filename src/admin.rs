@@ -105,6 +105,8 @@ pub struct AdminParts {
     pub failures: RecentFailures,
     /// Counters.
     pub metrics: Metrics,
+    /// What is wrong with what the daemon needs and others keep, in words.
+    pub necessities_rx: watch::Receiver<Vec<String>>,
     /// The kubelet's side; `None` where it is switched off.
     pub kubelet: Option<KubeletSide>,
 }
@@ -214,6 +216,7 @@ impl AdminService {
         let inventory = self.0.inventory.reader().latest();
         let mut missing = inventory.doubts();
         missing.extend(inventory.lost_drains.as_ref().map(LostDrains::explain));
+        missing.extend(self.0.necessities_rx.borrow().iter().cloned());
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
         missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
         missing

@@ -9,6 +9,7 @@
 mod claim_source;
 mod install;
 mod lock;
+mod necessities;
 mod notify;
 mod reload;
 
@@ -241,6 +242,7 @@ async fn start(
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
+    let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
     source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
     start_janitor(&config, &source, &claims, &metrics, tasks);
@@ -265,6 +267,7 @@ async fn start(
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
+        necessities_rx,
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, registration_rx, connections_rx)),
     });
     stage.live(admin.clone());

@@ -154,6 +154,23 @@ impl ManifestFolder {
         Ok(paths.iter().filter_map(|path| read(path).transpose()).collect())
     }
 
+    /// What is wrong with the manifests of the folder: files that are none, and those of which this driver cannot tell what
+    /// they give.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub fn mistakes(&self) -> Result<Vec<ManifestsError>, ManifestsError> {
+        Ok(self.all()?.into_iter().filter_map(|found| found.and_then(|found| self.check(found)).err()).collect())
+    }
+
+    fn check(&self, ManifestFile { path, manifest }: ManifestFile) -> Result<(), ManifestsError> {
+        match manifest.claim().and_then(|_| manifest.allocation(&self.driver)) {
+            // What is for other drivers only is in order.
+            Ok(_) | Err(AllocationError::NotOurs { .. }) => Ok(()),
+            Err(error) => Err(ManifestsError::Invalid { path, source: error.into() }),
+        }
+    }
+
     /// Adds a manifest, mode 0600, atomically.
     ///
     /// # Errors

@@ -1,0 +1,141 @@
+//! What the daemon needs and others keep: the binary that the hooks of containers run, and manifests. Looked at now and
+//! then; what is wrong with it stands in the status and keeps the daemon from being ready.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use hostler_api::{Chain, listed};
+use nix::unistd::geteuid;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+use tracing::{info, warn};
+
+use crate::{standalone::ManifestFolder, tasks::Tasks};
+
+/// How often they are looked at: a probe asks about as often.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Looks at them once before it returns, and again and again until the daemon stops.
+pub(super) async fn watch(
+    hook: PathBuf,
+    manifests: Option<ManifestFolder>,
+    tasks: &Tasks,
+) -> watch::Receiver<Vec<String>> {
+    let looking = tasks.clone();
+    let look = move || {
+        let (hook, manifests) = (hook.clone(), manifests.clone());
+        looking.looking(move || faults(&hook, manifests.as_ref()))
+    };
+    let (faults_tx, faults_rx) = watch::channel(Vec::new());
+    tell(&faults_tx, look().await.unwrap_or_default());
+    let stop = tasks.stop_token();
+    tasks.job(async move {
+        let mut timer = interval(PERIOD);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick comes at once.
+        timer.tick().await;
+        loop {
+            tokio::select! {
+                // Cancel safe: a tick that was not taken is still due.
+                _ = timer.tick() => tell(&faults_tx, look().await.unwrap_or_default()),
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => return,
+            }
+        }
+    });
+    faults_rx
+}
+
+/// Says what has changed, once.
+fn tell(faults_tx: &watch::Sender<Vec<String>>, faults: Vec<String>) {
+    faults_tx.send_if_modified(|known| {
+        for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+            warn!(fault, "something that the daemon needs is not in order");
+        }
+        if faults.is_empty() && !known.is_empty() {
+            info!("what the daemon needs is in order again");
+        }
+        let is_new = *known != faults;
+        *known = faults;
+        is_new
+    });
+}
+
+fn faults(hook: &Path, manifests: Option<&ManifestFolder>) -> Vec<String> {
+    let hook = hook_fault(hook).map(|fault| {
+        format!("containers with a claim cannot start safely: the binary of their hooks, {}, {fault}", hook.display())
+    });
+    hook.into_iter().chain(manifests.and_then(manifest_faults)).collect()
+}
+
+/// What is wrong with a binary that container runtimes run as root.
+fn hook_fault(path: &Path) -> Option<String> {
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Some("is not there; install it again".to_owned());
+        }
+        Err(error) => return Some(format!("cannot be looked at: {error}")),
+    };
+    let us = geteuid();
+    // An ordinary user's own group is often nobody else's.
+    let others = if us.is_root() { 0o022 } else { 0o002 };
+    if !found.is_file() {
+        Some("is not a file; install it again".to_owned())
+    } else if found.mode() & 0o111 == 0 {
+        Some("cannot be executed; chmod 755 it".to_owned())
+    } else if found.uid() != 0 && found.uid() != us.as_raw() {
+        Some(format!("belongs to user {}; give it to root", found.uid()))
+    } else if found.mode() & others != 0 {
+        Some(format!("can be changed by others (mode {:o}); chmod 755 it", found.mode() & 0o7777))
+    } else {
+        None
+    }
+}
+
+fn manifest_faults(manifests: &ManifestFolder) -> Option<String> {
+    /// A folder of other files, by mistake, must not fill the status.
+    const MOST: usize = 3;
+    let mistakes = match manifests.mistakes() {
+        Ok(mistakes) => mistakes,
+        Err(error) => return Some(Chain(&error).to_string()),
+    };
+    let told = mistakes.iter().map(|mistake| Chain(mistake).to_string());
+    (!mistakes.is_empty()).then(|| listed(MOST, "; ", told))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn a_hook_has_to_be_there_to_be_run_and_to_be_nobody_elses() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("hostler");
+        assert_eq!(hook_fault(&path).unwrap(), "is not there; install it again");
+        fs::write(&path, "").unwrap();
+        for (mode, fault) in [
+            (0o755, None),
+            (0o700, None),
+            (0o644, Some("cannot be executed; chmod 755 it")),
+            (0o757, Some("can be changed by others (mode 757); chmod 755 it")),
+        ] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(hook_fault(&path).as_deref(), fault, "{mode:o}");
+        }
+        assert_eq!(hook_fault(temp.path()).unwrap(), "is not a file; install it again");
+        if geteuid().is_root() {
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            assert_eq!(hook_fault(&path).unwrap(), "belongs to user 12345; give it to root");
+        }
+    }
+}
