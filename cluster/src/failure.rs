@@ -119,11 +119,23 @@ impl From<kube::Error> for CallError {
     }
 }
 
+/// What to do about a server that does not know us. Tokens are bound to objects by UID, so that a Node that was deleted and
+/// made again under its old name is another one.
+const UNAUTHORIZED: &str = " (the token or certificate has expired, is of another cluster, or is bound to a Node or Pod \
+    object that no longer exists; in a pod: delete the pod, its successor gets a new token; elsewhere: create the token \
+    or certificate again)";
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) if status.message.is_empty() => write!(f, "HTTP status {}", status.code),
-            Self::Status(status) => f.write_str(&status.message),
+            Self::Status(StatusError { code, message, .. }) => {
+                match message.as_str() {
+                    "" => write!(f, "HTTP status {code}")?,
+                    message => f.write_str(message)?,
+                }
+                // The server's own word is one, and does not say which of the reasons it is.
+                if *code == 401 { f.write_str(UNAUTHORIZED) } else { Ok(()) }
+            }
             Self::Answer(error) => write!(f, "{error}"),
             Self::Connection(error) => match error.source() {
                 Some(source) => write!(f, "{source}"),
@@ -166,6 +178,20 @@ mod tests {
         assert_eq!(Chain(&api(502, "")).to_string(), "failed to get ResourceClaim a/b: HTTP status 502");
         let broken = failure(kube::Error::Service(io::Error::other("no route").into()));
         assert_eq!(Chain(&broken).to_string(), "failed to get ResourceClaim a/b: no route");
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_us_is_no_riddle() {
+        let said = Chain(&api(401, "Unauthorized")).to_string();
+        for words in [
+            "failed to get ResourceClaim a/b: Unauthorized (",
+            "bound to a Node or Pod object that no longer exists",
+            "in a pod: delete the pod",
+            "elsewhere: create the token or certificate again",
+        ] {
+            assert!(said.contains(words), "{words} is not in: {said}");
+        }
+        assert_eq!(Chain(&api(403, "no")).to_string(), "failed to get ResourceClaim a/b: no");
     }
 
     #[test]

@@ -72,9 +72,7 @@ pub enum ClaimReadError {
     )]
     Forbidden(#[source] ApiFailure),
     /// The API server does not know who this daemon is.
-    #[error(
-        "the API server does not accept the credentials of this daemon: look at the token or certificate in its kubeconfig"
-    )]
+    #[error("the API server does not accept the credentials of this daemon")]
     Unauthorized(#[source] ApiFailure),
     /// The API server cannot be reached, or cannot answer now.
     #[error(
