@@ -25,6 +25,7 @@ mod patch;
 mod quantity;
 mod refusal;
 mod resources;
+mod reviews;
 mod rules;
 mod schema;
 mod selectors;

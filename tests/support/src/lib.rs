@@ -4,7 +4,8 @@
 //! ```text
 //!   host: a temporary root ──► the real binary ◄── kubelet: registration, prepare, unprepare, health
 //!                                   │    ▲
-//!   uevents: from the kernel ───────┼────┘
+//!   uevents: from the kernel ───────┼────┤
+//!   scraper: figures over TLS ──────┼────┘
 //!                                   └──► apiserver, through cluster: namespace, node, scheduler, a wire to cut
 //! ```
 //!
@@ -30,5 +31,6 @@ pub mod host;
 pub mod http2;
 pub mod kubelet;
 pub mod node;
+pub mod scraper;
 pub mod systemd;
 pub mod uevents;

@@ -31,6 +31,9 @@ pub struct PolicyRule {
     pub resource_names: Vec<String>,
     /// `*` for all.
     pub verbs: Vec<String>,
+    /// Paths that are no object's.
+    #[serde(rename = "nonResourceURLs")]
+    pub non_resource_urls: Vec<String>,
 }
 
 impl PolicyRule {
@@ -66,6 +69,12 @@ impl ApiUser {
 
     pub(crate) fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allows(verb, group, resource, name)))
+    }
+
+    pub(crate) fn may_path(&self, verb: &str, path: &str) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|one| one == "*" || one == wanted);
+        let allows = |rule: &PolicyRule| has(&rule.verbs, verb) && has(&rule.non_resource_urls, path);
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(allows))
     }
 
     pub(crate) fn authorize(&self, verb: &str, target: &RequestTarget) -> Result<(), StatusError> {

@@ -41,7 +41,10 @@ impl ApiServerRelease {
 /// The name of the group of dynamic resource allocation.
 pub(crate) const DRA: &str = "resource.k8s.io";
 
-/// A kind of object that is stored.
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// A kind of object that is stored, or of question that is answered.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ObjectKind {
     Namespace,
@@ -52,6 +55,8 @@ pub(crate) enum ObjectKind {
     ResourceClaim,
     ResourceClaimTemplate,
     DeviceClass,
+    TokenReview,
+    SubjectAccessReview,
 }
 
 /// A kind, as the API names it.
@@ -84,6 +89,16 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
         DRA,
     ),
     resource(ObjectKind::DeviceClass, "DeviceClass", "deviceclasses", &[], false, false, DRA),
+    resource(ObjectKind::TokenReview, "TokenReview", "tokenreviews", &[], false, false, AUTHENTICATION),
+    resource(
+        ObjectKind::SubjectAccessReview,
+        "SubjectAccessReview",
+        "subjectaccessreviews",
+        &[],
+        false,
+        false,
+        AUTHORIZATION,
+    ),
 ];
 
 const fn resource(
@@ -132,7 +147,8 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 
 /// All groups with their versions, the preferred one first.
 pub(crate) fn groups(release: ApiServerRelease) -> Vec<(&'static str, Vec<&'static str>)> {
-    vec![("", vec!["v1"]), ("events.k8s.io", vec!["v1"]), (DRA, release.dra_versions().to_vec())]
+    let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION].map(|group| (group, vec!["v1"]));
+    plain.into_iter().chain([(DRA, release.dra_versions().to_vec())]).collect()
 }
 
 /// What a version of a group serves.

@@ -1,7 +1,9 @@
 //! What an object may contain: unknown fields are pruned, empty lists and maps left out, quantities and times written the
 //! canonical way.
 
-use k8s_openapi::api::{core::v1 as core, resource::v1 as dra};
+use k8s_openapi::api::{
+    authentication::v1 as authentication, authorization::v1 as authorization, core::v1 as core, resource::v1 as dra,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -40,6 +42,8 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::ResourceClaim => through::<dra::ResourceClaim>(object),
         ObjectKind::ResourceClaimTemplate => through::<dra::ResourceClaimTemplate>(object),
         ObjectKind::DeviceClass => through::<dra::DeviceClass>(object),
+        ObjectKind::TokenReview => through::<authentication::TokenReview>(object),
+        ObjectKind::SubjectAccessReview => through::<authorization::SubjectAccessReview>(object),
     };
     let kind = resource.kind_name;
     let fail = |why: String| {

@@ -10,6 +10,7 @@ use super::{
     convert, features, fields, list, patch,
     refusal::StatusError,
     resources::{ObjectKind, RequestTarget},
+    reviews,
     rules::{self, ServerSettings},
     schema,
     selectors::ObjectSelector,
@@ -87,6 +88,9 @@ pub(crate) fn answer(
     settings: &ServerSettings,
     call: &ApiRequest,
 ) -> Result<(u16, Value), StatusError> {
+    if let Some(answer) = reviews::answer(state, call, || call.body()) {
+        return answer.map(|question| (201, question));
+    }
     match call.verb {
         "get" => {
             let object = state.store.get(&call.key()).ok_or_else(|| call.not_found())?;

@@ -1,0 +1,48 @@
+//! Questions that are put as objects and never stored: whose a token is, and what somebody may.
+
+use serde_json::{Value, json};
+
+use super::{refusal::StatusError, resources::ObjectKind, schema, state::ServerState, verbs::ApiRequest};
+
+/// What a server answers to a question; `None` for objects.
+pub(crate) fn answer(
+    state: &ServerState,
+    call: &ApiRequest,
+    body: impl FnOnce() -> Result<Value, StatusError>,
+) -> Option<Result<Value, StatusError>> {
+    let status = match call.target.resource.kind {
+        ObjectKind::TokenReview => whose,
+        ObjectKind::SubjectAccessReview => allowed,
+        _ => return None,
+    };
+    // A question cannot be read, changed or deleted.
+    if call.verb != "create" {
+        return Some(Err(StatusError::method()));
+    }
+    let question = body().and_then(|question| schema::decode(call.target.resource, &question));
+    Some(question.map(|mut question| {
+        question["status"] = status(state, &question["spec"]);
+        question
+    }))
+}
+
+fn whose(state: &ServerState, spec: &Value) -> Value {
+    let token = spec["token"].as_str().unwrap_or_default();
+    match state.users.get(token) {
+        Some(user) => json!({ "authenticated": true, "user": {
+            "username": user.name, "uid": format!("uid-of-{}", user.name), "groups": ["system:authenticated"],
+            "extra": { "authentication.kubernetes.io/credential-id": ["JTI=1"] },
+        } }),
+        // As the real one: in words, beside an answer that is a no.
+        None => json!({ "user": {}, "error": "[invalid bearer token, token lookup failed]" }),
+    }
+}
+
+/// Only the name counts here: nobody has a role by his group.
+fn allowed(state: &ServerState, spec: &Value) -> Value {
+    let user = state.users.values().find(|user| spec["user"] == user.name.as_str());
+    let asked = &spec["nonResourceAttributes"];
+    let text = |field: &str| asked[field].as_str().unwrap_or_default();
+    let allowed = user.is_some_and(|user| user.may_path(text("verb"), text("path")));
+    json!({ "allowed": allowed, "reason": if allowed { "RBAC: allowed" } else { "" } })
+}
