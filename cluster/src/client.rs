@@ -100,6 +100,18 @@ impl ApiClient {
         self.call(step, request).await
     }
 
+    /// Asks a question that is put as an object, which the server answers instead of storing it.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        step: &str,
+        all: &Collection,
+        question: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let step = || step.to_owned();
+        let request = all.requests().create(&PostParams::default(), json(step, question)?);
+        self.call(step, request).await
+    }
+
     /// Has the server check and shape an object without storing it.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ impl Collection {
         Self::new(GROUP, version.as_str(), kind, plural)
     }
 
-    fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+    pub(crate) fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         let [group, version, kind, plural] = [group, version, kind, plural].map(str::to_owned);
         Self { group, version, kind, plural, namespace: None }
     }

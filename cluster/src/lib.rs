@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
+//!                                      ├───────► identify, allows   who somebody with a token is, and what he may
 //!                                      └───────► watch ──► Mirror      what stands on the server
 //!                                                WritePace, Backoff    when to write
 //!                                                EventRecorder         Events, without a flood of them
@@ -10,6 +11,7 @@
 //!
 //! Nothing here knows what the objects mean, and nothing here is retried behind the caller's back.
 
+mod access;
 mod backoff;
 mod client;
 mod collection;
@@ -22,6 +24,7 @@ mod object;
 mod pace;
 mod watch;
 
+pub use access::ApiIdentity;
 pub use backoff::Backoff;
 pub use client::{ApiClient, CALL_TIMEOUT};
 pub use collection::Collection;
