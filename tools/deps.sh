@@ -2,7 +2,8 @@
 # Installs the system packages that a step needs and this machine lacks.
 #
 #   tools/deps.sh build    what compiling needs: a C linker, pkg-config, libudev's headers; missing ones are an error
-#   tools/deps.sh test     the same, and runc for the container tests; without runc those tests say that they skip
+#   tools/deps.sh test     the same, runc for the container tests, and promtool and kubectl, which are only unpacked into the
+#                          user's cache; without one of them the tests that need it say that they skip
 #   tools/deps.sh bench    as build, and hwloc's lstopo to compare with; without it those figures say that they skip
 #
 # Root installs directly, others through sudo where it asks no password. Nothing is touched when nothing is missing.
@@ -29,6 +30,27 @@ missing_test() {
 
 missing_bench() {
     command -v lstopo-no-graphics >/dev/null 2>&1 || printf ' hwloc-nox'
+}
+
+# Where programs are unpacked that only tests run; an installed promtool would bring Prometheus along, and start it.
+tools=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/hostler/tools
+
+# A program out of Debian's package, where the mirror that apt is configured for has it at least in this version.
+unpack() {
+    package=$1
+    program=$2
+    wanted=$3
+    PATH="$PATH:$tools/usr/bin" command -v "$program" >/dev/null 2>&1 && return 0
+    command -v apt-get >/dev/null 2>&1 || return 1
+    candidate=$(apt-cache policy "$package" 2>/dev/null | sed -n 's/^  Candidate: //p')
+    dpkg --compare-versions "$candidate" ge "$wanted" 2>/dev/null || return 1
+    work=$(mktemp -d)
+    echo "deps: fetching $program" >&2
+    status=0
+    (cd "$work" && apt-get -qq download "$package" >&2 && mkdir -p "$tools" \
+        && dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x -C "$tools" "./usr/bin/$program") 2>/dev/null || status=1
+    rm -rf "$work"
+    return "$status"
 }
 
 as_root() {
@@ -86,6 +108,9 @@ if [ "$step" = test ]; then
     if [ -n "$missing" ]; then
         install "$missing" || echo "deps: could not install$missing: the container tests will be skipped" >&2
     fi
+    unpack prometheus promtool 2.30 || echo "deps: no promtool: figures are not checked by it" >&2
+    # Older ones know nothing of components.
+    unpack kubernetes-client kubectl 1.27 || echo "deps: no kubectl: deploy/ is not built by a real kustomize" >&2
 fi
 
 if [ "$step" = bench ]; then
