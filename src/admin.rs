@@ -6,9 +6,12 @@
 mod claims;
 mod devices;
 mod explain;
+mod exposition;
 mod failures;
 mod metrics;
 mod orders;
+mod process;
+mod scrape;
 mod serve;
 pub mod types;
 
@@ -27,16 +30,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{delete, get, post, put},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
+pub use process::ProcessFigures;
+pub use scrape::{ScrapeParts, serve_scrapes};
 pub use serve::{ServeError, serve_admin, serve_metrics};
 
 use hostler_api::{BackendName, Chain, ClaimState};
 
 use self::{
-    metrics::resident_bytes,
+    process::resident_bytes,
     types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus},
 };
 use crate::{
@@ -352,19 +357,33 @@ async fn rescan(State(admin): State<AdminService>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(stage): State<DaemonStage>) -> Result<String, AdminFailure> {
+async fn metrics(State(stage): State<DaemonStage>) -> Result<Response, AdminFailure> {
     let Some(admin) = stage.0.get() else {
         return Err(AdminFailure(StatusCode::SERVICE_UNAVAILABLE, STANDING_BY.trim_end().to_owned()));
     };
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     let ready = admin.not_ready().is_empty();
-    let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready, rss_bytes: resident_bytes() };
-    render_metrics(&admin.0.metrics, &now).map_err(|error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
+    let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready, process: ProcessFigures::now() };
+    let failed = |error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error);
+    let figures = render_metrics(&admin.0.metrics, &now).map_err(failed)?;
+    Ok(([(CONTENT_TYPE, exposition::CONTENT_TYPE)], figures).into_response())
 }
 
-async fn healthz(State(stage): State<DaemonStage>) -> &'static str {
-    if stage.0.get().is_some() { "ok\n" } else { STANDING_BY }
+/// The owner of the claims answers within microseconds, whatever hardware and API server do.
+const OWNER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// As the watchdog of systemd: whether the runtime turns and the owner of the claims answers. Neither waits for hardware, for
+/// the API server or for the daemon before this one.
+async fn healthz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
+    let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
+    match timeout(OWNER_PATIENCE, admin.ping()).await {
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Err(_) => {
+            let stuck = format!("the owner of the claims has not answered for {} s\n", OWNER_PATIENCE.as_secs());
+            (StatusCode::SERVICE_UNAVAILABLE, stuck)
+        }
+    }
 }
 
 async fn readyz(State(stage): State<DaemonStage>) -> (StatusCode, String) {

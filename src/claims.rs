@@ -35,9 +35,9 @@ use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
 
-pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
+use crate::{inventory::Inventory, metrics::FailureReason};
 
-use crate::inventory::Inventory;
+pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
 
 /// What a [`ReadClaims`] says of one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
@@ -282,6 +282,35 @@ pub enum ClaimError {
     /// The daemon is stopping.
     #[error("the daemon is stopping; try again")]
     Stopping,
+}
+
+impl ClaimError {
+    /// The class of failures that it is counted with.
+    fn reason(&self) -> FailureReason {
+        match self {
+            Self::Read { .. } => FailureReason::Unreadable,
+            Self::UnknownCapacity { .. } | Self::NotQuarantined(_) => FailureReason::Invalid,
+            Self::NoSuchDevice { .. } => FailureReason::NoDevice,
+            Self::Held { .. } => FailureReason::Held,
+            Self::NoCapacity { .. } | Self::NoCounter { .. } => FailureReason::NoCapacity,
+            Self::Placement { .. } => FailureReason::Placement,
+            Self::Backend { .. } => FailureReason::Backend,
+            Self::NoBackend { .. } => FailureReason::NoBackend,
+            Self::Store { .. } | Self::Cdi { .. } | Self::Metadata { .. } => FailureReason::Storage,
+            // What could not be undone is what holds its devices now.
+            Self::RollBack { source, .. } => source.reason(),
+            Self::Quarantined { .. } | Self::Edits { .. } => FailureReason::Quarantined,
+            Self::Contested { refusal } => refusal.reason(),
+            Self::Gone(_)
+            | Self::Stopping
+            | Self::NeededAgain(_)
+            | Self::Lock(_)
+            | Self::UnknownPool { .. }
+            | Self::Recovering { .. }
+            | Self::OrderTimedOut { .. }
+            | Self::OrderWithdrawn => FailureReason::Interrupted,
+        }
+    }
 }
 
 /// A claim that could not be prepared or taken back.

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use hostler_backend::duration;
 
 pub use error::{ConfigErrors, ConfigMistake};
-pub use listen::ListenAddress;
+pub use listen::{ListenAddress, ScrapeAddress};
 pub use section::BackendSection;
 pub use sockets::KubeletSocketPaths;
 
@@ -211,6 +211,9 @@ pub struct MetricsConfig {
     /// `unix:/path`, a loopback address with a port, or `off`. Serves `/metrics`, `/healthz` and `/readyz`. Default:
     /// `metrics.sock` in `paths.run`.
     pub listen: Option<ListenAddress>,
+    /// An address for readers on other hosts, such as `0.0.0.0:9464`. Serves `/metrics` over TLS, to whoever has a token
+    /// that the API server lets read it; only in Kubernetes mode. Default: none.
+    pub scrape: Option<ScrapeAddress>,
 }
 
 /// `[backends.*]`: the kinds of hardware to look after.

@@ -39,7 +39,10 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::{
-    admin::{self, AdminParts, AdminService, DaemonStage, KubeletSide, RecentFailures, serve_admin, serve_metrics},
+    admin::{
+        self, AdminParts, AdminService, DaemonStage, KubeletSide, RecentFailures, ScrapeParts, serve_admin,
+        serve_metrics, serve_scrapes,
+    },
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
@@ -271,6 +274,10 @@ async fn start(
         kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, registration_rx, connections_rx)),
     });
     stage.live(admin.clone());
+    if let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) {
+        let parts = ScrapeParts { stage: stage.clone(), address: address.0, readers, node: config.node_name.clone() };
+        serve_scrapes(parts, tasks);
+    }
     if probes == ProbeState::Missing {
         serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     }

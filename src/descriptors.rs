@@ -34,6 +34,8 @@ pub fn raise_limit() {
 pub enum ServedSocket {
     /// Prometheus and probes; any local user, where it is a port.
     Metrics,
+    /// Prometheus on other hosts. Each costs a signature.
+    Scrapes,
     /// The command line.
     Admin,
     /// The kubelet's calls. It keeps one connection, or a few while it starts anew.
@@ -49,14 +51,14 @@ impl ServedSocket {
         Arc::new(Semaphore::new(usize::try_from(self.most(limit)).unwrap_or(0)))
     }
 
-    /// Its part of what the daemon does not need itself: seven eighths go to the sockets together.
+    /// Its part of what the daemon does not need itself.
     fn most(self, limit: u64) -> u64 {
         let spare = limit.saturating_sub(OWN);
         let (most, part) = match self {
             // As many as ask in earnest at the same time, and some more.
             Self::Metrics | Self::Admin => (64, spare / 4),
             Self::KubeletService => (32, spare / 4),
-            Self::KubeletRegistration => (16, spare / 8),
+            Self::KubeletRegistration | Self::Scrapes => (16, spare / 8),
         };
         part.clamp(FEWEST, most)
     }
@@ -70,6 +72,7 @@ mod tests {
     fn the_sockets_together_leave_the_daemon_its_own() {
         let sockets = [
             ServedSocket::Metrics,
+            ServedSocket::Scrapes,
             ServedSocket::Admin,
             ServedSocket::KubeletService,
             ServedSocket::KubeletRegistration,
@@ -79,7 +82,7 @@ mod tests {
             assert!(taken + OWN <= limit, "{limit}: {taken}");
         }
         let at_256 = sockets.map(|socket| socket.most(256));
-        assert_eq!(at_256, [48, 48, 32, 16]);
-        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 4]);
+        assert_eq!(at_256, [48, 16, 48, 32, 16]);
+        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 5]);
     }
 }

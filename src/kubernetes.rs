@@ -3,6 +3,7 @@
 //! ```text
 //!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
+//!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
 //!
 //! The connection itself is `hostler_cluster`'s. Nothing here waits for the API server where the daemon could go on without
@@ -15,6 +16,7 @@ pub mod features;
 pub mod observe;
 pub mod plan;
 pub mod publisher;
+pub mod readers;
 pub mod slices;
 
 use std::sync::Arc;

@@ -22,10 +22,87 @@ pub enum CountedOperation {
     Unprepare,
 }
 
+impl CountedOperation {
+    /// In one word, as logs say it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Unprepare => "unprepare",
+        }
+    }
+}
+
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct OperationLabels {
     operation: CountedOperation,
     outcome: &'static str,
+}
+
+/// Why an operation failed, as a class: few enough that every one can be a label.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FailureReason {
+    /// The allocation cannot be read.
+    Unreadable,
+    /// The name of a claim, or what its allocation asks for, makes no sense here.
+    Invalid,
+    /// A device is not there.
+    NoDevice,
+    /// Another claim has a device.
+    Held,
+    /// Too little is left of a device, or of what it shares with others.
+    NoCapacity,
+    /// What has to be on one NUMA node cannot be.
+    Placement,
+    /// A backend could not do its step.
+    Backend,
+    /// A backend is not enabled.
+    NoBackend,
+    /// A file could not be written.
+    Storage,
+    /// The record cannot be understood.
+    Quarantined,
+    /// Something came in between; the next try may work.
+    Interrupted,
+}
+
+impl FailureReason {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Unreadable,
+        Self::Invalid,
+        Self::NoDevice,
+        Self::Held,
+        Self::NoCapacity,
+        Self::Placement,
+        Self::Backend,
+        Self::NoBackend,
+        Self::Storage,
+        Self::Quarantined,
+        Self::Interrupted,
+    ];
+
+    /// As a label says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Invalid => "invalid",
+            Self::NoDevice => "no_device",
+            Self::Held => "held",
+            Self::NoCapacity => "no_capacity",
+            Self::Placement => "placement",
+            Self::Backend => "backend",
+            Self::NoBackend => "no_backend",
+            Self::Storage => "storage",
+            Self::Quarantined => "quarantined",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct FailureLabels {
+    operation: CountedOperation,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -39,6 +116,7 @@ type Counters = Family<KindLabels, Counter<u64, AtomicU64>>;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     operations: Family<OperationLabels, Counter<u64, AtomicU64>>,
+    failures: Family<FailureLabels, Counter<u64, AtomicU64>>,
     durations: Family<OperationLabels, Histogram>,
     slice_writes: Counters,
     api_retries: Counters,
@@ -52,8 +130,9 @@ impl Default for Metrics {
     fn default() -> Self {
         // From a durable write on a fast disk (0.2 ms) to a kubelet's deadline (45 s).
         let histogram = || Histogram::new(exponential_buckets(0.0002, 2.5, 14));
-        Self {
+        let metrics = Self {
             operations: Family::default(),
+            failures: Family::default(),
             durations: Family::new_with_constructor(histogram),
             slice_writes: Family::default(),
             api_retries: Family::default(),
@@ -61,7 +140,15 @@ impl Default for Metrics {
             releases: Family::default(),
             events: Family::default(),
             log_lines_dropped: Counter::default(),
-        }
+        };
+        metrics.begin_at_zero();
+        metrics
+    }
+}
+
+impl OperationLabels {
+    fn new(operation: CountedOperation, ok: bool) -> Self {
+        Self { operation, outcome: if ok { "ok" } else { "error" } }
     }
 }
 
@@ -71,11 +158,29 @@ impl Metrics {
         Self { log_lines_dropped, ..Self::default() }
     }
 
-    /// Counts an operation on one claim.
-    pub fn observe(&self, operation: CountedOperation, ok: bool, took: Duration) {
-        let labels = OperationLabels { operation, outcome: if ok { "ok" } else { "error" } };
-        self.operations.get_or_create(&labels).inc();
-        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    /// The first failure is an increase only where there was a zero before it.
+    fn begin_at_zero(&self) {
+        for operation in [CountedOperation::Prepare, CountedOperation::Unprepare] {
+            for ok in [true, false] {
+                drop(self.operations.get_or_create(&OperationLabels::new(operation, ok)));
+            }
+            for reason in FailureReason::ALL {
+                drop(self.failures.get_or_create(&FailureLabels { operation, reason: reason.as_str() }));
+            }
+        }
+    }
+
+    /// Counts the answer to a call for one claim, also where the call was refused before anything was done.
+    pub fn answered(&self, operation: CountedOperation, failure: Option<FailureReason>) {
+        self.operations.get_or_create(&OperationLabels::new(operation, failure.is_none())).inc();
+        if let Some(reason) = failure {
+            self.failures.get_or_create(&FailureLabels { operation, reason: reason.as_str() }).inc();
+        }
+    }
+
+    /// Notes how long work on one claim took.
+    pub fn worked(&self, operation: CountedOperation, ok: bool, took: Duration) {
+        self.durations.get_or_create(&OperationLabels::new(operation, ok)).observe(took.as_secs_f64());
     }
 
     /// Counts a ResourceSlice that was written: `create`, `update` or `delete`.
@@ -105,10 +210,11 @@ impl Metrics {
 
     /// Adds every counter to what is told.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("claim_operations", "Operations on claims", self.operations.clone());
+        registry.register("claim_operations", "Answers to calls for claims, by outcome", self.operations.clone());
+        registry.register("claim_failures", "Calls for claims that failed, by why", self.failures.clone());
         registry.register_with_unit(
             "claim_operation",
-            "Time per operation on a claim",
+            "Time that work on a claim took",
             Unit::Seconds,
             self.durations.clone(),
         );

@@ -476,10 +476,10 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
     assert_eq!(said(), 1);
 }
 
-/// The role that is shipped, the policy of `deploy/policy-node.yaml` in short, and everything that a daemon does.
+/// The role that is shipped, the policy of `deploy/cluster/policy-node.yaml` in short, and everything that a daemon does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
-    let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac.yaml")).unwrap();
+    let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/cluster/rbac.yaml")).unwrap();
     let server = ApiServer::of(ApiServerRelease::V1_36).await;
     server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
     server.allow(USER, PolicyRule::from_yaml(&role));

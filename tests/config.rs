@@ -15,7 +15,7 @@ fn example() -> (DaemonConfig, String) {
 fn the_example_gives_the_defaults() {
     let (example, _) = example();
     let default = DaemonConfig::default();
-    let metrics = hostler::config::MetricsConfig { listen: Some(default.metrics_listen()) };
+    let metrics = hostler::config::MetricsConfig { listen: Some(default.metrics_listen()), scrape: None };
     assert_eq!(example, DaemonConfig { hook: "/usr/bin/hostler".into(), metrics, ..default });
 }
 
@@ -24,6 +24,7 @@ fn the_example_explains_every_key() {
     let (mut config, text) = example();
     // Keys without a value are not written; give each one.
     config.backends.fake.config.script = "/x".into();
+    config.metrics.scrape = Some(hostler::config::ScrapeAddress("[::]:9464".parse().unwrap()));
     let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
     let mut missing = Vec::new();
     look_for(&all, "", &text, &mut missing);

@@ -10,7 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use serde_json::Value;
 
-const POLICY: &str = include_str!("../deploy/policy-configuration.yaml");
+const POLICY: &str = include_str!("../deploy/cluster/policy-configuration.yaml");
 
 fn documents() -> Vec<Value> {
     serde_saphyr::from_multiple(POLICY).unwrap()

@@ -72,6 +72,12 @@ fn a_daemon_that_stands_by_is_ready_and_the_same_address_tells_when_it_works() {
     assert_eq!(get("/metrics").0, 503);
     let said = ready(&node, "second.toml");
     assert_eq!((said.status.code(), &*said.stdout), (Some(0), &b"standing by\n"[..]));
+    let alive = hostler(&node, "second.toml", "ready").arg("--alive").output().unwrap();
+    assert_eq!(
+        (alive.status.code(), &*alive.stdout),
+        (Some(0), &b"standing by\n"[..]),
+        "waiting is no reason to kill it"
+    );
     assert!(!node.path("run2/admin.sock").exists(), "nothing can be asked of it yet");
     assert!(node.stop().success());
     wait_for("the second daemon to work", || (get("/healthz").1 == "ok\n").then_some(()));

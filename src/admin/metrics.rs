@@ -1,14 +1,15 @@
 //! Figures for Prometheus: what was counted, and gauges that are taken from the latest state when somebody asks.
 
-use std::{fmt, time::SystemTime};
+use std::{fmt, sync::atomic::AtomicU64, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
-    metrics::{family::Family, gauge::Gauge},
-    registry::{Registry, Unit},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
 };
 
+use super::{exposition, process::ProcessFigures};
 use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics};
 
 /// The state from which gauges are taken.
@@ -20,8 +21,8 @@ pub struct MetricsSnapshot<'a> {
     pub claims: &'a ClaimTable,
     /// Readiness.
     pub ready: bool,
-    /// Resident memory, bytes.
-    pub rss_bytes: u64,
+    /// This process.
+    pub process: ProcessFigures,
 }
 
 /// Everything, in the text format of Prometheus.
@@ -29,16 +30,17 @@ pub struct MetricsSnapshot<'a> {
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
 pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("hostler");
-    counters.register(&mut registry);
-    register_devices(&mut registry, now.inventory);
-    register_claims(&mut registry, now.claims);
-    gauge(&mut registry, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
-    let rss = i64::try_from(now.rss_bytes).unwrap_or(i64::MAX);
-    gauge(&mut registry, "resident_memory_bytes", "Resident memory of the daemon", rss);
+    let mut registry = Registry::default();
+    let ours = registry.sub_registry_with_prefix("hostler");
+    counters.register(ours);
+    register_devices(ours, now.inventory);
+    register_claims(ours, now.claims);
+    register_build(ours);
+    gauge(ours, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
+    register_process(registry.sub_registry_with_prefix("process"), now.process);
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(exposition::from_openmetrics(&text))
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -56,6 +58,15 @@ struct BackendLabels {
 struct ClaimLabels {
     state: &'static str,
 }
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct BuildLabels {
+    version: &'static str,
+    revision: &'static str,
+}
+
+/// Which commit this was built from, where whoever built it has said so.
+const REVISION: Option<&str> = option_env!("HOSTLER_REVISION");
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: i64) {
     let gauge = Gauge::<i64>::default();
@@ -113,12 +124,29 @@ fn register_claims(registry: &mut Registry, table: &ClaimTable) {
     registry.register("claims", "Claims by state", claims);
 }
 
-/// Resident memory of this process, bytes; 0 if the system does not say.
-pub(super) fn resident_bytes() -> u64 {
-    let (Ok(mut system), Ok(pid)) = (sysinfo::System::new(), sysinfo::get_current_pid()) else { return 0 };
-    let what = sysinfo::ProcessRefreshKind::nothing().with_memory().without_tasks();
-    system.refresh_processes_specifics(sysinfo::ProcessesToUpdate::Some(&[pid]), false, what);
-    system.process(pid).map_or(0, sysinfo::Process::memory)
+fn register_build(registry: &mut Registry) {
+    let build = Family::<BuildLabels, Gauge>::default();
+    let labels = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: REVISION.unwrap_or("unknown") };
+    build.get_or_create(&labels).set(1);
+    registry.register("build_info", "Which build this is; always 1", build);
+}
+
+/// Under the names that every other program has for them.
+fn register_process(registry: &mut Registry, process: ProcessFigures) {
+    let cpu = Counter::<f64, AtomicU64>::default();
+    cpu.inc_by(process.cpu_seconds);
+    registry.register("cpu_seconds", "Processor time, in the kernel and outside of it", cpu);
+    let started = Gauge::<f64, AtomicU64>::default();
+    started.set(process.started_seconds);
+    registry.register("start_time_seconds", "When the process started, since the epoch", started);
+    for (name, help, value) in [
+        ("resident_memory_bytes", "Memory of the process that is in RAM", process.resident_bytes),
+        ("virtual_memory_bytes", "Address space of the process", process.virtual_bytes),
+        ("open_fds", "Open file descriptors", process.open_fds),
+        ("max_fds", "How many file descriptors can be open", process.max_fds),
+    ] {
+        gauge(registry, name, help, i64::try_from(value).unwrap_or(i64::MAX));
+    }
 }
 
 #[cfg(test)]
@@ -131,14 +159,15 @@ mod tests {
     use super::*;
     use crate::{
         inventory::{Drain, Pool, UnknownPool},
-        metrics::CountedOperation,
+        metrics::{CountedOperation, FailureReason},
     };
 
     #[test]
     fn what_was_counted_and_what_is_there_is_rendered() {
         let metrics = Metrics::default();
-        metrics.observe(CountedOperation::Prepare, true, Duration::from_millis(1));
-        metrics.observe(CountedOperation::Prepare, false, Duration::from_secs(1));
+        metrics.answered(CountedOperation::Prepare, None);
+        metrics.answered(CountedOperation::Prepare, Some(FailureReason::Held));
+        metrics.worked(CountedOperation::Prepare, false, Duration::from_secs(1));
         let mut device = Device::new(DeviceName::new("a").unwrap());
         device.health = Health::Unhealthy { reason: "hot".to_owned() };
         let pool =
@@ -155,11 +184,14 @@ mod tests {
             ..Inventory::default()
         };
         let claims = ClaimTable::default();
-        let text =
-            render(&metrics, &MetricsSnapshot { inventory: &inventory, claims: &claims, ready: true, rss_bytes: 7 })
-                .unwrap();
+        let process = ProcessFigures { resident_bytes: 7, cpu_seconds: 0.25, ..ProcessFigures::default() };
+        let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready: true, process };
+        let text = render(&metrics, &now).unwrap();
         for line in [
             "hostler_claim_operations_total{operation=\"Prepare\",outcome=\"ok\"} 1",
+            "hostler_claim_operations_total{operation=\"Unprepare\",outcome=\"error\"} 0",
+            "hostler_claim_failures_total{operation=\"Prepare\",reason=\"held\"} 1",
+            "hostler_claim_failures_total{operation=\"Prepare\",reason=\"storage\"} 0",
             "hostler_claim_operation_seconds_count{operation=\"Prepare\",outcome=\"error\"} 1",
             "hostler_devices{backend=\"fake\",health=\"Unhealthy\"} 1",
             "hostler_devices{backend=\"fake\",health=\"Healthy\"} 0",
@@ -171,16 +203,12 @@ mod tests {
             "hostler_backend_unanswered_seconds{backend=\"fake\"} 0",
             "hostler_claims{state=\"quarantined\"} 0",
             "hostler_ready 1",
-            "hostler_resident_memory_bytes 7",
+            "process_resident_memory_bytes 7",
+            "process_cpu_seconds_total 0.25",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.contains("hostler_backend_unanswered_seconds{backend=\"hung\"} 36"), "{text}");
         assert!(!text.contains("hostler_devices{backend=\"hung\""), "nobody knows how many there are: {text}");
-    }
-
-    #[test]
-    fn this_process_has_resident_memory() {
-        assert!(resident_bytes() > 1 << 20);
     }
 }

@@ -159,7 +159,7 @@ fn serve_tcp(routes: Router, mut listener: TcpListener, tasks: &Tasks) {
 
 /// Serves connections, until the daemon stops and every request has its answer. Somebody who has connected and asks for
 /// nothing, or has sent half a request, is not waited for, then or before.
-struct ConnectionServer {
+pub(super) struct ConnectionServer {
     routes: Router,
     served: ServedSocket,
     /// Requests that are being answered.
@@ -168,7 +168,7 @@ struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    fn new(routes: Router, served: ServedSocket, tasks: &Tasks) -> Self {
+    pub(super) fn new(routes: Router, served: ServedSocket, tasks: &Tasks) -> Self {
         let calls = TaskTracker::new();
         let tracked = calls.clone();
         let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
@@ -179,11 +179,14 @@ impl ConnectionServer {
     }
 
     fn name(&self) -> &'static str {
-        if self.served == ServedSocket::Admin { "admin" } else { "metrics" }
+        match self.served {
+            ServedSocket::Admin => "admin",
+            _ => "metrics",
+        }
     }
 
     /// Serves one connection for as long as it lives, and keeps its place that long.
-    fn serve<S>(&self, stream: S, place: OwnedSemaphorePermit)
+    pub(super) fn serve<S>(&self, stream: S, place: OwnedSemaphorePermit)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     containers::{ClaimContainer, ContainerDir},
     inventory::{Inventory, task::InventoryHandle},
-    metrics::Metrics,
+    metrics::{CountedOperation, FailureReason, Metrics},
     tasks::Tasks,
 };
 
@@ -112,6 +112,7 @@ pub struct ClaimsHandle {
     containers: ContainerDir,
     failures_tx: broadcast::Sender<ClaimFailure>,
     contested_tx: broadcast::Sender<BTreeSet<ClaimUid>>,
+    metrics: Metrics,
     tasks: Tasks,
 }
 
@@ -158,7 +159,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
             tasks: tasks.clone(),
             requests_tx: requests_tx.clone(),
             table_tx,
-            metrics: parts.metrics,
+            metrics: parts.metrics.clone(),
             contested_tx: contested_tx.clone(),
             describe: parts.describe,
         },
@@ -175,6 +176,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         containers: parts.containers,
         failures_tx,
         contested_tx,
+        metrics: parts.metrics,
         tasks: tasks.clone(),
     })
 }
@@ -224,7 +226,7 @@ impl ClaimsHandle {
             let unknown = new.into_iter().chain(recorded.into_iter().filter(is_gone)).cloned().collect();
             let read = handle.read_and_prepare(unknown).await;
             answers.extend(read);
-            handle.tell_failures("prepare", &claims, &answers);
+            handle.tell(CountedOperation::Prepare, &claims, &answers);
             answers
         });
         // A job fails only with the whole process: panics abort.
@@ -255,7 +257,7 @@ impl ClaimsHandle {
             let calls = claims.keys().map(|uid| answers.call(uid.clone(), kind())).collect();
             handle.send(ClaimsRequest::Calls(calls)).await;
             let answers = answers.collect().await;
-            handle.tell_failures("unprepare", &claims, &answers);
+            handle.tell(CountedOperation::Unprepare, &claims, &answers);
             answers.into_iter().map(|(uid, result)| (uid, result.map(drop))).collect()
         });
         job.await.unwrap_or_default()
@@ -378,15 +380,23 @@ impl ClaimsHandle {
         self.contested_tx.subscribe()
     }
 
-    /// The one place where a failure is told, whoever asked and whatever step failed.
-    fn tell_failures(
+    /// Counts a call whose claim has a name that none can have.
+    pub fn count_misnamed(&self, operation: CountedOperation) {
+        self.metrics.answered(operation, Some(FailureReason::Invalid));
+    }
+
+    /// The one place where answers are counted and a failure is told, whoever asked and whatever step failed.
+    fn tell(
         &self,
-        operation: &'static str,
+        counted: CountedOperation,
         claims: &BTreeMap<ClaimUid, ClaimRef>,
         answers: &BTreeMap<ClaimUid, CallResult>,
     ) {
+        let operation = counted.as_str();
         for (uid, claim) in claims {
-            if let Some(Err(error)) = answers.get(uid)
+            let answer = answers.get(uid);
+            self.metrics.answered(counted, answer.and_then(|answer| answer.as_ref().err()).map(|error| error.reason()));
+            if let Some(Err(error)) = answer
                 && !matches!(**error, ClaimError::NeededAgain(_))
             {
                 error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");

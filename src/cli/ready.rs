@@ -7,14 +7,15 @@ use super::{CliFailure, CliOutcome, ConfigFileArgs, client::probe};
 /// Check whether the daemon is ready, or stands by ready to take over
 #[derive(clap::Args, Debug)]
 pub(super) struct ReadyArgs {
-    /// Check only whether it serves, whatever is missing: hardware that does not answer is not cured by a restart
+    /// Only whether it lives: it still decides about claims, ready or not. Hardware that does not answer is not cured by a
+    /// restart
     #[arg(long)]
     alive: bool,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
 
-/// Prints what `/readyz`, or `/healthz`, says; in order if that is a yes.
+/// Prints what `/readyz` or `/healthz` says; in order if that is a yes.
 pub(super) fn run(args: &ReadyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let path = if args.alive { "/healthz" } else { "/readyz" };
     let (status, answer) = probe(&args.config.load()?.metrics_listen(), path)?;

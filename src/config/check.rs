@@ -7,7 +7,7 @@ use std::{
 
 use hostler_api::{DriverName, NodeName};
 
-use super::{ConfigMistake, DaemonConfig, ListenAddress};
+use super::{ClusterMode, ConfigMistake, DaemonConfig, ListenAddress};
 
 /// The kernel's limit for the path of a unix socket, without the NUL byte.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -26,6 +26,7 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     names(config, &mut problems);
     paths(config, &mut problems);
     sockets(config, &mut problems);
+    scrape(config, &mut problems);
     times(config, &mut problems);
     level(&config.log.level, &mut problems);
     backends(config, &mut problems);
@@ -101,6 +102,15 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
         }
         ListenAddress::Unix(path) => check("paths.run", &path),
         _ => {}
+    }
+}
+
+/// Without an API server nobody could say who a reader is.
+fn scrape(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
+    if config.metrics.scrape.is_some() && config.cluster.mode != ClusterMode::Kubernetes {
+        let what = "needs an API server that knows who a reader is";
+        let fix = "write cluster.mode = \"kubernetes\", or use metrics.listen for readers on this host";
+        problems.push(ConfigMistake::new("metrics.scrape", what, fix));
     }
 }
 

@@ -1,10 +1,10 @@
-//! Where figures are served: a unix socket, a loopback address, or nowhere.
+//! Where figures are served: a unix socket, a loopback address, or nowhere; and an address for readers with a token.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// An address of the metrics server. Only local ones: nothing asks a reader who it is.
+/// An address of the metrics server. Only local ones: nothing asks a reader who it is there.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ListenAddress {
@@ -24,7 +24,7 @@ pub enum ListenError {
     Form(String),
     /// Other hosts could reach it.
     #[error(
-        "{0} can be reached from outside the host; write \"127.0.0.1:{port}\" and let an authenticating proxy serve it",
+        "{0} can be reached from outside the host; write \"127.0.0.1:{port}\", and use metrics.scrape for readers elsewhere",
         port = .0.port()
     )]
     NotLoopback(SocketAddr),
@@ -68,5 +68,29 @@ impl TryFrom<String> for ListenAddress {
 impl From<ListenAddress> for String {
     fn from(listen: ListenAddress) -> String {
         listen.to_string()
+    }
+}
+
+/// An address where readers from elsewhere are asked who they are.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ScrapeAddress(pub SocketAddr);
+
+/// Why a text is no [`ScrapeAddress`].
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not an address with a port; write \"0.0.0.0:9464\", or \"[::]:9464\" where nodes have IPv6")]
+pub struct ScrapeAddressError(String);
+
+impl TryFrom<String> for ScrapeAddress {
+    type Error = ScrapeAddressError;
+
+    fn try_from(text: String) -> Result<Self, ScrapeAddressError> {
+        text.parse().map(Self).map_err(|_| ScrapeAddressError(text))
+    }
+}
+
+impl From<ScrapeAddress> for String {
+    fn from(address: ScrapeAddress) -> String {
+        address.0.to_string()
     }
 }

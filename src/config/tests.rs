@@ -145,6 +145,17 @@ fn figures_are_not_served_to_other_hosts() {
 }
 
 #[test]
+fn readers_on_other_hosts_take_an_api_server_that_knows_them() {
+    let (line, key, shown) = mistake("[metrics]\nscrape = \"0.0.0.0:9464\"");
+    assert_eq!((line, key.as_str()), (Some(2), "metrics.scrape"));
+    assert!(shown.contains("write cluster.mode = \"kubernetes\", or use metrics.listen"), "{shown}");
+    let (_, _, shown) = mistake("[metrics]\nscrape = \"9464\"");
+    assert!(shown.contains("\"9464\" is not an address with a port; write \"0.0.0.0:9464\""), "{shown}");
+    let config = DaemonConfig::parse("[cluster]\nmode = \"kubernetes\"\n[metrics]\nscrape = \"[::]:9464\"").unwrap();
+    assert_eq!(config.metrics.scrape.unwrap().0, "[::]:9464".parse().unwrap());
+}
+
+#[test]
 fn names_paths_times_and_levels_have_rules() {
     for (text, key) in [
         ("driver = \"Hostler.dev\"", "driver"),

@@ -15,6 +15,7 @@ use crate::{
         claim_status, events,
         observe::ClaimObserver,
         publisher::{self, Publication, PublisherParts},
+        readers::FigureReaders,
         slices::SliceSettings,
     },
     metrics::Metrics,
@@ -100,6 +101,14 @@ impl ClaimSource {
         match self {
             Self::Standalone(_) => None,
             Self::Kubernetes(cluster) => Some(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
+        }
+    }
+
+    /// Who says which readers on other hosts may have figures; nobody can without an API server.
+    pub(super) fn readers(&self) -> Option<FigureReaders> {
+        match self {
+            Self::Standalone(_) => None,
+            Self::Kubernetes(cluster) => Some(FigureReaders::new(cluster.client().clone())),
         }
     }
 

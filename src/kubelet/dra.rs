@@ -14,7 +14,10 @@ use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::{debug, error};
 
-use crate::claims::{ClaimResult, ClaimsHandle, PreparedDevice};
+use crate::{
+    claims::{ClaimResult, ClaimsHandle, PreparedDevice},
+    metrics::CountedOperation,
+};
 
 /// Serves the DRA API. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,6 +39,7 @@ impl DraService {
     async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
         let _call = self.calls.token();
         let (claims, mut answers) = sort_out(claims);
+        answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Prepare));
         debug!(claims = claims.len(), "prepare asked for");
         answer(&mut answers, &claims, self.claims.prepare(claims.clone()).await);
         answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect()
@@ -44,6 +48,7 @@ impl DraService {
     async fn unprepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodeUnprepareResourceResponse> {
         let _call = self.calls.token();
         let (claims, mut answers) = sort_out(claims);
+        answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Unprepare));
         debug!(claims = claims.len(), "unprepare asked for");
         answer(&mut answers, &claims, self.claims.unprepare(claims.clone()).await);
         let response =

@@ -65,13 +65,13 @@ impl ClaimWork {
         Self { busy: BusyClaim { operation, since: SystemTime::now() }, began: Instant::now(), calls }
     }
 
-    fn observe(&self, metrics: &Metrics, ok: bool) {
+    fn note_time(&self, metrics: &Metrics, ok: bool) {
         let operation = match self.busy.operation {
             ClaimOperation::Prepare => CountedOperation::Prepare,
             ClaimOperation::Unprepare => CountedOperation::Unprepare,
             ClaimOperation::Describe | ClaimOperation::Recover => return,
         };
-        metrics.observe(operation, ok, self.began.elapsed());
+        metrics.worked(operation, ok, self.began.elapsed());
     }
 }
 
@@ -424,7 +424,7 @@ impl ClaimsOwner {
         let Some(work) = entry.work.take() else { return };
         let waiting = std::mem::take(&mut entry.waiting);
         let operation = work.busy.operation;
-        work.observe(&self.parts.metrics, result.is_ok());
+        work.note_time(&self.parts.metrics, result.is_ok());
         if let Some(record) = &left {
             entry.record = record.clone();
             // A description that failed is tried again with the next change of the inventory.

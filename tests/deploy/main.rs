@@ -1,28 +1,27 @@
 //! The manifests in `deploy/`: the API's own types take them without losing a word, and they fit the daemon and each other.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what cannot be read fails it")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test: what cannot be read fails it")]
+
+mod figures;
+mod kustomize;
 
 use std::{
     collections::BTreeSet,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
-    time::Duration,
+    process::Command,
 };
 
-use hostler::{
-    admin::{MetricsSnapshot, render_metrics},
-    claims::ClaimTable,
-    config::DaemonConfig,
-    inventory::{Inventory, Pool},
-    metrics::{CountedOperation, Metrics},
+use hostler::config::DaemonConfig;
+use hostler_testing::{
+    binary::binary,
+    host::{Host, wait_for},
 };
-use hostler_api::{BackendName, DeviceName};
-use hostler_backend::Device;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
         apps::v1::DaemonSet,
-        core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
         resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate},
     },
@@ -32,6 +31,15 @@ use serde_json::Value;
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+/// A program on the PATH, or where tools/deps.sh puts it.
+fn program(name: &str) -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(cache.map(|cache| cache.join("hostler/tools/usr/bin")));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 fn yaml_files(folder: &Path) -> Vec<PathBuf> {
@@ -74,6 +82,8 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "v1/Namespace" => through::<Namespace>(object),
         "v1/ServiceAccount" => through::<ServiceAccount>(object),
         "v1/ConfigMap" => through::<ConfigMap>(object),
+        "v1/Secret" => through::<Secret>(object),
+        "v1/Service" => through::<Service>(object),
         "v1/Pod" => through::<Pod>(object),
         "apps/v1/DaemonSet" => through::<DaemonSet>(object),
         "rbac.authorization.k8s.io/v1/ClusterRole" => through::<ClusterRole>(object),
@@ -126,7 +136,7 @@ fn the_types_of_the_api_take_every_object_without_losing_a_word() {
                 Some(Err(error)) => wrong.push(format!("{}: {error}", path.display())),
                 None => {
                     let kind = object["kind"].as_str().unwrap_or("nothing");
-                    let is_known = matches!(kind, "Kustomization" | "PrometheusRule");
+                    let is_known = matches!(kind, "Kustomization" | "Component" | "PodMonitor" | "PrometheusRule");
                     wrong.extend((!is_known).then(|| format!("{}: {kind} is not checked", path.display())));
                 }
             }
@@ -147,21 +157,79 @@ fn a_word_that_the_api_does_not_know_is_noticed() {
 }
 
 #[test]
-fn kustomize_applies_every_file_beside_it() {
-    let kustomization = documents(&deploy().join("kustomization.yaml")).remove(0);
-    let names = kustomization["resources"].as_array().unwrap();
-    let listed: BTreeSet<&str> = names.iter().map(|name| name.as_str().unwrap()).collect();
-    assert_eq!(names.len(), listed.len(), "kustomize refuses a file that is named twice");
-    let here = fs::read_dir(deploy()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let here: BTreeSet<String> = here.filter(|name| name.ends_with(".yaml") && name != "kustomization.yaml").collect();
-    assert_eq!(listed, here.iter().map(String::as_str).collect());
+fn a_daemon_whose_hardware_takes_its_time_is_alive() {
+    let mut host = Host::bare("latency_ms = { prepare = 3600000 }\n[[device]]\nname = \"card\"\n");
+    host.start();
+    host.manifest("slow", "u1", &[("all", "fake", "card", Value::Null)]);
+    // Nobody waits for its end.
+    let mut caller = Command::new(binary())
+        .args(["claim", "prepare", "slow", "--config"])
+        .arg(host.path("hostler.toml"))
+        .spawn()
+        .unwrap();
+    wait_for("the hardware to be at work", || {
+        host.metrics("/metrics").1.contains("hostler_claims{state=\"preparing\"} 1\n").then_some(())
+    });
+    assert_eq!(host.run_ok(&["ready", "--alive"]), "ok\n");
+    host.kill();
+    caller.wait().unwrap();
+}
+
+/// The image is built from what is copied: the compiler reads more than sources.
+#[test]
+fn nothing_that_the_build_reads_is_kept_from_the_image() {
+    let root = deploy().join("..").canonicalize().unwrap();
+    let ignored = fs::read_to_string(root.join(".dockerignore")).unwrap();
+    let ignored: Vec<PathBuf> =
+        ignored.lines().filter(|line| !line.starts_with('#')).map(|line| root.join(line)).collect();
+    for never in ["target", ".git"] {
+        assert!(ignored.contains(&root.join(never)), "{never} would be copied");
+    }
+    let mut read = vec![root.join("Cargo.toml"), root.join("Cargo.lock"), root.join("benches"), root.join("tests")];
+    for crate_folder in ["api", "backends", "cdi", "cluster", "controller", "files", "proto", "src"] {
+        read.extend(sources(&root.join(crate_folder)));
+    }
+    let included: Vec<PathBuf> = read.iter().flat_map(|source| included(source)).collect();
+    assert!(included.len() > 1 && read.len() > 200);
+    for path in read.iter().chain(&included) {
+        assert!(!ignored.iter().any(|folder| path.starts_with(folder)), "{} is not copied", path.display());
+    }
+}
+
+/// The kubelet does not start with a word that is none of its own, and it spells the two in two ways.
+#[test]
+fn pages_spell_the_policies_of_the_kubelet_as_the_kubelet_does() {
+    let root = deploy().join("..");
+    let mut found = 0;
+    for page in ["docs/kubernetes.md", "docs/operations.md", "src/cli/doctor/services.rs"] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        for (key, word) in [("cpuManagerPolicy", "none"), ("memoryManagerPolicy", "None")] {
+            for (at, _) in text.match_indices(key) {
+                let said = text[at + key.len()..].strip_prefix(": ").unwrap_or_default();
+                assert!(said.starts_with(word), "{page}: {key} is not said to be {word}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 6);
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+/// The files whose text a source holds.
+fn included(source: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(source).unwrap_or_default();
+    let named = text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    named.filter_map(|name| source.parent()?.join(name).canonicalize().ok()).collect()
 }
 
 /// A strategic merge patch finds containers by name, mounts by path and volumes by name: what it does not find it adds.
 #[test]
 fn the_patch_for_hardware_changes_the_daemon_and_nothing_else() {
-    let kustomization = documents(&deploy().join("hardware/kustomization.yaml")).remove(0);
-    let patch: Value = serde_saphyr::from_str(kustomization["patches"][0]["patch"].as_str().unwrap()).unwrap();
+    let patch = documents(&deploy().join("components/hardware/daemonset.yaml")).remove(0);
     let (_, daemon) = objects("DaemonSet").remove(0);
     for path in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"] {
         assert_eq!(patch.pointer(path), daemon.pointer(path), "{path}");
@@ -181,7 +249,6 @@ fn the_patch_for_hardware_changes_the_daemon_and_nothing_else() {
     assert_eq!((&context["privileged"], &context["allowPrivilegeEscalation"]), (&true.into(), &true.into()));
 }
 
-/// The configuration that the ConfigMap brings.
 #[test]
 fn every_page_that_a_manifest_sends_its_reader_to_is_there() {
     let root = deploy().join("..");
@@ -195,10 +262,63 @@ fn every_page_that_a_manifest_sends_its_reader_to_is_there() {
     }
 }
 
+/// The configuration that the ConfigMap brings.
 fn configuration() -> DaemonConfig {
-    let (_, map) = objects("ConfigMap").remove(0);
-    let text = map["data"]["hostler.toml"].as_str().unwrap();
-    DaemonConfig::parse(text).unwrap_or_else(|problems| panic!("{problems:?}"))
+    DaemonConfig::load(&deploy().join("base/hostler.toml")).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn the_configuration_of_the_example_differs_from_the_shipped_one_in_what_it_says() {
+    let example = DaemonConfig::load(&deploy().join("examples/overlay/hostler.toml")).unwrap();
+    let mut shipped = configuration();
+    assert_ne!(example, shipped);
+    shipped.backends.cpu.config.reserved = example.backends.cpu.config.reserved.clone();
+    assert_eq!(example, shipped);
+}
+
+/// Figures are where those look for them who read the Service and the PodMonitor, with the token that is made for them.
+#[test]
+fn service_and_pod_monitor_lead_to_the_port_of_the_configuration() {
+    let port = configuration().metrics.scrape.unwrap().0.port();
+    let (_, service) = objects("Service").remove(0);
+    assert_eq!(
+        (&service["spec"]["ports"][0]["port"], &service["spec"]["ports"][0]["targetPort"]),
+        (&port.into(), &port.into())
+    );
+    let (_, set) = objects("DaemonSet").remove(0);
+    let labels = &set["spec"]["template"]["metadata"]["labels"];
+    let (_, monitor) = objects("PodMonitor").remove(0);
+    for selector in [&service["spec"]["selector"], &monitor["spec"]["selector"]["matchLabels"]] {
+        assert!(selector.as_object().unwrap().iter().all(|(key, value)| labels[key] == *value), "{selector}");
+    }
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    let addresses =
+        endpoint["relabelings"].as_array().unwrap().iter().filter(|rule| rule["targetLabel"] == "__address__");
+    let ends: Vec<bool> =
+        addresses.map(|rule| rule["replacement"].as_str().unwrap().ends_with(&format!(":{port}"))).collect();
+    assert_eq!(ends, [true, true]);
+    // A declared port would be taken on the node, and keep away the successor that is started beside the daemon.
+    assert_eq!(set["spec"]["template"]["spec"]["containers"][0]["ports"], Value::Null);
+    let (_, secret) = objects("Secret").remove(0);
+    assert_eq!(endpoint["authorization"]["credentials"]["name"], secret["metadata"]["name"]);
+    let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
+    assert!(objects("ServiceAccount").iter().any(|(_, object)| object["metadata"]["name"] == *account));
+    assert!(objects("ClusterRoleBinding").iter().any(|(_, object)| object["subjects"][0]["name"] == *account));
+}
+
+/// A probe that asks for more than life would kill a daemon that waits for its turn, or for hardware.
+#[test]
+fn the_daemon_is_killed_only_when_it_does_not_live() {
+    let (_, set) = objects("DaemonSet").remove(0);
+    let probe = |name: &str| set["spec"]["template"]["spec"]["containers"][0][name].clone();
+    assert_eq!(probe("livenessProbe")["exec"]["command"], serde_json::json!(["hostler", "ready", "--alive"]));
+    for name in ["startupProbe", "readinessProbe"] {
+        assert_eq!(probe(name)["exec"]["command"], serde_json::json!(["hostler", "ready"]), "{name}");
+    }
+    let number = |field: &str| probe("livenessProbe")[field].as_u64().unwrap();
+    assert!(number("periodSeconds") * number("failureThreshold") >= 120);
+    // Longer than the daemon itself takes to find out that it is stuck.
+    assert!(number("timeoutSeconds") > 10);
 }
 
 #[test]
@@ -263,38 +383,4 @@ fn examples_ask_for_classes_that_are_there() {
         }
     }
     assert!(asked > 10);
-}
-
-/// The figures of a daemon to which everything has happened once.
-fn figures() -> BTreeSet<String> {
-    let metrics = Metrics::default();
-    metrics.observe(CountedOperation::Prepare, false, Duration::from_millis(1));
-    metrics.slice_written("create");
-    metrics.api_retried("slices");
-    metrics.recovered("keep");
-    metrics.released("gone");
-    metrics.event_written("DeviceHeld");
-    let devices = vec![Device::new(DeviceName::new("a").unwrap())];
-    let pool = Pool { name: "n/fake".to_owned(), devices, ..Pool::default() };
-    let inventory = Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() };
-    let now = MetricsSnapshot { inventory: &inventory, claims: &ClaimTable::default(), ready: true, rss_bytes: 1 };
-    let text = render_metrics(&metrics, &now).unwrap();
-    let samples = text.lines().filter(|line| !line.starts_with('#'));
-    samples.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn alerts_are_about_figures_that_the_daemon_gives() {
-    let (_, rules) = objects("PrometheusRule").remove(0);
-    let given = figures();
-    let mut expressions = 0;
-    for rule in rules["spec"]["groups"][0]["rules"].as_array().unwrap() {
-        let expression = rule["expr"].as_str().unwrap();
-        let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        for word in words.filter(|word| word.starts_with("hostler_")) {
-            assert!(given.contains(word), "{word} is no figure of the daemon: {given:?}");
-            expressions += 1;
-        }
-    }
-    assert!(expressions >= 7);
 }

@@ -1,0 +1,196 @@
+//! Figures for readers on other hosts: over TLS, and only for somebody whose token the API server knows and lets read them.
+//!
+//! ```text
+//!   TCP ──► TLS, with a certificate of our own ──► token ──► FigureReaders ──► figures
+//!                                                    └► 401        └► 401, 403; 503 where nobody could be asked
+//! ```
+
+mod certificate;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{
+        HeaderMap, StatusCode,
+        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    },
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hostler_api::Chain;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+
+use self::certificate::OwnCertificate;
+use super::{
+    DaemonStage, metrics,
+    serve::ConnectionServer,
+};
+use crate::{
+    descriptors::ServedSocket,
+    kubernetes::readers::{FigureReaders, ReaderVerdict},
+    tasks::Tasks,
+};
+
+/// Somebody else has the port, perhaps the daemon that this one replaces: it is tried again.
+const BIND_PAUSE: Duration = Duration::from_secs(2);
+/// Out of descriptors does not pass within microseconds.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// A scraper needs three messages.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// Tokens have about a kilobyte.
+const LONGEST_TOKEN_BYTES: usize = 16 << 10;
+
+/// What serving other hosts takes.
+#[derive(Debug)]
+pub struct ScrapeParts {
+    /// Whose figures.
+    pub stage: DaemonStage,
+    /// Where.
+    pub address: SocketAddr,
+    /// Who may have them.
+    pub readers: FigureReaders,
+    /// The name in the certificate.
+    pub node: String,
+}
+
+/// Serves figures to other hosts until the daemon stops. That nobody can be served is no reason for the daemon to end: what
+/// it does for pods does not depend on those who look on.
+pub fn serve_scrapes(parts: ScrapeParts, tasks: &Tasks) {
+    let own_tasks = tasks.clone();
+    tasks.job(async move {
+        let certificate = Arc::new(OwnCertificate::new(parts.node));
+        let acceptor = match certificate::tls(certificate) {
+            Ok(config) => TlsAcceptor::from(Arc::new(config)),
+            Err(error) => return warn!(error = %Chain(&error), "no figures over the network"),
+        };
+        let stop = own_tasks.stop_token();
+        let listener = tokio::select! {
+            // Dropped at the end only.
+            listener = bind(parts.address) => listener,
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => return,
+        };
+        let address = listener.local_addr().unwrap_or(parts.address);
+        info!(%address, "figures are served over the network, to readers with a token");
+        let routes = Router::new().route("/metrics", get(scrape)).with_state((parts.stage, parts.readers));
+        let server = Arc::new(ConnectionServer::new(routes, ServedSocket::Scrapes, &own_tasks));
+        accept(listener, acceptor, server, &own_tasks).await;
+    });
+}
+
+/// Tries until it works.
+async fn bind(address: SocketAddr) -> TcpListener {
+    let mut told = None;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) => {
+                let error = error.to_string();
+                if told.as_ref() != Some(&error) {
+                    warn!(%address, error, "no figures over the network yet");
+                    told = Some(error);
+                }
+            }
+        }
+        sleep(BIND_PAUSE).await;
+    }
+}
+
+/// Serves connections once they speak TLS, until the daemon stops.
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Arc<ConnectionServer>, tasks: &Tasks) {
+    let (places, stop) = (ServedSocket::Scrapes.connections(), tasks.stop_token());
+    loop {
+        let accepted = tokio::select! {
+            // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
+            accepted = next(&listener, &places) => accepted,
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => return,
+        };
+        // Nobody closes the semaphore.
+        let Ok((connection, place)) = accepted else { return };
+        let (acceptor, server, stop) = (acceptor.clone(), server.clone(), stop.clone());
+        tasks.job(async move {
+            let greeted = async {
+                // Somebody who does not speak TLS is not worth a word: anybody can connect.
+                if let Ok(Ok(connection)) = timeout(HANDSHAKE_TIME, acceptor.accept(connection)).await {
+                    server.serve(connection, place);
+                }
+            };
+            tokio::select! {
+                // Dropped at the end only.
+                () = greeted => {}
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+/// The next connection, when there is a place for it.
+async fn next(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Result<(TcpStream, OwnedSemaphorePermit), AcquireError> {
+    let place = places.clone().acquire_owned().await?;
+    loop {
+        match listener.accept().await {
+            Ok((connection, _)) => return Ok((connection, place)),
+            Err(error) => {
+                warn!(error = %Chain(&error), "failed to accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn scrape(State((stage, readers)): State<(DaemonStage, FigureReaders)>, headers: HeaderMap) -> Response {
+    let Some(token) = bearer(&headers) else { return unauthorized("a token is needed: Authorization: Bearer TOKEN\n") };
+    match readers.judge(token).await {
+        Ok(ReaderVerdict::Allowed) => metrics(State(stage)).await.into_response(),
+        Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
+        Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
+        // What the API server said is in the log; it is nothing for strangers.
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "tokens cannot be reviewed now\n").into_response(),
+    }
+}
+
+fn unauthorized(why: &'static str) -> Response {
+    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], why).into_response()
+}
+
+/// The token, if there is one that could be one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    let is_token = !token.is_empty() && token.len() <= LONGEST_TOKEN_BYTES && !token.contains(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_token_is_no_question_for_the_api_server() {
+        let token = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(token("Bearer abc.def").as_deref(), Some("abc.def"));
+        assert_eq!(token("bearer  abc").as_deref(), Some("abc"));
+        let long = format!("Bearer {}", "a".repeat(LONGEST_TOKEN_BYTES + 1));
+        for wrong in ["Bearer", "Bearer ", "Bearer a b", "Basic YTpi", "abc", &long] {
+            assert_eq!(token(wrong), None, "{:.20}", wrong);
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

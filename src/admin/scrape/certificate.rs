@@ -1,0 +1,109 @@
+//! The certificate with which figures are served to other hosts: made here, known to nobody, and replaced in time.
+//!
+//! It keeps tokens from those who listen. Whoever must know that it is really this node has the connection made by something
+//! that has a certificate of the cluster.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use rcgen::{CertificateParams, DnType, KeyPair};
+use tokio_rustls::rustls::{
+    self, ServerConfig,
+    crypto::ring,
+    pki_types::PrivateKeyDer,
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tracing::warn;
+
+/// How long a certificate is good for.
+const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long it is used: nobody is ever shown one that is about to expire.
+const USED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Clocks differ.
+const BACKDATED: Duration = Duration::from_secs(3600);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateError {
+    /// It could not be made.
+    #[error("failed to make a certificate")]
+    Make(#[from] rcgen::Error),
+    /// It cannot be used.
+    #[error("failed to use the certificate that was made")]
+    Use(#[from] rustls::Error),
+    /// Its key cannot be used.
+    #[error("the key that was made is none: {0}")]
+    Key(&'static str),
+}
+
+/// What a server needs that shows this certificate.
+pub(super) fn tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, CertificateError> {
+    // The first one is made now: if that cannot be done, somebody should know before the first reader comes.
+    certificate.latest(Instant::now())?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    Ok(config)
+}
+
+/// The latest certificate. A connection that comes when it is old makes a new one, which takes less than a millisecond.
+#[derive(Debug)]
+pub(super) struct OwnCertificate {
+    node: String,
+    latest: Mutex<Option<(Instant, Arc<CertifiedKey>)>>,
+}
+
+impl OwnCertificate {
+    pub(super) fn new(node: String) -> Self {
+        Self { node, latest: Mutex::default() }
+    }
+
+    fn latest(&self, now: Instant) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, certificate)) = latest.as_ref().filter(|(since, _)| now.duration_since(*since) < USED) {
+            return Ok(certificate.clone());
+        }
+        let certificate = Arc::new(make(&self.node)?);
+        *latest = Some((now, certificate.clone()));
+        Ok(certificate)
+    }
+}
+
+impl ResolvesServerCert for OwnCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let latest = self.latest(Instant::now());
+        latest.inspect_err(|error| warn!(error = %hostler_api::Chain(error), "a reader of figures was sent away")).ok()
+    }
+}
+
+fn make(node: &str) -> Result<CertifiedKey, CertificateError> {
+    let mut params = CertificateParams::new(vec![node.to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, node);
+    let now = SystemTime::now();
+    params.not_before = (now - BACKDATED).into();
+    params.not_after = (now + VALID).into();
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(CertificateError::Key)?;
+    let key = ring::sign::any_supported_type(&key)?;
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_replaced_long_before_it_expires() {
+        let (own, now) = (OwnCertificate::new("n1".to_owned()), Instant::now());
+        let shown = |after| own.latest(now + after).unwrap().cert[0].to_vec();
+        let first = shown(Duration::ZERO);
+        assert_eq!(shown(USED - Duration::from_secs(1)), first);
+        assert_ne!(shown(USED), first);
+        assert!(USED * 2 < VALID);
+    }
+}

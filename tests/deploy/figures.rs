@@ -1,0 +1,228 @@
+//! Figures, the table that explains them, and the alerts about them: what the real daemon gives is what all three say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use hostler_testing::host::{Host, http};
+use serde_json::Value;
+
+use super::{objects, program};
+
+/// What a daemon answers to a scrape.
+#[derive(Debug, Default)]
+struct Exposition {
+    text: String,
+    /// By name.
+    kinds: BTreeMap<String, String>,
+    /// Name and labels.
+    samples: Vec<(String, BTreeMap<String, String>)>,
+}
+
+impl Exposition {
+    /// Of a real daemon to which has happened what can happen to one without a cluster.
+    fn of_a_daemon() -> Self {
+        let mut host = Host::bare("[[device]]\nname = \"card\"\n");
+        host.start();
+        host.manifest("first", "u1", &[("all", "fake", "card", Value::Null)]);
+        host.manifest("second", "u2", &[("all", "fake", "card", Value::Null)]);
+        host.run_ok(&["claim", "prepare", "first"]);
+        host.run_refused(&["claim", "prepare", "second"]);
+        let (code, text) = host.metrics("/metrics");
+        assert_eq!(code, 200, "{text}");
+        Self::parse(text)
+    }
+
+    fn parse(text: String) -> Self {
+        let mut found = Self { text, ..Self::default() };
+        for line in found.text.lines() {
+            if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+                found.kinds.insert(name.to_owned(), kind.to_owned());
+            } else if !line.starts_with('#') {
+                let (series, _) = line.rsplit_once(' ').unwrap();
+                found.samples.push(series_of(series));
+            }
+        }
+        found
+    }
+
+    /// The description that a sample belongs to.
+    fn described(&self, sample: &str) -> Option<&str> {
+        let known = |name: &str| self.kinds.get_key_value(name).map(|(name, _)| name.as_str());
+        let parts = ["_bucket", "_sum", "_count"].into_iter().filter_map(|part| sample.strip_suffix(part));
+        known(sample).or_else(|| parts.into_iter().find_map(known))
+    }
+
+    fn value(&self, series: &str) -> Option<f64> {
+        let line = self.text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok())
+    }
+}
+
+/// `name{label="value",…}`
+fn series_of(series: &str) -> (String, BTreeMap<String, String>) {
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    let pairs = labels.trim_end_matches('}').split("\",").filter_map(|pair| pair.split_once("=\""));
+    (name.to_owned(), pairs.map(|(key, value)| (key.to_owned(), value.trim_end_matches('"').to_owned())).collect())
+}
+
+/// The table of docs/operations.md: the labels of each figure.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| `hostler_") || line.starts_with("| `process_"));
+    let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    rows.map(|row| {
+        let labels = row[1].split(',').map(str::trim).filter(|label| !label.is_empty()).map(str::to_owned);
+        (row[0].trim_matches('`').to_owned(), labels.collect())
+    })
+    .collect()
+}
+
+/// What is monitored, as the alerts say it.
+fn expressions() -> Vec<(String, String)> {
+    let (_, rules) = objects("PrometheusRule").remove(0);
+    let rules = rules["spec"]["groups"][0]["rules"].as_array().unwrap().clone();
+    let text = |rule: &Value, key: &str| rule[key].as_str().unwrap().to_owned();
+    rules.iter().map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
+}
+
+/// The names in an expression that are figures, each with what it selects.
+fn selectors(expression: &str) -> Vec<(String, BTreeMap<String, String>)> {
+    let mut found = Vec::new();
+    let mut rest = expression;
+    while let Some(at) = ["hostler_", "process_"].iter().filter_map(|start| rest.find(start)).min() {
+        rest = &rest[at..];
+        let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(rest.len());
+        let labels = rest[end..].strip_prefix('{').and_then(|labels| labels.split_once('}')).map_or("", |(it, _)| it);
+        found.push(series_of(&format!("{}{{{labels}}}", &rest[..end])));
+        rest = &rest[end..];
+    }
+    found
+}
+
+#[test]
+fn the_table_has_every_figure_with_its_labels_and_no_other() {
+    let (given, table) = (Exposition::of_a_daemon(), table());
+    let names = |keys: Vec<&String>| keys.into_iter().cloned().collect::<BTreeSet<String>>();
+    assert_eq!(names(given.kinds.keys().collect()), names(table.keys().collect()));
+    for (sample, labels) in &given.samples {
+        let name = given.described(sample).unwrap_or_else(|| panic!("{sample} is not described"));
+        let labels: BTreeSet<String> = labels.keys().filter(|label| *label != "le").cloned().collect();
+        assert_eq!(labels, table[name], "labels of {name}");
+    }
+    // All but those that take an API server.
+    assert!(given.samples.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() > 15);
+}
+
+#[test]
+fn alerts_select_what_the_daemon_gives_from_its_start() {
+    let given = Exposition::of_a_daemon();
+    let table = table();
+    let mut alerts = BTreeSet::new();
+    for (alert, expression) in expressions() {
+        let selectors = selectors(&expression);
+        assert!(!selectors.is_empty(), "{alert} is about nothing");
+        for (name, wanted) in selectors {
+            assert!(given.described(&name).is_some(), "{alert}: {name} is no figure of the daemon");
+            assert!(table.contains_key(&name), "{alert}: {name} is not explained");
+            let fits = |(found, labels): &(String, BTreeMap<String, String>)| {
+                *found == name && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+            };
+            let is_there = given.samples.iter().any(fits);
+            assert!(is_there || wanted.is_empty(), "{alert}: nothing is {name} with {wanted:?}");
+        }
+        alerts.insert(alert);
+    }
+    assert!(alerts.len() >= 7, "{alerts:?}");
+}
+
+#[test]
+fn every_figure_that_a_page_names_is_given() {
+    let given = Exposition::of_a_daemon();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let mut named = 0;
+    for page in ["operations.md", "kubernetes.md", "threat-model.md"] {
+        let text = fs::read_to_string(docs.join(page)).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2).filter(|quoted| quoted.starts_with("hostler_")) {
+            for (name, _) in selectors(quoted) {
+                assert!(given.described(&name).is_some(), "{page}: {name} is no figure of the daemon");
+                named += 1;
+            }
+        }
+    }
+    assert!(named >= 15, "only {named}");
+}
+
+#[test]
+fn a_prepare_that_is_refused_is_counted_with_its_reason() {
+    let given = Exposition::of_a_daemon();
+    for (series, value) in [
+        ("hostler_claim_operations_total{operation=\"Prepare\",outcome=\"ok\"}", 1.0),
+        ("hostler_claim_operations_total{operation=\"Prepare\",outcome=\"error\"}", 1.0),
+        ("hostler_claim_operations_total{operation=\"Unprepare\",outcome=\"error\"}", 0.0),
+        ("hostler_claim_failures_total{operation=\"Prepare\",reason=\"held\"}", 1.0),
+        ("hostler_claim_failures_total{operation=\"Prepare\",reason=\"storage\"}", 0.0),
+    ] {
+        assert_eq!(given.value(series), Some(value), "{series} in\n{}", given.text);
+    }
+}
+
+/// Where the manual of the format says it is: a scraper that is told nothing has to guess.
+#[test]
+fn the_format_of_figures_is_said_in_their_header() {
+    let mut host = Host::bare("");
+    host.start();
+    let socket = host.path("run/metrics.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    let header = "\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n";
+    assert!(answer.to_lowercase().contains(header), "{answer:.400}");
+    // Words of another format.
+    assert!(!answer.contains("# EOF") && !answer.contains("# UNIT"), "{answer}");
+    assert_eq!(http(&socket, "GET", "/healthz", "").unwrap(), (200, "ok\n".to_owned()));
+}
+
+fn promtool() -> Option<PathBuf> {
+    let found = program("promtool");
+    if found.is_none() {
+        println!("skipped: needs promtool, which tools/deps.sh fetches where Debian's packages can be had");
+    }
+    found
+}
+
+/// Runs it with something to read; what it says.
+fn checked(promtool: &Path, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new(promtool);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if output.status.success() { said } else { format!("promtool failed: {said}") }
+}
+
+#[test]
+fn promtool_has_nothing_to_say_about_the_figures() {
+    let Some(promtool) = promtool() else { return };
+    let given = Exposition::of_a_daemon();
+    assert_eq!(checked(&promtool, &["check", "metrics"], &given.text), "", "{}", given.text);
+    // It does say something of what is wrong.
+    let wrong = "# TYPE hostler_claims counter\nhostler_claims 1\n";
+    assert!(checked(&promtool, &["check", "metrics"], wrong).contains("no help text"));
+}
+
+#[test]
+fn promtool_understands_the_alerts() {
+    let Some(promtool) = promtool() else { return };
+    let (_, rules) = objects("PrometheusRule").remove(0);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), rules["spec"].to_string()).unwrap();
+    let said = checked(&promtool, &["check", "rules", file.path().to_str().unwrap()], "");
+    assert!(said.contains(&format!("SUCCESS: {} rules found", expressions().len())), "{said}");
+}

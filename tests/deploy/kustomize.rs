@@ -1,0 +1,290 @@
+//! What kustomize makes of the folders in `deploy/`: by its rules, told here once more as far as these folders need them, and
+//! by a real one where there is one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use super::{deploy, documents, lost, program, round_trip, yaml_files};
+
+/// What a folder comes to.
+#[derive(Debug, Default)]
+struct Resolved {
+    /// By kind, namespace and name; what is generated has the name without its hash.
+    objects: BTreeMap<ObjectId, Value>,
+    /// Every file that was read.
+    files: BTreeSet<PathBuf>,
+}
+
+type ObjectId = (String, String, String);
+
+fn id(object: &Value) -> ObjectId {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+}
+
+/// The fields of a kustomization that are understood here. Another one would be passed over silently.
+const FIELDS: [&str; 8] =
+    ["apiVersion", "kind", "resources", "components", "patches", "labels", "images", "configMapGenerator"];
+
+impl Resolved {
+    /// The folder `root`, as somebody names it on the command line.
+    fn of(root: &Path) -> Result<Self, String> {
+        let mut resolved = Self::default();
+        resolved.add(
+            &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?,
+            "Kustomization",
+            &[],
+        )?;
+        Ok(resolved)
+    }
+
+    fn add(&mut self, root: &Path, kind: &str, above: &[PathBuf]) -> Result<(), String> {
+        // A folder that holds one from which it was named could be named for ever.
+        if let Some(inner) = above.iter().find(|inner| inner.starts_with(root)) {
+            return Err(format!("cycle: {} contains {}", root.display(), inner.display()));
+        }
+        let path = root.join("kustomization.yaml");
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let own: Value = serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.files.insert(path.clone());
+        if own["kind"] != kind {
+            return Err(format!("{} is no {kind}", path.display()));
+        }
+        let unknown = own.as_object().unwrap().keys().find(|key| !FIELDS.contains(&key.as_str()));
+        if let Some(field) = unknown {
+            return Err(format!("{}: {field} is not understood", path.display()));
+        }
+        let above = [above, &[root.to_owned()]].concat();
+        for entry in texts(&own["resources"]) {
+            match root.join(&entry).canonicalize() {
+                Ok(folder) if folder.is_dir() => self.add(&folder, "Kustomization", &above)?,
+                _ => documents(&self.file(root, &entry)?).into_iter().try_for_each(|object| self.put(object))?,
+            }
+        }
+        for entry in texts(&own["components"]) {
+            let folder = root.join(&entry).canonicalize().map_err(|error| format!("{entry}: {error}"))?;
+            self.add(&folder, "Component", &above)?;
+        }
+        self.generate(root, &own["configMapGenerator"])?;
+        for patch in own["patches"].as_array().into_iter().flatten() {
+            let patch = documents(&self.file(root, patch["path"].as_str().unwrap_or_default())?).remove(0);
+            if !self.objects.contains_key(&id(&patch)) {
+                return Err(format!("{}: there is no {:?} to patch", path.display(), id(&patch)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file in the folder: kustomize reads no others.
+    fn file(&mut self, root: &Path, name: &str) -> Result<PathBuf, String> {
+        let path = root.join(name);
+        let found = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+        if !found.starts_with(root) || !found.is_file() {
+            return Err(format!("{} is no file in {}", found.display(), root.display()));
+        }
+        if !self.files.insert(found.clone()) {
+            return Err(format!("{} is named twice", found.display()));
+        }
+        Ok(found)
+    }
+
+    fn put(&mut self, object: Value) -> Result<(), String> {
+        let id = id(&object);
+        match self.objects.insert(id.clone(), object) {
+            Some(_) => Err(format!("{id:?} is there twice")),
+            None => Ok(()),
+        }
+    }
+
+    fn generate(&mut self, root: &Path, generators: &Value) -> Result<(), String> {
+        for generator in generators.as_array().into_iter().flatten() {
+            let mut data = serde_json::Map::new();
+            for name in texts(&generator["files"]) {
+                let text = fs::read_to_string(self.file(root, &name)?).map_err(|error| error.to_string())?;
+                data.insert(name, text.into());
+            }
+            let object = serde_json::json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+                "metadata": { "name": generator["name"], "namespace": generator["namespace"] },
+            });
+            if generator["behavior"] == "replace" {
+                self.objects.remove(&id(&object)).ok_or_else(|| format!("{:?} replaces nothing", id(&object)))?;
+            }
+            self.put(object)?;
+        }
+        Ok(())
+    }
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|entry| entry.as_str().unwrap().to_owned()).collect()
+}
+
+/// The folders that somebody can install.
+fn installations() -> Vec<PathBuf> {
+    let all = yaml_files(&deploy()).into_iter().filter(|path| path.ends_with("kustomization.yaml"));
+    let whole = all.filter(|path| documents(path)[0]["kind"] == "Kustomization");
+    whole.map(|path| path.parent().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_folder_that_can_be_installed_comes_to_objects() {
+    let installations = installations();
+    for folder in &installations {
+        let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        assert!(resolved.objects.keys().any(|(kind, ..)| kind == "DeviceClass"), "{}", folder.display());
+    }
+    for named in ["", "hardware", "cluster", "base", "examples/overlay"] {
+        assert!(installations.contains(&deploy().join(named).components().collect()), "{named} is not there");
+    }
+}
+
+#[test]
+fn no_file_is_left_out() {
+    let used: BTreeSet<PathBuf> =
+        installations().iter().flat_map(|folder| Resolved::of(folder).unwrap().files).collect();
+    let all: BTreeSet<PathBuf> = yaml_files(&deploy()).iter().map(|path| path.canonicalize().unwrap()).collect();
+    let examples = deploy().join("examples").canonicalize().unwrap();
+    let left_out: Vec<&PathBuf> =
+        all.difference(&used).filter(|path| path.parent() != Some(examples.as_path())).collect();
+    assert!(left_out.is_empty(), "{left_out:?}");
+}
+
+#[test]
+fn what_kustomize_refuses_is_refused_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let refused = |name: &str| Resolved::of(&folder.path().join(name)).unwrap_err();
+    let object = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
+    write("object.yaml", object);
+    write("kustomization.yaml", "kind: Kustomization\nresources: [object.yaml]\n");
+    write("below/kustomization.yaml", "kind: Kustomization\nresources: [..]\n");
+    assert!(refused("below").starts_with("cycle: "), "{}", refused("below"));
+    write("outside/kustomization.yaml", "kind: Kustomization\nresources: [../object.yaml]\n");
+    assert!(refused("outside").contains("is no file in"), "{}", refused("outside"));
+    write("twice/kustomization.yaml", "kind: Kustomization\nresources: [a.yaml, b.yaml]\n");
+    write("twice/a.yaml", object);
+    write("twice/b.yaml", object);
+    assert!(refused("twice").ends_with("is there twice"), "{}", refused("twice"));
+    write("patch/kustomization.yaml", "kind: Kustomization\npatches: [{path: a.yaml}]\n");
+    write("patch/a.yaml", object);
+    assert!(refused("patch").contains("to patch"), "{}", refused("patch"));
+}
+
+/// The configuration has no name of its own, so that every change of it is another object and rolls through the nodes.
+#[test]
+fn the_daemon_reads_a_configuration_that_is_generated() {
+    for folder in installations() {
+        let resolved = Resolved::of(&folder).unwrap();
+        let Some((_, daemon)) = resolved.objects.iter().find(|((kind, ..), _)| kind == "DaemonSet") else { continue };
+        let volumes = daemon.pointer("/spec/template/spec/volumes").unwrap().as_array().unwrap();
+        let named = volumes.iter().find_map(|volume| volume.pointer("/configMap/name")?.as_str()).unwrap();
+        let id = ("ConfigMap".to_owned(), "hostler-system".to_owned(), named.to_owned());
+        assert!(resolved.objects.contains_key(&id), "{}", folder.display());
+    }
+    let written = super::objects("ConfigMap");
+    assert!(written.is_empty(), "{written:?} would keep its name when it changes");
+}
+
+/// `kustomize build`, or that of kubectl, which has had components since 1.21.
+fn real_kustomize() -> Option<Vec<String>> {
+    let said = |command: &[&str]| {
+        let output =
+            Command::new(command[0]).args(&command[1..]).output().ok().filter(|output| output.status.success());
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if said(&["kustomize", "version"]).is_some_and(|version| version.contains("v5.")) {
+        return Some(vec!["kustomize".to_owned(), "build".to_owned()]);
+    }
+    let kubectl = program("kubectl")?.to_str()?.to_owned();
+    let version = said(&[&kubectl, "version", "--client"])?;
+    let line = version.lines().find_map(|line| line.strip_prefix("Kustomize Version: v"))?;
+    line.starts_with('5').then(|| vec![kubectl, "kustomize".to_owned()])
+}
+
+/// What a real kustomize makes of folders; the reason if it is not there.
+fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
+    let Some(command) = real_kustomize() else {
+        println!("skipped: needs kustomize 5, or a kubectl with it, on the PATH");
+        return None;
+    };
+    let build = |folder: &PathBuf| {
+        let output = Command::new(&command[0]).args(&command[1..]).arg(folder).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {error}", folder.display());
+        assert!(!error.to_lowercase().contains("warning"), "{}: {error}", folder.display());
+        serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
+    };
+    Some(folders.iter().map(build).collect())
+}
+
+/// The name without the hash that kustomize puts behind what it generates.
+fn plain((kind, namespace, name): ObjectId) -> ObjectId {
+    let plain = if kind == "ConfigMap" { name.rsplit_once('-').unwrap().0.to_owned() } else { name };
+    (kind, namespace, plain)
+}
+
+#[test]
+fn a_real_kustomize_makes_of_every_folder_what_is_made_of_it_here() {
+    let folders = installations();
+    for (folder, objects) in folders.iter().zip(built(&folders).into_iter().flatten()) {
+        let here = Resolved::of(folder).unwrap();
+        let there: BTreeSet<ObjectId> = objects.iter().map(|object| plain(id(object))).collect();
+        assert_eq!(there, here.objects.keys().cloned().collect(), "{}", folder.display());
+        for object in &objects {
+            if let Some(kept) = round_trip(object) {
+                assert_eq!(lost("", object, &kept.unwrap()), Vec::<String>::new(), "{}", folder.display());
+            }
+            for label in ["name", "instance", "part-of", "version"] {
+                let label = format!("app.kubernetes.io/{label}");
+                assert!(object["metadata"]["labels"][&label].is_string(), "{:?} has no {label}", id(object));
+            }
+            assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/version"], env!("CARGO_PKG_VERSION"));
+        }
+    }
+}
+
+fn daemon(objects: &[Value]) -> &Value {
+    objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap()
+}
+
+#[test]
+fn a_real_kustomize_makes_the_container_privileged_for_hardware_and_for_nothing_else() {
+    let Some(built) = built(&[deploy(), deploy().join("hardware")]) else { return };
+    let context =
+        |objects: &[Value]| daemon(objects)["spec"]["template"]["spec"]["containers"][0]["securityContext"].clone();
+    let (plain, hardware) = (context(&built[0]), context(&built[1]));
+    assert_eq!(plain["privileged"], Value::Null);
+    assert_eq!(plain["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!((&hardware["privileged"], &hardware["allowPrivilegeEscalation"]), (&true.into(), &true.into()));
+    let same =
+        |objects: &[Value]| objects.iter().filter(|object| object["kind"] != "DaemonSet").cloned().collect::<Vec<_>>();
+    assert_eq!(same(&built[0]), same(&built[1]));
+}
+
+#[test]
+fn a_real_kustomize_rolls_a_changed_configuration_through_the_nodes() {
+    let copy = tempfile::tempdir().unwrap();
+    for path in yaml_files(&deploy()).into_iter().chain([deploy().join("base/hostler.toml")]) {
+        let target = copy.path().join(path.strip_prefix(deploy()).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&path, target).unwrap();
+    }
+    let pod = |objects: Vec<Vec<Value>>| daemon(&objects[0])["spec"]["template"].clone();
+    let here = [copy.path().to_owned()];
+    let Some(before) = built(&here).map(pod) else { return };
+    assert_eq!(built(&here).map(pod).unwrap(), before);
+    let file = copy.path().join("base/hostler.toml");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("\"json\"", "\"text\"")).unwrap();
+    assert_ne!(built(&here).map(pod).unwrap(), before);
+}
