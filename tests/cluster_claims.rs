@@ -454,6 +454,43 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
     assert_eq!(rig.server.writes("resourceclaims/status"), 3, "the new daemon wrote what was there already");
 }
 
+/// A claim with devices of two drivers, each of which writes about its own; and others who own parts of our entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_say_in_the_status_of_a_claim_stays() {
+    let mut rig = Rig::started().await;
+    let mut foreign = result("r", "theirs");
+    foreign["driver"] = json!("other.example.com");
+    let claim = rig.allocate_with("train", &json!({"results": [result("r", "card-0"), foreign]}));
+    let theirs = json!({
+        "driver": "other.example.com", "pool": "node/fake", "device": "theirs",
+        "conditions": [{"type": "Up", "status": "True", "reason": "Up", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "data": {"serial": 7}, "networkData": {"interfaceName": "net1"},
+    });
+    let warm = json!({"type": "Warm", "status": "True", "reason": "Warm", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let ours = json!({"driver": "hostler.dev", "pool": "node/fake", "device": "card-0", "conditions": [warm],
+        "networkData": {"interfaceName": "net2"}});
+    rig.server.edit("resourceclaims", "default/train", |object| object["status"]["devices"] = json!([theirs, ours]));
+    rig.prepare(&claim).await.unwrap();
+    let is_told = |devices: &[Value]| devices.iter().any(|device| device["conditions"][0]["type"] == "Ready");
+    let devices = rig.until_devices(&claim, "the device is told", is_told).await;
+    assert_eq!(devices[0], theirs);
+    assert_eq!((devices.len(), &devices[1]["networkData"]["interfaceName"]), (2, &json!("net2")));
+    let conditions = devices[1]["conditions"].as_array().unwrap();
+    assert_eq!((conditions.len(), conditions.contains(&warm)), (2, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_others_write_to_at_the_same_time_is_read_again() {
+    let mut rig = Rig::started().await;
+    rig.server.fail(ApiFault::new("update", "resourceclaims/status", 2, FaultEffect::Status(409, None)));
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    rig.until_devices(&claim, "the device is told", |devices| !devices.is_empty()).await;
+    assert!(!rig.host.log().contains("the claim's status is not written"), "{}", rig.host.log());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_status_may_not_be_written_that_is_said_once() {
     let server = ApiServer::start(ApiServerOptions::default()).await;

@@ -3,7 +3,10 @@
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
 use hostler_api::resource::{ApiVersion, GROUP};
-use hyper::Request;
+use hyper::{
+    Request,
+    header::{ACCEPT, CONTENT_TYPE},
+};
 use kube::{
     Client,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
@@ -13,7 +16,11 @@ use kube::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
 
-use crate::{ApiFailure, CallError, Collection, ConnectError, ObjectVersion, StatusError, connection::connect};
+use crate::{
+    ApiFailure, CallError, Collection, ConnectError, ObjectVersion, StatusError,
+    connection::connect,
+    protobuf::{self, ProtobufObject},
+};
 
 /// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
 /// several.
@@ -169,20 +176,32 @@ impl ApiClient {
         self.send(|| format!("{verb} {}", all.title(name)), request).await.map(drop)
     }
 
-    /// Has the server keep exactly the fields of `status` in an object's status, of those that `manager` ever set.
+    /// An object in the form in which it can go back unchanged.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub async fn apply_status<T: DeserializeOwned>(
+    pub async fn get_protobuf(&self, all: &Collection, name: &str) -> Result<ProtobufObject, ApiFailure> {
+        let request = Request::get(all.path(name)).header(ACCEPT, protobuf::MEDIA_TYPE).body(Vec::new());
+        self.call_protobuf(|| format!("get {}", all.title(name)), request).await
+    }
+
+    /// Replaces the status of an object that was read with [`get_protobuf`](Self::get_protobuf), unless it has changed
+    /// since; gives it as the server has it then. `manager` is who owns the fields from then on.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn replace_status(
         &self,
         all: &Collection,
         name: &str,
         manager: &str,
-        status: &impl Serialize,
-    ) -> Result<T, ApiFailure> {
-        let params = PatchParams::apply(manager).force();
-        let request = all.requests().patch_subresource("status", name, &params, &Patch::Apply(status));
-        self.call(|| format!("write the status of {}", all.title(name)), request).await
+        object: &ProtobufObject,
+    ) -> Result<ProtobufObject, ApiFailure> {
+        let request = Request::put(format!("{}/status?fieldManager={manager}", all.path(name)))
+            .header(ACCEPT, protobuf::MEDIA_TYPE)
+            .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
+            .body(object.encode());
+        self.call_protobuf(|| format!("write the status of {}", all.title(name)), request).await
     }
 
     /// For what only `kube` can do.
@@ -199,6 +218,16 @@ impl ApiClient {
         let answer = self.send(&step, request).await?;
         serde_json::from_slice(&answer)
             .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })
+    }
+
+    /// As [`call`](Self::call), in the binary form.
+    async fn call_protobuf(
+        &self,
+        step: impl Fn() -> String,
+        request: hyper::http::Result<Request<Vec<u8>>>,
+    ) -> Result<ProtobufObject, ApiFailure> {
+        let answer = self.send(&step, request.map_err(request::Error::BuildRequest)).await?;
+        ProtobufObject::decode(&answer).map_err(|error| ApiFailure::unusable(step(), error))
     }
 
     /// One exchange. The client's own way loses the header that says when to come back, and logs whatever it cannot
@@ -240,7 +269,7 @@ fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, A
 
 /// What a server said that said no. Some proxies say it in their own words.
 fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
-    let said: Status = serde_json::from_slice(body).unwrap_or_else(|_| {
+    let said = protobuf::refusal(body).or_else(|| serde_json::from_slice(body).ok()).unwrap_or_else(|| {
         let text = String::from_utf8_lossy(body);
         Status { message: text.trim().to_owned(), ..Status::default() }
     });

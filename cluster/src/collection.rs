@@ -60,6 +60,11 @@ impl Collection {
         Request::new(format!("/{api}/{}{namespace}/{}", self.api_version(), self.plural))
     }
 
+    /// Where the object called `name` is.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.requests().url_path)
+    }
+
     /// What `kube` must know to watch; it watches all namespaces.
     pub(crate) fn api_resource(&self) -> ApiResource {
         ApiResource {

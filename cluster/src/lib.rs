@@ -22,6 +22,7 @@ mod failure;
 mod mirror;
 mod object;
 mod pace;
+mod protobuf;
 mod watch;
 
 pub use access::ApiIdentity;
@@ -34,4 +35,5 @@ pub use failure::{ApiFailure, CallError, StatusError};
 pub use mirror::{Mirror, MirrorChange, Mirrored};
 pub use object::{ApiObject, ObjectVersion};
 pub use pace::WritePace;
+pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
 pub use watch::{WatchEvent, Watching};

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //!   claim table ┐
-//!   inventory   ┴─(1 s of quiet)─► devices (pure) ─► compare with what the server has ─► server-side apply
+//!   inventory   ┴─(1 s of quiet)─► devices (pure) ─► compare with what the server has ─► write
 //! ```
 //!
 //! Nothing is taken away here: the API server drops what belongs to a device when it deallocates it.
 
-mod apply;
 mod devices;
+mod message;
+mod store;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use self::{apply::StatusWriteOutcome, devices::StoredDevices};
+use self::{devices::StoredDevices, store::StatusWriteOutcome};
 use super::ClusterNode;
 use crate::{
     claims::{ClaimTable, ClaimView},
@@ -36,8 +37,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// Between looks whether a server that does not take the status takes it now.
 const QUIET: Duration = Duration::from_secs(3600);
 
+/// How often a claim is read anew that others write to at the same time: the scheduler, and drivers of its other devices.
+/// Each of them has little to say.
+const TRIES: usize = 5;
+/// The HTTP status that says so.
+const CONFLICT: u16 = 409;
+
 const DROPPED: &str = "the API server drops the field: switch its feature gate DRAResourceClaimDeviceStatus on, or cluster.claim_status off";
-const FORBIDDEN: &str = "grant patch on resourceclaims/status, and associated-node:patch and associated-node:update on \
+const FORBIDDEN: &str = "grant update on resourceclaims/status, and associated-node:update on \
                          resourceclaims/driver with the driver's name, or switch cluster.claim_status off";
 
 /// Starts the task.
@@ -157,7 +164,7 @@ impl StatusWriter {
         if failure.is_unknown_resource() {
             self.cluster.client().forget_version();
         }
-        let passes = failure.is_transient() || failure.is_unknown_resource();
+        let passes = failure.is_transient() || failure.is_unknown_resource() || failure.code() == Some(CONFLICT);
         let (uid, name) = (&claim.uid, claim.full_name());
         if passes {
             self.metrics.api_retried("claim_status");
@@ -172,21 +179,41 @@ impl StatusWriter {
     async fn bring_up_to_date(
         &mut self,
         claim: &ClaimRef,
+        wanted: Vec<AllocatedDeviceStatus>,
+    ) -> Result<StatusWriteOutcome, ApiFailure> {
+        match self.known.get(&claim.uid) {
+            Some(known) if known.gone => return Ok(StatusWriteOutcome::Gone),
+            Some(known) if known.says(&wanted) => return Ok(StatusWriteOutcome::Kept),
+            _ => {}
+        }
+        let mut written = self.read_and_write(claim, wanted.clone()).await;
+        for _ in 1..TRIES {
+            if !matches!(&written, Err(failure) if failure.code() == Some(CONFLICT)) {
+                break;
+            }
+            written = self.read_and_write(claim, wanted.clone()).await;
+        }
+        written
+    }
+
+    /// Decides on what the server has now, and writes on the condition that it has not changed since.
+    async fn read_and_write(
+        &mut self,
+        claim: &ClaimRef,
         mut wanted: Vec<AllocatedDeviceStatus>,
     ) -> Result<StatusWriteOutcome, ApiFailure> {
-        if !self.known.contains_key(&claim.uid) {
-            let known = apply::read(&self.cluster, claim).await?;
-            self.known.insert(claim.uid.clone(), known);
-        }
-        let Some(known) = self.known.get_mut(&claim.uid).filter(|known| !known.gone) else {
+        let Some(stored) = store::read(&self.cluster, claim).await? else {
+            self.known.insert(claim.uid.clone(), StoredDevices::gone());
             return Ok(StatusWriteOutcome::Gone);
         };
+        let mut known = StoredDevices::new(stored.devices.clone(), stored.generation, self.cluster.driver());
         known.fit(&mut wanted);
         if known.ours == wanted {
+            self.known.insert(claim.uid.clone(), known);
             return Ok(StatusWriteOutcome::Kept);
         }
-        let applied = apply::apply(&self.cluster, claim, &wanted).await;
-        match &applied {
+        let written = store::write(&self.cluster, claim, &stored, &wanted).await;
+        match &written {
             Ok(StatusWriteOutcome::Kept) => {
                 debug!(claim.uid = %claim.uid, "wrote the status of the claim's devices");
                 known.ours = wanted;
@@ -197,8 +224,9 @@ impl StatusWriter {
             Ok(StatusWriteOutcome::Gone) => known.gone = true,
             // What the server refuses for its content it would refuse again.
             Err(failure) if matches!(failure.code(), Some(400 | 422)) => known.ours = wanted,
-            Ok(StatusWriteOutcome::Dropped) | Err(_) => {}
+            Ok(StatusWriteOutcome::Dropped) | Err(_) => return written,
         }
-        applied
+        self.known.insert(claim.uid.clone(), known);
+        written
     }
 }

@@ -152,7 +152,9 @@ struct Edge {
 }
 
 const EDGES: &[Edge] = &[
-    Edge { crates: &["tonic", "tonic_prost", "prost", "hostler_proto"], modules: &["kubelet"] },
+    Edge { crates: &["tonic", "tonic_prost", "hostler_proto"], modules: &["kubelet"] },
+    // The API server's binary form has the same notation.
+    Edge { crates: &["prost"], modules: &["kubelet", "kubernetes"] },
     Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },

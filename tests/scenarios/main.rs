@@ -25,6 +25,7 @@
 //! | the daemon is killed at every step; between any two durable steps | [`prepare`]; `crash` |
 //! | records are corrupt, cut off, of a newer version | `crash` |
 //! | the disk is full | [`prepare`]; batch by batch in `crash` |
+//! | drivers' parameters in every spelling, and what becomes of the claim's status | [`status`] |
 //! | a device is pulled out before, and under, its pod | [`prepare`], [`unprepare`], [`slices`], [`health`] |
 //! | unprepare is too slow, fails, fails across a restart of the kubelet | [`unprepare`] |
 //! | pods are deleted, by force, while the kubelet is down, while both are down | [`unprepare`] |
@@ -62,6 +63,7 @@ mod restart;
 mod scene;
 mod share_id;
 mod slices;
+mod status;
 mod trouble;
 mod unprepare;
 mod upgrade;

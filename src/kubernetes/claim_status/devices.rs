@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The condition that belongs to this driver.
-const READY: &str = "Ready";
+pub(super) const READY: &str = "Ready";
 
 /// The API server takes no more conditions of a device, whoever wrote them.
 const MOST_CONDITIONS: usize = 8;
@@ -83,6 +83,13 @@ impl StoredDevices {
         };
         let ours = devices.iter().filter(|device| device.driver == driver).map(own).collect();
         Self { gone: false, ours, full: devices.into_iter().filter(is_full).collect(), generation }
+    }
+
+    /// Whether all of what is wanted is there, and nothing else of this driver.
+    pub(super) fn says(&self, wanted: &[AllocatedDeviceStatus]) -> bool {
+        let mut wanted = wanted.to_vec();
+        self.fit(&mut wanted);
+        self.ours == wanted
     }
 
     /// Makes what is wanted fit what is there. A condition that still says the same has the time at which it began to.

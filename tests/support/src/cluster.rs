@@ -304,6 +304,32 @@ impl TestCluster {
         });
     }
 
+    /// Gives a claim one device for a pod, with parameters of another driver's that are stored as they are written here: who
+    /// makes claims spells them in his own way.
+    pub fn allocate_as_written(&self, name: &str, result: &Value, parameters: &str, pod: &str) {
+        let mut claim = serde_json::to_value(self.claim(name).unwrap()).unwrap();
+        claim["apiVersion"] = json!("resource.k8s.io/v1");
+        claim["kind"] = json!("ResourceClaim");
+        claim["status"] = json!({
+            "allocation": {
+                "devices": {
+                    "results": [result],
+                    "config": [{
+                        "source": "FromClaim",
+                        "opaque": {"driver": "other.example.com", "parameters": {"here": 0}},
+                    }],
+                },
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": [self.node()]}]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": name, "uid": pod}],
+        });
+        let written = claim.to_string().replace(r#"{"here":0}"#, parameters);
+        let path = format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{name}/status", self.namespace());
+        let request = hyper::Request::put(path).header("content-type", "application/json").body(written.into_bytes());
+        self.block_on(self.client().request_text(request.unwrap())).unwrap();
+    }
+
     /// Reads, changes and writes the status, again if somebody else was faster.
     fn patch_status(&self, name: &str, change: impl Fn(&mut Value)) {
         let api: Api<ResourceClaim> = self.api();

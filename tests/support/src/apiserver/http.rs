@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     LoggedRequest, SharedServerState, discovery,
     faults::{self, FaultEffect},
+    opaque, protobuf,
     refusal::StatusError,
     resources::{ApiRoute, RequestTarget, route},
     verbs::{self, ApiRequest},
@@ -258,8 +259,11 @@ fn response(
     cut: bool,
 ) -> Response<ResponseBody> {
     let json = |code: u16, value: &Value| {
-        let builder = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
-        let bytes = value.to_string().into_bytes();
+        // Of other kinds, nobody asks for that form.
+        let is_binary = seen.accept == protobuf::MEDIA_TYPE;
+        let content_type = if is_binary { protobuf::MEDIA_TYPE } else { "application/json" };
+        let builder = Response::builder().status(code).header(CONTENT_TYPE, content_type);
+        let bytes = if is_binary { protobuf::encode(value) } else { opaque::shown(value).to_string().into_bytes() };
         if !cut {
             return builder.body(whole(bytes)).expect("a valid response");
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     ServerState, apply,
     auth::ApiUser,
-    convert, features, fields, list, patch,
+    convert, features, fields, list, opaque, patch, protobuf,
     refusal::StatusError,
     resources::{ObjectKind, RequestTarget},
     reviews,
@@ -63,10 +63,17 @@ impl ApiRequest {
             let text = std::str::from_utf8(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))?;
             return serde_saphyr::from_str(text).map_err(|error| StatusError::bad_request(error.to_string()));
         }
+        if self.content_type == protobuf::MEDIA_TYPE && self.target.resource.kind == ObjectKind::ResourceClaim {
+            return protobuf::decode(&self.body);
+        }
         if !self.content_type.contains("json") && !self.content_type.is_empty() {
             return Err(StatusError::media_type(&self.content_type, "application/json, application/yaml"));
         }
-        serde_json::from_slice(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))
+        let body = match self.target.resource.kind {
+            ObjectKind::ResourceClaim => opaque::parse(&String::from_utf8_lossy(&self.body)),
+            _ => serde_json::from_slice(&self.body),
+        };
+        body.map_err(|error| StatusError::bad_request(error.to_string()))
     }
 
     fn not_found(&self) -> StatusError {
@@ -235,7 +242,7 @@ fn patched(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest
                 let mut config = incoming(settings, call, &body)?;
                 let given = convert::to_stored(target.api, target.resource, body);
                 schema::only_given(&mut config, &given);
-                let new = apply::apply(call, &old, &config)?;
+                let new = opaque::sorted(&apply::apply(call, &old, &config)?);
                 replace(state, settings, call, &old, new, true)
             }
             None if target.subresource.is_some() => Err(call.not_found()),
@@ -246,10 +253,13 @@ fn patched(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest
         };
     }
     let old = old.ok_or_else(|| call.not_found())?;
-    let mut shown = call.shown(&old);
+    let mut shown = opaque::compacted(&call.shown(&old));
     match call.content_type.split(';').next().unwrap_or_default().trim() {
         "application/merge-patch+json" => patch::merge(&mut shown, &call.body()?),
-        "application/strategic-merge-patch+json" => patch::merge(&mut shown, &call.body()?),
+        "application/strategic-merge-patch+json" => {
+            shown = opaque::sorted(&shown);
+            patch::merge(&mut shown, &call.body()?);
+        }
         "application/json-patch+json" => patch::operations(&mut shown, &call.body()?)?,
         other => {
             let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";

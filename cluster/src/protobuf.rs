@@ -1,0 +1,156 @@
+//! Objects in the API server's binary form, taken apart only as far as somebody looks into them. JSON would not do for an
+//! object that goes back: the server writes what is opaque to it in another way than it has it (without spaces, `<` as
+//! `\u003c`), and takes what comes back for a change.
+
+use kube::core::Status;
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType, bytes, decode_key, decode_varint, skip_field},
+};
+
+/// How the form is called in headers.
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// What the form begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The object's own message, in the envelope that says of which kind it is.
+const MESSAGE: u32 = 2;
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtobufField<'a> {
+    /// What the message's definition calls it by.
+    pub number: u32,
+    /// All of it, as it stands in the message.
+    pub whole: &'a [u8],
+    /// What is in it: a text, bytes, or another message. Of a number, nothing.
+    pub content: &'a [u8],
+}
+
+/// The fields of a message, in their order.
+///
+/// # Errors
+/// When it is none.
+pub fn protobuf_fields(message: &[u8]) -> Result<Vec<ProtobufField<'_>>, DecodeError> {
+    let (mut rest, mut fields) = (message, Vec::new());
+    while !rest.is_empty() {
+        let start = rest;
+        let (number, wire_type) = decode_key(&mut rest)?;
+        let mut content = rest;
+        skip_field(wire_type, number, &mut rest, DecodeContext::default())?;
+        content = &content[..content.len() - rest.len()];
+        if wire_type == WireType::LengthDelimited {
+            decode_varint(&mut content)?;
+        } else {
+            content = &[];
+        }
+        fields.push(ProtobufField { number, whole: &start[..start.len() - rest.len()], content });
+    }
+    Ok(fields)
+}
+
+/// An object, with its message to be read and replaced.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ProtobufObject {
+    /// The rest of the envelope.
+    envelope: Vec<u8>,
+    /// The object's message.
+    pub message: Vec<u8>,
+}
+
+impl ProtobufObject {
+    /// What the server sent.
+    pub(crate) fn decode(sent: &[u8]) -> Result<Self, DecodeError> {
+        let (mut envelope, mut message) = (Vec::new(), Vec::new());
+        for field in protobuf_fields(sent.strip_prefix(MAGIC).unwrap_or_default())? {
+            match field.number {
+                MESSAGE => message = field.content.to_vec(),
+                _ => envelope.extend_from_slice(field.whole),
+            }
+        }
+        Ok(Self { envelope, message })
+    }
+
+    /// The same object with another message.
+    #[must_use]
+    pub fn with_message(&self, message: Vec<u8>) -> Self {
+        Self { envelope: self.envelope.clone(), message }
+    }
+
+    /// To be sent.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut sent = [MAGIC, &self.envelope].concat();
+        bytes::encode(MESSAGE, &self.message, &mut sent);
+        sent
+    }
+}
+
+/// Who asks in this form is also refused in it.
+pub(crate) fn refusal(body: &[u8]) -> Option<Status> {
+    if !body.starts_with(MAGIC) {
+        return None;
+    }
+    let said = StatusMessage::decode(&*ProtobufObject::decode(body).ok()?.message).ok()?;
+    let details = said.details.map(|details| kube::core::response::StatusDetails {
+        name: details.name,
+        retry_after_seconds: details.retry_after_seconds.max(0).cast_unsigned(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+    });
+    Some(Status { message: said.message, details, ..Status::default() })
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StatusMessage {
+    #[prost(string, tag = "3")]
+    message: String,
+    #[prost(message, optional, tag = "5")]
+    details: Option<StatusDetailsMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StatusDetailsMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(int32, tag = "5")]
+    retry_after_seconds: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_looks_into_goes_back_byte_by_byte() {
+        // An envelope with a type (1), a message (2) and a field of tomorrow (9, a number).
+        let sent = b"k8s\0\x0a\x04\x0a\x02v1\x48\x96\x01\x12\x03\x0a\x01x";
+        let object = ProtobufObject::decode(sent).unwrap();
+        assert_eq!(object.message, b"\x0a\x01x");
+        assert_eq!(object.encode(), sent);
+        let fields = protobuf_fields(&sent[4..]).unwrap();
+        let seen: Vec<_> = fields.iter().map(|field| (field.number, field.content)).collect();
+        assert_eq!(seen, [(1, b"\x0a\x02v1".as_slice()), (9, b""), (2, b"\x0a\x01x")]);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_none() {
+        for end in [1, 2, 4] {
+            protobuf_fields(&b"\x0a\x04\x0a\x02v1"[..end]).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_read_in_this_form_too() {
+        let status = StatusMessage {
+            message: "not found".to_owned(),
+            details: Some(StatusDetailsMessage { name: "train".to_owned(), retry_after_seconds: 3 }),
+        };
+        let sent = ProtobufObject { envelope: Vec::new(), message: status.encode_to_vec() }.encode();
+        let said = refusal(&sent).unwrap();
+        assert_eq!((&*said.message, said.details.unwrap().retry_after_seconds), ("not found", 3));
+        assert_eq!(refusal(b"{}").map(|said| said.message), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! The calls: what the API server has of a claim's devices, and what it shall have.
+
+use hostler_api::ClaimRef;
+use hostler_cluster::ApiFailure;
+use k8s_openapi::api::resource::v1::AllocatedDeviceStatus;
+
+use super::{devices::is_same, message::StoredClaim};
+use crate::kubernetes::{ClusterNode, claims_of};
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum StatusWriteOutcome {
+    /// The API server has it.
+    Kept,
+    /// The API server took it and kept nothing.
+    Dropped,
+    /// The claim is gone, or it is another one of the same name.
+    Gone,
+}
+
+/// What the API server has of `claim`; nothing, if that is gone.
+pub(super) async fn read(cluster: &ClusterNode, claim: &ClaimRef) -> Result<Option<StoredClaim>, ApiFailure> {
+    let client = cluster.client();
+    let claims = claims_of(client.version().await?, &claim.namespace);
+    let found = match client.get_protobuf(&claims, &claim.name).await {
+        Err(failure) if is_gone(&failure) => return Ok(None),
+        found => StoredClaim::decode(found?).map_err(|error| unreadable(claim, error))?,
+    };
+    Ok((found.uid == claim.uid.as_str()).then_some(found))
+}
+
+/// Has the API server keep exactly `devices` of what this driver says about the claim that was just read. A claim that
+/// was changed since is not written to: that is a conflict.
+pub(super) async fn write(
+    cluster: &ClusterNode,
+    claim: &ClaimRef,
+    stored: &StoredClaim,
+    devices: &[AllocatedDeviceStatus],
+) -> Result<StatusWriteOutcome, ApiFailure> {
+    let client = cluster.client();
+    let claims = claims_of(client.version().await?, &claim.namespace);
+    let changed = stored.with_devices(cluster.driver(), devices).map_err(|error| unreadable(claim, error))?;
+    match client.replace_status(&claims, &claim.name, cluster.driver(), &changed).await {
+        Ok(kept) => {
+            let kept = StoredClaim::decode(kept).map_err(|error| unreadable(claim, error))?;
+            let has = |wanted: &AllocatedDeviceStatus| kept.devices.iter().any(|known| is_same(known, wanted));
+            Ok(if devices.iter().all(has) { StatusWriteOutcome::Kept } else { StatusWriteOutcome::Dropped })
+        }
+        Err(failure) if is_gone(&failure) => Ok(StatusWriteOutcome::Gone),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn unreadable(claim: &ClaimRef, error: impl std::fmt::Display) -> ApiFailure {
+    ApiFailure::unusable(format!("read ResourceClaim {}", claim.full_name()), error)
+}
+
+fn is_gone(failure: &ApiFailure) -> bool {
+    failure.code() == Some(404) && !failure.is_unknown_resource()
+}
