@@ -1,13 +1,15 @@
 //! Starts the parts in an order in which nothing is promised before it is true, and stops them in the reverse.
 //!
 //! ```text
-//!  config ► backends ► uevent listener ► first scan ► lock ► recover ► publisher ► admin, figures ► kubelet sockets ► READY=1
+//!  config ► backends ► uevent listener ► first scan ► lock ► kubelet sockets ► recover ► publisher ► admin, figures ► READY=1
 //!  a backend that does not answer the scan or recovery in time is waited for no longer: the others serve
-//!  SIGTERM ► sockets go, calls in flight finish ► claims task ends ► exit, lock released  (a second signal: at once)
+//!  SIGTERM ► a daemon that stands by is registered ► sockets go, calls in flight finish ► claims task ends ► exit, lock released
+//!            (a second signal: at once)
 //! ```
 
 mod claim_source;
 mod install;
+mod kubelet_services;
 mod lock;
 mod necessities;
 mod notify;
@@ -30,18 +32,19 @@ use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
 };
+use kubelet_services::KubeletServices;
 pub use reload::ConfigReload;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, watch},
+    sync::mpsc,
 };
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::{
     admin::{
-        self, AdminParts, AdminService, DaemonStage, KubeletSide, RecentFailures, ScrapeParts, serve_admin,
-        serve_metrics, serve_scrapes,
+        self, AdminParts, AdminService, DaemonStage, RecentFailures, ScrapeParts, serve_admin, serve_metrics,
+        serve_scrapes,
     },
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
@@ -49,7 +52,7 @@ use crate::{
         restore,
         spec::CdiNaming,
     },
-    config::{ClusterMode, DaemonConfig, UeventMode},
+    config::{ClusterMode, DaemonConfig, KubeletSocketPaths, UeventMode},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
@@ -57,7 +60,7 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubelet::{self, KubeletConnections, KubeletParts, KubeletSocketPaths, KubeletSockets, RegistrationState},
+    kubelet,
     metrics::Metrics,
     registry,
     tasks::{EndedService, Tasks},
@@ -126,6 +129,7 @@ pub enum DaemonError {
 pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -> Result<(), DaemonError> {
     let mut signals = StopSignals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
+    let kubelet_sockets = config.kubelet.enabled.then(|| config.kubelet_sockets());
     let metrics = Metrics::counting(reload.log.dropped());
     reload::start(reload, &tasks).map_err(DaemonError::Signals)?;
     let patience = config.inventory.answer_within;
@@ -133,7 +137,7 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
     let result = tokio::select! {
         // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
         started = starting => match started {
-            Ok(()) => return wait(&mut signals, ended_rx, &tasks).await,
+            Ok(()) => return wait(&mut signals, ended_rx, kubelet_sockets, &tasks).await,
             Err(error) => Err(error),
         },
         () = signals.recv() => Ok(()),
@@ -145,6 +149,7 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
 async fn wait(
     signals: &mut StopSignals,
     mut ended_rx: mpsc::UnboundedReceiver<EndedService>,
+    kubelet_sockets: Option<KubeletSocketPaths>,
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let result = tokio::select! {
@@ -158,6 +163,14 @@ async fn wait(
         info!("stopping");
     }
     notify::stopping();
+    if let Some(sockets) = kubelet_sockets.filter(|_| result.is_ok()) {
+        tokio::select! {
+            // Cancel safe: it only waits.
+            () = kubelet::hand_over(&sockets) => {}
+            // Cancel safe: a signal that was not taken is still pending.
+            () = signals.recv() => return Err(DaemonError::Impatient),
+        }
+    }
     tasks.stop_token().cancel();
     tokio::select! {
         () = tasks.drain() => result,
@@ -235,16 +248,20 @@ async fn start(
     let inventory = start_inventory(&config, &machine.root, tasks).await;
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     let stage = DaemonStage::default();
-    let (lock, probes) = lock(&config, &stage, tasks).await?;
+    let mut services = KubeletServices::new(&config, inventory.reader(), tasks);
+    let (lock, probes) = lock(&config, &stage, &mut services, tasks).await?;
     let machine = HeldMachine { machine, lock: Arc::new(lock) };
     std::mem::forget(machine.lock.clone());
     lock::watch(machine.lock.clone(), tasks);
+    // The kubelet needs up to a second to find them, in which the claims are recovered: calls wait for that.
+    services.open().await.map_err(DaemonError::Kubelet)?;
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
+    services.begin(claims.clone());
     let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
     source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
@@ -255,9 +272,6 @@ async fn start(
     }
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
-    let kubelet_config = config.kubelet.enabled.then(|| config.kubelet_sockets());
-    let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
-    let (connections_tx, connections_rx) = watch::channel(KubeletConnections::default());
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
@@ -271,7 +285,7 @@ async fn start(
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
         necessities_rx,
-        kubelet: kubelet_config.as_ref().map(|sockets| kubelet_side(&config, sockets, registration_rx, connections_rx)),
+        kubelet: services.side(),
     });
     stage.live(admin.clone());
     if let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) {
@@ -282,9 +296,6 @@ async fn start(
         serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     }
     serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
-    if let Some(kubelet_config) = &kubelet_config {
-        serve_kubelet(kubelet_config, &claims, &inventory, (registration_tx, connections_tx), tasks).await?;
-    }
     info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
     notify::ready(&admin, tasks);
     Ok(())
@@ -347,6 +358,7 @@ enum ProbeState {
 async fn lock(
     config: &DaemonConfig,
     stage: &DaemonStage,
+    services: &mut KubeletServices,
     tasks: &Tasks,
 ) -> Result<(InstanceLock, ProbeState), DaemonError> {
     let path = config.paths.state.join("lock");
@@ -357,8 +369,13 @@ async fn lock(
     let waiting_path = path.clone();
     let waiting = tasks.blocking(move || InstanceLock::take(&waiting_path));
     let probes = serve_standby(config, stage, tasks).await;
+    let lock = tokio::select! {
+        // Whoever is cancelled has told nobody anything that is not true of a daemon that works.
+        lock = notify::standing_by(waiting) => lock,
+        never = services.stand_by() => match never {},
+    };
     let ended = |error| DaemonError::Ended { name: "lock", source: Some(Box::from(error)) };
-    let lock = notify::standing_by(waiting).await.map_err(ended)?.map_err(DaemonError::Lock)?;
+    let lock = lock.map_err(ended)?.map_err(DaemonError::Lock)?;
     info!("taking over");
     Ok((lock, probes))
 }
@@ -437,39 +454,4 @@ fn start_janitor(config: &DaemonConfig, source: &ClaimSource, claims: &ClaimsHan
         metrics: metrics.clone(),
     };
     janitor::start(parts, tasks);
-}
-
-fn kubelet_side(
-    config: &DaemonConfig,
-    sockets: &KubeletSocketPaths,
-    registration_rx: watch::Receiver<RegistrationState>,
-    connections_rx: watch::Receiver<KubeletConnections>,
-) -> KubeletSide {
-    KubeletSide {
-        registration_rx,
-        connections_rx,
-        registration_socket: sockets.registration_socket(),
-        service_socket: sockets.service_socket(),
-        pods: config.paths.kubelet.join("pods"),
-    }
-}
-
-async fn serve_kubelet(
-    config: &KubeletSocketPaths,
-    claims: &ClaimsHandle,
-    inventory: &InventoryHandle,
-    (registration_tx, connections_tx): (watch::Sender<RegistrationState>, watch::Sender<KubeletConnections>),
-    tasks: &Tasks,
-) -> Result<(), DaemonError> {
-    let parts = KubeletParts {
-        driver: config.driver.clone(),
-        sockets: KubeletSockets::bind(config).await.map_err(DaemonError::Kubelet)?,
-        claims: claims.clone(),
-        inventory: inventory.reader(),
-        registration_tx,
-        connections_tx,
-        tasks: tasks.clone(),
-    };
-    tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });
-    Ok(())
 }

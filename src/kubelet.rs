@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ──► registration ──► "the service is at …" ──► watch<Registration>
-//!      └──────► plugins/<driver>/dra@service.sock ───┬──► dra ──► claims task
+//!      └──────► plugins/<driver>/dra@service.sock ───┬──► dra ──► claims task, once there is one
 //!                                                    └──► health ◄── inventory, claim table
 //! ```
 //!
-//! Both sockets have an `@` in their names. The kubelet dials a registration socket (and, before Kubernetes 1.34, the
+//! The sockets may open before the claims are recovered, and before the lock is taken while one daemon hands over to
+//! another: calls wait until they can be answered.
+//!
+//! Each start of a daemon has names of its own for them, in place of `dra`; both have an `@` in their names. The kubelet dials a registration socket (and, before Kubernetes 1.34, the
 //! service socket) with the percent-encoded path as the HTTP/2 `:authority`. The HTTP stack refuses such a text as a
 //! host, before any of our code sees the call; but `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name
 //! that nobody looks at, then a host. What follows the `@` must therefore look like a host name.
 
 mod connection;
 mod dra;
+mod handover;
 mod health;
 mod registration;
 
@@ -30,7 +34,7 @@ use hostler_proto::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{sleep, timeout},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -40,13 +44,14 @@ use tracing::{info, warn};
 pub use crate::config::KubeletSocketPaths;
 use crate::{
     claims::ClaimsHandle,
-    config::sockets::{SERVICE_SUFFIX, is_ours},
+    config::sockets::{SERVICE_SUFFIX, SUCCESSOR_SUFFIX},
     descriptors::ServedSocket,
     inventory::InventoryReader,
     socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
 };
 pub use connection::KubeletConnections;
+pub use handover::{hand_over, stand_by};
 pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
@@ -64,10 +69,13 @@ const CONNECTION_WINDOW: u32 = 256 << 10;
 const HEADER_BYTES: u32 = 8 << 10;
 /// For the last answer to leave the process, and for callers to hang up.
 const LINGER: Duration = Duration::from_millis(500);
+/// How often the sockets of killed daemons are looked for. They stay in the kubelet's memory, dialled for ever.
+const SWEEP: Duration = Duration::from_secs(30);
 
 /// Both sockets, listening. Calls wait until [`serve`] runs.
 #[derive(Debug)]
 pub struct KubeletSockets {
+    paths: KubeletSocketPaths,
     registration: ListeningSocket,
     service: ListeningSocket,
 }
@@ -79,12 +87,38 @@ impl KubeletSockets {
     /// # Errors
     /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
     pub async fn bind(config: &KubeletSocketPaths) -> Result<Self, SocketError> {
-        let registration = config.registration_suffix();
-        socket::remove_dead(&config.registry_dir, |name| is_ours(name, &registration)).await?;
-        socket::remove_dead(&config.plugin_dir, |name| is_ours(name, SERVICE_SUFFIX)).await?;
+        remove_dead(config).await?;
         let service = ListeningSocket::bind(config.service_socket()).await?;
         let registration = ListeningSocket::bind(config.registration_socket()).await?;
-        Ok(Self { registration, service })
+        Ok(Self { paths: config.clone(), registration, service })
+    }
+}
+
+/// Removes the sockets of daemons of this driver that were killed. Its own are not looked at: a look is a connection.
+async fn remove_dead(config: &KubeletSocketPaths) -> Result<(), SocketError> {
+    let of_others = |name: &str, suffix: &str| {
+        KubeletSocketPaths::is_ours(name, suffix) && !name.starts_with(config.instance.as_str())
+    };
+    let registration = config.registration_suffix();
+    socket::remove_dead(&config.registry_dir, |name| of_others(name, &registration)).await?;
+    socket::remove_dead(&config.plugin_dir, |name| of_others(name, SERVICE_SUFFIX)).await?;
+    socket::remove_dead(&config.plugin_dir, |name| of_others(name, SUCCESSOR_SUFFIX)).await
+}
+
+/// Another daemon may be killed at any time, and none may be started for long.
+async fn keep_tidy(config: KubeletSocketPaths, stop: CancellationToken) {
+    let mut look = interval(SWEEP);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // Cancel safe: a tick that was not taken is still due.
+            _ = look.tick() => {
+                // What cannot be removed is in nobody's way but the kubelet's; the next start says so.
+                let _ = remove_dead(&config).await;
+            }
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => return,
+        }
     }
 }
 
@@ -95,8 +129,8 @@ pub struct KubeletParts {
     pub driver: String,
     /// Where the kubelet calls.
     pub sockets: KubeletSockets,
-    /// Who prepares.
-    pub claims: ClaimsHandle,
+    /// Who prepares, as soon as the claims are recovered.
+    pub claims_rx: watch::Receiver<Option<ClaimsHandle>>,
     /// What there is.
     pub inventory: InventoryReader,
     /// Gets what the kubelet says about the registration.
@@ -142,12 +176,13 @@ pub enum KubeletError {
 /// # Errors
 /// When a server fails; both sockets are then gone.
 pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
-    let KubeletParts { driver, sockets, claims, inventory, registration_tx, connections_tx, tasks } = parts;
+    let KubeletParts { driver, sockets, claims_rx, inventory, registration_tx, connections_tx, tasks } = parts;
     let endpoint = endpoint(sockets.service.path())?;
     let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
     let calls = TaskTracker::new();
-    let dra = dra::DraService::new(claims.clone(), calls.clone());
-    let health = health::HealthService::new(inventory, claims, tasks.clone());
+    tasks.job(keep_tidy(sockets.paths, tasks.stop_token()));
+    let dra = dra::DraService::new(claims_rx.clone(), calls.clone(), tasks.stop_token());
+    let health = health::HealthService::new(inventory, claims_rx, tasks.clone());
     let service = Routes::new(DraV1Server::new(dra.clone()).max_decoding_message_size(REQUEST_BYTES))
         .add_service(DraV1Beta1Server::new(dra).max_decoding_message_size(REQUEST_BYTES))
         .add_service(HealthV1Server::new(health.clone()))

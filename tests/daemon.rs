@@ -9,7 +9,14 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{fs, io::Write, os::unix::net::UnixStream, thread, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
 
 use hostler_proto::{
     dra_v1::{Claim, Device},
@@ -27,9 +34,6 @@ use tokio::task::JoinHandle;
 
 const ADMIN: &str = "run/admin.sock";
 const METRICS: &str = "run/metrics.sock";
-const REGISTRATION: &str = "kubelet/plugins_registry/dra@hostler.dev-reg.sock";
-const SERVICE: &str = "kubelet/plugins/hostler.dev/dra@service.sock";
-const SOCKETS: [&str; 4] = [ADMIN, METRICS, REGISTRATION, SERVICE];
 
 /// Longer than any test waits for anything: what takes so long is stuck.
 const STUCK_MS: u64 = 600_000;
@@ -74,6 +78,15 @@ fn is_served(host: &Host, socket: &str) -> bool {
     UnixStream::connect(host.path(socket)).is_ok()
 }
 
+/// All four of them.
+fn sockets(host: &Host) -> [PathBuf; 4] {
+    [host.path(ADMIN), host.path(METRICS), host.registration_socket(), host.service_socket()]
+}
+
+fn are_served(host: &Host) -> bool {
+    sockets(host).iter().all(|socket| UnixStream::connect(socket).is_ok())
+}
+
 #[test]
 fn files_and_sockets_are_for_those_who_need_them() {
     let mut node = TestNode::started();
@@ -81,6 +94,7 @@ fn files_and_sockets_are_for_those_who_need_them() {
     assert_eq!(code, 201);
     let claim = node.get("/v1/claims/a");
     let uid = claim["uid"].as_str().unwrap();
+    let relative = |path: PathBuf| path.strip_prefix(node.path("")).unwrap().to_str().unwrap().to_owned();
     for (path, mode) in [
         ("state", 0o700),
         ("state/lock", 0o600),
@@ -91,9 +105,9 @@ fn files_and_sockets_are_for_those_who_need_them() {
         // Figures may be read by a group.
         (METRICS, 0o660),
         ("kubelet/plugins_registry", 0o750),
-        (REGISTRATION, 0o600),
+        (&relative(node.registration_socket()), 0o600),
         ("kubelet/plugins/hostler.dev", 0o750),
-        (SERVICE, 0o600),
+        (&relative(node.service_socket()), 0o600),
         // Rootless container runtimes read these.
         ("cdi", 0o755),
         (&format!("cdi/hostler.dev-claim_{uid}.json"), 0o644),
@@ -111,36 +125,34 @@ fn files_and_sockets_are_for_those_who_need_them() {
 }
 
 #[test]
-fn no_socket_is_there_before_everything_behind_it_is_ready() {
+fn nobody_is_answered_before_everything_that_he_asks_about_is_ready() {
     let mut node = TestNode::started();
     node.allocate("a", &["card-0"]);
     let list = node.prepare("a");
     node.kill();
     // The sockets of the dead are still there, and nobody answers.
-    assert!(SOCKETS.iter().all(|socket| node.path(socket).exists() && !is_served(&node, socket)));
+    assert!(sockets(&node).iter().all(|socket| socket.exists() && UnixStream::connect(socket).is_err()));
     fs::remove_file(node.path(&node.cdi_path("a"))).unwrap();
     node.script(&script_with("[latency_ms]\nenumerate = 150\nprepare = 150\nverify = 150"));
     Host::spawn(&mut node);
-    for (first, then) in [(METRICS, "all claims are recovered"), (REGISTRATION, "the service is there")] {
-        wait_for(first, || is_served(&node, first).then_some(()));
-        assert!(node.path(&node.cdi_path("a")).exists(), "{then}");
-        let (_, figures) = node.metrics("/metrics");
-        assert!(figures.contains("hostler_devices{backend=\"fake\",health=\"Healthy\"} 9\n"), "{figures}");
-        assert!(figures.contains("hostler_claims{state=\"prepared\"} 1\n"), "{figures}");
-    }
-    assert!(is_served(&node, SERVICE));
+    // The kubelet's sockets come first, since it takes its time to find them; the call that it makes waits.
     node.register();
     assert_eq!(node.prepare("a"), list);
+    assert!(node.path(&node.cdi_path("a")).exists(), "all claims are recovered");
+    wait_for(METRICS, || is_served(&node, METRICS).then_some(()));
+    let (_, figures) = node.metrics("/metrics");
+    assert!(figures.contains("hostler_devices{backend=\"fake\",health=\"Healthy\"} 9\n"), "{figures}");
+    assert!(figures.contains("hostler_claims{state=\"prepared\"} 1\n"), "{figures}");
 }
 
 #[test]
 fn a_signal_ends_the_daemon_well_and_its_sockets_go() {
     let mut node = TestNode::started();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        assert!(SOCKETS.iter().all(|socket| is_served(&node, socket)));
+        assert!(are_served(&node));
         node.signal(signal);
         assert!(node.wait().success(), "{signal}");
-        assert!(SOCKETS.iter().all(|socket| !node.path(socket).exists()), "{signal}");
+        assert!(sockets(&node).iter().all(|socket| !socket.exists()), "{signal}");
         node.begin();
     }
     let mut starting = Host::bare(&script_with(&format!("[latency_ms]\nenumerate = {STUCK_MS}")));
@@ -185,7 +197,7 @@ fn a_second_signal_ends_a_daemon_that_is_stuck_and_nothing_is_lost() {
     let call = call_prepare(&node, "stuck");
     wait_for_record(&node, "stuck");
     node.signal(Signal::SIGTERM);
-    wait_for("the registration socket to go", || (!node.path(REGISTRATION).exists()).then_some(()));
+    wait_for("the registration socket to go", || (!node.registration_socket().exists()).then_some(()));
     node.signal(Signal::SIGTERM);
     assert_eq!(node.wait().code(), Some(1));
     assert!(node.log().contains("second signal"));
@@ -653,7 +665,7 @@ fn systemd_hears_when_the_daemon_is_ready_alive_and_stopping() {
     host.spawn();
     let ready = systemd.next();
     assert!(ready.starts_with("READY=1\n"), "the first word is {ready}");
-    assert!(SOCKETS.iter().all(|socket| is_served(&host, socket)), "ready means that all sockets are served");
+    assert!(are_served(&host), "ready means that all sockets are served");
     assert!(ready.contains("STATUS=9 devices; claims: 0 prepared, 0 preparing, 0 quarantined"), "{ready}");
     for _ in 0..3 {
         assert!(systemd.wait_for("WATCHDOG=1").contains("STATUS="));
@@ -698,7 +710,7 @@ fn a_standby_is_ready_and_alive_for_systemd_and_ready_again_when_it_takes_over()
     assert!(first.stop().success());
     first.adopt(second);
     assert!(systemd.wait_for("READY=1").contains("9 devices"));
-    assert!(SOCKETS.iter().all(|socket| is_served(&first, socket)));
+    assert!(are_served(&first));
 }
 
 #[test]
@@ -724,11 +736,11 @@ fn what_keeps_the_daemon_from_starting_is_told_with_the_path() {
     assert!(host.log().contains(&format!("failed to create {path}: File exists")), "{}", host.log());
 
     fs::remove_file(host.path("run")).unwrap();
-    fs::create_dir_all(host.path(REGISTRATION)).unwrap();
+    fs::create_dir_all(host.path(ADMIN)).unwrap();
     host.spawn();
     assert_eq!(host.wait().code(), Some(1));
     assert!(host.log().contains("exists and is not a socket"), "{}", host.log());
-    assert!(!host.path(ADMIN).exists(), "the sockets that were served are gone");
+    assert!(sockets(&host)[2..].iter().all(|socket| !socket.exists()), "the sockets that were served are gone");
 }
 
 /// Everything that the daemon has open.
@@ -784,8 +796,8 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_daemon() {
 fn a_connection_on_which_nobody_calls_does_not_delay_the_stop() {
     let mut node = TestNode::new(Host::bare(SCRIPT));
     node.start();
-    let sockets = ["kubelet/plugins_registry/dra@hostler.dev-reg.sock", "kubelet/plugins/hostler.dev/dra@service.sock"];
-    let silent = sockets.map(|socket| std::os::unix::net::UnixStream::connect(node.path(socket)).unwrap());
+    let sockets = [node.registration_socket(), node.service_socket()];
+    let silent = sockets.map(|socket| UnixStream::connect(socket).unwrap());
     // The kubelet's own patience for a call is longer than a test has.
     assert!(node.stop().success());
     drop(silent);

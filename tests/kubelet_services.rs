@@ -186,7 +186,7 @@ impl Node {
         let parts = KubeletParts {
             driver: DRIVER.into(),
             sockets: KubeletSockets::bind(&KubeletSocketPaths::new(DRIVER, root.path())).await.unwrap(),
-            claims: claims.clone(),
+            claims_rx: watch::Sender::new(Some(claims.clone())).subscribe(),
             inventory: inventory.reader(),
             registration_tx,
             connections_tx: watch::Sender::default(),
@@ -501,7 +501,7 @@ async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
     let config = KubeletSocketPaths::new(DRIVER, node.root.path());
     assert!(matches!(KubeletSockets::bind(&config).await, Err(SocketError::InUse { .. })));
     // A second instance has sockets of its own, and leaves those of the first alone.
-    let second = KubeletSockets::bind(&KubeletSocketPaths { instance: Some("b".into()), ..config }).await.unwrap();
+    let second = KubeletSockets::bind(&config.of_new_instance()).await.unwrap();
     assert_eq!(node.kubelet(KubeletRelease::V1_37).sockets().len(), 2);
     drop(second);
     node.plugin().await;
@@ -512,7 +512,7 @@ async fn a_second_daemon_does_not_take_the_sockets_of_the_first() {
 async fn sockets_of_a_killed_daemon_are_in_nobodys_way() {
     let root = TempDir::new().unwrap();
     let config = KubeletSocketPaths::new(DRIVER, root.path());
-    let killed = KubeletSocketPaths { instance: Some("killed".into()), ..config.clone() };
+    let killed = config.clone().of_new_instance();
     for path in
         [config.registration_socket(), config.service_socket(), killed.registration_socket(), killed.service_socket()]
     {

@@ -112,7 +112,7 @@ impl Rig {
 
     /// A client of the registration service, if it can be reached now.
     pub(crate) async fn registration(&self) -> Option<RegistrationClient<Channel>> {
-        let socket = self.host.path("kubelet/plugins_registry/dra@hostler.dev-reg.sock");
+        let socket = self.host.registration_socket();
         if !socket.exists() {
             return None;
         }

@@ -1,10 +1,17 @@
 //! Where the kubelet's sockets are: computed here alone, for those who check them, bind them and look at them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use uuid::Uuid;
 
 /// Behind the instance, in the folder that has the driver's name already: twice in one path, a name of 37 characters would
 /// be too long for the kernel.
 pub(crate) const SERVICE_SUFFIX: &str = "@service.sock";
+/// Of a daemon that stands by.
+pub(crate) const SUCCESSOR_SUFFIX: &str = "@next.sock";
 
 /// Where the sockets are that the kubelet calls.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,10 +22,13 @@ pub struct KubeletSocketPaths {
     pub registry_dir: PathBuf,
     /// Folder of this driver: `<kubelet root>/plugins/<driver>`.
     pub plugin_dir: PathBuf,
-    /// Tells apart two daemons of one driver that run at once, while one hands over to the other without a gap: a DNS
-    /// label. The configuration names none, so that one daemon alone has no instance.
-    pub instance: Option<String>,
+    /// Tells apart the daemons of one driver that run at once, while one hands over to the other, and one from the one
+    /// before it: three lower-case letters or digits.
+    pub instance: String,
 }
+
+/// Of a path without an instance of its own: what is said about one is said about all, since no name is longer.
+const ANY_INSTANCE: &str = "dra";
 
 impl KubeletSocketPaths {
     /// The usual folders below the kubelet's root folder (`--root-dir`).
@@ -27,31 +37,62 @@ impl KubeletSocketPaths {
             driver: driver.to_owned(),
             registry_dir: kubelet_root.join("plugins_registry"),
             plugin_dir: kubelet_root.join("plugins").join(driver),
-            instance: None,
+            instance: ANY_INSTANCE.to_owned(),
         }
+    }
+
+    /// The same folders, for an instance that nobody has had lately. A kubelet that sees a socket go and one of the same name
+    /// come deregisters at its next look, and registers at the one after that, a second later.
+    #[must_use]
+    pub fn of_new_instance(self) -> Self {
+        const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+        let random = Uuid::new_v4();
+        let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+        Self { instance: random.as_bytes().iter().take(ANY_INSTANCE.len()).map(letter).collect(), ..self }
     }
 
     /// The socket that the kubelet finds by itself.
     pub fn registration_socket(&self) -> PathBuf {
-        self.registry_dir.join(format!("{}{}", self.prefix(), self.registration_suffix()))
+        self.registry_dir.join(format!("{}{}", self.instance, self.registration_suffix()))
     }
 
     /// The socket that registration names.
     pub fn service_socket(&self) -> PathBuf {
-        self.plugin_dir.join(format!("{}{SERVICE_SUFFIX}", self.prefix()))
+        self.plugin_dir.join(format!("{}{SERVICE_SUFFIX}", self.instance))
     }
 
-    /// The instance stands before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
-    fn prefix(&self) -> String {
-        self.instance.as_ref().map_or_else(|| "dra".to_owned(), |instance| format!("dra-{instance}"))
+    /// The socket on which a daemon that stands by is told that the one that works is about to go.
+    pub(crate) fn successor_socket(&self) -> PathBuf {
+        self.plugin_dir.join(format!("{}{SUCCESSOR_SUFFIX}", self.instance))
     }
 
     pub(crate) fn registration_suffix(&self) -> String {
         format!("@{}-reg.sock", self.driver)
     }
+
+    /// Whether a file name is one of ours, of any instance, given what follows the instance in it. The instance stands
+    /// before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
+    pub(crate) fn is_ours(name: &str, suffix: &str) -> bool {
+        let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        name.strip_suffix(suffix)
+            .is_some_and(|instance| instance.len() == ANY_INSTANCE.len() && instance.bytes().all(is_part))
+    }
+
+    /// The registration sockets of all instances that are there now.
+    pub(crate) fn registration_sockets(&self) -> Vec<PathBuf> {
+        sockets_in(&self.registry_dir, &self.registration_suffix())
+    }
+
+    /// Those on which daemons of this driver that stand by are told to follow.
+    pub(crate) fn successor_sockets(&self) -> Vec<PathBuf> {
+        sockets_in(&self.plugin_dir, SUCCESSOR_SUFFIX)
+    }
 }
 
-/// Whether a file name is one of ours, of any instance, given what follows the instance in it.
-pub(crate) fn is_ours(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix).is_some_and(|prefix| prefix == "dra" || prefix.starts_with("dra-"))
+/// What cannot be listed has nothing in it that could be used.
+fn sockets_in(folder: &Path, suffix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let ours = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| KubeletSocketPaths::is_ours(name, suffix)));
+    ours.map(|entry| entry.path()).collect()
 }

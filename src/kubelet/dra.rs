@@ -10,7 +10,11 @@ use hostler_proto::{
     dra_v1::{self as v1, dra_plugin_server::DraPlugin as V1Api},
     dra_v1beta1::{self as v1beta1, dra_plugin_server::DraPlugin as V1Beta1Api},
 };
-use tokio_util::task::TaskTracker;
+use tokio::{
+    sync::watch,
+    time::{Duration, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status};
 use tracing::{debug, error};
 
@@ -19,10 +23,19 @@ use crate::{
     metrics::CountedOperation,
 };
 
+/// How long a call waits for this daemon's turn: until another one has ended, and claims are recovered. The kubelet gives up
+/// after 45 s, and shall hear why.
+const TURN: Duration = Duration::from_secs(40);
+
+/// What calls are told that waited in vain.
+const NOT_YET: &str = "this daemon waits for another one to end, or for claims to be recovered; try again";
+const STOPPING: &str = "the daemon is stopping; try again";
+
 /// Serves the DRA API. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct DraService {
-    claims: ClaimsHandle,
+    claims_rx: watch::Receiver<Option<ClaimsHandle>>,
+    stop: CancellationToken,
     /// Counts the calls in flight, for the stop.
     calls: TaskTracker,
 }
@@ -31,9 +44,13 @@ pub(super) struct DraService {
 type Answers<T> = BTreeMap<String, Result<T, String>>;
 
 impl DraService {
-    /// Over the claims task.
-    pub(super) fn new(claims: ClaimsHandle, calls: TaskTracker) -> Self {
-        Self { claims, calls }
+    /// Over the claims task, once there is one.
+    pub(super) fn new(
+        claims_rx: watch::Receiver<Option<ClaimsHandle>>,
+        calls: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { claims_rx, stop, calls }
     }
 
     async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
@@ -41,7 +58,10 @@ impl DraService {
         let (claims, mut answers) = sort_out(claims);
         answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Prepare));
         debug!(claims = claims.len(), "prepare asked for");
-        answer(&mut answers, &claims, self.claims.prepare(claims.clone()).await);
+        match self.turn().await {
+            Ok(task) => answer(&mut answers, &claims, task.prepare(claims.clone()).await),
+            Err(reason) => refuse(&mut answers, &claims, reason),
+        }
         answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect()
     }
 
@@ -50,10 +70,37 @@ impl DraService {
         let (claims, mut answers) = sort_out(claims);
         answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Unprepare));
         debug!(claims = claims.len(), "unprepare asked for");
-        answer(&mut answers, &claims, self.claims.unprepare(claims.clone()).await);
+        match self.turn().await {
+            Ok(task) => answer(&mut answers, &claims, task.unprepare(claims.clone()).await),
+            Err(reason) => refuse(&mut answers, &claims, reason),
+        }
         let response =
             |answer: Result<(), String>| v1::NodeUnprepareResourceResponse { error: answer.err().unwrap_or_default() };
         answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect()
+    }
+
+    /// The claims task, when it is this daemon's turn to work.
+    async fn turn(&self) -> Result<ClaimsHandle, &'static str> {
+        let mut claims_rx = self.claims_rx.clone();
+        tokio::select! {
+            biased;
+            // Cancel safe: it only looks. A daemon that has begun to work finishes what is in flight.
+            turn = timeout(TURN, claims_rx.wait_for(Option::is_some)) => match turn {
+                Ok(Ok(task)) => task.clone().ok_or(NOT_YET),
+                Ok(Err(_)) => Err(STOPPING),
+                Err(_) => Err(NOT_YET),
+            },
+            // Cancel safe: the token stays cancelled.
+            () = self.stop.cancelled() => Err(STOPPING),
+        }
+    }
+}
+
+/// Adds the same refusal for each claim.
+fn refuse<T>(answers: &mut Answers<T>, claims: &[ClaimRef], reason: &str) {
+    for claim in claims {
+        error!(claim.uid = %claim.uid, claim.name = claim.full_name(), error = reason, "claim refused");
+        answers.entry(claim.uid.to_string()).or_insert_with(|| Err(reason.to_owned()));
     }
 }
 
@@ -86,7 +133,7 @@ fn answer<T>(answers: &mut Answers<T>, claims: &[ClaimRef], mut results: BTreeMa
         }
         let result = match results.remove(&claim.uid) {
             Some(result) => result.map_err(|error| Chain(&*error).to_string()),
-            None => Err("the daemon is stopping; try again".to_owned()),
+            None => Err(STOPPING.to_owned()),
         };
         answers.insert(claim.uid.to_string(), result);
     }
@@ -165,4 +212,36 @@ fn to_v1beta1(answer: v1::NodePrepareResourceResponse) -> v1beta1::NodePrepareRe
         cdi_device_ids: device.cdi_device_ids,
     });
     v1beta1::NodePrepareResourceResponse { devices: devices.collect(), error: answer.error }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn one_claim() -> Vec<v1::Claim> {
+        vec![v1::Claim { namespace: "default".to_owned(), uid: "u".to_owned(), name: "train".to_owned() }]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_turn_does_not_come_is_refused_in_words_before_the_kubelet_gives_up() {
+        let (_claims_tx, claims_rx) = watch::channel(None);
+        let service = DraService::new(claims_rx, TaskTracker::new(), CancellationToken::new());
+        let asked = Instant::now();
+        assert_eq!(service.prepare(one_claim()).await["u"].error, NOT_YET);
+        assert_eq!(service.unprepare(one_claim()).await["u"].error, NOT_YET);
+        assert_eq!(asked.elapsed(), 2 * TURN);
+        assert!(TURN < Duration::from_secs(45));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_stops_before_its_turn_refuses_at_once() {
+        let (_claims_tx, claims_rx) = watch::channel(None);
+        let stop = CancellationToken::new();
+        let service = DraService::new(claims_rx, TaskTracker::new(), stop.clone());
+        let asked = Instant::now();
+        let (answers, ()) = tokio::join!(service.prepare(one_claim()), async { stop.cancel() });
+        assert_eq!((answers["u"].error.as_str(), asked.elapsed()), (STOPPING, Duration::ZERO));
+    }
 }

@@ -42,7 +42,7 @@ const MAX_DEVICES: usize = 1000;
 #[derive(Clone, Debug)]
 pub(super) struct HealthService {
     inventory: InventoryReader,
-    claims: ClaimsHandle,
+    claims_rx: watch::Receiver<Option<ClaimsHandle>>,
     tasks: Tasks,
 }
 
@@ -50,20 +50,32 @@ type Reports<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl HealthService {
     /// Over what hardware there is, and what of it claims hold.
-    pub(super) fn new(inventory: InventoryReader, claims: ClaimsHandle, tasks: Tasks) -> Self {
-        Self { inventory, claims, tasks }
+    pub(super) fn new(
+        inventory: InventoryReader,
+        claims_rx: watch::Receiver<Option<ClaimsHandle>>,
+        tasks: Tasks,
+    ) -> Self {
+        Self { inventory, claims_rx, tasks }
     }
 
     /// Ends when the reader goes, or the daemon.
     fn watch(&self) -> ReceiverStream<Result<v1::NodeWatchResourcesResponse, Status>> {
         // One message waits for the reader; the next is made when that one is taken.
         let (reports_tx, reports_rx) = mpsc::channel(1);
-        let watch = HealthWatch { inventory_rx: self.inventory.subscribe(), table_rx: self.claims.table() };
+        let (inventory_rx, mut claims_rx) = (self.inventory.subscribe(), self.claims_rx.clone());
         let stop = self.tasks.stop_token();
         self.tasks.job(async move {
+            let reporting = async {
+                // What claims hold is not known before they are recovered; meanwhile the kubelet believes the last report.
+                let table_rx = match claims_rx.wait_for(Option::is_some).await.as_deref() {
+                    Ok(Some(claims)) => claims.table(),
+                    _ => return Err(StreamEnded),
+                };
+                HealthWatch { inventory_rx, table_rx }.report_to(&reports_tx).await
+            };
             tokio::select! {
                 // Cancel safe: what was not sent does not matter to a reader that is told to come back.
-                _ = watch.report_to(&reports_tx) => {}
+                _ = reporting => {}
                 // Cancel safe: neither holds state.
                 () = reports_tx.closed() => {}
                 () = stop.cancelled() => {}

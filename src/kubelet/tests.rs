@@ -16,16 +16,30 @@ fn sockets_have_the_names_that_the_kubelet_can_call() {
             Path::new("/var/lib/kubelet/plugins/hostler.dev/dra@service.sock"),
         ]
     );
-    let config = KubeletSocketPaths { instance: Some("b2".into()), ..config };
-    assert_eq!(config.registration_socket().file_name().unwrap(), "dra-b2@hostler.dev-reg.sock");
-    assert_eq!(config.service_socket().file_name().unwrap(), "dra-b2@service.sock");
+    let other = config.clone().of_new_instance();
+    assert_ne!(other.registration_socket(), config.registration_socket());
+    for (of_one, of_other) in
+        [(config.registration_socket(), other.registration_socket()), (config.service_socket(), other.service_socket())]
+    {
+        assert_eq!(of_one.as_os_str().len(), of_other.as_os_str().len(), "no instance makes a path too long");
+    }
+    let name = other.service_socket().file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(KubeletSocketPaths::is_ours(&name, SERVICE_SUFFIX), "{name}");
 }
 
 #[test]
 fn sockets_of_another_driver_are_never_ours() {
-    let ours = |name| is_ours(name, "@a.b-reg.sock");
-    assert!(ours("dra@a.b-reg.sock") && ours("dra-x@a.b-reg.sock"));
-    for foreign in ["a.b-reg.sock", "dra@aa.b-reg.sock", "dra@a.b-x-reg.sock", "drab@a.b-reg.sock", "dra@a.b.sock"] {
+    let ours = |name| KubeletSocketPaths::is_ours(name, "@a.b-reg.sock");
+    assert!(ours("dra@a.b-reg.sock") && ours("9x0@a.b-reg.sock"));
+    for foreign in [
+        "a.b-reg.sock",
+        "dra@aa.b-reg.sock",
+        "dra@a.b-x-reg.sock",
+        "drab@a.b-reg.sock",
+        "DRA@a.b-reg.sock",
+        "dr@a.b-reg.sock",
+        "dra@a.b.sock",
+    ] {
         assert!(!ours(foreign), "{foreign}");
     }
 }

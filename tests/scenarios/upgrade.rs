@@ -64,6 +64,54 @@ fn pods_that_come_and_go_during_a_replacement_are_served_by_one_or_the_other() {
     scene.clean(&coming);
 }
 
+/// The kubelet looks for sockets once a second, as the real one does, and pods come and go all the while: before, during
+/// and after the moment in which one daemon is told to stop.
+#[test]
+fn no_prepare_fails_while_one_daemon_follows_another() {
+    let times = patient_with_slices().times;
+    let registration_period = KubeletTimes::default().registration_period;
+    let mut scene =
+        Scene::started_with(Plan { times: KubeletTimes { registration_period, ..times }, ..Plan::default() });
+    for round in 0..2 {
+        let standbys = scene.host.log().matches("standing by").count();
+        let second = scene.host.spawn_beside();
+        wait_for("the second daemon to stand by", || {
+            (scene.host.log().matches("standing by").count() > standbys).then_some(())
+        });
+        scene.host.signal(Signal::SIGTERM);
+        for number in 0.. {
+            let name = format!("pod-{round}-{number}");
+            scene.running(&name, "card-1");
+            let has_gone = scene.host.has_ended();
+            scene.end(&name);
+            if has_gone {
+                break;
+            }
+        }
+        scene.host.wait();
+        scene.host.adopt(second);
+        scene.host.wait_until_served();
+        scene.connected();
+    }
+    let view = scene.kubelet.view();
+    assert_eq!((view.failed(DraMethod::Prepare), view.failed(DraMethod::Unprepare)), (0, 0), "{:#?}", view.calls);
+    let failures: Vec<_> = view.pods.iter().filter(|(_, pod)| pod.failures > 0).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert_eq!(view.plugins.len(), 1, "one daemon is left: {:#?}", view.plugins);
+}
+
+#[test]
+fn a_daemon_that_takes_over_before_it_is_told_finds_nobody_to_wait_for() {
+    let mut scene = Scene::started_with(patient_with_slices());
+    let uid = scene.running("a", "card-1");
+    replace(&mut scene, Signal::SIGKILL);
+    let left = scene.host.registration_socket();
+    replace(&mut scene, Signal::SIGTERM);
+    wait_for("the sockets of the one before to go", || (!left.exists()).then_some(()));
+    scene.end("a");
+    scene.clean(&uid);
+}
+
 #[test]
 fn a_replacement_that_does_not_work_leaves_the_old_daemon_in_place() {
     let mut scene = Scene::started_with(patient_with_slices());

@@ -13,7 +13,7 @@ use std::{
 use hostler_api::Chain;
 use hostler_linux::{ReadFailure, SysRoot, boot, topology::Topology};
 
-use crate::config::DaemonConfig;
+use crate::config::{DaemonConfig, KubeletSocketPaths};
 
 /// Everything that the checks judge.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +94,14 @@ pub(super) enum SocketFacts {
     Odd(String),
 }
 
+/// Of all instances' sockets, the one that says most: those of killed daemons may lie beside the one that works.
+fn registration_socket(config: &DaemonConfig, at: impl Fn(&Path) -> PathBuf) -> SocketFacts {
+    let sockets = config.kubelet_sockets();
+    let sockets = KubeletSocketPaths { registry_dir: at(&sockets.registry_dir), ..sockets };
+    let facts: Vec<SocketFacts> = sockets.registration_sockets().iter().map(|path| SocketFacts::of(path)).collect();
+    facts.iter().find(|facts| **facts == SocketFacts::Live).or(facts.first()).cloned().unwrap_or_default()
+}
+
 impl HostFacts {
     /// Looks at the host whose files are under `root`.
     pub(super) fn gather(config: &DaemonConfig, root: &SysRoot) -> Self {
@@ -117,7 +125,7 @@ impl HostFacts {
             cpu_manager: if_allowed(state("cpu_manager_state"))?,
             memory_manager: if_allowed(state("memory_manager_state"))?,
             admin_socket: SocketFacts::of(&at(&config.admin_socket())),
-            registration_socket: SocketFacts::of(&at(&config.kubelet_sockets().registration_socket())),
+            registration_socket: registration_socket(config, at),
             runtimes: runtimes(root)?,
             ..Self::look_at_machine(root)?
         })

@@ -182,10 +182,10 @@ fn kubelet(facts: &PathFacts, path: &Path) -> DoctorFinding {
 
 fn registration(facts: &HostFacts, config: &DaemonConfig) -> DoctorFinding {
     const CHECK: &str = "kubelet sockets";
-    let path = config.kubelet_sockets().registration_socket();
-    let shown = path.display();
+    let sockets = config.kubelet_sockets();
+    let shown = format!("the registration socket in {}", sockets.registry_dir.display());
     match (&facts.registration_socket, &facts.admin_socket) {
-        (SocketFacts::Live, SocketFacts::Live) => DoctorFinding::ok(CHECK, format!("served on {shown}")),
+        (SocketFacts::Live, SocketFacts::Live) => DoctorFinding::ok(CHECK, format!("{shown} is served")),
         (SocketFacts::Live, _) => DoctorFinding::warn(
             CHECK,
             format!("somebody serves {shown}, and it is not the daemon of this configuration"),

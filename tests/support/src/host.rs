@@ -168,14 +168,23 @@ impl Host {
         self.cluster.as_ref().and_then(|cluster| cluster.cdi.clone()).unwrap_or_else(|| self.path("cdi"))
     }
 
-    /// The socket by which the kubelet finds the daemon.
+    /// The socket by which the kubelet finds the daemon: that of the one that answers, where one follows another.
     pub fn registration_socket(&self) -> PathBuf {
-        self.kubelet_root().join(format!("plugins_registry/dra@{}-reg.sock", self.driver()))
+        self.socket_in("plugins_registry", &format!("@{}-reg.sock", self.driver()))
     }
 
     /// The socket on which the kubelet calls the daemon.
     pub fn service_socket(&self) -> PathBuf {
-        self.kubelet_root().join(format!("plugins/{}/dra@service.sock", self.driver()))
+        self.socket_in(&format!("plugins/{}", self.driver()), "@service.sock")
+    }
+
+    /// Each start of the daemon has another name for it; those of the killed lie around until the next one has started.
+    fn socket_in(&self, folder: &str, suffix: &str) -> PathBuf {
+        let folder = self.kubelet_root().join(folder);
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let ours: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(suffix)).collect();
+        let live = ours.iter().find(|path| UnixStream::connect(path).is_ok());
+        live.or(ours.first()).cloned().unwrap_or_else(|| folder.join(format!("dra{suffix}")))
     }
 
     /// A path below the root.
@@ -326,6 +335,11 @@ impl Host {
     /// Waits for the daemon's end.
     pub fn wait(&mut self) -> ExitStatus {
         self.daemon.take().expect("the daemon was started").wait()
+    }
+
+    /// Whether the daemon, which was told to end, has done so.
+    pub fn has_ended(&mut self) -> bool {
+        self.daemon.as_mut().expect("the daemon was started").0.try_wait().unwrap().is_some()
     }
 
     /// Sends a signal to the daemon.

@@ -1,0 +1,96 @@
+//! How one daemon follows another without a moment in which the kubelet has none of them.
+//!
+//! ```text
+//!   the one that works                          the one that stands by
+//!   told to stop ────── `?` ──────────────────► opens its sockets, is registered and connected
+//!   ◄────────────────── `!` ─────────────────── calls reach it now, and wait
+//!   sockets go, calls in flight end, lock ────► recovers, answers
+//! ```
+//!
+//! Until that answer the first one works as ever, so nothing waits for the kubelet's pace. Nobody's word is needed: where
+//! nobody stands by, or it is not registered in time, the first one goes as it would alone.
+
+use std::{io, path::Path, time::Duration};
+
+use hostler_api::Chain;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{
+    config::{KubeletSocketPaths, sockets::SUCCESSOR_SUFFIX},
+    socket::{self, ListeningSocket, SocketError},
+};
+
+/// The kubelet looks for new sockets once a second and needs three calls; a kubelet that is away must not keep the
+/// daemon from its end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// For calls that the kubelet had begun to make to this daemon when it got to know the next one.
+const LAST_CALLS: Duration = Duration::from_millis(200);
+
+const FOLLOW: &[u8] = b"?";
+const REGISTERED: &[u8] = b"!";
+
+/// Has whoever stands by take its place in front of the kubelet, as far as somebody does.
+pub async fn hand_over(paths: &KubeletSocketPaths) {
+    for path in paths.successor_sockets() {
+        match timeout(PATIENCE, registered(&path)).await {
+            Ok(Ok(())) => {
+                info!("the next daemon is registered with the kubelet");
+                sleep(LAST_CALLS).await;
+                return;
+            }
+            Ok(Err(error)) => debug!(path = %path.display(), error = %error, "nobody stands by here"),
+            Err(_) => {
+                warn!("the next daemon is not registered with the kubelet; going all the same");
+                return;
+            }
+        }
+    }
+}
+
+async fn registered(path: &Path) -> io::Result<()> {
+    let mut connection = UnixStream::connect(path).await?;
+    connection.write_all(FOLLOW).await?;
+    connection.read_exact(&mut [0]).await.map(drop)
+}
+
+/// Waits for being told to follow; `register` ends when the kubelet knows this daemon. Never ends: who stands by does so
+/// until it has the lock.
+pub async fn stand_by(paths: &KubeletSocketPaths, register: impl AsyncFnMut() -> Result<(), SocketError>) {
+    if let Err(error) = answer(paths, register).await {
+        warn!(error = %Chain(&error), "cannot be told when to follow: the kubelet will miss the driver for a moment");
+    }
+    std::future::pending().await
+}
+
+async fn answer(
+    paths: &KubeletSocketPaths,
+    mut register: impl AsyncFnMut() -> Result<(), SocketError>,
+) -> Result<(), SocketError> {
+    socket::remove_dead(&paths.plugin_dir, |name| KubeletSocketPaths::is_ours(name, SUCCESSOR_SUFFIX)).await?;
+    let socket = ListeningSocket::bind(paths.successor_socket()).await?;
+    let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<UnixStream>>(1);
+    let answering = async {
+        while let Some(connection) = connections_rx.recv().await {
+            let Ok(mut connection) = connection else { continue };
+            // Who only looks whether somebody listens has nothing to say.
+            if matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_))) {
+                register().await?;
+                // Whoever has gone needs no answer.
+                let _ = connection.write_all(REGISTERED).await;
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        // Cancel safe: it only accepts, and ends with the other.
+        () = socket.accept(connections_tx, CancellationToken::new()) => Ok(()),
+        answered = answering => answered,
+    }
+}
