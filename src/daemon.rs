@@ -248,7 +248,7 @@ async fn start(
     let inventory = start_inventory(&config, &machine.root, tasks).await;
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     let stage = DaemonStage::default();
-    let mut services = KubeletServices::new(&config, inventory.reader(), tasks);
+    let mut services = KubeletServices::new(&config, inventory.reader(), metrics.clone(), tasks);
     let (lock, probes) = lock(&config, &stage, &mut services, tasks).await?;
     let machine = HeldMachine { machine, lock: Arc::new(lock) };
     std::mem::forget(machine.lock.clone());

@@ -47,6 +47,7 @@ use crate::{
     config::sockets::{SERVICE_SUFFIX, SUCCESSOR_SUFFIX},
     descriptors::ServedSocket,
     inventory::InventoryReader,
+    metrics::Metrics,
     socket::{self, ListeningSocket, SocketError},
     tasks::Tasks,
 };
@@ -137,6 +138,8 @@ pub struct KubeletParts {
     pub registration_tx: watch::Sender<RegistrationState>,
     /// Gets the number of connections to the service socket.
     pub connections_tx: watch::Sender<KubeletConnections>,
+    /// Where refusals are counted.
+    pub metrics: Metrics,
     /// Runs the health streams; its stop token ends the services.
     pub tasks: Tasks,
 }
@@ -176,12 +179,12 @@ pub enum KubeletError {
 /// # Errors
 /// When a server fails; both sockets are then gone.
 pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
-    let KubeletParts { driver, sockets, claims_rx, inventory, registration_tx, connections_tx, tasks } = parts;
+    let KubeletParts { driver, sockets, claims_rx, inventory, registration_tx, connections_tx, metrics, tasks } = parts;
     let endpoint = endpoint(sockets.service.path())?;
     let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
     let calls = TaskTracker::new();
     tasks.job(keep_tidy(sockets.paths, tasks.stop_token()));
-    let dra = dra::DraService::new(claims_rx.clone(), calls.clone(), tasks.stop_token());
+    let dra = dra::DraService::new(claims_rx.clone(), calls.clone(), metrics, tasks.stop_token());
     let health = health::HealthService::new(inventory, claims_rx, tasks.clone());
     let service = Routes::new(DraV1Server::new(dra.clone()).max_decoding_message_size(REQUEST_BYTES))
         .add_service(DraV1Beta1Server::new(dra).max_decoding_message_size(REQUEST_BYTES))

@@ -184,6 +184,7 @@ impl Node {
         claims.recovered(rescan).await;
         let (registration_tx, registration_rx) = watch::channel(RegistrationState::default());
         let parts = KubeletParts {
+            metrics: Metrics::default(),
             driver: DRIVER.into(),
             sockets: KubeletSockets::bind(&KubeletSocketPaths::new(DRIVER, root.path())).await.unwrap(),
             claims_rx: watch::Sender::new(Some(claims.clone())).subscribe(),

@@ -102,7 +102,7 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
     }
     registry.register("backend_unknown", "Whether nothing is known of a backend's devices since the start", unknown);
     let help = "For how long a backend has not answered a scan, once nobody waits for it any more; else 0";
-    registry.register_with_unit("backend_unanswered", help, Unit::Seconds, unanswered);
+    registry.register("backend_unanswered_seconds", help, unanswered);
     let drained = Family::<BackendLabels, Gauge>::default();
     for backend in inventory.pools.keys() {
         drained.get_or_create(&BackendLabels { backend: name(backend) }).set(0);

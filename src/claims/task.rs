@@ -380,11 +380,6 @@ impl ClaimsHandle {
         self.contested_tx.subscribe()
     }
 
-    /// Counts a call whose claim has a name that none can have.
-    pub fn count_misnamed(&self, operation: CountedOperation) {
-        self.metrics.answered(operation, Some(FailureReason::Invalid));
-    }
-
     /// The one place where answers are counted and a failure is told, whoever asked and whatever step failed.
     fn tell(
         &self,

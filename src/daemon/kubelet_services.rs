@@ -10,6 +10,7 @@ use crate::{
     config::{DaemonConfig, KubeletSocketPaths},
     inventory::InventoryReader,
     kubelet::{self, KubeletConnections, KubeletParts, KubeletSockets, RegistrationState},
+    metrics::Metrics,
     socket::SocketError,
     tasks::Tasks,
 };
@@ -22,6 +23,7 @@ pub(super) struct KubeletServices {
     /// The kubelet's pods.
     pods: PathBuf,
     inventory: InventoryReader,
+    metrics: Metrics,
     claims_tx: watch::Sender<Option<ClaimsHandle>>,
     registration_tx: watch::Sender<RegistrationState>,
     connections_tx: watch::Sender<KubeletConnections>,
@@ -29,13 +31,14 @@ pub(super) struct KubeletServices {
 }
 
 impl KubeletServices {
-    pub(super) fn new(config: &DaemonConfig, inventory: InventoryReader, tasks: &Tasks) -> Self {
+    pub(super) fn new(config: &DaemonConfig, inventory: InventoryReader, metrics: Metrics, tasks: &Tasks) -> Self {
         Self {
             enabled: config.kubelet.enabled,
             paths: config.kubelet_sockets().of_new_instance(),
             is_open: false,
             pods: config.paths.kubelet.join("pods"),
             inventory,
+            metrics,
             claims_tx: watch::Sender::default(),
             registration_tx: watch::Sender::default(),
             connections_tx: watch::Sender::default(),
@@ -58,6 +61,7 @@ impl KubeletServices {
             inventory: self.inventory.clone(),
             registration_tx: self.registration_tx.clone(),
             connections_tx: self.connections_tx.clone(),
+            metrics: self.metrics.clone(),
             tasks: self.tasks.clone(),
         };
         self.tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });

@@ -20,7 +20,7 @@ use tracing::{debug, error};
 
 use crate::{
     claims::{ClaimResult, ClaimsHandle, PreparedDevice},
-    metrics::CountedOperation,
+    metrics::{CountedOperation, FailureReason, Metrics},
 };
 
 /// How long a call waits for this daemon's turn: until another one has ended, and claims are recovered. The kubelet gives up
@@ -36,6 +36,8 @@ const STOPPING: &str = "the daemon is stopping; try again";
 pub(super) struct DraService {
     claims_rx: watch::Receiver<Option<ClaimsHandle>>,
     stop: CancellationToken,
+    /// Counts what is refused here: all else is counted where it is decided.
+    metrics: Metrics,
     /// Counts the calls in flight, for the stop.
     calls: TaskTracker,
 }
@@ -48,35 +50,59 @@ impl DraService {
     pub(super) fn new(
         claims_rx: watch::Receiver<Option<ClaimsHandle>>,
         calls: TaskTracker,
+        metrics: Metrics,
         stop: CancellationToken,
     ) -> Self {
-        Self { claims_rx, stop, calls }
+        Self { claims_rx, stop, metrics, calls }
     }
 
     async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
         let _call = self.calls.token();
-        let (claims, mut answers) = sort_out(claims);
-        answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Prepare));
+        let (claims, mut answers) = self.sort_out(claims, CountedOperation::Prepare);
         debug!(claims = claims.len(), "prepare asked for");
         match self.turn().await {
             Ok(task) => answer(&mut answers, &claims, task.prepare(claims.clone()).await),
-            Err(reason) => refuse(&mut answers, &claims, reason),
+            Err(reason) => self.refuse(&mut answers, &claims, reason, CountedOperation::Prepare),
         }
         answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect()
     }
 
     async fn unprepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodeUnprepareResourceResponse> {
         let _call = self.calls.token();
-        let (claims, mut answers) = sort_out(claims);
-        answers.keys().for_each(|_| self.claims.count_misnamed(CountedOperation::Unprepare));
+        let (claims, mut answers) = self.sort_out(claims, CountedOperation::Unprepare);
         debug!(claims = claims.len(), "unprepare asked for");
         match self.turn().await {
             Ok(task) => answer(&mut answers, &claims, task.unprepare(claims.clone()).await),
-            Err(reason) => refuse(&mut answers, &claims, reason),
+            Err(reason) => self.refuse(&mut answers, &claims, reason, CountedOperation::Unprepare),
         }
         let response =
             |answer: Result<(), String>| v1::NodeUnprepareResourceResponse { error: answer.err().unwrap_or_default() };
         answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect()
+    }
+
+    /// The claims that can be worked on, and the answers for those that cannot.
+    fn sort_out<T>(&self, claims: Vec<v1::Claim>, operation: CountedOperation) -> (Vec<ClaimRef>, Answers<T>) {
+        let mut refused = Answers::new();
+        let mut accepted = Vec::new();
+        for v1::Claim { namespace, uid, name } in claims {
+            match ClaimUid::new(uid.clone()) {
+                Ok(uid) => accepted.push(ClaimRef { namespace, name, uid }),
+                Err(error) => {
+                    self.metrics.answered(operation, Some(FailureReason::Invalid));
+                    refused.insert(uid, Err(refusal(&error, &namespace, &name)));
+                }
+            }
+        }
+        (accepted, refused)
+    }
+
+    /// Adds the same refusal for each claim.
+    fn refuse<T>(&self, answers: &mut Answers<T>, claims: &[ClaimRef], reason: &str, operation: CountedOperation) {
+        for claim in claims {
+            error!(claim.uid = %claim.uid, claim.name = claim.full_name(), error = reason, "claim refused");
+            self.metrics.answered(operation, Some(FailureReason::Interrupted));
+            answers.entry(claim.uid.to_string()).or_insert_with(|| Err(reason.to_owned()));
+        }
     }
 
     /// The claims task, when it is this daemon's turn to work.
@@ -94,29 +120,6 @@ impl DraService {
             () = self.stop.cancelled() => Err(STOPPING),
         }
     }
-}
-
-/// Adds the same refusal for each claim.
-fn refuse<T>(answers: &mut Answers<T>, claims: &[ClaimRef], reason: &str) {
-    for claim in claims {
-        error!(claim.uid = %claim.uid, claim.name = claim.full_name(), error = reason, "claim refused");
-        answers.entry(claim.uid.to_string()).or_insert_with(|| Err(reason.to_owned()));
-    }
-}
-
-/// The claims that can be worked on, and the answers for those that cannot.
-fn sort_out<T>(claims: Vec<v1::Claim>) -> (Vec<ClaimRef>, Answers<T>) {
-    let mut refused = Answers::new();
-    let mut accepted = Vec::new();
-    for v1::Claim { namespace, uid, name } in claims {
-        match ClaimUid::new(uid.clone()) {
-            Ok(uid) => accepted.push(ClaimRef { namespace, name, uid }),
-            Err(error) => {
-                refused.insert(uid, Err(refusal(&error, &namespace, &name)));
-            }
-        }
-    }
-    (accepted, refused)
 }
 
 fn refusal(error: &NameError, namespace: &str, name: &str) -> String {

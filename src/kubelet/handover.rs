@@ -10,13 +10,13 @@
 //! Until that answer the first one works as ever, so nothing waits for the kubelet's pace. Nobody's word is needed: where
 //! nobody stands by, or it is not registered in time, the first one goes as it would alone.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use hostler_api::Chain;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     config::{KubeletSocketPaths, sockets::SUCCESSOR_SUFFIX},
-    socket::{self, ListeningSocket, SocketError},
+    socket::{self, AcceptedConnection, ListeningSocket, SocketError},
 };
 
 /// The kubelet looks for new sockets once a second and needs three calls; a kubelet that is away must not keep the
@@ -32,6 +32,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// For calls that the kubelet had begun to make to this daemon when it got to know the next one.
 const LAST_CALLS: Duration = Duration::from_millis(200);
+
+/// Connections at once: the daemon that goes makes one.
+const CONNECTIONS: usize = 2;
 
 const FOLLOW: &[u8] = b"?";
 const REGISTERED: &[u8] = b"!";
@@ -75,10 +78,10 @@ async fn answer(
 ) -> Result<(), SocketError> {
     socket::remove_dead(&paths.plugin_dir, |name| KubeletSocketPaths::is_ours(name, SUCCESSOR_SUFFIX)).await?;
     let socket = ListeningSocket::bind(paths.successor_socket()).await?;
-    let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<UnixStream>>(1);
+    let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<AcceptedConnection>>(1);
     let answering = async {
         while let Some(connection) = connections_rx.recv().await {
-            let Ok(mut connection) = connection else { continue };
+            let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
             // Who only looks whether somebody listens has nothing to say.
             if matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_))) {
                 register().await?;
@@ -90,7 +93,7 @@ async fn answer(
     };
     tokio::select! {
         // Cancel safe: it only accepts, and ends with the other.
-        () = socket.accept(connections_tx, CancellationToken::new()) => Ok(()),
+        () = socket.accept(connections_tx, Arc::new(Semaphore::new(CONNECTIONS)), CancellationToken::new()) => Ok(()),
         answered = answering => answered,
     }
 }

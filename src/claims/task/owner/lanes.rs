@@ -52,8 +52,8 @@ impl ClaimBatch {
         match self.operation {
             ClaimOperation::Prepare => executor.prepare(self.records),
             ClaimOperation::Unprepare => executor.unprepare(self.records),
-            // Needs no backend, and comes with what it writes.
-            ClaimOperation::Describe => Vec::new(),
+            // The one needs no backend, and comes with what it writes; the other has lanes of its own.
+            ClaimOperation::Describe | ClaimOperation::Recover => Vec::new(),
         }
     }
 }
