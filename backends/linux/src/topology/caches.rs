@@ -39,32 +39,76 @@ struct CacheScan<'r, 'root> {
     has_ids: bool,
     caches: Vec<CpuCache>,
     /// Where in `caches` the cache of a level and type is, by CPU.
-    placed: BTreeMap<(u32, String), BTreeMap<u32, usize>>,
+    placed: BTreeMap<CacheKind, BTreeMap<u32, usize>>,
+    patterns: Vec<CachePattern>,
+}
+
+/// Level and type.
+type CacheKind = (u32, String);
+
+/// What the first CPU behind an outermost cache says of its caches. The kernel fills in the folders of the others behind it
+/// in the same order, unless they are of another kind.
+#[derive(Clone)]
+struct CachePattern {
+    /// All CPUs behind the outermost cache.
+    cpus: IdSet,
+    /// Where in the scan's caches that of each folder is, by the folder's number.
+    leaves: BTreeMap<u32, usize>,
 }
 
 impl<'r, 'root> CacheScan<'r, 'root> {
     fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
         let has_ids = ends(online).any(|cpu| reader.tree().exists(format!("{CPU}/cpu{cpu}/cache/index0/id")));
-        Self { reader, online, has_ids, caches: Vec::new(), placed: BTreeMap::new() }
+        let (caches, placed, patterns) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { reader, online, has_ids, caches, placed, patterns }
     }
 
     /// Reads the caches of one CPU; gives the CPUs that share every one of them and need not be asked any more.
     fn caches_of(&mut self, cpu: u32) -> IdSet {
-        let mut shared_by_all: Option<IdSet> = None;
         let all = format!("{CPU}/cpu{cpu}/cache");
         // A leaf that is not there says nothing of those behind it.
-        for leaf in self.reader.numbered(&all, "index").into_iter().take(MOST_LEAVES) {
-            let folder = format!("{all}/index{leaf}");
+        let mut indexes = self.reader.numbered(&all, "index");
+        indexes.truncate(MOST_LEAVES);
+        let like = |pattern: &&CachePattern| pattern.cpus.contains(cpu) && pattern.leaves.keys().eq(&indexes);
+        let pattern = self.patterns.iter().find(like).cloned();
+        let mut leaves = BTreeMap::new();
+        let mut shared = Vec::new();
+        for leaf in indexes {
+            let expected = pattern.as_ref().and_then(|pattern| pattern.leaves.get(&leaf).copied());
+            let found = self.leaf(cpu, &format!("{all}/index{leaf}"), expected);
+            leaves.extend(found.map(|cache| (leaf, cache)));
             // Where nobody knows what it is, those who share it may.
-            let cpus = self.kind(&folder).map(|(level, cache_type)| self.cache(cpu, &folder, level, cache_type));
-            let cpus = cpus.unwrap_or_else(|| IdSet::from_iter([cpu]));
-            shared_by_all = Some(shared_by_all.map_or(cpus.clone(), |all| all.intersection(&cpus)));
+            shared.push(found.map_or_else(|| IdSet::from_iter([cpu]), |cache| self.caches[cache].cpus.clone()));
         }
-        shared_by_all.unwrap_or_default()
+        if pattern.is_none() {
+            let cpus = shared.iter().max_by_key(|cpus| cpus.len()).cloned().unwrap_or_default();
+            self.patterns.push(CachePattern { cpus, leaves });
+        }
+        shared.into_iter().reduce(|all, cpus| all.intersection(&cpus)).unwrap_or_default()
+    }
+
+    /// The cache in `folder`, which is read unless a sharer showed it already. Level and type are read only where something
+    /// else is not as in the folder of the same number of the CPU that is `expected` to be alike.
+    fn leaf(&mut self, cpu: u32, folder: &str, expected: Option<usize>) -> Option<usize> {
+        let Some(expected) = expected else {
+            let kind = self.kind(folder)?;
+            return self.known(&kind, cpu).or_else(|| self.new_cache(cpu, folder, kind));
+        };
+        let CpuCache { level, cache_type, size_bytes, cpus, .. } = &self.caches[expected];
+        let (kind, size_bytes, sharers) = ((*level, cache_type.clone()), *size_bytes, cpus.len());
+        if let Some(known) = self.known(&kind, cpu) {
+            return Some(known);
+        }
+        let listed = self.reader.set(&format!("{folder}/shared_cpu_list")).unwrap_or_default();
+        let listed = listed.intersection(self.online);
+        if listed.contains(cpu) && listed.len() == sharers && self.size(folder) == size_bytes {
+            return Some(self.place(folder, kind, listed, size_bytes));
+        }
+        self.leaf(cpu, folder, None)
     }
 
     /// Level and type of a cache, if there are such caches.
-    fn kind(&mut self, folder: &str) -> Option<(u32, String)> {
+    fn kind(&mut self, folder: &str) -> Option<CacheKind> {
         let level = self.reader.number(&format!("{folder}/level"))?;
         let cache_type = self.reader.text(&format!("{folder}/type"))?;
         if LEVELS.contains(&level) && TYPES.contains(&&*cache_type) {
@@ -74,13 +118,22 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         None
     }
 
-    /// The CPUs of the cache in `folder`, which is read unless a sharer showed it already.
-    fn cache(&mut self, cpu: u32, folder: &str, level: u32, cache_type: String) -> IdSet {
-        let kind = (level, cache_type);
-        if let Some(known) = self.placed.get(&kind).and_then(|placed| placed.get(&cpu)) {
-            return self.caches[*known].cpus.clone();
-        }
-        let Some(mut cpus) = self.sharers(cpu, folder, level) else { return IdSet::from_iter([cpu]) };
+    fn size(&self, folder: &str) -> Option<u64> {
+        self.reader.text(&format!("{folder}/size")).as_deref().and_then(parse_size)
+    }
+
+    fn known(&self, kind: &CacheKind, cpu: u32) -> Option<usize> {
+        self.placed.get(kind)?.get(&cpu).copied()
+    }
+
+    fn new_cache(&mut self, cpu: u32, folder: &str, kind: CacheKind) -> Option<usize> {
+        let cpus = self.sharers(cpu, folder, kind.0)?;
+        let size_bytes = self.size(folder);
+        Some(self.place(folder, kind, cpus, size_bytes))
+    }
+
+    /// Enters a cache; who has another of its kind already keeps that.
+    fn place(&mut self, folder: &str, kind: CacheKind, mut cpus: IdSet, size_bytes: Option<u64>) -> usize {
         let placed = self.placed.entry(kind.clone()).or_default();
         let taken: IdSet = cpus.iter().filter(|cpu| placed.contains_key(cpu)).collect();
         if !taken.is_empty() {
@@ -88,12 +141,12 @@ impl<'r, 'root> CacheScan<'r, 'root> {
             self.reader.warn(&format!("{folder}/shared_cpu_list"), reason);
             cpus = cpus.difference(&taken);
         }
-        placed.extend(cpus.iter().map(|cpu| (cpu, self.caches.len())));
-        let size_bytes = self.reader.text(&format!("{folder}/size")).as_deref().and_then(parse_size);
+        let place = self.caches.len();
+        placed.extend(cpus.iter().map(|cpu| (cpu, place)));
         let id = if self.has_ids { self.reader.number(&format!("{folder}/id")) } else { None };
         let (level, cache_type) = kind;
-        self.caches.push(CpuCache { level, cache_type, size_bytes, id, cpus: cpus.clone() });
-        cpus
+        self.caches.push(CpuCache { level, cache_type, size_bytes, id, cpus });
+        place
     }
 
     /// The online CPUs that share a cache: what the first file says that names the CPU itself. `None` for a cache of the

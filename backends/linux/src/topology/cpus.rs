@@ -137,8 +137,16 @@ impl<'r, 'root> GroupScan<'r, 'root> {
         packages
     }
 
-    /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart.
+    /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart, and where both ends of the
+    /// machine say so, nobody else is asked.
     fn named_groups(&mut self, files: &GroupFiles) -> Vec<CpuGroup> {
+        let mut unnamed = |id: &str| {
+            let path = |cpu| format!("{CPU}/cpu{cpu}/topology/{id}");
+            ends(self.online).all(|cpu| self.reader.number::<i64>(&path(cpu)) == Some(-1))
+        };
+        if files.id.filter(|id| self.files.contains(*id)).is_some_and(&mut unnamed) {
+            return Vec::new();
+        }
         let mut groups = self.groups(files).0;
         groups.retain(|group| group.id.is_some());
         groups
@@ -207,7 +215,7 @@ pub(super) fn read(
     {
         last_level.extend(cache.cpus.iter().map(|cpu| (cpu, index)));
     }
-    let strengths = CpuStrengths::read(reader, online, &grouping.cores);
+    let strengths = CpuStrengths::read(reader, &grouping.cores);
     let cpu = |id| LogicalCpu {
         core: cores.get(&id).copied().unwrap_or_default(),
         package: packages.get(&id).copied().unwrap_or_default(),
@@ -215,7 +223,7 @@ pub(super) fn read(
         cluster: clusters.get(&id).copied(),
         l3: last_level.get(&id).copied(),
         node: nodes.get(&id).copied().unwrap_or_default(),
-        core_id: strengths.core_ids.get(&id).copied(),
+        core_id: cores.get(&id).and_then(|core| strengths.core_ids.get(core).copied()),
         capacity: cores.get(&id).and_then(|core| strengths.capacities.get(core).copied()),
         max_frequency_khz: cores.get(&id).and_then(|core| strengths.frequencies.get(core).copied()),
         ..LogicalCpu::default()
@@ -228,18 +236,18 @@ fn places<'a>(groups: impl Iterator<Item = &'a IdSet>) -> BTreeMap<u32, usize> {
     groups.enumerate().flat_map(|(index, cpus)| cpus.iter().map(move |cpu| (cpu, index))).collect()
 }
 
-/// Numbers of single CPUs; capacity and frequency are read once per core, by its index, since its threads share them.
+/// Numbers of single CPUs, read once per core, by its index, since its threads share them.
 struct CpuStrengths {
-    core_ids: BTreeMap<u32, u32>,
+    core_ids: BTreeMap<usize, u32>,
     capacities: BTreeMap<usize, u32>,
     frequencies: BTreeMap<usize, u64>,
 }
 
 impl CpuStrengths {
-    fn read(reader: &mut TreeReader<'_>, online: &IdSet, cores: &[CpuCore]) -> Self {
-        let core_ids = online.iter().filter_map(|cpu| {
-            let id: i64 = reader.number(&format!("{CPU}/cpu{cpu}/topology/core_id"))?;
-            Some((cpu, u32::try_from(id).ok()?))
+    fn read(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Self {
+        let core_ids = cores.iter().enumerate().filter_map(|(index, core)| {
+            let id: i64 = reader.number(&format!("{CPU}/cpu{}/topology/core_id", core.cpus.first()?))?;
+            Some((index, u32::try_from(id).ok()?))
         });
         let core_ids = core_ids.collect();
         let capacities = per_core(reader, cores, "cpu_capacity");

@@ -1,6 +1,8 @@
 //! Caches and who shares them.
 
-use hostler_linux::topology::Topology;
+use std::sync::Arc;
+
+use hostler_linux::{testkit::AccessCounts, topology::Topology};
 
 use crate::tree::{CPU, TopologyTree, only_warning};
 
@@ -148,4 +150,48 @@ fn sharers_that_contradict_each_other_stay_with_the_first() {
     let topology = tree.read();
     assert_eq!(shown(&topology), ["3U 8192 0-1", "3U 8192 2"]);
     assert_eq!(only_warning(&topology).0, "/sys/devices/system/cpu/cpu2/cache/index0/shared_cpu_list");
+}
+
+/// Three CPUs and a stronger one behind one L3 cache.
+fn one_of_another_kind() -> TopologyTree {
+    let tree = TopologyTree::with_cores(4);
+    for cpu in 0..4 {
+        let size = if cpu == 3 { "64K" } else { "32K" };
+        tree.cache(cpu, 0, (1, "Data", size), &cpu.to_string()).cache(
+            cpu,
+            1,
+            (1, "Instruction", "32K"),
+            &cpu.to_string(),
+        );
+        tree.cache(cpu, 2, (3, "Unified", "8M"), "0-3");
+    }
+    tree
+}
+
+#[test]
+fn the_first_cpu_behind_a_cache_tells_what_the_caches_of_those_like_it_are() {
+    let tree = one_of_another_kind();
+    let counts = Arc::new(AccessCounts::default());
+    let topology = Topology::read(&tree.root().tapped(counts.clone())).unwrap();
+    let expected =
+        ["1D 32 0", "1D 32 1", "1D 32 2", "1D 64 3", "1I 32 0", "1I 32 1", "1I 32 2", "1I 32 3", "3U 8192 0-3"];
+    assert_eq!((shown(&topology), &topology.warnings), (expected.map(str::to_owned).to_vec(), &Vec::new()));
+    let levels: Vec<String> = counts
+        .take()
+        .into_keys()
+        .map(|(_, path)| path.display().to_string())
+        .filter(|path| path.ends_with("level"))
+        .collect();
+    let asked = ["cpu0/cache/index0", "cpu0/cache/index1", "cpu0/cache/index2", "cpu3/cache/index0"];
+    assert_eq!(levels, asked.map(|folder| format!("{CPU}/{folder}/level")));
+}
+
+#[test]
+fn a_cpu_whose_folders_are_in_another_order_is_asked_itself() {
+    let tree = one_of_another_kind();
+    // Sharers and sizes differ where kinds do, or it would not matter which is which.
+    tree.cache(2, 0, (2, "Unified", "1M"), "2").cache(2, 1, (1, "Data", "48K"), "2");
+    let topology = tree.read_clean();
+    let of_third: Vec<String> = shown(&topology).into_iter().filter(|cache| cache.ends_with(" 2")).collect();
+    assert_eq!(of_third, ["1D 48 2", "2U 1024 2"]);
 }

@@ -90,9 +90,14 @@ impl TopologyTree {
         self.file(&format!("{folder}/meminfo"), &meminfo)
     }
 
+    /// The tree.
+    pub(crate) fn root(&self) -> SysRoot {
+        SysRoot::new(self.0.path())
+    }
+
     /// The topology, if all of it can be read.
     pub(crate) fn try_read(&self) -> Result<Topology, ReadFailure> {
-        Topology::read(&SysRoot::new(self.0.path()))
+        Topology::read(&self.root())
     }
 
     /// Reads the machine and checks what holds for every machine.
