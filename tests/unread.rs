@@ -3,7 +3,7 @@
 //!
 //! A small made-up machine is tried at every access. Captured machines are sampled by a fixed stride, as a look at a large
 //! one takes a while; `HOSTLER_FAULTS=all` tries all of theirs, with every error, in minutes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,
