@@ -289,7 +289,9 @@ impl ClaimError {
     fn reason(&self) -> FailureReason {
         match self {
             Self::Read { .. } => FailureReason::Unreadable,
-            Self::UnknownCapacity { .. } | Self::NothingTaken { .. } | Self::NotQuarantined(_) => FailureReason::Invalid,
+            Self::UnknownCapacity { .. } | Self::NothingTaken { .. } | Self::NotQuarantined(_) => {
+                FailureReason::Invalid
+            }
             Self::NoSuchDevice { .. } => FailureReason::NoDevice,
             Self::Held { .. } => FailureReason::Held,
             Self::NoCapacity { .. } | Self::NoCounter { .. } => FailureReason::NoCapacity,

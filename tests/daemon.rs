@@ -9,14 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::{
-    fs,
-    io::Write,
-    os::unix::net::UnixStream,
-    path::PathBuf,
-    thread,
-    time::Duration,
-};
+use std::{fs, io::Write, os::unix::net::UnixStream, path::PathBuf, thread, time::Duration};
 
 use hostler_proto::{
     dra_v1::{Claim, Device},

@@ -29,10 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use self::certificate::OwnCertificate;
-use super::{
-    DaemonStage, metrics,
-    serve::ConnectionServer,
-};
+use super::{DaemonStage, metrics, serve::ConnectionServer};
 use crate::{
     descriptors::ServedSocket,
     kubernetes::readers::{FigureReaders, ReaderVerdict},

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     containers::{ClaimContainer, ContainerDir},
     inventory::{Inventory, task::InventoryHandle},
-    metrics::{CountedOperation, FailureReason, Metrics},
+    metrics::{CountedOperation, Metrics},
     tasks::Tasks,
 };
 

@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_whose_turn_does_not_come_is_refused_in_words_before_the_kubelet_gives_up() {
         let (_claims_tx, claims_rx) = watch::channel(None);
-        let service = DraService::new(claims_rx, TaskTracker::new(), CancellationToken::new());
+        let service = DraService::new(claims_rx, TaskTracker::new(), Metrics::default(), CancellationToken::new());
         let asked = Instant::now();
         assert_eq!(service.prepare(one_claim()).await["u"].error, NOT_YET);
         assert_eq!(service.unprepare(one_claim()).await["u"].error, NOT_YET);
@@ -242,7 +242,7 @@ mod tests {
     async fn a_daemon_that_stops_before_its_turn_refuses_at_once() {
         let (_claims_tx, claims_rx) = watch::channel(None);
         let stop = CancellationToken::new();
-        let service = DraService::new(claims_rx, TaskTracker::new(), stop.clone());
+        let service = DraService::new(claims_rx, TaskTracker::new(), Metrics::default(), stop.clone());
         let asked = Instant::now();
         let (answers, ()) = tokio::join!(service.prepare(one_claim()), async { stop.cancel() });
         assert_eq!((answers["u"].error.as_str(), asked.elapsed()), (STOPPING, Duration::ZERO));
