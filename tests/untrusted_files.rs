@@ -40,7 +40,7 @@ impl Trap {
             Self::Device => symlink("/dev/zero", path).unwrap(),
             Self::Folder => fs::create_dir(path).unwrap(),
             Self::Sparse => File::create(path).unwrap().set_len(3 << 30).unwrap(),
-            Self::Loop => symlink(path, path).unwrap(),
+            Self::Loop => symlink(path.file_name().unwrap(), path).unwrap(),
         }
     }
 

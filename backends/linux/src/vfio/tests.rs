@@ -174,7 +174,7 @@ fn a_function_in_use_is_not_taken_away_and_its_user_is_named() {
     let former = binding(&root, card()).unwrap();
     hand_over(&root, card()).unwrap();
     tree.file("proc/4711/comm", "qemu").file("proc/4712/comm", "other").folder("proc/4711/fd").folder("proc/4712/fd");
-    symlink(tree.path("dev/vfio/7"), tree.path("proc/4711/fd/9")).unwrap();
+    symlink("/dev/vfio/7", tree.path("proc/4711/fd/9")).unwrap();
     let error = give_back(&root, card(), &former).unwrap_err().to_string();
     assert_eq!(error, "PCI function 0000:b1:00.0 is in use by process 4711 (qemu)");
     tree.remove("proc/4711");

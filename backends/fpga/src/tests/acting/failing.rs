@@ -13,7 +13,7 @@ fn a_port_that_somebody_has_open_is_left_alone_and_they_are_named() {
     let claim = machine.programming("nlb");
     machine.kernel.open(0);
     machine.tree.file("proc/812/comm", "opae").folder("proc/812/fd");
-    symlink(machine.tree.path("dev/dfl-port.0"), machine.tree.path("proc/812/fd/3")).unwrap();
+    symlink("/dev/dfl-port.0", machine.tree.path("proc/812/fd/3")).unwrap();
     let text = message(claim.prepare());
     assert_eq!(text, "device is not usable: /dev/dfl-port.0 is in use by process 812 (opae)");
     claim.unprepare().unwrap();
