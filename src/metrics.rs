@@ -146,6 +146,23 @@ impl Default for Metrics {
     }
 }
 
+/// Reasons of Events; another one would begin with its first Event.
+const EVENT_REASONS: [&str; 13] = [
+    "DeviceHeld",
+    "NoCapacity",
+    "DeviceGone",
+    "DeviceNotUsable",
+    "DeviceRefused",
+    "DeviceFailed",
+    "InvalidConfig",
+    "InvalidAllocation",
+    "NotAllocated",
+    "BackendDisabled",
+    "StorageFailed",
+    "CleanUpFailed",
+    "Quarantined",
+];
+
 impl OperationLabels {
     fn new(operation: CountedOperation, ok: bool) -> Self {
         Self { operation, outcome: if ok { "ok" } else { "error" } }
@@ -166,6 +183,17 @@ impl Metrics {
             }
             for reason in FailureReason::ALL {
                 drop(self.failures.get_or_create(&FailureLabels { operation, reason: reason.as_str() }));
+            }
+        }
+        for (counters, kinds) in [
+            (&self.slice_writes, &["create", "update", "delete"][..]),
+            (&self.api_retries, &["claim", "claim_status", "slices"][..]),
+            (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
+            (&self.releases, &["gone", "other_uid", "deallocated"][..]),
+            (&self.events, &EVENT_REASONS[..]),
+        ] {
+            for &kind in kinds {
+                drop(counters.get_or_create(&KindLabels { kind }));
             }
         }
     }

@@ -10,8 +10,7 @@ use std::{
 
 use rcgen::{CertificateParams, DnType, KeyPair};
 use tokio_rustls::rustls::{
-    self, ServerConfig,
-    crypto::ring,
+    self, ServerConfig, crypto,
     pki_types::PrivateKeyDer,
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
@@ -43,7 +42,7 @@ pub(super) enum CertificateError {
 pub(super) fn tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, CertificateError> {
     // The first one is made now: if that cannot be done, somebody should know before the first reader comes.
     certificate.latest(Instant::now())?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(certificate);
@@ -89,7 +88,7 @@ fn make(node: &str) -> Result<CertifiedKey, CertificateError> {
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(CertificateError::Key)?;
-    let key = ring::sign::any_supported_type(&key)?;
+    let key = crypto::ring::sign::any_supported_type(&key)?;
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 
