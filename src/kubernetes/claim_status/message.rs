@@ -285,7 +285,7 @@ mod tests {
         let message = field(2, b"spec");
         let stored = StoredClaim::decode(ProtobufObject::default().with_message(message)).unwrap();
         let wanted = AllocatedDeviceStatus::from(device("ours", "a", &[READY]));
-        let changed = StoredClaim::decode(stored.with_devices("ours", &[wanted.clone()]).unwrap()).unwrap();
+        let changed = StoredClaim::decode(stored.with_devices("ours", std::slice::from_ref(&wanted)).unwrap()).unwrap();
         assert_eq!(changed.devices, [wanted]);
     }
 }
