@@ -365,6 +365,7 @@ async fn lock(
     if let Some(lock) = InstanceLock::try_take(&path).map_err(DaemonError::Lock)? {
         return Ok((lock, ProbeState::Missing));
     }
+    services.announce().await;
     info!(path = %path.display(), "another daemon is live; standing by");
     let waiting_path = path.clone();
     let waiting = tasks.blocking(move || InstanceLock::take(&waiting_path));

@@ -52,7 +52,7 @@ use crate::{
     tasks::Tasks,
 };
 pub use connection::KubeletConnections;
-pub use handover::{hand_over, stand_by};
+pub use handover::{SuccessorSocket, hand_over};
 pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.

@@ -2,14 +2,16 @@
 
 use std::{convert::Infallible, path::PathBuf};
 
+use hostler_api::Chain;
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::{
     admin::KubeletSide,
     claims::ClaimsHandle,
     config::{DaemonConfig, KubeletSocketPaths},
     inventory::InventoryReader,
-    kubelet::{self, KubeletConnections, KubeletParts, KubeletSockets, RegistrationState},
+    kubelet::{self, KubeletConnections, KubeletParts, KubeletSockets, RegistrationState, SuccessorSocket},
     metrics::Metrics,
     socket::SocketError,
     tasks::Tasks,
@@ -24,6 +26,7 @@ pub(super) struct KubeletServices {
     pods: PathBuf,
     inventory: InventoryReader,
     metrics: Metrics,
+    successor: Option<SuccessorSocket>,
     claims_tx: watch::Sender<Option<ClaimsHandle>>,
     registration_tx: watch::Sender<RegistrationState>,
     connections_tx: watch::Sender<KubeletConnections>,
@@ -39,6 +42,7 @@ impl KubeletServices {
             pods: config.paths.kubelet.join("pods"),
             inventory,
             metrics,
+            successor: None,
             claims_tx: watch::Sender::default(),
             registration_tx: watch::Sender::default(),
             connections_tx: watch::Sender::default(),
@@ -68,16 +72,28 @@ impl KubeletServices {
         Ok(())
     }
 
-    /// Lets another daemon hand over, as soon as it wants to.
+    /// Lets the daemon that works find this one. Before anybody hears that this one stands by: he may stop the other then.
+    pub(super) async fn announce(&mut self) {
+        if !self.enabled {
+            return;
+        }
+        match SuccessorSocket::bind(&self.paths).await {
+            Ok(successor) => self.successor = Some(successor),
+            Err(error) => warn_of(&error),
+        }
+    }
+
+    /// Lets another daemon hand over, as soon as it wants to. Who stands by does so until it has the lock.
     pub(super) async fn stand_by(&mut self) -> Infallible {
-        if self.enabled {
-            let paths = self.paths.clone();
-            kubelet::stand_by(&paths, async || {
+        if let Some(successor) = self.successor.take() {
+            let register = async || {
                 self.open().await?;
                 self.registered().await;
                 Ok(())
-            })
-            .await;
+            };
+            if let Err(error) = successor.answer(register).await {
+                warn_of(&error);
+            }
         }
         std::future::pending().await
     }
@@ -106,4 +122,8 @@ impl KubeletServices {
             pods: self.pods.clone(),
         })
     }
+}
+
+fn warn_of(error: &SocketError) {
+    warn!(error = %Chain(error), "cannot be told when to follow: the kubelet will miss the driver for a moment");
 }

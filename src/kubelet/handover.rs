@@ -12,7 +12,6 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use hostler_api::Chain;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -63,37 +62,42 @@ async fn registered(path: &Path) -> io::Result<()> {
     connection.read_exact(&mut [0]).await.map(drop)
 }
 
-/// Waits for being told to follow; `register` ends when the kubelet knows this daemon. Never ends: who stands by does so
-/// until it has the lock.
-pub async fn stand_by(paths: &KubeletSocketPaths, register: impl AsyncFnMut() -> Result<(), SocketError>) {
-    if let Err(error) = answer(paths, register).await {
-        warn!(error = %Chain(&error), "cannot be told when to follow: the kubelet will miss the driver for a moment");
-    }
-    std::future::pending().await
-}
+/// On which a daemon that stands by is told to follow.
+#[derive(Debug)]
+pub struct SuccessorSocket(ListeningSocket);
 
-async fn answer(
-    paths: &KubeletSocketPaths,
-    mut register: impl AsyncFnMut() -> Result<(), SocketError>,
-) -> Result<(), SocketError> {
-    socket::remove_dead(&paths.plugin_dir, |name| KubeletSocketPaths::is_ours(name, SUCCESSOR_SUFFIX)).await?;
-    let socket = ListeningSocket::bind(paths.successor_socket()).await?;
-    let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<AcceptedConnection>>(1);
-    let answering = async {
-        while let Some(connection) = connections_rx.recv().await {
-            let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
-            // Who only looks whether somebody listens has nothing to say.
-            if matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_))) {
-                register().await?;
-                // Whoever has gone needs no answer.
-                let _ = connection.write_all(REGISTERED).await;
+impl SuccessorSocket {
+    /// Listens. From now on the daemon that works finds this one, and waits for its answer.
+    ///
+    /// # Errors
+    /// As for every socket.
+    pub async fn bind(paths: &KubeletSocketPaths) -> Result<Self, SocketError> {
+        socket::remove_dead(&paths.plugin_dir, |name| KubeletSocketPaths::is_ours(name, SUCCESSOR_SUFFIX)).await?;
+        ListeningSocket::bind(paths.successor_socket()).await.map(Self)
+    }
+
+    /// Answers when the kubelet knows this daemon: `register` sees to that, and ends with it.
+    ///
+    /// # Errors
+    /// What `register` says.
+    pub async fn answer(self, mut register: impl AsyncFnMut() -> Result<(), SocketError>) -> Result<(), SocketError> {
+        let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<AcceptedConnection>>(1);
+        let answering = async {
+            while let Some(connection) = connections_rx.recv().await {
+                let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
+                // Who only looks whether somebody listens has nothing to say.
+                if matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_))) {
+                    register().await?;
+                    // Whoever has gone needs no answer.
+                    let _ = connection.write_all(REGISTERED).await;
+                }
             }
+            Ok(())
+        };
+        tokio::select! {
+            // Cancel safe: it only accepts, and ends with the other.
+            () = self.0.accept(connections_tx, Arc::new(Semaphore::new(CONNECTIONS)), CancellationToken::new()) => Ok(()),
+            answered = answering => answered,
         }
-        Ok(())
-    };
-    tokio::select! {
-        // Cancel safe: it only accepts, and ends with the other.
-        () = socket.accept(connections_tx, Arc::new(Semaphore::new(CONNECTIONS)), CancellationToken::new()) => Ok(()),
-        answered = answering => answered,
     }
 }

@@ -75,7 +75,7 @@ const CRATES: &[CrateRule] = &[
         name: "hostler-cluster",
         folder: "cluster/",
         ours: &["hostler-api", "hostler-files"],
-        never: &["udev", "tonic", "prost", "axum", "clap"],
+        never: &["udev", "tonic", "axum", "clap"],
         only: &[],
     },
     CrateRule { name: "hostler-cpu", folder: "backends/cpu/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },

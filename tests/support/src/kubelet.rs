@@ -189,8 +189,12 @@ impl Kubelet {
     pub async fn register(&self) -> KubeletResult<KubeletPlugin> {
         let give_up = Instant::now() + PATIENCE;
         loop {
-            if let [socket, ..] = &*self.sockets() {
-                return self.register_at(socket).await;
+            // A socket of the dead is tried again and again, which is in nobody's way; of the others the newest counts.
+            let live =
+                self.sockets().into_iter().filter(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok());
+            let age = |socket: &PathBuf| fs::metadata(socket).and_then(|found| found.modified()).ok();
+            if let Some(socket) = live.max_by_key(age) {
+                return self.register_at(&socket).await;
             }
             if Instant::now() > give_up {
                 return complain(format!("no driver appeared below {}", self.root.display()));
