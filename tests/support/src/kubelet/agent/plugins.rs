@@ -84,9 +84,12 @@ impl PluginRegistry {
         let kept = connection::keep(endpoint, authority, shared.settings.times, state_tx);
         let watched = follow(Arc::clone(shared), Arc::clone(&instance));
         let health = follow_health(Arc::clone(shared), instance);
+        let (ended, name) = (Arc::clone(shared), driver.clone());
         shared.spawn(async move {
             let all = async { tokio::join!(kept, watched, health) };
             let _ = stop.run_until_cancelled(all).await;
+            // A stream that is given up ends like one that breaks: nothing is known of the driver's devices.
+            ended.machine.show(|view| view.health.retain(|(driver, ..), _| *driver != name));
         });
         self.changed(shared, &driver);
         Ok(())
