@@ -31,7 +31,7 @@ use crate::units::utc;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory {
     /// One pool per backend of which something is known: a scan of it has succeeded since the start.
-    pub pools: BTreeMap<BackendName, Pool>,
+    pub pools: BTreeMap<BackendName, Arc<Pool>>,
     /// The other backends: their first scan has failed or not answered. That they have no devices is not known either.
     pub unknown: BTreeMap<BackendName, UnknownPool>,
     /// Since when the last scan of a backend has been running, for those that take longer than anybody waits for one.
@@ -80,6 +80,15 @@ impl Inventory {
 }
 
 impl Inventory {
+    /// Whether this and a later inventory say the same. What is shared with the earlier one is not compared again.
+    fn is_same(&self, later: &Self) -> bool {
+        let pools = self.pools.iter().zip(&later.pools);
+        self.pools.len() == later.pools.len()
+            && pools.into_iter().all(|(one, other)| one.0 == other.0 && Arc::ptr_eq(one.1, other.1))
+            && (&self.unknown, &self.unanswered) == (&later.unknown, &later.unanswered)
+            && (&self.drains, &self.lost_drains) == (&later.drains, &later.lost_drains)
+    }
+
     /// The drain of a device, if it has one.
     pub fn drain(&self, backend: &BackendName, device: &DeviceName) -> Option<&Drain> {
         if self.drains.is_empty() {

@@ -102,7 +102,7 @@ fn refusals_say_what_to_do() {
     for (args, code, expected) in [
         (&["add", file][..], 1, "the file does not say its interface id; give it with --interface-id"),
         (&["add", file, "--afu-id", "xyz"], 2, "is not an id of 32 hexadecimal digits"),
-        (&["add", "/nonexistent/a.gbs"], 1, "failed to open /nonexistent/a.gbs"),
+        (&["add", "/nonexistent/a.gbs"], 1, "failed to read /nonexistent/a.gbs: No such file"),
         (&["verify", "nlb"], 1, "\"nlb\" is no bitstream of the store: it is empty"),
         (&["verify", "/etc/passwd"], 1, "leads out of the store"),
     ] {

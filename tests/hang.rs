@@ -158,6 +158,8 @@ fn killed_node() -> (TestNode, Vec<hostler_proto::dra_v1::Device>) {
     let path = node.path(&node.record_path("half"));
     let record = ClaimRecord { state: RecordState::Preparing, ..decode(&fs::read(&path).unwrap()).unwrap() };
     fs::write(path, encode(&record).unwrap()).unwrap();
+    // After a reboot the journal would know better.
+    fs::remove_file(node.path("state/claims.journal")).unwrap();
     (node, list)
 }
 

@@ -177,7 +177,7 @@ mod tests {
         let hung = BackendName::new("hung").unwrap();
         let unknown = UnknownPool { name: "n/hung".to_owned(), reason: "it hangs".to_owned() };
         let inventory = Inventory {
-            pools: [(fake, pool)].into(),
+            pools: [(fake, pool.into())].into(),
             unknown: [(hung.clone(), unknown)].into(),
             unanswered: [(hung, SystemTime::now() - Duration::from_secs(3600))].into(),
             drains,

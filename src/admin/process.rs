@@ -2,6 +2,8 @@
 
 use std::{fs, io};
 
+use hostler_linux::SysRoot;
+
 /// Of this process, at one moment. What the kernel does not say is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFigures {
@@ -25,16 +27,17 @@ const TICKS_PER_SECOND: f64 = 100.0;
 impl ProcessFigures {
     /// Asks the kernel.
     pub fn now() -> Self {
-        let read = |name: &str| fs::read_to_string(name).unwrap_or_default();
-        let status = read("/proc/self/status");
-        let times = ProcessTimes::parse(&read("/proc/self/stat"));
+        let host = SysRoot::host();
+        let read = |name: &str| host.text(name).ok().flatten().unwrap_or_default();
+        let status = read("proc/self/status");
+        let times = ProcessTimes::parse(&read("proc/self/stat"));
         Self {
             resident_bytes: kilobytes(&status, "VmRSS:") * 1024,
             virtual_bytes: kilobytes(&status, "VmSize:") * 1024,
             cpu_seconds: times.cpu_ticks as f64 / TICKS_PER_SECOND,
-            started_seconds: boot_seconds(&read("/proc/stat")) as f64 + times.start_ticks as f64 / TICKS_PER_SECOND,
+            started_seconds: boot_seconds(&read("proc/stat")) as f64 + times.start_ticks as f64 / TICKS_PER_SECOND,
             open_fds: open_descriptors().unwrap_or_default(),
-            max_fds: most_descriptors(&read("/proc/self/limits")),
+            max_fds: most_descriptors(&read("proc/self/limits")),
         }
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn inventory() -> Inventory {
     many.capacity.insert(QualifiedName::new("units").unwrap(), capacity);
     let devices = vec![exclusive("one"), exclusive("two"), many];
     let pool = Pool { name: POOL.to_owned(), devices, stale: None, ..Pool::default() };
-    Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() }
+    Inventory { pools: [(backend_name(), pool.into())].into(), ..Inventory::default() }
 }
 
 /// What really scans the backend, once it has; its state is in `folder`.
@@ -191,7 +191,7 @@ impl Backend for BenchBackend {
             let _ = gate.recv();
         }
         let mut inventory = inventory();
-        let mut devices = inventory.pools.remove("bench").map(|pool| pool.devices).unwrap_or_default();
+        let mut devices = inventory.pools.remove("bench").map(|pool| pool.devices.clone()).unwrap_or_default();
         devices[0].attributes = self.attributes.lock().unwrap().clone();
         Ok(Enumeration { devices, counter_sets: Vec::new(), warnings: Vec::new() })
     }

@@ -1,6 +1,6 @@
 //! Compares two inventories, for the log: what came, went and changed. Pure.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use hostler_backend::Device;
 
@@ -55,6 +55,9 @@ pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
     let mut found = Vec::new();
     for (backend, pool) in &new.pools {
         let before = old.pools.get(backend);
+        if before.is_some_and(|before| Arc::ptr_eq(before, pool)) {
+            continue;
+        }
         let stale = before.and_then(|pool| pool.stale.as_ref());
         let what = match (&pool.stale, stale) {
             (Some(now), before) if before != Some(now) => Some(ChangeKind::Stale(now.clone())),
@@ -62,7 +65,7 @@ pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
             _ => None,
         };
         found.extend(what.map(|what| InventoryChange { pool: pool.name.clone(), device: None, what }));
-        let before = before.map_or(&[][..], |pool| &pool.devices);
+        let before = before.map_or(&[][..], |pool| &pool.devices[..]);
         found.extend(device_changes(&pool.name, before, &pool.devices));
     }
     let unknown = new.unknown.iter().filter(|(backend, unknown)| old.unknown.get(*backend) != Some(*unknown));
@@ -75,15 +78,15 @@ pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
 }
 
 fn device_changes(pool: &str, old: &[Device], new: &[Device]) -> Vec<InventoryChange> {
-    let by_name = |devices: &[Device]| -> BTreeMap<String, Device> {
-        devices.iter().map(|device| (device.name.to_string(), device.clone())).collect()
-    };
+    fn by_name(devices: &[Device]) -> BTreeMap<&str, &Device> {
+        devices.iter().map(|device| (device.name.as_str(), device)).collect()
+    }
     let (old, new) = (by_name(old), by_name(new));
     let removed = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name, ChangeKind::Removed));
-    let others = new.iter().filter_map(|(name, device)| Some((name, compare(old.get(name), device)?)));
+    let others = new.iter().filter_map(|(name, device)| Some((name, compare(old.get(name).copied(), device)?)));
     removed
         .chain(others)
-        .map(|(name, what)| InventoryChange { pool: pool.to_owned(), device: Some(name.clone()), what })
+        .map(|(name, what)| InventoryChange { pool: pool.to_owned(), device: Some((*name).to_owned()), what })
         .collect()
 }
 
@@ -115,7 +118,7 @@ mod tests {
             stale: stale.map(str::to_owned),
             ..Pool::default()
         };
-        Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() }
+        Inventory { pools: [(BackendName::new("fake").unwrap(), pool.into())].into(), ..Inventory::default() }
     }
 
     fn text(old: &Inventory, new: &Inventory) -> Vec<String> {

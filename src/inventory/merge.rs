@@ -3,6 +3,8 @@
 //! One device or counter set that no API server accepts would cost all others of its slice: it is left out, with a
 //! warning.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use hostler_api::{Chain, DeviceName};
 use hostler_backend::{BackendError, BackendWarning, CounterSet, Device, DeviceProblem, Enumeration};
 
@@ -14,11 +16,11 @@ use super::{Pool, UnknownPool};
 /// When the scan failed and nothing was known before: a failure is no answer, and does not say that there is nothing.
 pub(super) fn merge(
     name: String,
-    before: Option<&Pool>,
+    before: Option<&Arc<Pool>>,
     result: Result<Enumeration, BackendError>,
-) -> Result<Pool, UnknownPool> {
+) -> Result<Arc<Pool>, UnknownPool> {
     match result {
-        Ok(found) => Ok(acceptable(name, found)),
+        Ok(found) => Ok(Arc::new(acceptable(name, found))),
         Err(error) => outdated(name, before, Chain(&error).to_string()),
     }
 }
@@ -27,9 +29,14 @@ pub(super) fn merge(
 ///
 /// # Errors
 /// When nothing was known before.
-pub(super) fn outdated(name: String, before: Option<&Pool>, reason: String) -> Result<Pool, UnknownPool> {
+pub(super) fn outdated(
+    name: String,
+    before: Option<&Arc<Pool>>,
+    reason: String,
+) -> Result<Arc<Pool>, UnknownPool> {
     match before {
-        Some(before) => Ok(Pool { stale: Some(reason), ..before.clone() }),
+        Some(before) if before.stale.as_ref() == Some(&reason) => Ok(before.clone()),
+        Some(before) => Ok(Arc::new(Pool { stale: Some(reason), ..Pool::clone(before) })),
         None => Err(UnknownPool { name, reason }),
     }
 }
@@ -42,8 +49,10 @@ fn acceptable(name: String, found: Enumeration) -> Pool {
             None => pool.counter_sets.push(set),
         }
     }
+    let mut names = BTreeSet::new();
     for device in found.devices {
-        match device_fault(&device, &pool) {
+        let is_first = names.insert(device.name.clone());
+        match device_fault(&device, is_first, &pool) {
             Some(reason) => pool.warnings.push(warning(&pool, &device.name, reason)),
             None => pool.devices.push(device),
         }
@@ -62,8 +71,8 @@ fn set_fault(set: &CounterSet, pool: &Pool) -> Option<String> {
     left_out("the counter set", &set.problems())
 }
 
-fn device_fault(device: &Device, pool: &Pool) -> Option<String> {
-    if pool.devices.iter().any(|other| other.name == device.name) {
+fn device_fault(device: &Device, is_first: bool, pool: &Pool) -> Option<String> {
+    if !is_first {
         return Some("it is there twice; the second is left out".to_owned());
     }
     let mut problems = device.problems();

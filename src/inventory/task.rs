@@ -293,7 +293,7 @@ impl InventoryOwner {
         &self,
         old: &Inventory,
         name: &BackendName,
-        pool: Result<Pool, UnknownPool>,
+        pool: Result<Arc<Pool>, UnknownPool>,
         unanswered: Option<SystemTime>,
     ) {
         let (known, unknown) = pool.map_or_else(|unknown| (None, Some(unknown)), |pool| (Some(pool), None));
@@ -322,7 +322,7 @@ impl InventoryOwner {
         new.drains = self.drain_list.drains(&new.pools);
         new.lost_drains = self.drain_list.lost().cloned();
         self.inventory_tx.send_if_modified(|latest| {
-            let modified = **latest != new;
+            let modified = !latest.is_same(&new);
             *latest = Arc::new(new);
             modified
         });

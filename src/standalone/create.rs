@@ -168,7 +168,8 @@ fn allocate_device(
 /// A pool by its name, or by its backend's.
 fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, CreateError> {
     let by_backend = inventory.pools.get(name);
-    by_backend.or_else(|| inventory.pools.values().find(|pool| pool.name == name)).ok_or_else(|| {
+    let found = by_backend.or_else(|| inventory.pools.values().find(|pool| pool.name == name));
+    found.map(AsRef::as_ref).ok_or_else(|| {
         let unknown = inventory.unknown.iter().find(|(backend, pool)| backend.as_str() == name || pool.name == name);
         if let Some((_, UnknownPool { name, reason })) = unknown {
             return CreateError::UnknownPool { pool: name.clone(), reason: reason.clone() };
@@ -234,7 +235,7 @@ mod tests {
         let policy = Some(RequestPolicy { default: two, min: two, step: two });
         device.capacity.insert(QualifiedName::new("cpus").unwrap(), Capacity { value: Quantity::whole(8), policy });
         let pool = Pool { name: "n/cpu".to_owned(), devices: vec![device], stale: None, ..Pool::default() };
-        Inventory { pools: [(BackendName::new("cpu").unwrap(), pool)].into(), ..Inventory::default() }
+        Inventory { pools: [(BackendName::new("cpu").unwrap(), pool.into())].into(), ..Inventory::default() }
     }
 
     fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceRequestAllocationResult, String> {

@@ -112,7 +112,7 @@ mod tests {
         let devices = ["a", "b"].map(|name| Device::new(DeviceName::new(name).unwrap())).to_vec();
         let pool = Pool { name: "n/fake".to_owned(), devices, ..Pool::default() };
         let drains = [((fake.clone(), DeviceName::new("a").unwrap()), drain)].into();
-        let inventory = Inventory { pools: [(fake, pool)].into(), drains, ..Inventory::default() };
+        let inventory = Inventory { pools: [(fake, pool.into())].into(), drains, ..Inventory::default() };
         let (_inventory_tx, inventory_rx) = watch::channel(Arc::new(inventory));
         let claim = ClaimRef { namespace: "default".into(), name: device.into(), uid: ClaimUid::new("u").unwrap() };
         let (read_tx, read_rx) = mpsc::channel();

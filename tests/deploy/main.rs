@@ -317,10 +317,10 @@ fn service_and_pod_monitor_lead_to_the_port_of_the_configuration() {
 fn the_daemon_is_killed_only_when_it_does_not_live() {
     let (_, set) = objects("DaemonSet").remove(0);
     let probe = |name: &str| set["spec"]["template"]["spec"]["containers"][0][name].clone();
-    assert_eq!(probe("livenessProbe")["exec"]["command"], serde_json::json!(["hostler", "ready", "--alive"]));
-    for name in ["startupProbe", "readinessProbe"] {
-        assert_eq!(probe(name)["exec"]["command"], serde_json::json!(["hostler", "ready"]), "{name}");
+    for name in ["startupProbe", "livenessProbe"] {
+        assert_eq!(probe(name)["exec"]["command"], serde_json::json!(["hostler", "ready", "--alive"]), "{name}");
     }
+    assert_eq!(probe("readinessProbe")["exec"]["command"], serde_json::json!(["hostler", "ready"]));
     let number = |field: &str| probe("livenessProbe")[field].as_u64().unwrap();
     assert!(number("periodSeconds") * number("failureThreshold") >= 120);
     // Longer than the daemon itself takes to find out that it is stuck.

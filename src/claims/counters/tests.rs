@@ -1,6 +1,9 @@
 //! Counters are never given out twice, whatever is taken and given back in whichever order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hostler_api::ClaimUid;
 use hostler_backend::Backend;
@@ -24,7 +27,7 @@ fn amounts(slots: u64, memory: u64) -> BTreeMap<DeviceName, Quantity> {
 /// Two cards of four slots, each whole, as two halves or as four quarters; a part that several claims may hold at once.
 fn cards() -> Inventory {
     let mut inventory = inventory();
-    let pool = inventory.pools.get_mut("bench").unwrap();
+    let pool = Arc::make_mut(inventory.pools.get_mut("bench").unwrap());
     for card in ["a", "b"] {
         pool.counter_sets.push(CounterSet { name: name(card), counters: amounts(4, 40) });
         let parts = [("whole", 1, 4), ("half", 2, 2), ("quarter", 4, 1)];
@@ -109,7 +112,7 @@ fn a_shared_device_takes_its_counters_once() {
 fn a_device_that_is_gone_still_takes_what_was_recorded() {
     let mut cards = cards();
     let some = held(&cards, &["a-half-0"]);
-    cards.pools.get_mut("bench").unwrap().devices.retain(|device| device.name.as_str() != "a-half-0");
+    Arc::make_mut(cards.pools.get_mut("bench").unwrap()).devices.retain(|device| device.name.as_str() != "a-half-0");
     assert!(ask(&cards, &some, "new", &[grant("a-whole-0")]).is_err());
     assert!(ask(&cards, &some, "new", &[grant("a-half-1")]).is_ok());
 }
@@ -125,7 +128,7 @@ fn a_record_of_an_earlier_version_counts_by_the_inventory() {
 #[test]
 fn counters_without_a_set_have_nothing_to_give() {
     let mut cards = cards();
-    cards.pools.get_mut("bench").unwrap().counter_sets.clear();
+    Arc::make_mut(cards.pools.get_mut("bench").unwrap()).counter_sets.clear();
     let error = ask(&cards, &Held::new(), "new", &[grant("a-quarter-0")]).unwrap_err();
     assert!(error.ends_with("which has 0 left; held by nobody"), "{error}");
 }
@@ -172,7 +175,7 @@ proptest! {
                     held.insert(uid(&id), taken);
                 }
             }
-            let pool = now.pools.get_mut("bench").unwrap();
+            let pool = Arc::make_mut(now.pools.get_mut("bench").unwrap());
             pool.devices = cards.pools["bench"].devices.clone();
             if unplug {
                 let gone = &all[wanted[0] % all.len()];

@@ -1,6 +1,6 @@
 //! Files of device metadata: their content to the byte, their place, and what happens to them.
 
-use std::os::unix::fs::MetadataExt;
+use std::{os::unix::fs::MetadataExt, sync::Arc};
 
 use hostler_api::QualifiedName;
 
@@ -25,7 +25,7 @@ fn described(pod_claim_name: Option<&str>) -> ClaimRecord {
 fn with_attribute(name: &str, value: &AttributeValue) -> Inventory {
     let mut inventory = inventory();
     for pool in inventory.pools.values_mut() {
-        pool.devices[0].attributes.insert(QualifiedName::new(name).unwrap(), value.clone());
+        Arc::make_mut(pool).devices[0].attributes.insert(QualifiedName::new(name).unwrap(), value.clone());
     }
     inventory
 }

@@ -100,7 +100,7 @@ fn wish(device: &str, amount: u64, same: Option<&str>) -> Grant {
 /// The nodes that the grants get beside what `held` holds of the devices.
 fn nodes(devices: &[Device], held: &[RecordDevice], grants: &[Grant]) -> Result<Vec<u64>, String> {
     let pool = Pool { name: POOL.to_owned(), devices: devices.to_vec(), ..Pool::default() };
-    let inventory = Inventory { pools: [(backend_name(), pool)].into(), ..Inventory::default() };
+    let inventory = Inventory { pools: [(backend_name(), pool.into())].into(), ..Inventory::default() };
     let backends = BackendRegistry::new([Arc::new(Islands) as Arc<dyn Backend>]);
     let uid: ClaimUid = uid("holder");
     let holdings: Vec<HeldGrant<'_>> =

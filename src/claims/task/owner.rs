@@ -1,5 +1,6 @@
 //! The thread that owns the claim table.
 
+mod entry;
 mod lanes;
 mod operate;
 mod recovery;
@@ -8,7 +9,7 @@ mod turns;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::Instant,
 };
 
 use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
@@ -19,18 +20,19 @@ use tracing::{info, warn};
 use super::ClaimsRequest;
 use crate::{
     claims::{
-        BusyClaim, ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
+        ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
         admit::{HeldGrant, admit, in_the_way},
         call::{CallKind, CallResult, ClaimCall},
         executor::{ClaimExecutor, ClaimOutcome, RedescribedClaim},
         metadata,
-        recover::{QuarantinedClaim, RecoveryStart},
+        recover::RecoveryStart,
         spec::prepared_devices,
         store::{ClaimRecord, RecordDevice, RecordState},
     },
-    metrics::{CountedOperation, Metrics},
+    metrics::Metrics,
     tasks::Tasks,
 };
+use entry::{ClaimEntry, ClaimWork, QuarantinedEntry};
 use lanes::BackendLanes;
 pub(super) use operate::OperateCall;
 pub(in crate::claims) use operate::OperateJob;
@@ -50,63 +52,6 @@ pub(super) enum FinishedWork {
         backend: BackendName,
         result: ClaimResult<OperationOutcome>,
     },
-}
-
-/// Work that is under way on a claim.
-struct ClaimWork {
-    busy: BusyClaim,
-    began: Instant,
-    /// Whoever gets the answer.
-    calls: Vec<ClaimCall>,
-}
-
-impl ClaimWork {
-    fn begin(operation: ClaimOperation, calls: Vec<ClaimCall>) -> Self {
-        Self { busy: BusyClaim { operation, since: SystemTime::now() }, began: Instant::now(), calls }
-    }
-
-    fn note_time(&self, metrics: &Metrics, ok: bool) {
-        let operation = match self.busy.operation {
-            ClaimOperation::Prepare => CountedOperation::Prepare,
-            ClaimOperation::Unprepare => CountedOperation::Unprepare,
-            ClaimOperation::Describe | ClaimOperation::Recover => return,
-        };
-        metrics.worked(operation, ok, self.began.elapsed());
-    }
-}
-
-/// A claim in the table.
-struct ClaimEntry {
-    name: String,
-    record: Arc<ClaimRecord>,
-    problem: Option<String>,
-    work: Option<ClaimWork>,
-    /// When somebody has asked for it to be prepared last; of a claim that was found at the start, when that was.
-    asked: Instant,
-    /// What comes after the work.
-    waiting: VecDeque<ClaimCall>,
-}
-
-impl ClaimEntry {
-    fn new(record: Arc<ClaimRecord>, problem: Option<String>) -> Self {
-        let (name, asked) = (record.claim.full_name(), Instant::now());
-        Self { name, record, problem, work: None, asked, waiting: VecDeque::new() }
-    }
-
-    fn uses(&self, backend: &BackendName) -> bool {
-        self.record.devices.iter().any(|device| device.backend == *backend)
-    }
-
-    fn view(&self) -> ClaimView {
-        let busy = self.work.as_ref().map(|work| work.busy);
-        ClaimView::Recorded { record: self.record.clone(), problem: self.problem.clone(), busy }
-    }
-}
-
-/// A claim whose record cannot be understood.
-struct QuarantinedEntry {
-    name: String,
-    claim: Arc<QuarantinedClaim>,
 }
 
 /// What the owner works with.
@@ -140,6 +85,8 @@ pub(super) struct ClaimsOwner {
     ended: Vec<EndedWork>,
     /// Whether work was under way on a claim when the inventory changed.
     describe_again: bool,
+    /// Whether anything has happened since the table was made.
+    unshown: bool,
     stopping: bool,
 }
 
@@ -194,7 +141,7 @@ impl ClaimsOwner {
             let record = step.record().clone();
             entries.insert(record.claim.uid.clone(), ClaimEntry::recovering(record));
         }
-        let owner = Self {
+        let mut owner = Self {
             parts,
             entries,
             quarantined,
@@ -205,6 +152,7 @@ impl ClaimsOwner {
             answers: Vec::new(),
             ended: Vec::new(),
             describe_again: false,
+            unshown: true,
             stopping: false,
         };
         owner.publish();
@@ -218,15 +166,21 @@ impl ClaimsOwner {
             if self.turns.is_empty() {
                 let Some(request) = requests_rx.blocking_recv() else { break };
                 self.hear(request);
+            } else if let Ok(request) = requests_rx.try_recv() {
+                self.hear(request);
             }
-            // A table is made anew once for all that has come in the meantime: a start of thousands of claims is that.
+            // A table is made anew once for all that has come in the meantime: a start of thousands of claims is that. What
+            // comes behind a call waits until that has had its turn.
             for _ in 0..requests_rx.len() {
-                if let Ok(request) = requests_rx.try_recv() {
+                if self.turns.is_empty()
+                    && let Ok(request) = requests_rx.try_recv()
+                {
                     self.hear(request);
                 }
             }
             if let Some(calls) = self.turns.next() {
                 let began = Instant::now();
+                self.unshown = true;
                 self.take(calls);
                 self.turns.took(began.elapsed());
             }
@@ -239,6 +193,7 @@ impl ClaimsOwner {
     }
 
     fn hear(&mut self, request: ClaimsRequest) {
+        self.unshown |= !matches!(request, ClaimsRequest::Ping(_));
         match request {
             ClaimsRequest::Stop => {
                 self.stopping = true;
@@ -490,7 +445,10 @@ impl ClaimsOwner {
     }
 
     /// Shows readers the table, if it is another one than they have seen.
-    fn publish(&self) {
+    fn publish(&mut self) {
+        if !std::mem::take(&mut self.unshown) {
+            return;
+        }
         let recorded = self.entries.iter().map(|(uid, entry)| (uid.clone(), entry.view()));
         let unsure =
             self.quarantined.iter().map(|(uid, entry)| (uid.clone(), ClaimView::Quarantined(entry.claim.clone())));

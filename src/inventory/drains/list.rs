@@ -29,7 +29,7 @@ impl DrainList {
     }
 
     /// What counts as drained: the list, and every device of `pools` if another list is lost.
-    pub(in crate::inventory) fn drains(&self, pools: &BTreeMap<BackendName, Pool>) -> Drains {
+    pub(in crate::inventory) fn drains(&self, pools: &BTreeMap<BackendName, Arc<Pool>>) -> Drains {
         let Some(lost) = &self.lost else { return self.listed.clone() };
         let unsure = Drain { since: lost.since, reason: Some(lost.explain()), evict: false };
         let all = pools.iter().flat_map(|(backend, pool)| {

@@ -19,7 +19,7 @@ fn pool(backend: &str, devices: Vec<Device>, stale: Option<&str>) -> (BackendNam
 }
 
 fn inventory(pools: impl IntoIterator<Item = (BackendName, Pool)>) -> Inventory {
-    Inventory { pools: pools.into_iter().collect(), ..Inventory::default() }
+    Inventory { pools: pools.into_iter().map(|(name, pool)| (name, pool.into())).collect(), ..Inventory::default() }
 }
 
 /// Pool, device, health and message of each state.

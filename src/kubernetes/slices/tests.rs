@@ -39,7 +39,7 @@ fn qualified(name: &str) -> QualifiedName {
 
 fn inventory_of(pool: Pool) -> Inventory {
     let pool = Pool { name: "node/fake".to_owned(), ..pool };
-    Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() }
+    Inventory { pools: [(BackendName::new("fake").unwrap(), pool.into())].into(), ..Inventory::default() }
 }
 
 fn inventory(devices: Vec<Device>) -> Inventory {

@@ -40,7 +40,7 @@ fn inventory(health: Health) -> Inventory {
     let mut device = Device::new(DeviceName::new("a").unwrap());
     device.health = health;
     let pool = Pool { name: "n/fake".to_owned(), devices: vec![device], ..Pool::default() };
-    Inventory { pools: [(BackendName::new("fake").unwrap(), pool)].into(), ..Inventory::default() }
+    Inventory { pools: [(BackendName::new("fake").unwrap(), pool.into())].into(), ..Inventory::default() }
 }
 
 fn at(second: i64) -> Timestamp {
