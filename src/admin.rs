@@ -302,7 +302,7 @@ fn publication_status(publication: Publication) -> AdminPublication {
 }
 
 fn backend_status(inventory: &Inventory) -> Vec<AdminBackend> {
-    let status = |(name, pool): (&BackendName, &Pool)| AdminBackend {
+    let status = |(name, pool): (&BackendName, &Arc<Pool>)| AdminBackend {
         name: name.to_string(),
         pool: pool.name.clone(),
         devices: pool.devices.len(),

@@ -76,7 +76,7 @@ impl Host {
         for backend in &backends {
             let found = backend.enumerate().unwrap();
             let name = pool_name("node", &backend.name());
-            inventory.pools.insert(backend.name(), Pool { name, devices: found.devices, ..Pool::default() });
+            inventory.pools.insert(backend.name(), Arc::new(Pool { name, devices: found.devices, ..Pool::default() }));
         }
         Self { inventory, backends: BackendRegistry::new(backends), _root: root }
     }

@@ -28,7 +28,6 @@ use nix::sys::{
 use serde_json::json;
 
 const METRICS: &str = "run/metrics.sock";
-const SERVICE: &str = "kubelet/plugins/hostler.dev/dra@service.sock";
 const DROPPED: &str = "hostler_log_lines_dropped_total ";
 
 /// An address on which nobody listens.
@@ -85,7 +84,7 @@ fn connections_on_which_nobody_speaks_stop_nobody() {
         drop(stream);
     };
     let idle: Vec<_> = (0..1010).map(|_| node.spawn(connect(address.clone()))).collect();
-    let sockets: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(node.path(SERVICE)).unwrap()).collect();
+    let sockets: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(node.service_socket()).unwrap()).collect();
     let pid = node.pid();
     let open = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     wait_for("connections to be accepted", || (open() > 70).then_some(()));
@@ -133,7 +132,7 @@ fn calls_without_end_are_refused_beyond_a_bound() {
     let mut node = TestNode::started();
     let before = resident(&node);
     let path = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources";
-    let (outcome, connection) = node.block_on(http2::flood(&node.path(SERVICE), "localhost", path, CALLS));
+    let (outcome, connection) = node.block_on(http2::flood(&node.service_socket(), "localhost", path, CALLS));
     assert!(outcome.gone || outcome.refused >= CALLS as usize - 200, "{outcome:?}");
     assert!(outcome.refused > 0, "{outcome:?}");
     let grown = resident(&node).saturating_sub(before);

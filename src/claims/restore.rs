@@ -112,7 +112,7 @@ mod tests {
     fn inventory(record: &ClaimRecord) -> Arc<Inventory> {
         let devices = record.devices.iter().map(|held| Device::new(held.grant.device.clone())).collect();
         let pool = Pool { name: record.devices[0].grant.pool.clone(), devices, ..Pool::default() };
-        let pools = [(BackendName::new("fake").unwrap(), pool)].into();
+        let pools = [(BackendName::new("fake").unwrap(), pool.into())].into();
         Arc::new(Inventory { pools, ..Inventory::default() })
     }
 

@@ -29,11 +29,7 @@ pub(super) fn merge(
 ///
 /// # Errors
 /// When nothing was known before.
-pub(super) fn outdated(
-    name: String,
-    before: Option<&Arc<Pool>>,
-    reason: String,
-) -> Result<Arc<Pool>, UnknownPool> {
+pub(super) fn outdated(name: String, before: Option<&Arc<Pool>>, reason: String) -> Result<Arc<Pool>, UnknownPool> {
     match before {
         Some(before) if before.stale.as_ref() == Some(&reason) => Ok(before.clone()),
         Some(before) => Ok(Arc::new(Pool { stale: Some(reason), ..Pool::clone(before) })),

@@ -1,6 +1,6 @@
 //! Drains on disk: durable, or not there at all; a list that cannot be understood drains everything.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use hostler_backend::Device;
 use proptest::prelude::*;
@@ -34,9 +34,9 @@ async fn loaded(state: &Path) -> DrainList {
     list
 }
 
-fn pools() -> BTreeMap<BackendName, Pool> {
+fn pools() -> BTreeMap<BackendName, Arc<Pool>> {
     let devices = ["a", "b"].map(|name| Device::new(device(name))).to_vec();
-    [(fake(), Pool { name: "n/fake".to_owned(), devices, ..Pool::default() })].into()
+    [(fake(), Pool { name: "n/fake".to_owned(), devices, ..Pool::default() }.into())].into()
 }
 
 fn drained(list: &DrainList) -> Vec<String> {

@@ -9,9 +9,7 @@ use std::{
 use hostler_api::BackendName;
 
 use crate::{
-    claims::{
-        BusyClaim, ClaimOperation, ClaimView, call::ClaimCall, recover::QuarantinedClaim, store::ClaimRecord,
-    },
+    claims::{BusyClaim, ClaimOperation, ClaimView, call::ClaimCall, recover::QuarantinedClaim, store::ClaimRecord},
     metrics::{CountedOperation, Metrics},
 };
 
