@@ -17,6 +17,7 @@ pub mod kubelet;
 pub mod kubernetes;
 pub mod log;
 pub mod metrics;
+mod near;
 pub mod registry;
 pub mod socket;
 pub mod standalone;

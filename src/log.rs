@@ -7,11 +7,11 @@
 //!
 //! Nobody waits for whoever reads the log. The level can be changed while the daemon runs.
 
+mod format;
 mod queue;
 
 use std::{
-    io::{self, IsTerminal},
-    panic,
+    io, panic,
     sync::Arc,
     time::Duration,
 };
@@ -20,13 +20,16 @@ use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{
     Layer, Registry,
     filter::{ParseError, Targets},
-    fmt,
+    fmt::{self, format::JsonFields},
     layer::SubscriberExt,
     reload,
     util::{SubscriberInitExt, TryInitError},
 };
 
-use self::queue::{LineWriter, LogQueue};
+use self::{
+    format::{JsonLines, LogReader, TextLines},
+    queue::{LineWriter, LogQueue},
+};
 use crate::config::{LogConfig, LogFormat};
 
 /// How long the end of the daemon waits for the last lines to be read.
@@ -73,8 +76,9 @@ impl DaemonLog {
     pub fn start(config: &LogConfig) -> Result<Self, LogError> {
         let queue = LogQueue::start(io::stderr()).map_err(LogError::Thread)?;
         let (filter, level) = reload::Layer::new(targets(&config.level)?);
-        let colours = config.format == LogFormat::Text && !is_journal() && io::stderr().is_terminal();
-        let lines = lines(config.format, colours, LineWriter::new(queue.clone(), colours));
+        let reader = LogReader::of_stderr();
+        let colours = config.format == LogFormat::Text && reader == LogReader::Terminal;
+        let lines = lines(config.format, reader, LineWriter::new(queue.clone(), colours));
         tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(LogError::Start)?;
         let log = Self { queue, level };
         log.flush_before_panics();
@@ -109,22 +113,16 @@ impl DaemonLog {
     }
 }
 
-/// The journal stamps every line itself.
-fn is_journal() -> bool {
-    std::env::var_os("JOURNAL_STREAM").is_some()
-}
-
-fn lines<S>(format: LogFormat, colours: bool, writer: LineWriter) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S>(format: LogFormat, reader: LogReader, writer: LineWriter) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
-    let lines = fmt::layer().with_ansi(colours).with_writer(move || writer.clone());
+    let lines = fmt::layer().with_ansi(writer.colours()).with_writer(move || writer.clone());
     // A line that cannot be written is counted by the queue.
     let lines = lines.log_internal_errors(false);
     match format {
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
-        LogFormat::Text if is_journal() => lines.without_time().boxed(),
-        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.fmt_fields(JsonFields::new()).event_format(JsonLines { reader }).boxed(),
+        LogFormat::Text => lines.event_format(TextLines { reader }).boxed(),
     }
 }
 

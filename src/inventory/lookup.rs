@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use hostler_api::{BackendName, DeviceName};
 
+use crate::near::did_you_mean;
+
 /// Backend and name of a device.
 pub type DeviceKey = (BackendName, DeviceName);
-
-/// Names that are shown at most beside one that is not known.
-const SHOWN: usize = 5;
 
 /// Why no one device is meant.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -44,7 +43,7 @@ pub fn lookup(name: &str, known: &BTreeSet<DeviceKey>) -> Result<DeviceKey, Look
     };
     match found[..] {
         [key] => Ok(key.clone()),
-        [] => Err(LookupError::Unknown { name: name.to_owned(), near: near(name, known) }),
+        [] => Err(LookupError::Unknown { name: name.to_owned(), near: did_you_mean(name, known.iter().map(full)) }),
         _ => {
             let candidates = found.iter().map(|key| full(key)).collect::<Vec<_>>().join(" or ");
             Err(LookupError::Ambiguous { name: name.to_owned(), candidates })
@@ -55,22 +54,6 @@ pub fn lookup(name: &str, known: &BTreeSet<DeviceKey>) -> Result<DeviceKey, Look
 /// `backend/device`.
 fn full((backend, device): &DeviceKey) -> String {
     format!("{backend}/{device}")
-}
-
-/// The names that differ least, with words in front.
-fn near(name: &str, known: &BTreeSet<DeviceKey>) -> String {
-    let distance = |key: &DeviceKey| {
-        let whole = strsim::damerau_levenshtein(name, &full(key));
-        if name.contains('/') { whole } else { whole.min(strsim::damerau_levenshtein(name, key.1.as_str())) }
-    };
-    // A third of the letters may be wrong; below that the guess would mislead.
-    let most = name.chars().count().div_ceil(3);
-    let mut near: Vec<(usize, String)> =
-        known.iter().map(|key| (distance(key), full(key))).filter(|(distance, _)| *distance <= most).collect();
-    near.sort_unstable();
-    near.truncate(SHOWN);
-    let names: Vec<String> = near.into_iter().map(|(_, name)| name).collect();
-    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 
 #[cfg(test)]

@@ -130,6 +130,10 @@ impl LineWriter {
     pub(super) fn new(queue: Arc<LogQueue>, colours: bool) -> Self {
         Self { queue, colours }
     }
+
+    pub(super) fn colours(&self) -> bool {
+        self.colours
+    }
 }
 
 impl Write for LineWriter {
