@@ -120,6 +120,14 @@ pub trait Backend: Send + Sync + 'static {
     fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
         Err(work.refused(OperationObstacle::AlwaysThere).into())
     }
+
+    /// What [`operate`](Self::operate) would do, as far as can be told without a write.
+    ///
+    /// # Errors
+    /// When the order would be refused for what can be read.
+    fn rehearse(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        Err(work.refused(OperationObstacle::AlwaysThere).into())
+    }
 }
 
 /// The answer of [`Backend::enumerate`].

@@ -118,9 +118,9 @@ impl fmt::Display for OperationStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MemoryOnline { card, memory, node } => {
-                let memory = memory.map(|memory| memory.to_string()).unwrap_or_default();
+                let memory = memory.map(|memory| format!("{memory} ")).unwrap_or_default();
                 let node = node.map_or_else(|| "a node".to_owned(), |node| format!("node {node}"));
-                write!(f, "memory {memory} of card {card} is online on {node}, movable")
+                write!(f, "memory {memory}of card {card} is online on {node}, movable")
             }
             Self::RegionDeleted { region, cards, memory, nodes } => {
                 let memory = memory.map_or_else(|| "without addresses".to_owned(), |memory| memory.to_string());

@@ -14,7 +14,7 @@ use hostler_linux::{ReadFailure, SysRoot, memory_blocks::PhysicalRange};
 
 use crate::{
     device::CardId,
-    erase::{EraseError, erase},
+    erase::{self, EraseError},
     gate::{DangerousWrite, GateError, MemoryGate},
     objects::{CxlObjects, CxlRegion, Memdev},
     region::{self, RegionError},
@@ -77,17 +77,7 @@ pub(crate) fn detach(
 ) -> Result<(), DetachError> {
     let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
-    let mut regions = objects.regions_of(memdev);
-    // Other memory devices of the function go with it.
-    let siblings =
-        memdev.address.filter(|_| options.remove).into_iter().flat_map(|address| objects.memdevs_at(address));
-    for sibling in siblings.filter(|sibling| sibling.name != memdev.name) {
-        regions.extend(objects.regions_of(sibling));
-    }
-    // Nothing is begun that cannot be ended.
-    for region in &regions {
-        region::may_take_down(root, &objects, region)?;
-    }
+    let regions = regions_that_go(root, &objects, memdev, options)?;
     let mut former = Vec::new();
     for region in regions {
         let range = region.range();
@@ -106,6 +96,52 @@ pub(crate) fn detach(
     if options.remove { remove(root, card, &former, done) } else { Ok(()) }
 }
 
+/// The regions that go with a card. Nothing is begun that cannot be ended.
+fn regions_that_go<'a>(
+    root: &SysRoot,
+    objects: &'a CxlObjects,
+    memdev: &'a Memdev,
+    options: DetachOptions,
+) -> Result<Vec<&'a CxlRegion>, DetachError> {
+    let mut regions = objects.regions_of(memdev);
+    // Other memory devices of the function go with it.
+    let siblings =
+        memdev.address.filter(|_| options.remove).into_iter().flat_map(|address| objects.memdevs_at(address));
+    for sibling in siblings.filter(|sibling| sibling.name != memdev.name) {
+        regions.extend(objects.regions_of(sibling));
+    }
+    for region in &regions {
+        region::may_take_down(root, objects, region)?;
+    }
+    Ok(regions)
+}
+
+/// What a detach would do, as far as it can be told without a write.
+pub(crate) fn rehearse(
+    root: &SysRoot,
+    card: &CardId,
+    options: DetachOptions,
+) -> Result<Vec<OperationStep>, DetachError> {
+    let objects = CxlObjects::read(root);
+    let memdev = found(&objects, card)?;
+    let regions = regions_that_go(root, &objects, memdev, options)?;
+    let mut steps: Vec<OperationStep> = regions.into_iter().map(|region| region_deleted(&objects, region)).collect();
+    if options.sanitize {
+        if !erase::is_supported(root, memdev) {
+            return Err(EraseError::NotSupported { memdev: memdev.name.clone() }.into());
+        }
+        steps.push(OperationStep::CardErased { card: card.to_string() });
+    }
+    if options.remove {
+        let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
+        if memdev.driver.is_some() {
+            steps.push(OperationStep::MemoryDeviceDisabled { memdev: memdev.name.clone() });
+        }
+        steps.push(OperationStep::FunctionRemoved { address: address.to_string() });
+    }
+    Ok(steps)
+}
+
 /// Erases a card. One that an earlier order has disabled already is enabled for it: the kernel erases no other.
 fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) -> Result<(), DetachError> {
     if memdev.driver.is_none() {
@@ -113,7 +149,7 @@ fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) 
     }
     let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
-    Ok(erase(root, &objects, memdev, waits)?)
+    Ok(erase::erase(root, &objects, memdev, waits)?)
 }
 
 fn found<'a>(objects: &'a CxlObjects, card: &CardId) -> Result<&'a Memdev, RegionError> {

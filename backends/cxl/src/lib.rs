@@ -18,6 +18,7 @@ mod operate;
 mod plan;
 mod prepare;
 mod region;
+mod rehearse;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -121,5 +122,9 @@ impl Backend for CxlBackend {
         let hardware = self.hardware();
         let _alone = hardware.alone();
         operate::operate(&self.root, work, &self.waits)
+    }
+
+    fn rehearse(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        rehearse::rehearse(&self.root, work)
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn nodes(root: &SysRoot, objects: &CxlObjects, card: &CardId) -> Resu
 }
 
 /// Refuses where a claim holds the card, or anything that is made of the same regions.
-fn refuse_held(
+pub(crate) fn refuse_held(
     root: &SysRoot,
     objects: &CxlObjects,
     card: &CardId,
@@ -111,7 +111,12 @@ fn refuse_held(
 }
 
 /// What an operator has to know of an error: what was done, and who is in the way.
-fn failure(root: &SysRoot, error: &DetachError, nodes: &BTreeSet<u32>, steps: Vec<OperationStep>) -> OperationFailure {
+pub(crate) fn failure(
+    root: &SysRoot,
+    error: &DetachError,
+    nodes: &BTreeSet<u32>,
+    steps: Vec<OperationStep>,
+) -> OperationFailure {
     let blocks = match error {
         DetachError::Region(error) => blocks_in_use(error),
         DetachError::Gate(GateError::InUse { blocks, .. }) => Some(&**blocks),

@@ -150,6 +150,34 @@ fn an_operator_attaches_a_card_for_everybody_and_detaches_it_when_nobody_uses_it
     assert_eq!(kernel.dead(), None);
 }
 
+#[test]
+fn a_rehearsed_order_says_what_would_be_done_and_writes_nothing() {
+    let kernel = machine(CxlMachine::default());
+    let backend = backend(&kernel.root());
+    let rehearse = |name: &str, operation, held: &[HeldDevice<'_>]| {
+        let device = found(&backend, name);
+        let before = state(&kernel.root());
+        let answer = backend.rehearse(&OperateWork { device: &device, operation, held });
+        assert_eq!(state(&kernel.root()), before);
+        answer.map(|outcome| outcome.to_string()).map_err(|error| error.to_string())
+    };
+    let all = DeviceOperation::Detach { sanitize: true, remove: true };
+    let would = rehearse("memory-1001", DeviceOperation::Attach, &[]).unwrap();
+    assert_eq!(would, "memory of card 0x1001 at 0000:41:00.0 is online on a node, movable");
+    operate(&backend, "memory-1001", DeviceOperation::Attach, &[]).unwrap();
+    assert_eq!(rehearse("memory-1001", DeviceOperation::Attach, &[]).unwrap(), "nothing was left to do");
+    let (grant, plan) = plan(&backend, "node5", Vec::new(), &[]).unwrap();
+    let (uid, name) = other();
+    let held = [HeldDevice { claim: &uid, claim_name: name, grant: &grant, plan: &plan }];
+    for operation in [DETACH, all] {
+        let said = rehearse("memory-1001", operation, &held).unwrap_err();
+        assert_eq!(said, operate(&backend, "memory-1001", operation, &held).unwrap_err(), "the refusal of the order");
+    }
+    assert!(rehearse("node5", DETACH, &[]).unwrap_err().contains("orders are for memory devices, whole"));
+    let would = rehearse("memory-1001", all, &[]).unwrap();
+    assert_eq!(operate(&backend, "memory-1001", all, &[]).unwrap(), would, "what is done is what was said");
+}
+
 /// A process with pages on node 5 and a pool of huge pages there.
 fn use_node(kernel: &CxlKernel) {
     kernel.tree().file("proc/42/comm", "database");
