@@ -177,6 +177,18 @@ impl BitstreamStore {
         }
     }
 
+    /// Takes a bitstream out of the store. One that is not there any more is no error.
+    ///
+    /// # Errors
+    /// When the folder cannot be trusted, or a file not be removed.
+    pub fn remove(&self, digest: &BitstreamDigest) -> Result<(), StoreError> {
+        // Its existence and its owner are looked at; the names do not matter.
+        access::names(&self.folder)?;
+        // Without its record there is no bitstream: a crash in between leaves a file that `verify` names.
+        access::remove(&self.record_path(digest))?;
+        access::remove(&self.content_path(digest))
+    }
+
     /// The bitstreams whose records make sense, and what is wrong with the first other one.
     fn readable(&self) -> Result<(Vec<Bitstream>, Option<StoreError>), StoreError> {
         let (mut all, mut broken) = (Vec::new(), None);

@@ -24,6 +24,14 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
+/// Removes a file; one that is gone already is no error.
+pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Makes the folder where it is not there, and opens it.
 pub(super) fn make(folder: &Path) -> Result<File, StoreError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
