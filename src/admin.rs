@@ -204,8 +204,10 @@ impl AdminService {
             .route("/v1/inventory", get(inventory))
             .route("/v1/rescan", post(rescan))
             .route("/v1/devices", get(devices::list))
+            .route("/v1/devices/{device}", get(devices::show))
             .route("/v1/devices/{device}/drain", put(devices::drain).delete(devices::undrain))
             .route("/v1/devices/{device}/operate", post(orders::operate))
+            .route("/v1/devices/{device}/rehearse", post(orders::rehearse))
             .route("/v1/lost-drains", delete(devices::forget))
             .route("/v1/claims", get(claims::list).post(claims::create))
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
@@ -213,6 +215,8 @@ impl AdminService {
             .route("/v1/claims/{claim}/explain", get(explain::explain))
             .route("/v1/claims/{claim}/forget", post(claims::forget))
             .layer(from_fn(in_one_shape))
+            // For `hostler ready --socket`: probes speak lines, not JSON.
+            .route("/readyz", get(ready))
             .with_state(self)
     }
 
@@ -388,6 +392,10 @@ async fn healthz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
 
 async fn readyz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
     let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
+    ready(State(admin.clone())).await
+}
+
+async fn ready(State(admin): State<AdminService>) -> (StatusCode, String) {
     let missing = admin.not_ready();
     if missing.is_empty() {
         return (StatusCode::OK, "ready\n".to_owned());

@@ -27,13 +27,18 @@ pub mod hook;
 mod inventory;
 mod machine;
 mod man;
+mod names;
+mod output;
+mod paint;
 mod plain;
 mod ready;
 mod run;
 mod save;
+mod screen;
 mod status;
 mod table;
 mod validate;
+mod yaml;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -41,10 +46,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use hostler_api::{Chain, plain_line};
 
-use self::plain::PlainWriter;
+use self::{paint::PaintWriter, plain::PlainWriter, screen::Screen};
 use crate::config::{ConfigErrors, DaemonConfig};
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
@@ -89,16 +94,6 @@ impl ConfigFileArgs {
     fn load(&self) -> Result<DaemonConfig, ConfigErrors> {
         DaemonConfig::load_or_default(self.config.as_deref())
     }
-}
-
-/// The shape of an answer that has no shape of its own.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum OutputFormat {
-    /// For people
-    #[default]
-    Table,
-    /// For programs
-    Json,
 }
 
 /// How a subcommand ended that could do its work.
@@ -150,6 +145,9 @@ impl CliCommand {
 
 /// Reads the arguments of the process, does what they ask and gives the exit code.
 pub fn main() -> ExitCode {
+    if completions::complete() {
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -158,7 +156,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let mut out = BufWriter::new(PlainWriter::new(io::stdout().lock(), cli.command.writes_bytes()));
+    let screen = screen::set(Screen::of_stdout());
+    let bytes = cli.command.writes_bytes();
+    // Colours come last: what others have named is nothing but text by then.
+    let painted = PaintWriter::new(BufWriter::new(io::stdout().lock()), screen.colours && !bytes);
+    let mut out = BufWriter::new(PlainWriter::new(painted, bytes));
     let result = dispatch(cli.command, &mut out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
@@ -206,13 +208,6 @@ fn exit_code(result: Result<CliOutcome, CliFailure>, err: &mut dyn Write) -> Exi
         CliFailure::Incomparable(_) => 2,
         _ => 1,
     })
-}
-
-/// Writes `value` as indented JSON with a line end.
-fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), CliFailure> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 #[cfg(test)]

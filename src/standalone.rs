@@ -11,5 +11,5 @@ mod manifest;
 
 pub use create::{CreateClaim, CreateDevice, CreateError, allocate};
 pub use folder::{ManifestFolder, ManifestsError};
-pub use in_service::{DrainedError, InService};
+pub use in_service::{DrainedError, InService, refuse_drained};
 pub use manifest::{ManifestError, parse};

@@ -39,6 +39,15 @@ impl Place {
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
+    /// The bitstreams of the store.
+    fn list(&self) -> serde_json::Value {
+        let (code, said, error) = self.said(&["list", "-o", "json"]);
+        assert_eq!((code, &*error), (Some(0), ""));
+        let mut list: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&list["apiVersion"], &list["kind"]), (&"output.hostler.dev/v1".into(), &"BitstreamList".into()));
+        list["items"].take()
+    }
+
     fn add(&self, name: &str, bytes: &[u8]) -> (Option<i32>, String, String) {
         let path = self.path(&format!("{name}.rbf"));
         fs::write(&path, bytes).unwrap();
@@ -49,7 +58,7 @@ impl Place {
 #[test]
 fn what_is_added_is_listed_and_in_order() {
     let place = Place::new();
-    assert_eq!(place.said(&["list", "-o", "json"]), (Some(0), "[]\n".to_owned(), String::new()));
+    assert_eq!(place.list(), serde_json::json!([]));
     let (code, said, error) = place.add("nlb", b"image");
     assert_eq!((code, &*error), (Some(0), ""));
     assert!(
@@ -58,8 +67,7 @@ fn what_is_added_is_listed_and_in_order() {
     );
     assert!(place.add("nlb", b"image").1.starts_with("nlb is there already: "));
 
-    let (_, list, _) = place.said(&["list", "-o", "json"]);
-    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let list = place.list();
     assert_eq!(list[0]["name"], "nlb");
     assert_eq!((&list[0]["format"], &list[0]["sizeBytes"]), (&"raw".into(), &5.into()));
     assert_eq!((&list[0]["interfaceID"], &list[0]["afuID"]), (&INTERFACE.replace('-', "").into(), &AFU.into()));
@@ -78,8 +86,7 @@ fn what_was_changed_since_is_found() {
     let place = Place::new();
     place.add("good", b"good");
     place.add("bad", b"bad");
-    let (_, list, _) = place.said(&["list", "-o", "json"]);
-    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let list = place.list();
     assert_eq!(list[0]["name"], "bad");
     let content = place.path("store").join(format!("{}.bin", list[0]["digest"].as_str().unwrap()));
     fs::write(content, "worse").unwrap();
@@ -90,7 +97,7 @@ fn what_was_changed_since_is_found() {
     let (code, said, _) = place.said(&["verify", "-o", "json", "bad"]);
     let found: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(code, Some(1));
-    assert!(found[0]["problem"].as_str().unwrap().contains(" is damaged"), "{said}");
+    assert!(found["items"][0]["problem"].as_str().unwrap().contains(" is damaged"), "{said}");
 }
 
 #[test]
@@ -110,4 +117,36 @@ fn refusals_say_what_to_do() {
         assert_eq!((exit, &*said), (Some(code), ""), "{args:?}");
         assert!(error.contains(expected), "{args:?}: {error}");
     }
+}
+
+#[test]
+fn what_is_removed_is_gone_and_what_is_needed_stays() {
+    let place = Place::new();
+    place.add("one", b"one");
+    place.add("two", b"two");
+    let digest = place.list()[1]["digest"].as_str().unwrap().to_owned();
+    let (code, said, error) = place.said(&["remove", "one", "three"]);
+    assert_eq!((code, &*said), (Some(1), ""));
+    assert!(error.contains("\"three\" is no bitstream of the store"), "{error}");
+    assert_eq!(place.said(&["list", "-o", "name"]).1, "one\ntwo\n", "all or none");
+
+    // A claim may be prepared again after a reboot, and a region is made blank in the end.
+    let records = place.path("state/claims");
+    fs::create_dir_all(&records).unwrap();
+    fs::write(records.join("u1.json"), format!("{{\"digest\": \"{digest}\"}}")).unwrap();
+    let store = place.path("store");
+    let blank = "1a4222186dba448eb302425cbcde1406";
+    let config = format!(
+        "[paths]\nstate = {:?}\n[backends.fpga]\nbitstreams = {store:?}\nblank = {{ {blank} = \"one\" }}\n",
+        place.path("state")
+    );
+    fs::write(place.path("hostler.toml"), config).unwrap();
+    assert!(place.said(&["remove", "one"]).2.contains("one is needed by backends.fpga.blank"));
+    let (code, _, error) = place.said(&["remove", &digest]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("two is needed by the claim of record") && error.contains("u1.json; --force"), "{error}");
+    let (code, said, _) = place.said(&["remove", "one", "two", "--force"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 2));
+    assert_eq!(place.list(), serde_json::json!([]));
+    assert_eq!(fs::read_dir(store).unwrap().count(), 0);
 }

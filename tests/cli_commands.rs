@@ -1,5 +1,10 @@
 //! The real binary, as a shell sees it: exit codes, what goes to which stream, and pipes that close early.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "these tests run the binary")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "these tests run the binary, and say what they skip"
+)]
 
 use std::{
     fs,
@@ -104,7 +109,9 @@ fn a_hook_that_is_not_called_as_written_fails_with_its_reason() {
 #[test]
 fn doctor_judges_this_host_in_words_and_in_json() {
     let output = hostler(&["doctor", "-o", "json"]);
-    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&list["apiVersion"], &list["kind"]), (&"output.hostler.dev/v1".into(), &"FindingList".into()));
+    let findings = &list["items"];
     let failed = findings.as_array().unwrap().iter().any(|finding| finding["level"] == "fail");
     assert_eq!(output.status.code(), Some(i32::from(failed)), "{findings}");
     for finding in findings.as_array().unwrap() {
@@ -172,8 +179,79 @@ fn manual_pages_and_completions_are_made() {
     let dir = tempfile::tempdir().unwrap();
     let output = hostler(&["man", dir.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(dir.path().join("hostler-claim-create.1").is_file());
+    assert!(dir.path().join("man1/hostler-claim-create.1").is_file());
+    assert!(dir.path().join("man5/hostler.toml.5").is_file());
     for shell in ["bash", "zsh", "fish"] {
-        assert!(text(&hostler(&["completions", shell]).stdout).contains("inventory"), "{shell}");
+        assert!(text(&hostler(&["completions", shell]).stdout).contains("HOSTLER_COMPLETE"), "{shell}");
     }
+}
+
+/// What the completion of a command line gives, as bash asks for it.
+fn completed(words: &[&str]) -> (Option<i32>, Vec<String>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hostler"))
+        .args([&["--", "hostler"], words].concat())
+        .env("HOSTLER_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n")
+        .output()
+        .unwrap();
+    let found = text(&output.stdout).lines().map(str::to_owned).collect();
+    (output.status.code(), found, text(&output.stderr))
+}
+
+#[test]
+fn completion_knows_subcommands_and_is_silent_when_the_daemon_is_away() {
+    let (code, found, error) = completed(&["clai"]);
+    assert_eq!((code, &found[..], &*error), (Some(0), &["claim".to_owned()][..], ""));
+    let (code, found, error) = completed(&["claim", "show", "--socket", "/nonexistent/admin.sock", ""]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    assert!(found.iter().all(|found| found.starts_with('-')), "no name, and no complaint: {found:?}");
+}
+
+#[test]
+fn the_example_of_a_manifest_with_configuration_of_every_kind_is_valid() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests/tuned.yaml");
+    let manifest = fs::read_to_string(&path).unwrap();
+    for kind in ["CpuConfig", "MemoryConfig", "FpgaConfig", "CxlConfig", "PlacementConfig"] {
+        assert!(manifest.contains(&format!("kind: {kind}")), "{kind}");
+    }
+    let output = hostler(&["validate", path.to_str().unwrap()]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "1 object checked, 0 problems\n"));
+    // As strict as the daemon that reads it.
+    let claim = hostler::standalone::parse(&manifest).unwrap();
+    let allocation = claim.allocation("hostler.dev").unwrap();
+    assert_eq!(allocation.grants.len(), 4);
+    assert!(allocation.grants.iter().all(|grant| !grant.config.is_empty()));
+}
+
+/// What a command writes on a terminal of so many columns; nothing where there is no program that makes one.
+fn on_a_terminal(columns: u32, environment: &str, command: &str) -> Option<String> {
+    let line = format!("stty rows 40 cols {columns}; {environment} {} {command}", env!("CARGO_BIN_EXE_hostler"));
+    let made =
+        Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).env("TERM", "xterm").output();
+    let written = made.ok().filter(|output| output.status.success())?;
+    Some(text(&written.stdout).replace('\r', ""))
+}
+
+#[test]
+fn help_and_tables_fit_the_terminal_and_have_colours_there_alone() {
+    let Some(help) = on_a_terminal(60, "NO_COLOR=1", "device --help") else {
+        println!("skipped: there is no script(1) here to make a terminal");
+        return;
+    };
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(longest(&help) <= 60 && !help.contains('\x1b'), "{help}");
+    assert!(on_a_terminal(60, "", "device --help").unwrap().contains('\x1b'));
+    assert!(!text(&hostler(&["device", "--help"]).stdout).contains('\x1b'));
+
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let spec = r#"{"cdiVersion":"0.3.0","kind":"vendor.com/gpu","devices":[{"name":"g0","containerEdits":{"env":["A=b"]}}]}"#;
+        fs::write(dir.path().join(format!("{name}.json")), spec).unwrap();
+    }
+    let list = format!("cdi list --dir {}", dir.path().display());
+    let wide = text(&hostler(&["cdi", "list", "--dir", dir.path().to_str().unwrap()]).stdout);
+    let narrow = on_a_terminal(60, "NO_COLOR=1", &list).unwrap();
+    assert!(longest(&wide) > 60 && longest(&narrow) <= 60, "{narrow}");
+    assert!(on_a_terminal(60, "", &list).unwrap().contains("\x1b[1mDEVICE"));
 }

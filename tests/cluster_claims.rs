@@ -339,7 +339,9 @@ async fn a_device_that_another_claim_holds_is_explained_with_its_holder() {
     assert_eq!(by_uid.lines().nth(1), told.lines().nth(1), "by UID as by name");
     let json: Value = serde_json::from_str(&rig.host.run_ok(&["explain", "claim", "first", "-o", "json"])).unwrap();
     assert_eq!((json["state"].as_str(), json["uid"].as_str()), (Some("prepared"), Some(first.uid.as_str())));
-    assert!(rig.explained("nobody").contains("there is no such claim"));
+    let unknown = rig.host.run_refused(&["explain", "claim", "firts"]);
+    assert!(unknown.contains("there is no such claim, neither on record nor in the API server"), "{unknown}");
+    assert!(unknown.contains("did you mean default/first?"), "{unknown}");
     let event = rig.event("DeviceHeld").await;
     assert!(event["message"].as_str().unwrap().contains("default/first"), "{event}");
 }

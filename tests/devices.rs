@@ -146,12 +146,16 @@ fn an_order_for_a_device_reaches_its_backend_unless_a_claim_holds_it() {
     let host = started();
     let refused = host.run_refused(&["device", "attach", "fake/half-0"]);
     assert!(refused.contains("half-0 cannot be attached: its kind is always there"), "{refused}");
+    let rehearsed = host.run_refused(&["device", "attach", "fake/half-0", "--dry-run"]);
+    assert_eq!(rehearsed, refused, "a dry run is refused as the order is");
     host.run_ok(&["claim", "create", "holder", "-d", "fake/half-0"]);
     let refused = host.run_refused(&["device", "detach", "half-0", "--sanitize", "--remove"]);
     assert!(
         refused.contains("device half-0 is already prepared for claim") && refused.contains("default/holder"),
         "{refused}"
     );
+    let rehearsed = host.run_refused(&["device", "detach", "half-0", "--sanitize", "--remove", "--dry-run"]);
+    assert_eq!(rehearsed, refused, "a dry run is refused as the order is");
     let unknown = host.run_refused(&["device", "detach", "memory-1001"]);
     assert!(unknown.contains("there is no device \"memory-1001\""), "{unknown}");
     // What was refused holds nobody up.

@@ -16,8 +16,10 @@ use super::{
     types::{AdminBusyClaim, AdminClaim, AdminClaimDevice, AdminClaimState, AdminContainer, CreateClaim},
 };
 use crate::{
-    claims::{BusyClaim, ClaimView, spec::prepared_devices},
-    standalone::{ManifestFolder, ManifestsError, allocate},
+    claims::{BusyClaim, ClaimView, spec::prepared_devices, store::RecordDevice},
+    inventory::Inventory,
+    near::did_you_mean,
+    standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained},
 };
 
 /// `?namespace=…` beside a claim that is named rather than identified.
@@ -58,9 +60,19 @@ pub(super) async fn show(
     Ok(Json(claim))
 }
 
-/// Makes a manifest and prepares it. If that fails, the manifest goes again.
+/// `?dry_run=true` beside a claim to make.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Makes a manifest and prepares it. If that fails, the manifest goes again. A dry run decides the same and changes
+/// nothing.
 pub(super) async fn create(
     State(admin): State<AdminService>,
+    Query(CreateQuery { dry_run }): Query<CreateQuery>,
     Json(request): Json<CreateClaim>,
 ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
     admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
@@ -69,6 +81,9 @@ pub(super) async fn create(
     let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
         .map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
     let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+    if dry_run {
+        return Ok((StatusCode::OK, Json(admin.rehearse(manifest, claim, &inventory).await?)));
+    }
     let path = admin.manifests(move |manifests| manifests.add(&manifest)).await?;
     if let Err(failure) = admin.prepare(claim).await {
         admin.manifests(move |manifests| manifests.remove(&path)).await?;
@@ -123,11 +138,18 @@ fn remove_manifest(manifests: &ManifestFolder, claim: &ClaimRef) -> Result<(), M
     }
 }
 
+/// Gives a quarantined claim up. Of several claims of one name the quarantined one is meant.
 pub(super) async fn forget(
     State(admin): State<AdminService>,
-    Path(uid): Path<String>,
+    Path(name): Path<String>,
+    Query(namespace): Query<NamespaceQuery>,
 ) -> Result<StatusCode, AdminFailure> {
-    let uid = ClaimUid::new(uid).map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+    let all = admin.all_claims().await?;
+    let (quarantined, others): (Vec<AdminClaim>, Vec<AdminClaim>) =
+        all.into_iter().partition(|claim| claim.state == AdminClaimState::OnRecord(ClaimState::Quarantined));
+    let all = [quarantined, others].concat();
+    let found = find(&all, &name, &namespace.namespace)?;
+    let uid = ClaimUid::new(&*found.uid).map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
     admin.0.claims.forget(uid).await.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &error))?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -144,6 +166,24 @@ impl AdminService {
             Some(Err(error)) => Err(AdminFailure::new(StatusCode::CONFLICT, &error)),
             _ => Ok(()),
         }
+    }
+
+    /// The claim as it would be made, with what it would be bound to; refused as it would be.
+    async fn rehearse(
+        &self,
+        manifest: ResourceClaim,
+        claim: ClaimRef,
+        inventory: &Inventory,
+    ) -> Result<AdminClaim, AdminFailure> {
+        let allocation = manifest.allocation(&self.0.driver);
+        let allocation = allocation.map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+        let ClaimRef { namespace, name, .. } = claim.clone();
+        self.manifests(move |manifests| manifests.refuse_taken(&namespace, &name)).await?;
+        refuse_drained(&allocation, inventory).map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &error))?;
+        let planned = self.0.claims.plan(claim, allocation).await;
+        let planned = planned.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &*error))?;
+        let devices = planned.iter().map(|device| held(device, Vec::new())).collect();
+        Ok(AdminClaim { devices, ..allocated_claim(&manifest, &self.0.driver) })
     }
 
     /// Refuses what only a host without a cluster does, with what to do instead.
@@ -189,20 +229,11 @@ impl AdminService {
         Ok(shown.collect())
     }
 
-    /// The claim with this UID, else the one with this name.
     async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, AdminFailure> {
-        let all = self.all_claims().await?;
-        let by_uid = all.iter().find(|claim| claim.uid == name);
-        let by_name = || all.iter().find(|claim| claim.name == name && claim.namespace == namespace);
-        by_uid.or_else(by_name).cloned().ok_or_else(|| {
-            AdminFailure(
-                StatusCode::NOT_FOUND,
-                format!("there is no claim with name or uid {name:?} in namespace {namespace:?}"),
-            )
-        })
+        find(&self.all_claims().await?, name, namespace).cloned()
     }
 
-    async fn all_claims(&self) -> Result<Vec<AdminClaim>, AdminFailure> {
+    pub(super) async fn all_claims(&self) -> Result<Vec<AdminClaim>, AdminFailure> {
         let table = self.0.claims.table().borrow().clone();
         let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
         let driver = self.0.driver.clone();
@@ -225,6 +256,10 @@ impl AdminService {
 
     fn recorded_claim(&self, uid: &ClaimUid, view: &ClaimView) -> AdminClaim {
         let state = view.state();
+        let recorded = match view {
+            ClaimView::Recorded { record, .. } => record.since,
+            ClaimView::Quarantined(_) => None,
+        };
         let (problem, mut cdi_ids) = match view {
             ClaimView::Quarantined(found) => (Some(Chain(&found.error()).to_string()), Vec::new()),
             ClaimView::Recorded { record, problem, .. } => {
@@ -233,11 +268,7 @@ impl AdminService {
             }
         };
         cdi_ids.resize(view.devices().len(), Vec::new());
-        let devices = view.devices().iter().zip(cdi_ids).map(|(device, cdi_ids)| AdminClaimDevice {
-            cpus: IdSet::from(device.plan.pinning.cpus.clone()).to_string(),
-            mems: IdSet::from(device.plan.pinning.mems.clone()).to_string(),
-            ..granted(&device.grant, cdi_ids)
-        });
+        let devices = view.devices().iter().zip(cdi_ids).map(|(device, cdi_ids)| held(device, cdi_ids));
         let (namespace, name) =
             view.claim().map(|claim| (claim.namespace.clone(), claim.name.clone())).unwrap_or_default();
         AdminClaim {
@@ -245,6 +276,7 @@ impl AdminService {
             name,
             uid: uid.to_string(),
             state: AdminClaimState::OnRecord(state),
+            recorded,
             problem,
             busy: view.busy().map(busy_claim),
             devices: devices.collect(),
@@ -253,9 +285,40 @@ impl AdminService {
     }
 }
 
+/// The claim with this UID, else the one with this name.
+fn find<'a>(all: &'a [AdminClaim], name: &str, namespace: &str) -> Result<&'a AdminClaim, AdminFailure> {
+    let by_uid = all.iter().find(|claim| claim.uid == name);
+    let by_name = || all.iter().find(|claim| claim.name == name && claim.namespace == namespace);
+    by_uid.or_else(by_name).ok_or_else(|| {
+        let near = near_claims(all, name, namespace);
+        let text = format!("there is no claim with name or uid {name:?} in namespace {namespace:?}{near}");
+        AdminFailure(StatusCode::NOT_FOUND, format!("{text}; `hostler claim list` has all"))
+    })
+}
+
+/// The claims that may have been meant, with words in front: those of the name in other namespaces, or with a like name.
+pub(super) fn near_claims(all: &[AdminClaim], name: &str, namespace: &str) -> String {
+    let full = |claim: &AdminClaim| format!("{}/{}", claim.namespace, claim.name);
+    let elsewhere: Vec<String> =
+        all.iter().filter(|claim| claim.name == name && claim.namespace != namespace).map(full).collect();
+    if !elsewhere.is_empty() {
+        return did_you_mean(name, elsewhere);
+    }
+    did_you_mean(&format!("{namespace}/{name}"), all.iter().map(full).chain(all.iter().map(|claim| claim.uid.clone())))
+}
+
 fn busy_claim(busy: BusyClaim) -> AdminBusyClaim {
     let since = busy.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     AdminBusyClaim { operation: busy.operation.as_str().to_owned(), since }
+}
+
+/// A device with what its claim is bound to.
+fn held(device: &RecordDevice, cdi_ids: Vec<String>) -> AdminClaimDevice {
+    AdminClaimDevice {
+        cpus: IdSet::from(device.plan.pinning.cpus.clone()).to_string(),
+        mems: IdSet::from(device.plan.pinning.mems.clone()).to_string(),
+        ..granted(&device.grant, cdi_ids)
+    }
 }
 
 fn granted(grant: &hostler_api::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice {
@@ -281,6 +344,7 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         name: manifest.metadata.name.clone(),
         uid: manifest.metadata.uid.clone().unwrap_or_default(),
         state: AdminClaimState::Allocated,
+        recorded: None,
         problem,
         busy: None,
         devices,
@@ -295,6 +359,7 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         name: String::new(),
         uid: String::new(),
         state: AdminClaimState::Invalid,
+        recorded: None,
         problem: Some(Chain(error).to_string()),
         busy: None,
         devices: Vec::new(),

@@ -8,11 +8,11 @@ use axum::{
     http::StatusCode,
 };
 use hostler_api::{BackendName, DeviceName};
-use hostler_backend::Device;
+use hostler_backend::{Device, Sharing};
 
 use super::{
     AdminFailure, AdminService,
-    types::{AdminDevice, AdminDrain, DrainDevice},
+    types::{AdminDevice, AdminDeviceDetails, AdminDrain, DrainDevice},
 };
 use crate::{
     claims::ClaimTable,
@@ -28,6 +28,27 @@ pub(super) async fn list(State(admin): State<AdminService>) -> Json<Vec<AdminDev
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     Json(devices(&inventory, &claims))
+}
+
+/// One device, with what claims can ask of it.
+pub(super) async fn show(
+    State(admin): State<AdminService>,
+    Path(name): Path<String>,
+) -> Result<Json<AdminDeviceDetails>, AdminFailure> {
+    let key = admin.device(&name)?;
+    let Json(device) = admin.shown(&key)?;
+    let inventory = admin.0.inventory.reader().latest();
+    let pool = inventory.pools.get(&key.0);
+    let found = pool.and_then(|pool| pool.devices.iter().find(|device| device.name == key.1));
+    let (attributes, capacity) =
+        found.map(|found| (fields(&found.attributes), fields(&found.capacity))).unwrap_or_default();
+    Ok(Json(AdminDeviceDetails { device, attributes, capacity }))
+}
+
+/// What stands in the inventory's JSON.
+fn fields(shown: &impl serde::Serialize) -> BTreeMap<String, serde_json::Value> {
+    // Both are maps whose keys are names.
+    serde_json::to_value(shown).and_then(serde_json::from_value).unwrap_or_default()
 }
 
 /// Takes a device out of service, or gives its drain another reason.
@@ -99,6 +120,14 @@ impl AdminService {
     }
 }
 
+/// The word of the inventory's JSON.
+fn sharing(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::Exclusive => "Exclusive",
+        Sharing::Shared => "Shared",
+    }
+}
+
 /// What is known of a device, from different sides.
 #[derive(Default)]
 struct KnownDevice<'a> {
@@ -153,6 +182,7 @@ fn devices(inventory: &Inventory, claims: &ClaimTable) -> Vec<AdminDevice> {
         }),
         holders: known.holders.into_iter().collect(),
         backend: backend.to_string(),
+        sharing: known.device.map(|device| sharing(device.sharing).to_owned()),
     };
     all(inventory, claims).into_iter().map(shown).collect()
 }

@@ -5,15 +5,20 @@ use std::time::SystemTime;
 use axum::{
     Json,
     extract::{Path, Query, State},
+    http::StatusCode,
 };
 use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
 use hostler_linux::IdSet;
 
-use super::{AdminFailure, AdminService, claims::NamespaceQuery};
+use super::{
+    AdminFailure, AdminService,
+    claims::{NamespaceQuery, near_claims},
+};
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
     explain::{
-        ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, Explanation, FailureFact, RecordFact, explain as conclude,
+        ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, ExplainedState, Explanation, FailureFact, RecordFact,
+        explain as conclude,
     },
     inventory::Inventory,
     kubernetes::claim_reader::ClaimReadError,
@@ -27,7 +32,14 @@ pub(super) async fn explain(
     Query(namespace): Query<NamespaceQuery>,
 ) -> Result<Json<Explanation>, AdminFailure> {
     let facts = admin.facts(&name, &namespace.namespace).await?;
-    Ok(Json(conclude(&facts)))
+    let explanation = conclude(&facts);
+    if explanation.state == ExplainedState::Missing && facts.failure.is_none() {
+        let all = admin.all_claims().await?;
+        let near = near_claims(&all, &name, &namespace.namespace);
+        let text = format!("claim {}: {}{near}", explanation.claim, explanation.summary);
+        return Err(AdminFailure(StatusCode::NOT_FOUND, text));
+    }
+    Ok(Json(explanation))
 }
 
 /// A claim as it is asked for: by UID, or by name.

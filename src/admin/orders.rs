@@ -65,6 +65,20 @@ pub(super) async fn operate(
     Ok(Json(operated.map_err(|error| AdminFailure::new(refused(&error), &*error))?).into_response())
 }
 
+/// Says what an order would do, or why it would be refused.
+pub(super) async fn rehearse(
+    State(admin): State<AdminService>,
+    Path(name): Path<String>,
+    Json(operation): Json<DeviceOperation>,
+) -> Result<Json<AdminOperated>, AdminFailure> {
+    let key = admin.device(&name)?;
+    let (backend, device) = key.clone();
+    let outcome = admin.0.claims.rehearse(backend, device, operation).await;
+    outcome
+        .map(|outcome| Json(operated(&key, &outcome)))
+        .map_err(|error| AdminFailure::new(refused(&error), &*error))
+}
+
 /// What became of the order, once that is known.
 async fn ended(mut stage_rx: watch::Receiver<OrderStage>) -> ClaimResult<OperationOutcome> {
     match stage_rx.wait_for(|stage| matches!(stage, OrderStage::Ended(_))).await.as_deref() {

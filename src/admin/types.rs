@@ -119,6 +119,30 @@ pub struct AdminDevice {
     pub drained: Option<AdminDrain>,
     /// `namespace/name` of the claims that hold it; the UID where the name is not known.
     pub holders: Vec<String>,
+    /// `Exclusive` or `Shared`; absent for one that is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<String>,
+}
+
+impl AdminDevice {
+    /// Whether several claims may hold parts of it.
+    pub fn is_shared(&self) -> bool {
+        self.sharing.as_deref() == Some("Shared")
+    }
+}
+
+/// A device with what can be asked of it: `GET /v1/devices/{name}`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminDeviceDetails {
+    /// As in the list.
+    #[serde(flatten)]
+    pub device: AdminDevice,
+    /// Attributes as in the inventory; empty for one that is not there.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, serde_json::Value>,
+    /// Capacities as in the inventory.
+    #[serde(default)]
+    pub capacity: BTreeMap<String, serde_json::Value>,
 }
 
 /// Why and since when a device is out of service.
@@ -213,6 +237,9 @@ pub struct AdminClaim {
     pub uid: String,
     /// How far it is.
     pub state: AdminClaimState,
+    /// When it came onto record, seconds since 1970; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<u64>,
     /// What is wrong, if anything.
     pub problem: Option<String>,
     /// The work that is under way on it.

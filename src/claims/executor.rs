@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use hostler_api::{Chain, ClaimUid};
 use hostler_backend::{
-    Backend, ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork,
+    VerifyWork,
 };
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
@@ -94,13 +95,26 @@ impl ClaimExecutor {
 
     /// Has a backend carry out an operator's order.
     pub(super) fn operate(&self, job: &OperateJob) -> Result<OperationOutcome, ClaimError> {
+        self.order(job, |backend, work| backend.operate(work))
+    }
+
+    /// What an order would do.
+    pub(super) fn rehearse(&self, job: &OperateJob) -> Result<OperationOutcome, ClaimError> {
+        self.order(job, |backend, work| backend.rehearse(work))
+    }
+
+    fn order(
+        &self,
+        job: &OperateJob,
+        give: impl FnOnce(&dyn Backend, &OperateWork<'_>) -> Result<OperationOutcome, BackendError>,
+    ) -> Result<OperationOutcome, ClaimError> {
         let backend = self.backends.get(&job.backend).ok_or_else(|| ClaimError::NoBackend {
             backend: job.backend.to_string(),
             device: job.device.name.clone(),
         })?;
         let held: Vec<HeldDevice<'_>> = job.held.iter().map(|held| held.as_held()).collect();
         let work = OperateWork { device: &job.device, operation: job.operation, held: &held };
-        backend.operate(&work).map_err(|source| ClaimError::Backend {
+        give(backend.as_ref(), &work).map_err(|source| ClaimError::Backend {
             step: job.operation.word(),
             device: job.device.name.clone(),
             source,
@@ -321,6 +335,6 @@ fn foreign(device: &RecordDevice, source: ForeignEdits) -> ClaimError {
     ClaimError::Edits { device: device.grant.device.clone(), source }
 }
 
-fn failed(step: &'static str, device: &RecordDevice, source: hostler_backend::BackendError) -> ClaimError {
+fn failed(step: &'static str, device: &RecordDevice, source: BackendError) -> ClaimError {
     ClaimError::Backend { step, device: device.grant.device.clone(), source }
 }

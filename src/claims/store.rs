@@ -59,6 +59,9 @@ pub struct ClaimRecord {
     /// What containers can read about the devices, where that was asked for. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<DeviceMetadata>,
+    /// When the claim came onto record, seconds since 1970. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
 }
 
 impl ClaimRecord {

@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid};
+use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid, DeviceName};
+use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
 use tokio::{
@@ -31,7 +32,7 @@ use super::{
     executor::ClaimExecutor,
     metadata, recover,
     spec::CdiNaming,
-    store::{RecordDir, StoreError},
+    store::{RecordDevice, RecordDir, StoreError},
 };
 use crate::{
     containers::{ClaimContainer, ContainerDir},
@@ -93,12 +94,29 @@ enum ClaimsRequest {
     Calls(Vec<ClaimCall>),
     Operate(owner::OperateCall),
     OrderNotice(order::OrderNotice),
+    Plan(PlanCall),
+    Rehearse(RehearseCall),
     /// The inventory has seen what an order for a device of this backend has changed.
     Rescanned(BackendName),
     Finished(owner::FinishedWork),
     InventoryChanged,
     Ping(oneshot::Sender<()>),
     Stop,
+}
+
+/// The question what an order would do.
+struct RehearseCall {
+    backend: BackendName,
+    device: DeviceName,
+    operation: DeviceOperation,
+    answer_tx: oneshot::Sender<ClaimResult<OperationOutcome>>,
+}
+
+/// The question what a claim would get.
+struct PlanCall {
+    claim: ClaimRef,
+    allocation: Allocation,
+    answer_tx: oneshot::Sender<ClaimResult<Vec<RecordDevice>>>,
 }
 
 /// Asks the claims task. Cheap to clone.
@@ -263,6 +281,16 @@ impl ClaimsHandle {
         job.await.unwrap_or_default()
     }
 
+    /// What a claim would get if it were prepared now. Nothing is taken and nothing written.
+    ///
+    /// # Errors
+    /// When it would be refused.
+    pub async fn plan(&self, claim: ClaimRef, allocation: Allocation) -> ClaimResult<Vec<RecordDevice>> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        self.send(ClaimsRequest::Plan(PlanCall { claim, allocation, answer_tx })).await;
+        answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
+    }
+
     /// Lets go of a quarantined claim: its record is set aside, its CDI file removed, its devices are free.
     ///
     /// # Errors
@@ -293,6 +321,22 @@ impl ClaimsHandle {
         for (backend, claims) in late {
             warn!(backend = %backend, claims, "claims are recovered in the background; their devices stay taken");
         }
+    }
+
+    /// What an operator's order would do now. Nothing is changed.
+    ///
+    /// # Errors
+    /// When it would be refused for what can be told without a write.
+    pub async fn rehearse(
+        &self,
+        backend: BackendName,
+        device: DeviceName,
+        operation: DeviceOperation,
+    ) -> ClaimResult<OperationOutcome> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        let call = RehearseCall { backend, device, operation, answer_tx };
+        self.send(ClaimsRequest::Rehearse(call)).await;
+        answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
     /// Comes back when the owner has got round to it: never, if it is stuck.

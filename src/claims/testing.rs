@@ -84,7 +84,14 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimReco
         counters: Vec::new(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
     };
-    ClaimRecord { claim: claim(text), state, boot_id: boot_id.to_owned(), devices: vec![device], metadata: None }
+    ClaimRecord {
+        claim: claim(text),
+        state,
+        boot_id: boot_id.to_owned(),
+        devices: vec![device],
+        metadata: None,
+        since: None,
+    }
 }
 
 /// Devices `one` and `two` are exclusive, `many` has ten units to share.

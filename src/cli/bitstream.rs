@@ -1,14 +1,19 @@
 //! `hostler bitstream`: the store of what FPGAs are programmed with. Works on the folder; no daemon is needed.
 
-use std::{io::Write, path::PathBuf};
+use std::{fs, io::Write, path::PathBuf};
 
+use clap_complete::engine::ArgValueCompleter;
 use hostler_fpga::{
     bitstream::Guid,
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
 };
 
-use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, write_json};
-use crate::units;
+use super::{
+    CliFailure, CliOutcome, ConfigFileArgs, completions,
+    output::{ListFormat, Listed, OutputFormat, write_list, write_object},
+    table::TextTable,
+};
+use crate::{config::DaemonConfig, units};
 
 /// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]
@@ -22,7 +27,9 @@ enum BitstreamCommand {
     /// Add a copy of a file to the store
     Add(BitstreamAddArgs),
     /// List the bitstreams of the store
-    List(BitstreamCommonArgs),
+    List(BitstreamListArgs),
+    /// Take bitstreams out of the store; refused for those that a claim or the configuration needs
+    Remove(BitstreamRemoveArgs),
     /// Check that bitstreams are what they were when they were added
     Verify(BitstreamVerifyArgs),
 }
@@ -41,21 +48,6 @@ struct BitstreamAddArgs {
     /// The accelerator function in it, as in `afu_id`: 32 hexadecimal digits; a .gbs says it itself
     #[arg(long, value_name = "ID", value_parser = guid)]
     afu_id: Option<Guid>,
-    #[command(flatten)]
-    common: BitstreamCommonArgs,
-}
-
-#[derive(clap::Args, Debug)]
-struct BitstreamVerifyArgs {
-    /// Names or digests; without any, everything in the store
-    #[arg(value_name = "NAME|DIGEST")]
-    references: Vec<String>,
-    #[command(flatten)]
-    common: BitstreamCommonArgs,
-}
-
-#[derive(clap::Args, Debug)]
-struct BitstreamCommonArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: OutputFormat,
@@ -63,9 +55,53 @@ struct BitstreamCommonArgs {
     config: ConfigFileArgs,
 }
 
-impl BitstreamCommonArgs {
-    fn store(&self) -> Result<BitstreamStore, CliFailure> {
-        Ok(BitstreamStore::new(self.config.load()?.backends.fpga.config.bitstreams))
+#[derive(clap::Args, Debug)]
+struct BitstreamRemoveArgs {
+    /// Names or digests
+    #[arg(value_name = "NAME|DIGEST", required = true, add = ArgValueCompleter::new(completions::bitstreams))]
+    references: Vec<String>,
+    /// Take it out although a claim or the configuration needs it
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    config: ConfigFileArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct BitstreamVerifyArgs {
+    /// Names or digests; without any, everything in the store
+    #[arg(value_name = "NAME|DIGEST", add = ArgValueCompleter::new(completions::bitstreams))]
+    references: Vec<String>,
+    #[command(flatten)]
+    list: BitstreamListArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct BitstreamListArgs {
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ListFormat,
+    #[command(flatten)]
+    config: ConfigFileArgs,
+}
+
+fn store(config: &DaemonConfig) -> BitstreamStore {
+    BitstreamStore::new(&config.backends.fpga.config.bitstreams)
+}
+
+impl Listed for Bitstream {
+    const KIND: &'static str = "Bitstream";
+
+    fn listed_name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Listed for StoreFinding {
+    const KIND: &'static str = "BitstreamFinding";
+
+    fn listed_name(&self) -> String {
+        self.name.clone()
     }
 }
 
@@ -77,12 +113,13 @@ pub(super) fn run(args: &BitstreamArgs, out: &mut dyn Write) -> Result<CliOutcom
     match &args.command {
         BitstreamCommand::Add(args) => add(args, out),
         BitstreamCommand::List(args) => list(args, out),
+        BitstreamCommand::Remove(args) => remove(args, out),
         BitstreamCommand::Verify(args) => verify(args, out),
     }
 }
 
 fn add(args: &BitstreamAddArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = args.common.store()?;
+    let store = store(&args.config.load()?);
     let wish = BitstreamDetails {
         name: args.name.clone(),
         interface_id: args.interface_id.clone(),
@@ -92,46 +129,78 @@ fn add(args: &BitstreamAddArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFa
         .add(&args.file, &wish)
         .map_err(|source| CliFailure::step(format!("add {}", args.file.display()), source))?;
     let Bitstream { name, digest, interface_id, afu_id, .. } = &added.bitstream;
-    match args.common.output {
-        OutputFormat::Json => write_json(&added.bitstream, out)?,
-        OutputFormat::Table => {
-            let word = if added.already { "is there already" } else { "added" };
-            writeln!(out, "{name} {word}: {digest}")?;
-            writeln!(out, "it fits regions with interface id {interface_id} and brings AFU {afu_id}")?;
-        }
+    let word = if added.already { "is there already" } else { "added" };
+    let words = || {
+        format!("{name} {word}: {digest}\nit fits regions with interface id {interface_id} and brings AFU {afu_id}\n")
+    };
+    write_object("Bitstream", &added.bitstream, args.output, out, words)?;
+    Ok(CliOutcome::Done)
+}
+
+/// All that can be taken out are, or none of them.
+fn remove(args: &BitstreamRemoveArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let config = args.config.load()?;
+    let store = store(&config);
+    let failed = |source| CliFailure::step("remove the bitstreams", source);
+    let found: Result<Vec<Bitstream>, _> = args.references.iter().map(|reference| store.find(reference)).collect();
+    let found = found.map_err(failed)?;
+    if !args.force {
+        found.iter().try_for_each(|bitstream| refuse_needed(bitstream, &config))?;
+    }
+    for bitstream in &found {
+        store.remove(&bitstream.digest).map_err(failed)?;
+        writeln!(out, "{} removed: {}", bitstream.name, bitstream.digest)?;
     }
     Ok(CliOutcome::Done)
 }
 
-fn list(args: &BitstreamCommonArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let all = args.store()?.list().map_err(|source| CliFailure::step("list the bitstreams", source))?;
-    match args.output {
-        OutputFormat::Json => write_json(&all, out)?,
-        OutputFormat::Table => {
-            let mut table = TextTable::new(&["NAME", "FORMAT", "SIZE", "INTERFACE", "AFU", "DIGEST"]);
-            for Bitstream { name, digest, format, size_bytes, interface_id, afu_id, .. } in all {
-                let (size, digest) = (units::bytes(size_bytes), digest.to_string());
-                table.row([name, format.to_string(), size, interface_id.to_string(), afu_id.to_string(), digest]);
-            }
-            write!(out, "{table}")?;
-        }
+/// A claim that is on record may be prepared again after a reboot, and regions are made blank when claims end.
+fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig) -> Result<(), CliFailure> {
+    let (name, digest) = (&bitstream.name, bitstream.digest.to_string());
+    let blank = &config.backends.fpga.config.blank;
+    let refused =
+        |by: String| Err(CliFailure::Said(format!("{name} is needed by {by}; --force removes it all the same")));
+    if let Some((interface, _)) = blank.iter().find(|(_, meant)| *meant == name || **meant == digest) {
+        return refused(format!("backends.fpga.blank of the configuration, for interface {interface}"));
     }
+    let records = config.paths.state.join("claims");
+    // A folder that is not there holds no claim; whoever may not look into it may not remove anything either.
+    let entries = fs::read_dir(&records).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let names_it = |entry: &fs::DirEntry| {
+        entry.file_type().is_ok_and(|kind| kind.is_file())
+            && fs::read_to_string(entry.path()).is_ok_and(|record| record.contains(&digest))
+    };
+    match entries.iter().find(|entry| names_it(entry)) {
+        Some(entry) => refused(format!("the claim of record {}", entry.path().display())),
+        None => Ok(()),
+    }
+}
+
+fn list(args: &BitstreamListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let all = store(&args.config.load()?).list().map_err(|source| CliFailure::step("list the bitstreams", source))?;
+    write_list(&all, args.output, out, |_| table(&all))?;
     Ok(CliOutcome::Done)
+}
+
+fn table(all: &[Bitstream]) -> String {
+    let mut table = TextTable::new(&["NAME", "FORMAT", "SIZE", "INTERFACE", "AFU", "DIGEST"]);
+    for Bitstream { name, digest, format, size_bytes, interface_id, afu_id, .. } in all {
+        let (size, ids) = (units::bytes(*size_bytes), [interface_id.to_string(), afu_id.to_string()]);
+        table.row([name.clone(), format.to_string(), size].into_iter().chain(ids).chain([digest.to_string()]));
+    }
+    table.to_string()
 }
 
 fn verify(args: &BitstreamVerifyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = args.common.store()?;
+    let store = store(&args.list.config.load()?);
     let findings = store.verify(&args.references).map_err(|source| CliFailure::step("check the bitstreams", source))?;
-    match args.common.output {
-        OutputFormat::Json => write_json(&findings, out)?,
-        OutputFormat::Table => {
-            for StoreFinding { name, problem, .. } in &findings {
-                writeln!(out, "{name}: {}", problem.as_deref().unwrap_or("in order"))?;
-            }
-            let bad = findings.iter().filter(|finding| finding.problem.is_some()).count();
-            writeln!(out, "{} checked, {bad} not in order", findings.len())?;
-        }
-    }
-    let in_order = findings.iter().all(|finding| finding.problem.is_none());
+    let bad = findings.iter().filter(|finding| finding.problem.is_some()).count();
+    let line =
+        |finding: &StoreFinding| format!("{}: {}\n", finding.name, finding.problem.as_deref().unwrap_or("in order"));
+    let words = |_| {
+        findings.iter().map(line).collect::<String>() + &format!("{} checked, {bad} not in order\n", findings.len())
+    };
+    write_list(&findings, args.list.output, out, words)?;
+    let in_order = bad == 0;
     Ok(if in_order { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

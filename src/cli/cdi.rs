@@ -9,7 +9,11 @@ use hostler_api::Chain;
 use hostler_cdi::{DeviceCatalog, ProblemSeverity, SpecDir, SpecFile};
 use serde::Serialize;
 
-use super::{CliFailure, CliOutcome, ConfigFileArgs, OutputFormat, table::TextTable, write_json};
+use super::{
+    CliFailure, CliOutcome, ConfigFileArgs,
+    output::{ListFormat, Listed, write_list},
+    table::TextTable,
+};
 
 /// Check and list CDI files
 #[derive(clap::Args, Debug)]
@@ -40,7 +44,7 @@ struct CdiListArgs {
     dirs: Vec<PathBuf>,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: OutputFormat,
+    output: ListFormat,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
@@ -108,6 +112,14 @@ struct CdiListRow<'a> {
     note: String,
 }
 
+impl Listed for CdiListRow<'_> {
+    const KIND: &'static str = "CdiDevice";
+
+    fn listed_name(&self) -> String {
+        self.device.to_owned()
+    }
+}
+
 fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let catalog = DeviceCatalog::read(&dirs(args)?);
     let mut lines: Vec<CdiListRow<'_>> = Vec::new();
@@ -121,29 +133,25 @@ fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailur
         lines.push(CdiListRow { device: &conflict.name, file: None, note });
     }
     lines.sort_by_key(|line| line.device);
-    match args.output {
-        OutputFormat::Json => write_json(&lines, out)?,
-        OutputFormat::Table => {
-            let mut table = TextTable::new(&["DEVICE", "FILE", "NOTE"]);
-            for CdiListRow { device, file, note } in lines {
-                let file = file.map_or_else(|| "-".to_owned(), |file| file.display().to_string());
-                table.row([(*device).to_owned(), file, note]);
-            }
-            write!(out, "{table}")?;
-            write_unusable(&catalog, out)?;
-        }
-    }
+    write_list(&lines, args.output, out, |_| table(&lines) + &unusable(&catalog))?;
     Ok(CliOutcome::Done)
 }
 
-fn write_unusable(catalog: &DeviceCatalog, out: &mut dyn Write) -> Result<(), CliFailure> {
+fn table(lines: &[CdiListRow<'_>]) -> String {
+    let mut table = TextTable::new(&["DEVICE", "FILE", "NOTE"]);
+    for CdiListRow { device, file, note } in lines {
+        let file = file.map_or_else(|| "-".to_owned(), |file| file.display().to_string());
+        table.row([(*device).to_owned(), file, note.clone()]);
+    }
+    table.to_string()
+}
+
+/// What does not count, below the list; nothing where all is well.
+fn unusable(catalog: &DeviceCatalog) -> String {
     let complaints = catalog.files.iter().filter(|file| file.usable().is_none()).flat_map(complaints);
     let unreadable = catalog.unreadable.iter().map(|error| Chain(error).to_string());
-    for (index, line) in complaints.chain(unreadable).enumerate() {
-        let title = if index == 0 { "\nnot usable:\n" } else { "" };
-        writeln!(out, "{title}  {line}")?;
-    }
-    Ok(())
+    let lines: String = complaints.chain(unreadable).map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\nnot usable:\n{lines}") }
 }
 
 /// The folders, the one that counts least first.
@@ -208,7 +216,7 @@ mod tests {
         fs::write(dir.path().join("c.json"), "{").unwrap();
         let args = CdiListArgs {
             dirs: vec![dir.path().to_owned()],
-            output: OutputFormat::Table,
+            output: ListFormat::Table,
             config: ConfigFileArgs { config: None },
         };
         let mut out = Vec::new();

@@ -3,16 +3,18 @@
 mod device;
 mod show;
 
-use std::io::Write;
+use std::{io::Write, time::SystemTime};
 
 use clap::ValueEnum;
+use clap_complete::engine::ArgValueCompleter;
 use hyper::Method;
 
 use super::{
-    CliFailure, CliOutcome, OutputFormat,
-    client::{DaemonArgs, segment},
-    plain::for_people,
-    write_json,
+    CliFailure, CliOutcome,
+    client::{ClientError, DaemonArgs},
+    completions,
+    names::{ClaimName, NamespaceArgs},
+    output::{ListFormat, write_list},
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
 
@@ -42,14 +44,17 @@ enum ClaimCommand {
 
 #[derive(clap::Args, Debug)]
 struct ClaimCreateArgs {
-    /// Name of the claim
+    /// Name of the claim, or NAMESPACE/NAME
     name: String,
     /// A device to claim, wholly or in part; repeatable
     #[arg(short, long = "device", value_name = "POOL/DEVICE[,CAPACITY=AMOUNT]…", required = true, value_parser = device::parse)]
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
     devices: Vec<CreateDevice>,
-    /// Namespace of the claim
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    #[command(flatten)]
+    namespace: NamespaceArgs,
+    /// Say what would be given or refused, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ClaimFormat,
@@ -59,17 +64,23 @@ struct ClaimCreateArgs {
 
 #[derive(clap::Args, Debug)]
 struct ClaimListArgs {
+    /// Only claims of this namespace
+    #[arg(short, long)]
+    namespace: Option<String>,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: OutputFormat,
+    output: ListFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
 
 #[derive(clap::Args, Debug)]
 struct ClaimShowArgs {
+    /// NAMESPACE/NAME, NAME or UID of the claim
+    #[arg(add = ArgValueCompleter::new(completions::claims))]
+    claim: String,
     #[command(flatten)]
-    claim: ClaimNameArgs,
+    namespace: NamespaceArgs,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ClaimFormat,
@@ -79,8 +90,11 @@ struct ClaimShowArgs {
 
 #[derive(clap::Args, Debug)]
 struct ClaimDeleteArgs {
+    /// NAMESPACE/NAME, NAME or UID of each claim
+    #[arg(required = true, value_name = "CLAIM", add = ArgValueCompleter::new(completions::claims))]
+    claims: Vec<String>,
     #[command(flatten)]
-    claim: ClaimNameArgs,
+    namespace: NamespaceArgs,
     /// In a cluster: take it back although the kubelet believes that it is prepared
     #[arg(long)]
     force: bool,
@@ -90,27 +104,13 @@ struct ClaimDeleteArgs {
 
 #[derive(clap::Args, Debug)]
 struct ClaimForgetArgs {
-    /// UID of the claim; the name is not trusted here, since the record that holds it is not
-    uid: String,
+    /// UID of the claim; NAMESPACE/NAME or NAME where what is left of its record still tells it
+    #[arg(add = ArgValueCompleter::new(completions::claims))]
+    claim: String,
+    #[command(flatten)]
+    namespace: NamespaceArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
-}
-
-/// Which claim is meant.
-#[derive(clap::Args, Debug)]
-struct ClaimNameArgs {
-    /// Name or UID of the claim
-    claim: String,
-    /// Namespace of a claim that is named
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
-}
-
-impl ClaimNameArgs {
-    /// The claim's own resource, or one below it (`/prepare`).
-    fn path(&self, below: &str) -> String {
-        format!("/v1/claims/{}{below}?namespace={}", segment(&self.claim), segment(&self.namespace))
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -118,54 +118,80 @@ enum ClaimFormat {
     /// For people
     #[default]
     Table,
-    /// For programs
+    /// For programs, as JSON
     Json,
+    /// For programs, as YAML
+    Yaml,
+    /// Its name alone, as other commands take it
+    Name,
     /// The CDI ids, one per line
     Cdi,
     /// The options that give the devices to `podman run`
     Podman,
+    /// What gives the devices to a Quadlet: a drop-in for its .container file
+    Quadlet,
 }
 
 pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match args.command {
         ClaimCommand::Create(args) => create(args, out)?,
-        ClaimCommand::List(args) => {
-            let claims: Vec<AdminClaim> = args.daemon.client()?.get("/v1/claims")?;
-            match args.output {
-                OutputFormat::Table => write!(out, "{}", show::list(&for_people(claims)))?,
-                OutputFormat::Json => write_json(&claims, out)?,
-            }
-        }
+        ClaimCommand::List(args) => list(&args, out)?,
         ClaimCommand::Show(args) => {
-            let claim = args.daemon.client()?.get(&args.claim.path(""))?;
+            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            let claim = args.daemon.client()?.get(&name.path(""))?;
             show::write(&claim, args.output, out)?;
         }
         ClaimCommand::Prepare(args) => {
-            let claim = args.daemon.client()?.post(&args.claim.path("/prepare"), &())?;
+            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            let claim = args.daemon.client()?.post(&name.path("/prepare"), &())?;
             show::write(&claim, args.output, out)?;
         }
-        ClaimCommand::Delete(args) => {
-            let force = if args.force { "&force=true" } else { "" };
-            args.daemon.client()?.order(Method::DELETE, &format!("{}{force}", args.claim.path("")))?;
-            writeln!(out, "claim {} deleted", args.claim.claim)?;
-        }
+        ClaimCommand::Delete(args) => delete(&args, out)?,
         ClaimCommand::Forget(args) => {
-            let path = format!("/v1/claims/{}/forget", segment(&args.uid));
-            args.daemon.client()?.order(Method::POST, &path)?;
-            writeln!(out, "claim {} forgotten", args.uid)?;
+            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            args.daemon.client()?.order(Method::POST, &name.path("/forget"))?;
+            writeln!(out, "claim {} forgotten", args.claim)?;
         }
     }
     Ok(CliOutcome::Done)
 }
 
+fn list(args: &ClaimListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let mut claims: Vec<AdminClaim> = args.daemon.client()?.get("/v1/claims")?;
+    claims.retain(|claim| args.namespace.as_ref().is_none_or(|namespace| claim.namespace == *namespace));
+    let claims = args.output.for_reader(claims);
+    write_list(&claims, args.output, out, |width| show::list(&claims, width, SystemTime::now()))
+}
+
+/// Those that can be deleted are, whatever becomes of the others.
+fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let names: Result<Vec<ClaimName>, CliFailure> =
+        args.claims.iter().map(|text| ClaimName::new(text, &args.namespace)).collect();
+    let (client, force) = (args.daemon.client()?, if args.force { "&force=true" } else { "" });
+    let mut refusals = Vec::new();
+    for (text, name) in args.claims.iter().zip(names?) {
+        match client.order(Method::DELETE, &format!("{}{force}", name.path(""))) {
+            Ok(()) => writeln!(out, "claim {text} deleted")?,
+            Err(ClientError::Refused(why)) => refusals.push(format!("claim {text}: {why}")),
+            // The next one would not get an answer either.
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if refusals.is_empty() { Ok(()) } else { Err(CliFailure::Said(refusals.join("; "))) }
+}
+
 fn create(args: ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let ClaimName { namespace, name } = ClaimName::new(&args.name, &args.namespace)?;
     let client = args.daemon.client()?;
     let mut devices = args.devices;
     if devices.iter().any(device::leaves_capacity_open) {
         let inventory: device::DaemonInventory = client.get("/v1/inventory")?;
         devices.iter_mut().try_for_each(|device| device::name_capacity(device, &inventory))?;
     }
-    let request = CreateClaim { namespace: args.namespace, name: args.name, devices };
-    let claim = client.post("/v1/claims", &request)?;
+    let query = if args.dry_run { "?dry_run=true" } else { "" };
+    let claim = client.post(&format!("/v1/claims{query}"), &CreateClaim { namespace, name, devices })?;
+    if args.dry_run && args.output == ClaimFormat::Table {
+        writeln!(out, "dry run: nothing was changed; this claim could be had now")?;
+    }
     show::write(&claim, args.output, out)
 }

@@ -1,26 +1,28 @@
 //! `hostler device`: devices, who holds them, and taken out of service, through the running daemon.
 
+mod show;
+
 use std::{
     io::{self, Write},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
+use clap_complete::engine::ArgValueCompleter;
 use hostler_api::few;
 use hostler_backend::DeviceOperation;
 use hyper::Method;
 
 use super::{
-    CliFailure, CliOutcome, OutputFormat,
+    CliFailure, CliOutcome,
     client::{ClientError, DaemonArgs, segment},
-    plain::for_people,
-    table::TextTable,
-    write_json,
+    completions,
+    output::{ListFormat, OutputFormat, write_list, write_object},
 };
 use crate::{
-    admin::types::{AdminDevice, AdminDrain, AdminOrderLine, DrainDevice, LONGEST_ORDER_TIMEOUT},
+    admin::types::{AdminDevice, AdminDeviceDetails, AdminOperated, AdminOrderLine, DrainDevice, LONGEST_ORDER_TIMEOUT},
     config::duration,
-    units::elapsed,
 };
+use crate::admin::types::{AdminDevice, AdminDeviceDetails, AdminOperated, DrainDevice};
 
 /// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on with an order that is under way, also
 /// if nobody waits for it any more.
@@ -35,8 +37,10 @@ pub(super) struct DeviceArgs {
 
 #[derive(clap::Subcommand, Debug)]
 enum DeviceCommand {
-    /// List devices: health, drain, and the claims that hold them
+    /// List devices: how each is, why, and the claims that hold it
     List(DeviceListArgs),
+    /// Show one device: attributes, capacities, health, drain and holders
+    Show(DeviceShowArgs),
     /// Take a device out of service: no new claim gets it, those that hold it keep it; survives restarts and reboots
     Drain(DeviceDrainArgs),
     /// Put a drained device back into service
@@ -56,6 +60,18 @@ struct DeviceListArgs {
     drained: bool,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
+    output: ListFormat,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct DeviceShowArgs {
+    /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
+    name: String,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
     output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -64,6 +80,7 @@ struct DeviceListArgs {
 #[derive(clap::Args, Debug)]
 struct DeviceDrainArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
     /// Why, for those who meet the drain
     #[arg(long, value_name = "TEXT")]
@@ -78,6 +95,7 @@ struct DeviceDrainArgs {
 #[derive(clap::Args, Debug)]
 struct DeviceUndrainArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -99,7 +117,11 @@ fn waiting_time(text: &str) -> Result<Duration, String> {
 #[derive(clap::Args, Debug)]
 struct DeviceAttachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
+    /// Say what would be done or refused, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     order: OrderArgs,
     #[command(flatten)]
@@ -109,6 +131,7 @@ struct DeviceAttachArgs {
 #[derive(clap::Args, Debug)]
 struct DeviceDetachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
+    #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
     /// Erase everything that is on it
     #[arg(long)]
@@ -116,6 +139,9 @@ struct DeviceDetachArgs {
     /// Remove its PCI function from the system, in the end
     #[arg(long)]
     remove: bool,
+    /// Say what would be done or refused, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     order: OrderArgs,
     #[command(flatten)]
@@ -133,10 +159,14 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
         DeviceCommand::List(args) => {
             let mut devices: Vec<AdminDevice> = args.daemon.client()?.get("/v1/devices")?;
             devices.retain(|device| !args.drained || device.drained.is_some());
-            match args.output {
-                OutputFormat::Table => write!(out, "{}", table(&for_people(devices), SystemTime::now()))?,
-                OutputFormat::Json => write_json(&devices, out)?,
-            }
+            let devices = args.output.for_reader(devices);
+            write_list(&devices, args.output, out, |width| show::list(&devices, width, SystemTime::now()))?;
+        }
+        DeviceCommand::Show(args) => {
+            let path = format!("/v1/devices/{}", segment(&args.name));
+            let device: AdminDeviceDetails = args.output.for_reader(args.daemon.client()?.get(&path)?);
+            let words = || show::details(&device, SystemTime::now());
+            write_object("Device", &device, args.output, out, words)?;
         }
         DeviceCommand::Drain(args) => {
             let wanted = DrainDevice { reason: args.reason.clone(), evict: args.evict };
@@ -146,6 +176,13 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
         DeviceCommand::Undrain(args) => {
             let device: AdminDevice = args.daemon.client()?.delete(&path(&args.name))?;
             writeln!(out, "{}/{} is in service", device.backend, device.name)?;
+        }
+        DeviceCommand::Attach(args) if args.dry_run => {
+            rehearse(&args.daemon, &args.name, DeviceOperation::Attach, out)?;
+        }
+        DeviceCommand::Detach(args) if args.dry_run => {
+            let operation = DeviceOperation::Detach { sanitize: args.sanitize, remove: args.remove };
+            rehearse(&args.daemon, &args.name, operation, out)?;
         }
         DeviceCommand::Attach(args) => {
             operate(&args.daemon, &args.name, DeviceOperation::Attach, &args.order, out)?;
@@ -200,6 +237,18 @@ fn in_words(progress: &AdminOrderLine) -> String {
     }
 }
 
+fn rehearse(
+    daemon: &DaemonArgs,
+    name: &str,
+    operation: DeviceOperation,
+    out: &mut dyn Write,
+) -> Result<(), CliFailure> {
+    let path = format!("/v1/devices/{}/rehearse", segment(name));
+    let AdminOperated { backend, device, done } = daemon.client()?.post(&path, &operation)?;
+    writeln!(out, "dry run: nothing was changed; {backend}/{device} would be {}ed: {done}", operation.word())?;
+    Ok(())
+}
+
 fn path(name: &str) -> String {
     format!("/v1/devices/{}/drain", segment(name))
 }
@@ -208,57 +257,17 @@ fn held(device: &AdminDevice) -> String {
     if device.holders.is_empty() { String::new() } else { format!("; still held by {}", few(&device.holders)) }
 }
 
-fn table(devices: &[AdminDevice], now: SystemTime) -> TextTable {
-    let mut table = TextTable::new(&["NAME", "POOL", "HEALTH", "DRAINED", "HOLDERS"]);
-    for device in devices {
-        let reason = device.health_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        table.row([
-            format!("{}/{}", device.backend, device.name),
-            device.pool.clone(),
-            format!("{}{reason}", device.health),
-            device.drained.as_ref().map_or_else(|| "no".to_owned(), |drain| drained(drain, now)),
-            few(&device.holders),
-        ]);
-    }
-    table
-}
-
-fn drained(drain: &AdminDrain, now: SystemTime) -> String {
-    let since = UNIX_EPOCH + Duration::from_secs(drain.since);
-    let lasts = elapsed(now.duration_since(since).unwrap_or_default());
-    let evict = if drain.evict { ", evicting" } else { "" };
-    let reason = drain.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("for {lasts}{evict}{reason}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_list_says_of_each_device_what_an_operator_needs() {
-        let device = |name: &str, drained, holders: &[&str]| AdminDevice {
-            name: name.to_owned(),
-            backend: "fake".to_owned(),
-            pool: "n1/fake".to_owned(),
-            health: "Healthy".to_owned(),
-            health_reason: None,
-            drained,
-            holders: holders.iter().map(|holder| (*holder).to_owned()).collect(),
-        };
-        let drain = AdminDrain { since: 1000, reason: Some("fan is broken".to_owned()), evict: true };
-        let ill = AdminDevice {
-            health: "Unhealthy".to_owned(),
-            health_reason: Some("hot".to_owned()),
-            ..device("card-1", None, &[])
-        };
-        let devices = [device("card-0", Some(drain), &["default/a", "default/b"]), ill];
-        let expected = "\
-NAME         POOL     HEALTH          DRAINED                             HOLDERS
-fake/card-0  n1/fake  Healthy         for 2m 5s, evicting: fan is broken  default/a, default/b
-fake/card-1  n1/fake  Unhealthy: hot  no
-";
-        assert_eq!(table(&devices, UNIX_EPOCH + Duration::from_secs(1125)).to_string(), expected);
-        assert_eq!(held(&devices[0]), "; still held by default/a, default/b");
+    fn whoever_drains_a_device_hears_who_still_holds_it() {
+        let device: AdminDevice = serde_json::from_value(serde_json::json!({
+            "name": "card-0", "backend": "fake", "pool": "n1/fake", "health": "Healthy", "health_reason": null,
+            "drained": null, "holders": ["default/a", "default/b"],
+        }))
+        .unwrap();
+        assert_eq!(held(&device), "; still held by default/a, default/b");
     }
 }

@@ -14,14 +14,14 @@ use hostler_linux::archive;
 use serde::Serialize;
 
 use super::{
-    CliFailure, CliOutcome, ConfigFileArgs, OutputFormat,
+    CliFailure, CliOutcome, ConfigFileArgs,
     capture::{
         manifest::SerialNumbers,
         take::{self, KeptIdentifiers},
     },
     inventory::scan,
     machine::OpenedMachine,
-    write_json,
+    output::{OutputFormat, write_json, write_yaml},
 };
 use crate::config::DaemonConfig;
 use compare::SubjectDifference;
@@ -75,6 +75,7 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
     match args.output {
         OutputFormat::Table => out.write_all(words::in_words(&document).as_bytes())?,
         OutputFormat::Json => write_json(&document, out)?,
+        OutputFormat::Yaml => write_yaml(&document, out)?,
     }
     Ok(if document.differences.is_empty() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

@@ -13,9 +13,9 @@ use hostler_linux::SysRoot;
 use serde::Serialize;
 
 use super::{
-    CliFailure, CliOutcome, OutputFormat,
+    CliFailure, CliOutcome,
     machine::{MachineArgs, OpenedMachine},
-    write_json,
+    output::{ListFormat, Listed, write_list},
 };
 use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
@@ -26,7 +26,7 @@ use facts::HostFacts;
 pub(super) struct DoctorArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
-    output: OutputFormat,
+    output: ListFormat,
     #[command(flatten)]
     bundle: BundleArgs,
     #[command(flatten)]
@@ -58,6 +58,14 @@ struct DoctorFinding {
     fix: String,
 }
 
+impl Listed for DoctorFinding {
+    const KIND: &'static str = "Finding";
+
+    fn listed_name(&self) -> String {
+        self.check.to_owned()
+    }
+}
+
 impl DoctorFinding {
     fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self { check, level: FindingLevel::Ok, found: found.into(), fix: String::new() }
@@ -83,10 +91,8 @@ pub(super) fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<CliOutcome, 
             findings
         }
     };
-    match args.output {
-        OutputFormat::Table => write!(out, "{}{}", in_words(&findings), bundled(&args.bundle))?,
-        OutputFormat::Json => write_json(&findings, out)?,
-    }
+    let words = |_| format!("{}{}", in_words(&findings), bundled(&args.bundle));
+    write_list(&findings, args.output, out, words)?;
     let failed = findings.iter().any(|finding| finding.level == FindingLevel::Fail);
     Ok(if failed { CliOutcome::NotInOrder } else { CliOutcome::Done })
 }

@@ -3,12 +3,14 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use clap_complete::engine::ArgValueCompleter;
 
 use super::{
-    CliFailure, CliOutcome, OutputFormat,
-    client::{DaemonArgs, segment},
-    plain::for_people,
-    write_json,
+    CliFailure, CliOutcome,
+    client::DaemonArgs,
+    completions,
+    names::{ClaimName, NamespaceArgs},
+    output::{OutputFormat, write_object},
 };
 use crate::explain::Explanation;
 
@@ -28,10 +30,10 @@ enum ExplainCommand {
 #[derive(clap::Args, Debug)]
 struct ExplainClaimArgs {
     /// NAMESPACE/NAME, NAME or UID of the claim
+    #[arg(add = ArgValueCompleter::new(completions::claims))]
     claim: String,
-    /// Namespace of a claim that is named without one
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    #[command(flatten)]
+    namespace: NamespaceArgs,
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: OutputFormat,
@@ -41,13 +43,10 @@ struct ExplainClaimArgs {
 
 pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let ExplainCommand::Claim(args) = &args.what;
-    let (namespace, name) = args.claim.split_once('/').unwrap_or((&args.namespace, &args.claim));
-    let path = format!("/v1/claims/{}/explain?namespace={}", segment(name), segment(namespace));
+    let path = ClaimName::new(&args.claim, &args.namespace)?.path("/explain");
     let explanation: Explanation = args.daemon.client()?.get(&path)?;
-    match args.output {
-        OutputFormat::Table => write!(out, "{}", in_words(&for_people(explanation)))?,
-        OutputFormat::Json => write_json(&explanation, out)?,
-    }
+    let explanation = args.output.for_reader(explanation);
+    write_object("Explanation", &explanation, args.output, out, || in_words(&explanation))?;
     Ok(CliOutcome::Done)
 }
 

@@ -11,7 +11,11 @@ use std::io::Write;
 use clap::ValueEnum;
 use hostler_backend::BackendWarning;
 
-use super::{CliFailure, CliOutcome, machine::MachineArgs, write_json};
+use super::{
+    CliFailure, CliOutcome,
+    machine::MachineArgs,
+    output::{write_json, write_yaml},
+};
 use scan::ScannedMachine;
 
 /// Warnings shown beside an output for people; the rest is counted. A damaged tree can have thousands.
@@ -43,6 +47,8 @@ enum InventoryFormat {
     Json,
     /// Everything, as YAML
     Yaml,
+    /// BACKEND/DEVICE of each device, as other commands take it
+    Name,
 }
 
 pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
@@ -62,12 +68,14 @@ fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write
         InventoryFormat::Wide => write!(out, "{}", table::devices_with_attributes(machine))?,
         InventoryFormat::Tree => write!(out, "{}", tree::tree(machine))?,
         InventoryFormat::Json => write_json(&document::InventoryDocument::of(machine), out)?,
-        InventoryFormat::Yaml => {
-            let text = serde_saphyr::to_string(&document::InventoryDocument::of(machine));
-            out.write_all(text.map_err(|source| CliFailure::step("write YAML", source))?.as_bytes())?;
+        InventoryFormat::Yaml => write_yaml(&document::InventoryDocument::of(machine), out)?,
+        InventoryFormat::Name => {
+            for (pool, device) in machine.devices() {
+                writeln!(out, "{}", table::device_path(pool, device))?;
+            }
         }
     }
-    if !matches!(output, InventoryFormat::Json | InventoryFormat::Yaml) {
+    if !matches!(output, InventoryFormat::Json | InventoryFormat::Yaml | InventoryFormat::Name) {
         write_warnings(&machine.warnings, out)?;
     }
     Ok(CliOutcome::Done)

@@ -1,8 +1,9 @@
 //! `hostler ready`: whether the running daemon is ready, for probes that run a command.
 
-use std::io::Write;
+use std::{io::Write, path::PathBuf};
 
 use super::{CliFailure, CliOutcome, ConfigFileArgs, client::probe};
+use crate::config::ListenAddress;
 
 /// Check whether the daemon is ready, or stands by ready to take over
 #[derive(clap::Args, Debug)]
@@ -11,6 +12,9 @@ pub(super) struct ReadyArgs {
     /// restart
     #[arg(long)]
     alive: bool,
+    /// Socket to ask: the admin socket, or the one of figures and probes; without it metrics.listen of the configuration
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
@@ -18,7 +22,11 @@ pub(super) struct ReadyArgs {
 /// Prints what `/readyz` or `/healthz` says; in order if that is a yes.
 pub(super) fn run(args: &ReadyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let path = if args.alive { "/healthz" } else { "/readyz" };
-    let (status, answer) = probe(&args.config.load()?.metrics_listen(), path)?;
+    let listen = match &args.socket {
+        Some(socket) => ListenAddress::Unix(socket.clone()),
+        None => args.config.load()?.metrics_listen(),
+    };
+    let (status, answer) = probe(&listen, path)?;
     out.write_all(&answer)?;
     Ok(if status.is_success() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

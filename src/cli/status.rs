@@ -8,7 +8,10 @@ use std::{
 use hyper::Method;
 
 use super::{
-    CliFailure, CliOutcome, OutputFormat, client::DaemonArgs, plain::for_people, table::TextTable, write_json,
+    CliFailure, CliOutcome,
+    client::DaemonArgs,
+    output::{OutputFormat, write_object},
+    table::TextTable,
 };
 use crate::{
     admin::types::{AdminBackend, AdminKubelet, AdminPublication, AdminStatus},
@@ -34,10 +37,8 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<CliOutcome, 
         client.order(Method::POST, "/v1/rescan")?;
     }
     let status: AdminStatus = client.get("/v1/status")?;
-    match args.output {
-        OutputFormat::Table => write!(out, "{}", in_words(&for_people(status)))?,
-        OutputFormat::Json => write_json(&status, out)?,
-    }
+    let status = args.output.for_reader(status);
+    write_object("Status", &status, args.output, out, || in_words(&status))?;
     Ok(CliOutcome::Done)
 }
 

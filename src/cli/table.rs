@@ -4,7 +4,12 @@ use std::{borrow::Cow, fmt};
 
 use hostler_api::plain_line;
 
-/// Rows under headings; each column as wide as its widest cell.
+use super::screen;
+
+/// A last column with less room than this is left to the terminal: words broken one by one are harder to read.
+const NARROWEST: usize = 16;
+
+/// Rows under headings; each column as wide as its widest cell. On a terminal the last column is as wide as there is room.
 #[derive(Debug)]
 pub(super) struct TextTable {
     headings: Vec<String>,
@@ -31,15 +36,50 @@ impl TextTable {
         cells.peek().is_some() && cells.all(digits)
     }
 
-    fn line(f: &mut fmt::Formatter<'_>, cells: &[String], columns: &[(usize, bool)]) -> fmt::Result {
-        let mut line = String::new();
-        for (cell, (width, numeric)) in cells.iter().zip(columns) {
-            let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
-            let (left, right) = if *numeric { (&*padding, "") } else { ("", &*padding) };
-            line.extend([left, cell, right, "  "]);
-        }
-        writeln!(f, "{}", line.trim_end())
+    /// The lines of the table; those of the last column are broken where a screen of `screen` columns ends.
+    fn lines(&self, screen: Option<usize>) -> Vec<String> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.chain([self.headings[column].chars().count()]).max().unwrap_or(0)
+        };
+        let columns: Vec<(usize, bool)> =
+            (0..self.headings.len()).map(|column| (width(column), self.is_numeric(column))).collect();
+        let before: usize = columns.iter().rev().skip(1).map(|(width, _)| width + 2).sum();
+        let room = screen.map(|screen| screen.saturating_sub(before)).filter(|room| *room >= NARROWEST);
+        let rows = std::iter::once(&self.headings).chain(&self.rows);
+        rows.flat_map(|row| broken(line(row, &columns), before, room)).collect()
     }
+}
+
+/// A row in columns of these widths; numbers stand at the right.
+fn line(cells: &[String], columns: &[(usize, bool)]) -> String {
+    let mut line = String::new();
+    for (cell, (width, numeric)) in cells.iter().zip(columns) {
+        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+        let (left, right) = if *numeric { (&*padding, "") } else { ("", &*padding) };
+        line.extend([left, cell, right, "  "]);
+    }
+    line.trim_end().to_owned()
+}
+
+/// A line whose text after `before` columns goes on below itself where there is no room. Words stay whole.
+fn broken(line: String, before: usize, room: Option<usize>) -> Vec<String> {
+    let Some(room) = room.filter(|room| line.chars().count() > before + room) else { return vec![line] };
+    let start = line.char_indices().nth(before).map_or(line.len(), |(at, _)| at);
+    let (kept, last) = line.split_at(start);
+    let mut lines = vec![String::new()];
+    for word in last.split(' ') {
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(line) if used == 0 => line.push_str(word),
+            Some(line) if used + 1 + word.chars().count() <= room => line.extend([" ", word]),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    let indent = " ".repeat(before);
+    let begun =
+        |(index, text): (usize, String)| if index == 0 { format!("{kept}{text}") } else { format!("{indent}{text}") };
+    lines.into_iter().enumerate().map(begun).collect()
 }
 
 /// A cell is one line, whatever stands in it.
@@ -52,14 +92,7 @@ fn plain(cell: String) -> String {
 
 impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.chain([self.headings[column].chars().count()]).max().unwrap_or(0)
-        };
-        let columns: Vec<(usize, bool)> =
-            (0..self.headings.len()).map(|column| (width(column), self.is_numeric(column))).collect();
-        Self::line(f, &self.headings, &columns)?;
-        self.rows.iter().try_for_each(|row| Self::line(f, row, &columns))
+        self.lines(screen::width()).iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
@@ -73,6 +106,17 @@ mod tests {
         table.row(["a".to_owned(), "8".to_owned(), "läuft".to_owned()]);
         table.row(["longer".to_owned(), "128".to_owned()]);
         assert_eq!(table.to_string(), "NAME      N  NOTE\na         8  läuft\nlonger  128\n");
+    }
+
+    #[test]
+    fn the_last_column_goes_on_below_itself_where_the_screen_ends() {
+        let mut table = TextTable::new(&["NAME", "PROBLEM"]);
+        table.row(["a".to_owned(), "device card-0 is held by default/first".to_owned()]);
+        table.row(["b".to_owned(), "short".to_owned()]);
+        let expected = ["NAME  PROBLEM", "a     device card-0 is held", "      by default/first", "b     short"];
+        assert_eq!(table.lines(Some(29)), expected);
+        assert_eq!(table.lines(Some(10)).len(), 3, "too narrow to break");
+        assert_eq!(table.lines(None).len(), 3, "nobody's screen");
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use hostler_api::{
     AskedQuantity, QualifiedName, Quantity, listed,
     resource::{
-        AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimMetadata,
+        AllocationConfigSource, AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult,
+        DeviceRequestAllocationResult, OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimMetadata,
         ResourceClaimStatus,
     },
 };
-use hostler_backend::{Capacity, Device, Sharing};
+use hostler_backend::{Capacity, ConfigProblem, Device, Sharing, opaque::OpaqueConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::inventory::{Inventory, Pool, UnknownPool};
@@ -37,13 +38,24 @@ pub struct CreateDevice {
     pub pool: String,
     /// Device.
     pub device: String,
-    /// Name of the request; `all` where absent.
+    /// Name of the request; where absent `all`, or one of its own for a device with configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
     /// Parts of capacities; none asks for the whole device. Beside one that is named, another is what the device's policy
     /// gives by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<String, AskedQuantity>,
+    /// What is asked of it beyond amounts: opaque parameters, of one kind each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<serde_json::Value>,
+}
+
+impl CreateDevice {
+    /// The request that it answers. One that has configuration has a request of its own, or it would be for all devices.
+    fn request_name(&self, index: usize) -> String {
+        let own = (!self.config.is_empty()).then(|| format!("device-{index}"));
+        self.request.clone().or(own).unwrap_or_else(|| WHOLE.to_owned())
+    }
 }
 
 /// Why an allocation cannot be made from a request.
@@ -88,6 +100,12 @@ pub enum CreateError {
         /// Those that can be split.
         known: String,
     },
+    /// What is asked of a device beyond amounts is wrong.
+    #[error("{}", joined(.problems))]
+    Config {
+        /// Every mistake.
+        problems: Vec<ConfigProblem>,
+    },
     /// More is asked for than the device has.
     #[error("device {device} has {value} {capacity} in all, {wanted} wanted")]
     TooMuch {
@@ -115,6 +133,8 @@ pub fn allocate(
     if request.devices.is_empty() {
         return Err(CreateError::Empty);
     }
+    let config = request.devices.iter().enumerate().map(|(index, device)| config_of(index, device, driver));
+    let config = config.collect::<Result<Vec<_>, CreateError>>()?.concat();
     let results: Result<Vec<DeviceRequestAllocationResult>, CreateError> = request
         .devices
         .iter()
@@ -132,9 +152,7 @@ pub fn allocate(
         },
         spec: serde_json::Value::Null,
         status: ResourceClaimStatus {
-            allocation: Some(AllocationResult {
-                devices: DeviceAllocationResult { results: results?, config: Vec::new() },
-            }),
+            allocation: Some(AllocationResult { devices: DeviceAllocationResult { results: results?, config } }),
             ..ResourceClaimStatus::default()
         },
     })
@@ -154,7 +172,7 @@ fn allocate_device(
     })?;
     let shared = device.sharing == Sharing::Shared;
     Ok(DeviceRequestAllocationResult {
-        request: wanted.request.clone().unwrap_or_else(|| WHOLE.to_owned()),
+        request: wanted.request_name(index),
         driver: driver.to_owned(),
         pool: pool.name.clone(),
         device: wanted.device.clone(),
@@ -163,6 +181,30 @@ fn allocate_device(
         consumed_capacity: consume(wanted, device)?,
         ..DeviceRequestAllocationResult::default()
     })
+}
+
+/// The configuration of a device, as it stands in an allocation.
+fn config_of(
+    index: usize,
+    wanted: &CreateDevice,
+    driver: &str,
+) -> Result<Vec<DeviceAllocationConfiguration>, CreateError> {
+    let path = format!("{}/{}", wanted.pool, wanted.device);
+    let problems: Vec<ConfigProblem> =
+        wanted.config.iter().filter_map(|parameters| OpaqueConfig::parse(parameters, &path).err()).flatten().collect();
+    if !problems.is_empty() {
+        return Err(CreateError::Config { problems });
+    }
+    let entry = |parameters: &serde_json::Value| DeviceAllocationConfiguration {
+        source: AllocationConfigSource::FromClaim,
+        requests: vec![wanted.request_name(index)],
+        opaque: Some(OpaqueDeviceConfiguration { driver: driver.to_owned(), parameters: parameters.clone() }),
+    };
+    Ok(wanted.config.iter().map(entry).collect())
+}
+
+fn joined(problems: &[ConfigProblem]) -> String {
+    problems.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// A pool by its name, or by its backend's.
@@ -240,7 +282,13 @@ mod tests {
 
     fn create(pool: &str, device: &str, capacity: &[(&str, &str)]) -> Result<DeviceRequestAllocationResult, String> {
         let capacity = capacity.iter().map(|(name, amount)| ((*name).to_owned(), amount.parse().unwrap())).collect();
-        let device = CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request: None, capacity };
+        let device = CreateDevice {
+            pool: pool.to_owned(),
+            device: device.to_owned(),
+            request: None,
+            capacity,
+            config: Vec::new(),
+        };
         let request = CreateClaim { namespace: "default".to_owned(), name: "a".to_owned(), devices: vec![device] };
         let manifest = allocate(&request, "u1", "hostler.dev", &inventory()).map_err(|error| error.to_string())?;
         Ok(manifest.status.allocation.unwrap().devices.results.remove(0))
@@ -263,6 +311,29 @@ mod tests {
             let error = serde_json::from_str::<CreateDevice>(&body).unwrap_err().to_string();
             assert!(error.starts_with(amount), "{error}");
         }
+    }
+
+    #[test]
+    fn configuration_is_for_its_own_device_alone() {
+        let device = |config| CreateDevice {
+            pool: "cpu".to_owned(),
+            device: "numa0".to_owned(),
+            request: None,
+            capacity: BTreeMap::new(),
+            config,
+        };
+        let made = |smt: &str| {
+            let parameters = serde_json::json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CpuConfig", "smt": smt});
+            let devices = vec![device(Vec::new()), device(vec![parameters])];
+            let request = CreateClaim { namespace: "default".to_owned(), name: "a".to_owned(), devices };
+            allocate(&request, "u1", "mine.example", &inventory())
+        };
+        let devices = made("isolated").unwrap().status.allocation.unwrap().devices;
+        let requests: Vec<&str> = devices.results.iter().map(|result| &*result.request).collect();
+        assert_eq!(requests, ["all", "device-1"]);
+        assert_eq!(devices.config[0].requests, ["device-1"]);
+        assert_eq!(devices.config[0].opaque.as_ref().unwrap().driver, "mine.example");
+        assert_eq!(made("off").unwrap_err().to_string(), "cpu/numa0.smt: \"off\" is not one of shared, isolated");
     }
 
     #[test]

@@ -180,13 +180,7 @@ impl ManifestFolder {
         let stem = stem(namespace, name)?;
         // What the lock guards is on disk, and whole whatever happened to the last holder.
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.find(namespace, name) {
-            Ok(found) => {
-                return Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path });
-            }
-            Err(ManifestsError::Missing { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        self.refuse_taken(namespace, name)?;
         let path = self.folder.join(format!("{stem}.json"));
         let temporary = format!(".{stem}.tmp");
         let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
@@ -200,6 +194,18 @@ impl ManifestFolder {
         };
         replace(&file, Durability::Synced).map_err(|error| error.as_part_of("write", &path))?;
         Ok(path)
+    }
+
+    /// Refuses a name that a claim has already.
+    ///
+    /// # Errors
+    /// When there is such a claim, when the name is none, or when it cannot be known.
+    pub fn refuse_taken(&self, namespace: &str, name: &str) -> Result<(), ManifestsError> {
+        match self.find(namespace, name) {
+            Ok(found) => Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path }),
+            Err(ManifestsError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a manifest. One that is gone is fine.

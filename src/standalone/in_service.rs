@@ -46,14 +46,22 @@ impl<R: ReadClaims> ReadClaims for InService<R> {
         let inventory = self.inventory.clone();
         let check_all = move |read: Vec<ReadResult>| {
             let inventory: Arc<Inventory> = inventory.latest();
-            let check = |allocation: Allocation| match drained(&allocation, &inventory) {
-                Some(error) => Err(error.into()),
-                None => Ok(allocation),
+            let check = |allocation: Allocation| match refuse_drained(&allocation, &inventory) {
+                Err(error) => Err(error.into()),
+                Ok(()) => Ok(allocation),
             };
             then(read.into_iter().map(|read| read.and_then(check)).collect());
         };
         self.claims.read(claims, Box::new(check_all));
     }
+}
+
+/// Refuses what gives a drained device to a new claim.
+///
+/// # Errors
+/// With the first such device.
+pub fn refuse_drained(allocation: &Allocation, inventory: &Inventory) -> Result<(), DrainedError> {
+    drained(allocation, inventory).map_or(Ok(()), Err)
 }
 
 /// The first device that nobody new shall get. Whoever looks after devices may have drained ones too.

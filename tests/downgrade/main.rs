@@ -55,6 +55,7 @@ fn assert_can_be_taken_back(record: &ClaimRecord) {
 /// A record with everything in it that a record can have.
 fn everything() -> ClaimRecord {
     let mut record = decode(&fs::read(&golden("claims")[1]).unwrap()).unwrap();
+    record.since = Some(1_800_000_000);
     record.metadata = Some(DeviceMetadata {
         generation: 3,
         pod_claim_name: Some("gpu".to_owned()),

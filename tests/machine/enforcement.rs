@@ -26,7 +26,7 @@ fn a_container_has_the_processors_and_the_memory_of_its_claim_and_keeps_them() {
 
     guest.kill_daemon();
     guest.start_daemon();
-    let claims = guest.json("hostler claim list -o json");
+    let claims = &guest.json("hostler claim list -o json")["items"];
     assert_eq!((&claims[0]["uid"], &claims[0]["state"]), (&claim.as_str().into(), &"prepared".into()), "{claims:#}");
     assert_eq!(container.bound(&mut guest), bound);
     let other = guest.refused("hostler claim create other -d cpu/numa1,cpus=2");

@@ -178,13 +178,13 @@ impl Guest {
     /// One device as the daemon knows it, by its `BACKEND/DEVICE`.
     pub fn known_device(&mut self, name: &str) -> Option<Value> {
         let devices = self.json("hostler device list -o json");
-        devices.as_array().unwrap().iter().find(|device| full_name(device) == name).cloned()
+        devices["items"].as_array().unwrap().iter().find(|device| full_name(device) == name).cloned()
     }
 
     /// The devices of a backend that the daemon knows, sorted.
     pub fn known_names(&mut self, backend: &str) -> Vec<String> {
         let devices = self.json("hostler device list -o json");
-        let devices = devices.as_array().unwrap().iter().filter(|device| device["backend"] == backend);
+        let devices = devices["items"].as_array().unwrap().iter().filter(|device| device["backend"] == backend);
         let mut names: Vec<String> = devices.map(full_name).collect();
         names.sort();
         names

@@ -9,7 +9,7 @@ mod turns;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
@@ -17,7 +17,7 @@ use hostler_backend::OperationOutcome;
 use tokio::sync::{broadcast, mpsc, watch};
 use tracing::{info, warn};
 
-use super::ClaimsRequest;
+use super::{ClaimsRequest, PlanCall};
 use crate::{
     claims::{
         ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
@@ -209,6 +209,8 @@ impl ClaimsOwner {
                 self.start_recoveries();
             }
             ClaimsRequest::Calls(calls) => self.turns.add(calls),
+            ClaimsRequest::Plan(call) => self.plan(call),
+            ClaimsRequest::Rehearse(call) => self.rehearse(call),
             ClaimsRequest::Operate(call) => self.take_operation(call),
             ClaimsRequest::OrderNotice(notice) => self.heed_notice(&notice),
             ClaimsRequest::Rescanned(backend) => self.end_operation(&backend),
@@ -304,7 +306,17 @@ impl ClaimsOwner {
         let devices = admitted.map_err(|refusal| self.contest(refusal, &allocation))?;
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
-        Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata })))
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+        Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata, since })))
+    }
+
+    /// Decides as for a claim that is to be prepared, and leaves it at that.
+    fn plan(&self, PlanCall { claim, allocation, answer_tx }: PlanCall) {
+        let executor = &self.parts.executor;
+        let inventory = executor.inventory.latest();
+        let devices = admit(&claim, &allocation, &inventory, &executor.backends, &self.held_devices());
+        // Whoever asked may have stopped waiting.
+        drop(answer_tx.send(devices.map_err(Arc::new)));
     }
 
     /// What is to be made ready again needs backends that know their devices: to try it with others would be to undo it.

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{AskedQuantity, ParseQuantityError};
+use hostler_api::{AskedQuantity, ParseQuantityError, well_known::HOSTLER_API_VERSION};
+use hostler_backend::{
+    ConfigProblem,
+    opaque::{FieldValues, OpaqueConfig, schema},
+};
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value};
 
-use crate::{admin::types::CreateDevice, cli::CliFailure};
+use crate::{admin::types::CreateDevice, cli::CliFailure, near::did_you_mean};
 
 /// What `--device` takes, for the help text.
 pub(super) const HELP: &str = "\
@@ -13,7 +18,13 @@ A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the
 asks for all of it. A part of a device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
 names the request that the device answers.
 
+What a claim may ask beyond amounts stands beside them, by the name of its field: fullCores, spread, l3Exclusive, coreType \
+and smt of CPUs; policy of memory; bitstream and afuID of FPGAs; useAs and sanitize of CXL memory; sameNumaNode of each \
+device that has to lie on the node of the others. docs/claim-configuration.md explains them.
+
   hostler claim create training --device cpu/numa0,cpus=4 --device memory/node0,memory=1Gi
+  hostler claim create quiet --device cpu/numa0,cpus=8,smt=isolated,sameNumaNode=required --device memory/node0,sameNumaNode=required
+  hostler claim create fft --device fpga/0000-b1-00-0-region0,bitstream=fft-v3
   podman run $(hostler claim prepare training -o podman) …";
 
 /// Why a text is no device.
@@ -29,8 +40,18 @@ pub(super) enum DeviceArgError {
     #[error("{0} is given twice")]
     Twice(String),
     /// The amount is none.
-    #[error(transparent)]
-    Quantity(#[from] ParseQuantityError),
+    #[error("{source}; {name} is a capacity here, since no configuration has such a field{near}")]
+    Quantity {
+        /// What was given an amount.
+        name: String,
+        /// The field that may have been meant, with the words in front.
+        near: String,
+        /// What is wrong with the amount.
+        source: ParseQuantityError,
+    },
+    /// What is asked for beyond amounts is wrong.
+    #[error("{}", .0.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; "))]
+    Config(Vec<ConfigProblem>),
 }
 
 /// Reads the text of one `--device`.
@@ -43,17 +64,75 @@ pub(super) fn parse(text: &str) -> Result<CreateDevice, DeviceArgError> {
     }
     let mut request = None;
     let mut capacity = BTreeMap::new();
+    let mut config = WrittenConfig::default();
     for part in parts {
         let (name, value) = part.split_once('=').ok_or_else(|| DeviceArgError::Part(part.to_owned()))?;
         let known = match name {
             "request" => request.replace(value.to_owned()).is_some(),
-            _ => capacity.insert(name.to_owned(), value.parse::<AskedQuantity>()?).is_some(),
+            _ => match field(name) {
+                Some(field) => config.set(&field, value),
+                None => capacity.insert(name.to_owned(), amount(name, value)?).is_some(),
+            },
         };
         if known {
             return Err(DeviceArgError::Twice(name.to_owned()));
         }
     }
-    Ok(CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request, capacity })
+    let config = config.parameters(&format!("{pool}/{device}"))?;
+    Ok(CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request, capacity, config })
+}
+
+fn amount(name: &str, value: &str) -> Result<Quantity, DeviceArgError> {
+    value.parse().map_err(|source| {
+        let fields = schema().into_iter().flat_map(|kind| kind.fields.unwrap_or_default());
+        let near = did_you_mean(name, fields.map(|field| field.name.to_owned()));
+        DeviceArgError::Quantity { name: name.to_owned(), near, source }
+    })
+}
+
+/// A field of a configuration.
+struct ConfigField {
+    kind: &'static str,
+    name: &'static str,
+    values: FieldValues,
+}
+
+/// The field of that name; no two kinds share one.
+fn field(name: &str) -> Option<ConfigField> {
+    schema().into_iter().find_map(|kind| {
+        let field = kind.fields?.into_iter().find(|field| field.name == name)?;
+        Some(ConfigField { kind: kind.name, name: field.name, values: field.values })
+    })
+}
+
+/// What was written of configurations, by kind.
+#[derive(Default)]
+struct WrittenConfig(BTreeMap<&'static str, Map<String, Value>>);
+
+impl WrittenConfig {
+    /// Notes a field; whether it was there already.
+    fn set(&mut self, field: &ConfigField, value: &str) -> bool {
+        let value = match (field.values, value) {
+            (FieldValues::Truth, "true") => Value::Bool(true),
+            (FieldValues::Truth, "false") => Value::Bool(false),
+            // What is wrong is told by whoever reads configurations.
+            (_, text) => Value::String(text.to_owned()),
+        };
+        self.0.entry(field.kind).or_default().insert(field.name.to_owned(), value).is_some()
+    }
+
+    /// The objects that a manifest would have, checked as there.
+    fn parameters(self, path: &str) -> Result<Vec<Value>, DeviceArgError> {
+        let object = |(kind, mut fields): (&str, Map<String, Value>)| {
+            fields.insert("apiVersion".to_owned(), HOSTLER_API_VERSION.into());
+            fields.insert("kind".to_owned(), kind.into());
+            Value::Object(fields)
+        };
+        let objects: Vec<Value> = self.0.into_iter().map(object).collect();
+        let problems = objects.iter().filter_map(|object| OpaqueConfig::parse(object, path).err()).flatten();
+        let problems: Vec<ConfigProblem> = problems.collect();
+        if problems.is_empty() { Ok(objects) } else { Err(DeviceArgError::Config(problems)) }
+    }
 }
 
 /// Stands for the name of a device's only capacity.
@@ -100,6 +179,8 @@ pub(super) fn name_capacity(device: &mut CreateDevice, inventory: &DaemonInvento
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -110,6 +191,34 @@ mod tests {
         assert_eq!(device.capacity, BTreeMap::from([("cpus".to_owned(), "4".parse().unwrap())]));
         let whole = parse("fake/gpu0").unwrap();
         assert!(whole.capacity.is_empty() && whole.request.is_none());
+    }
+
+    #[test]
+    fn what_is_asked_beyond_amounts_is_a_configuration_of_its_kind() {
+        let device = parse("cpu/numa0,cpus=8,smt=isolated,fullCores=true,sameNumaNode=required").unwrap();
+        let expected = [
+            json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CpuConfig", "smt": "isolated", "fullCores": true}),
+            json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "PlacementConfig", "sameNumaNode": "required"}),
+        ];
+        assert_eq!((&device.config[..], device.capacity.len()), (&expected[..], 1));
+        for (text, kind) in [
+            ("memory/node0,policy=interleave", "MemoryConfig"),
+            ("fpga/region,bitstream=fft-v3", "FpgaConfig"),
+            ("cxl/memory-1,useAs=systemRam,sanitize=true", "CxlConfig"),
+        ] {
+            assert_eq!(parse(text).unwrap().config[0]["kind"], kind);
+        }
+    }
+
+    #[test]
+    fn no_two_kinds_share_a_field_and_none_is_called_as_what_else_may_stand_there() {
+        let fields: Vec<&str> =
+            schema().into_iter().flat_map(|kind| kind.fields.unwrap_or_default()).map(|field| field.name).collect();
+        let distinct: std::collections::BTreeSet<&str> = fields.iter().copied().collect();
+        assert_eq!(distinct.len(), fields.len(), "{fields:?}");
+        for other in ["request", OPEN, "cpus", "memory"] {
+            assert!(!distinct.contains(other), "{other}");
+        }
     }
 
     #[test]
@@ -124,6 +233,10 @@ mod tests {
             ("cpu/numa0,cpus=0", "0 asks for nothing; write more than 0"),
             ("cpu/numa0,cpus=9223372036854775808", "9223372036854775808 is more than 2^63 - 1"),
             ("cpu/numa0,cpus=1,cpus=2", "cpus is given twice"),
+            ("cpu/numa0,smt=off", "cpu/numa0.smt: \"off\" is not one of shared, isolated"),
+            ("cpu/numa0,fullCores=yes", "cpu/numa0.fullCores: \"yes\" is neither true nor false"),
+            ("cpu/numa0,smt=shared,smt=isolated", "smt is given twice"),
+            ("cpu/numa0,fulCores=true", "did you mean fullCores?"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(fix), "{text}: {error}");

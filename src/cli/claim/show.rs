@@ -1,41 +1,84 @@
 //! Claims in words, in tables and as options of podman.
 
 use std::{
+    env,
     io::Write,
+    path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use super::ClaimFormat;
 use crate::{
     admin::types::{AdminClaim, AdminClaimDevice},
-    cli::{CliFailure, plain::for_people, table::TextTable, write_json},
+    cli::{
+        CliFailure,
+        output::{Listed, OutputFormat, TableWidth, write_object},
+        plain::for_people,
+        table::TextTable,
+    },
     units::elapsed,
 };
 
+impl Listed for AdminClaim {
+    const KIND: &'static str = "Claim";
+
+    fn listed_name(&self) -> String {
+        name_of(self)
+    }
+}
+
+/// The name that other commands take; a claim whose record is damaged may have a UID only.
+fn name_of(claim: &AdminClaim) -> String {
+    if claim.name.is_empty() { claim.uid.clone() } else { format!("{}/{}", claim.namespace, claim.name) }
+}
+
 /// One line per claim.
-pub(super) fn list(claims: &[AdminClaim]) -> String {
-    let mut table = TextTable::new(&["NAMESPACE", "NAME", "STATE", "DEVICES", "CPUS", "NODES", "UID", "PROBLEM"]);
+pub(super) fn list(claims: &[AdminClaim], width: TableWidth, now: SystemTime) -> String {
+    let mut headings = vec!["NAMESPACE", "NAME", "STATE", "AGE", "DEVICES"];
+    if width == TableWidth::Wide {
+        headings.extend(["CPUS", "NODES", "CDI"]);
+    }
+    headings.extend(["UID", "PROBLEM"]);
+    let mut table = TextTable::new(&headings);
     for claim in claims {
         let devices: Vec<String> = claim.devices.iter().map(device_path).collect();
-        table.row([
+        let mut cells = vec![
             claim.namespace.clone(),
             claim.name.clone(),
             claim.state.to_string(),
+            age(claim, now),
             devices.join(" "),
-            lists(claim, |device| &device.cpus),
-            lists(claim, |device| &device.mems),
-            claim.uid.clone(),
-            claim.problem.clone().unwrap_or_default(),
-        ]);
+        ];
+        if width == TableWidth::Wide {
+            let ids: Vec<&str> = claim.devices.iter().flat_map(|device| &device.cdi_ids).map(String::as_str).collect();
+            let (cpus, nodes) = (lists(claim, |device| &device.cpus), lists(claim, |device| &device.mems));
+            cells.extend([cpus, nodes, ids.join(" ")]);
+        }
+        cells.extend([claim.uid.clone(), claim.problem.clone().unwrap_or_default()]);
+        table.row(cells);
     }
     table.to_string()
 }
 
+/// For how long it has been on record.
+fn age(claim: &AdminClaim, now: SystemTime) -> String {
+    claim.recorded.map_or_else(|| "-".to_owned(), |since| lasts(since, now))
+}
+
+/// For how long something lasts that began so many seconds after 1970.
+fn lasts(since: u64, now: SystemTime) -> String {
+    elapsed(now.duration_since(UNIX_EPOCH + Duration::from_secs(since)).unwrap_or_default())
+}
+
 /// One claim in the wanted shape.
 pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let object =
+        |format, out: &mut dyn Write| write_object("Claim", claim, format, out, || details(claim, SystemTime::now()));
     match format {
         ClaimFormat::Table => write!(out, "{}", details(&for_people(claim.clone()), SystemTime::now()))?,
-        ClaimFormat::Json => write_json(claim, out)?,
+        ClaimFormat::Json => object(OutputFormat::Json, out)?,
+        ClaimFormat::Yaml => object(OutputFormat::Yaml, out)?,
+        ClaimFormat::Name => writeln!(out, "{}", name_of(claim))?,
         ClaimFormat::Cdi => {
             for id in cdi_ids(claim)? {
                 writeln!(out, "{id}")?;
@@ -45,20 +88,37 @@ pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write
             let options: Vec<String> = cdi_ids(claim)?.iter().map(|id| format!("--device {id}")).collect();
             writeln!(out, "{}", options.join(" "))?;
         }
+        ClaimFormat::Quadlet => {
+            let program = env::current_exe().unwrap_or_else(|_| "/usr/bin/hostler".into());
+            out.write_all(quadlet(claim, &program)?.as_bytes())?;
+        }
     }
     Ok(())
+}
+
+/// A drop-in for the .container file of a Quadlet. The claim is made ready in front of the container, also after a reboot.
+fn quadlet(claim: &AdminClaim, program: &Path) -> Result<String, CliFailure> {
+    let (name, program) = (name_of(claim), program.display());
+    let devices: String = cdi_ids(claim)?.iter().map(|id| format!("AddDevice={id}\n")).collect();
+    Ok(format!(
+        "# Claim {name}, for NAME.container.d/hostler.conf beside NAME.container\n\
+         [Unit]\nWants=hostler.service\nAfter=hostler.service\n\n\
+         [Container]\n{devices}\n\
+         [Service]\nExecStartPre={program} claim prepare {name}\n"
+    ))
 }
 
 fn details(claim: &AdminClaim, now: SystemTime) -> String {
     let mut text =
         format!("claim    {}/{}\nuid      {}\nstate    {}\n", claim.namespace, claim.name, claim.uid, claim.state);
+    if let Some(recorded) = claim.recorded {
+        text.push_str(&format!("age      {}\n", lasts(recorded, now)));
+    }
     if let Some(problem) = &claim.problem {
         text.push_str(&format!("problem  {problem}\n"));
     }
     if let Some(busy) = &claim.busy {
-        let since = UNIX_EPOCH + Duration::from_secs(busy.since);
-        let lasts = elapsed(now.duration_since(since).unwrap_or_default());
-        text.push_str(&format!("busy     {} for {lasts}\n", busy.operation));
+        text.push_str(&format!("busy     {} for {}\n", busy.operation, lasts(busy.since, now)));
     }
     for (index, container) in claim.containers.iter().enumerate() {
         let pid = container.pid.map_or_else(|| "unknown process".to_owned(), |pid| format!("process {pid}"));
@@ -104,7 +164,7 @@ fn lists(claim: &AdminClaim, list: impl Fn(&AdminClaimDevice) -> &String) -> Str
 fn cdi_ids(claim: &AdminClaim) -> Result<Vec<&str>, CliFailure> {
     let ids: Vec<&str> = claim.devices.iter().flat_map(|device| &device.cdi_ids).map(String::as_str).collect();
     if ids.is_empty() {
-        let (name, state) = (&claim.name, &claim.state);
+        let (name, state) = (name_of(claim), &claim.state);
         return Err(CliFailure::Said(format!(
             "claim {name} is {state} and has no CDI ids: run `hostler claim prepare {name}`"
         )));
@@ -136,6 +196,7 @@ mod tests {
             name: "training".to_owned(),
             uid: "5f0c".to_owned(),
             state: AdminClaimState::OnRecord(ClaimState::Prepared),
+            recorded: None,
             problem: None,
             busy: None,
             devices: vec![device],
@@ -175,14 +236,50 @@ mod tests {
     #[test]
     fn a_claim_without_ids_is_an_error_for_podman_and_names_the_way_on() {
         let error = written(&claim(&[]), ClaimFormat::Podman).unwrap_err().to_string();
-        assert!(error.ends_with("run `hostler claim prepare training`"), "{error}");
+        assert!(error.ends_with("run `hostler claim prepare default/training`"), "{error}");
     }
 
     #[test]
     fn people_see_what_was_taken() {
         let text = written(&claim(&["a/b=c"]), ClaimFormat::Table).unwrap();
         assert!(text.contains("n1/cpu/numa0  device-0  cpus=4  0-3       0  a/b=c"), "{text}");
-        let list = list(&[claim(&[])]);
-        assert!(list.contains("default    training  prepared  n1/cpu/numa0"), "{list}");
+    }
+
+    #[test]
+    fn a_list_says_how_old_claims_are_and_all_that_they_are_bound_to_where_it_is_wide() {
+        let now = UNIX_EPOCH + Duration::from_secs(1725);
+        let claims = [AdminClaim { recorded: Some(1000), ..claim(&["a/b=c"]) }];
+        let expected = "\
+NAMESPACE  NAME      STATE     AGE     DEVICES       UID   PROBLEM
+default    training  prepared  12m 5s  n1/cpu/numa0  5f0c
+";
+        assert_eq!(list(&claims, TableWidth::Narrow, now), expected);
+        let wide = list(&claims, TableWidth::Wide, now);
+        assert!(wide.contains("n1/cpu/numa0  0-3       0  a/b=c  5f0c"), "{wide}");
+    }
+
+    #[test]
+    fn a_claim_whose_name_is_lost_is_named_by_its_uid() {
+        let lost = AdminClaim { namespace: String::new(), name: String::new(), ..claim(&[]) };
+        assert_eq!([lost.listed_name(), claim(&[]).listed_name()], ["5f0c", "default/training"]);
+    }
+
+    #[test]
+    fn a_quadlet_gets_a_drop_in_that_waits_for_the_claim() {
+        let expected = "\
+# Claim default/training, for NAME.container.d/hostler.conf beside NAME.container
+[Unit]
+Wants=hostler.service
+After=hostler.service
+
+[Container]
+AddDevice=hostler.dev/claim=5f0c-0
+AddDevice=hostler.dev/claim=5f0c-1
+
+[Service]
+ExecStartPre=/usr/bin/hostler claim prepare default/training
+";
+        let claim = claim(&["hostler.dev/claim=5f0c-0", "hostler.dev/claim=5f0c-1"]);
+        assert_eq!(quadlet(&claim, Path::new("/usr/bin/hostler")).unwrap(), expected);
     }
 }

@@ -21,7 +21,10 @@ use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use super::{
-    super::order::{DeviceOrder, OrderEnd, OrderNews, OrderNotice, OrderObstacle, OrderStage},
+    super::{
+        RehearseCall,
+        order::{DeviceOrder, OrderEnd, OrderNews, OrderNotice, OrderObstacle, OrderStage},
+    },
     CallKind, ClaimCall, ClaimEntry, ClaimsOwner, FinishedWork,
 };
 use crate::claims::{ClaimError, ClaimResult, absent, admit::HeldGrant, store::RecordDevice};
@@ -270,7 +273,7 @@ impl ClaimsOwner {
     fn start_operation(&mut self, backend: BackendName) {
         let Some(queue) = self.operations.0.get_mut(&backend) else { return };
         let OperateStage::Waiting(call) = std::mem::replace(&mut queue.stage, OperateStage::Answered) else { return };
-        match self.operate_job(&call) {
+        match self.operate_job(&call.backend, &call.device, call.operation) {
             Err(error) => {
                 // The table says nothing of orders, so the answer need not wait for it. Nothing was changed.
                 call.refuse(error);
@@ -290,31 +293,48 @@ impl ClaimsOwner {
         }
     }
 
+    /// Says what an order would do. It waits for nobody and nobody for it: it only reads.
+    pub(super) fn rehearse(&self, call: RehearseCall) {
+        let executor = self.parts.executor.clone();
+        match self.operate_job(&call.backend, &call.device, call.operation) {
+            // Whoever asked may have stopped waiting.
+            Err(error) => drop(call.answer_tx.send(Err(Arc::new(error)))),
+            Ok(job) => drop(self.parts.tasks.looking(move || {
+                drop(call.answer_tx.send(executor.rehearse(&job).map_err(Arc::new)));
+            })),
+        }
+    }
+
     /// What an order comes down to, if the device is there and nobody holds it.
-    fn operate_job(&self, call: &OperateCall) -> Result<OperateJob, ClaimError> {
+    fn operate_job(
+        &self,
+        backend: &BackendName,
+        name: &DeviceName,
+        operation: DeviceOperation,
+    ) -> Result<OperateJob, ClaimError> {
         let inventory = self.parts.executor.inventory.latest();
-        let pool = inventory.pools.get(&call.backend);
-        let device = pool.and_then(|pool| pool.devices.iter().find(|device| device.name == call.device));
-        let unknown = inventory.unknown.get(&call.backend).map(|unknown| &unknown.name);
-        let pool_name = pool.map(|pool| &pool.name).or(unknown).map_or(call.backend.as_str(), String::as_str);
-        let device = device.ok_or_else(|| absent(&inventory, pool_name, &call.device))?;
+        let pool = inventory.pools.get(backend);
+        let device = pool.and_then(|pool| pool.devices.iter().find(|device| device.name == *name));
+        let unknown = inventory.unknown.get(backend).map(|unknown| &unknown.name);
+        let pool_name = pool.map(|pool| &pool.name).or(unknown).map_or(backend.as_str(), String::as_str);
+        let device = device.ok_or_else(|| absent(&inventory, pool_name, name))?;
         // A backend that has not answered one question is not given another.
         if let Some(reason) =
-            pool.filter(|_| inventory.unanswered.contains_key(&call.backend)).and_then(|it| it.stale.clone())
+            pool.filter(|_| inventory.unanswered.contains_key(backend)).and_then(|it| it.stale.clone())
         {
-            return Err(ClaimError::UnknownPool { pool: pool_name.to_owned(), device: call.device.clone(), reason });
+            return Err(ClaimError::UnknownPool { pool: pool_name.to_owned(), device: name.clone(), reason });
         }
         let held = self.held_devices();
-        let own = || held.iter().filter(|held| held.device.backend == call.backend);
-        let holds = |grant: &Grant| grant.access == Access::Use && grant.device == call.device;
+        let own = || held.iter().filter(|held| held.device.backend == *backend);
+        let holds = |grant: &Grant| grant.access == Access::Use && grant.device == *name;
         if let Some(holder) = own().find(|held| holds(&held.device.grant)) {
             let holder = format!("{} ({})", holder.uid, holder.name);
-            return Err(ClaimError::Held { device: call.device.clone(), holder });
+            return Err(ClaimError::Held { device: name.clone(), holder });
         }
         Ok(OperateJob {
-            backend: call.backend.clone(),
+            backend: backend.clone(),
             device: device.clone(),
-            operation: call.operation,
+            operation,
             held: own().map(OwnedHeldGrant::of).collect(),
         })
     }

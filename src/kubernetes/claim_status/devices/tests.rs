@@ -33,7 +33,7 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
 
 fn record(devices: Vec<RecordDevice>) -> ClaimRecord {
     let claim = ClaimRef { namespace: "ml".to_owned(), name: "a".to_owned(), uid: ClaimUid::new("u1").unwrap() };
-    ClaimRecord { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None }
+    ClaimRecord { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None, since: None }
 }
 
 fn inventory(health: Health) -> Inventory {
