@@ -7,13 +7,18 @@ SHELL := /bin/sh
 
 CARGO ?= cargo
 INSTALL ?= install
+OBJCOPY ?= objcopy
 # Where `make install` puts things: DESTDIR is in front of every path and appears in no file, PREFIX is part of the paths.
 DESTDIR ?=
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 BINDIR := $(PREFIX)/bin
-MANDIR := $(PREFIX)/share/man/man1
+MANDIR := $(PREFIX)/share/man
 UNITDIR := $(PREFIX)/lib/systemd/system
+# Drop-ins of the unit; a host links those that it needs, see docs/operations.md.
+DROPINDIR := $(PREFIX)/share/hostler/systemd
+# Where gdb and the backtraces of a panic look for the symbols of a stripped binary.
+DEBUGDIR := $(PREFIX)/lib/debug$(BINDIR)
 # Cargo's own variable moves the build elsewhere; follow it.
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release/hostler
@@ -126,13 +131,27 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuz
 	done
 
 # Builds nothing: root under sudo often has no cargo on its PATH, and should not own the build's files.
+# The symbols go beside the binary, linked by a checksum: half of the file is theirs, and only a debugger reads them.
 install: ## Install what `make build` built: binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
 	@[ -x $(RELEASE) ] || { echo "install: $(RELEASE) is not there: run \`make build\` first" >&2; exit 1; }
-	$(INSTALL) -Dm 0755 $(RELEASE) "$(DESTDIR)$(BINDIR)/hostler"
+	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(DEBUGDIR)"
+	if command -v $(OBJCOPY) >/dev/null 2>&1; then \
+		debug="$(DESTDIR)$(DEBUGDIR)/hostler.debug"; \
+		$(OBJCOPY) --only-keep-debug $(RELEASE) "$$debug"; \
+		chmod 0644 "$$debug"; \
+		$(OBJCOPY) --strip-unneeded --add-gnu-debuglink="$$debug" $(RELEASE) "$(DESTDIR)$(BINDIR)/.hostler.new"; \
+	else \
+		echo "install: no $(OBJCOPY) (binutils): the binary keeps its symbols" >&2; \
+		cp $(RELEASE) "$(DESTDIR)$(BINDIR)/.hostler.new"; \
+	fi
+	chmod 0755 "$(DESTDIR)$(BINDIR)/.hostler.new"
+	mv -f "$(DESTDIR)$(BINDIR)/.hostler.new" "$(DESTDIR)$(BINDIR)/hostler"
 	$(INSTALL) -d "$(DESTDIR)$(UNITDIR)"
 	sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.service \
 		>"$(DESTDIR)$(UNITDIR)/hostler.service"
 	chmod 0644 "$(DESTDIR)$(UNITDIR)/hostler.service"
+	$(INSTALL) -d "$(DESTDIR)$(DROPINDIR)"
+	$(INSTALL) -m 0644 systemd/hostler-*.conf "$(DESTDIR)$(DROPINDIR)"
 	$(INSTALL) -Dm 0644 systemd/hostler.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf"
 	$(INSTALL) -Dm 0644 systemd/hostler.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf"
 	$(INSTALL) -d -m 0755 "$(DESTDIR)$(SYSCONFDIR)/hostler"
@@ -151,6 +170,7 @@ install: ## Install what `make build` built: binary, unit, configuration, man pa
 	if [ -z "$(DESTDIR)" ]; then \
 		echo "installed; now: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload \\"; \
 		echo "                && systemctl enable --now hostler"; \
+		echo "drop-ins for FPGAs, CXL and Kubernetes: $(DROPINDIR)"; \
 	fi
 
 uninstall: ## Remove what `make install` put there, except the configuration and the state
@@ -159,7 +179,9 @@ uninstall: ## Remove what `make install` put there, except the configuration and
 		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler" \
 		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler" \
 		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
-	rm -f "$(DESTDIR)$(MANDIR)"/hostler.1 "$(DESTDIR)$(MANDIR)"/hostler-*.1
+	rm -f "$(DESTDIR)$(MANDIR)"/man1/hostler.1 "$(DESTDIR)$(MANDIR)"/man1/hostler-*.1 \
+		"$(DESTDIR)$(MANDIR)/man5/hostler.toml.5" "$(DESTDIR)$(DEBUGDIR)/hostler.debug"
+	rm -rf "$(DESTDIR)$(PREFIX)/share/hostler"
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

@@ -1,10 +1,14 @@
 //! When the kubelet's services open: with the lock, or, while another daemon hands over, before it.
 
-use std::{convert::Infallible, path::PathBuf};
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use hostler_api::Chain;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     admin::KubeletSide,
@@ -17,13 +21,16 @@ use crate::{
     tasks::Tasks,
 };
 
+/// How often to look whether a kubelet has come to this host; its first start takes longer.
+const KUBELET_LOOK: Duration = Duration::from_secs(5);
+
 /// The services, open or not. On a host without a kubelet there is nothing to open.
 pub(super) struct KubeletServices {
     enabled: bool,
     paths: KubeletSocketPaths,
     is_open: bool,
-    /// The kubelet's pods.
-    pods: PathBuf,
+    /// The kubelet's folder.
+    root: PathBuf,
     inventory: InventoryReader,
     metrics: Metrics,
     successor: Option<SuccessorSocket>,
@@ -39,7 +46,7 @@ impl KubeletServices {
             enabled: config.kubelet.enabled,
             paths: config.kubelet_sockets().of_new_instance(),
             is_open: false,
-            pods: config.paths.kubelet.join("pods"),
+            root: config.paths.kubelet.clone(),
             inventory,
             metrics,
             successor: None,
@@ -55,26 +62,55 @@ impl KubeletServices {
         if self.is_open || !self.enabled {
             return Ok(());
         }
+        if !self.root.is_dir() {
+            self.open_later();
+            return Ok(());
+        }
         let sockets = KubeletSockets::bind(&self.paths).await?;
         // From here on nothing waits, so that whoever is cancelled has opened them or not.
         self.is_open = true;
-        let parts = KubeletParts {
-            driver: self.paths.driver.clone(),
-            sockets,
-            claims_rx: self.claims_tx.subscribe(),
-            inventory: self.inventory.clone(),
-            registration_tx: self.registration_tx.clone(),
-            connections_tx: self.connections_tx.clone(),
-            metrics: self.metrics.clone(),
-            tasks: self.tasks.clone(),
-        };
+        let parts = self.parts()(sockets);
         self.tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });
         Ok(())
     }
 
+    /// Opens the sockets when a kubelet has come: its folder is made by nobody but itself.
+    fn open_later(&mut self) {
+        info!(path = %self.root.display(), "no kubelet is here: its services open when its folder is there");
+        self.is_open = true;
+        let (paths, root, stop, parts) =
+            (self.paths.clone(), self.root.clone(), self.tasks.stop_token(), self.parts());
+        self.tasks.service("kubelet", async move {
+            // Cancel safe: it only looks.
+            if stop.run_until_cancelled(comes(&root)).await.is_none() {
+                return Ok(());
+            }
+            // In a sandbox that was made without the folder this fails, and the next start has another one.
+            Ok(kubelet::serve(parts(KubeletSockets::bind(&paths).await?)).await?)
+        });
+    }
+
+    /// What the services are made of, but for the sockets.
+    fn parts(&self) -> impl FnOnce(KubeletSockets) -> KubeletParts + Send + use<> {
+        let (driver, claims_rx, inventory) =
+            (self.paths.driver.clone(), self.claims_tx.subscribe(), self.inventory.clone());
+        let (registration_tx, connections_tx) = (self.registration_tx.clone(), self.connections_tx.clone());
+        let (metrics, tasks) = (self.metrics.clone(), self.tasks.clone());
+        move |sockets| KubeletParts {
+            driver,
+            sockets,
+            claims_rx,
+            inventory,
+            registration_tx,
+            connections_tx,
+            metrics,
+            tasks,
+        }
+    }
+
     /// Lets the daemon that works find this one. Before anybody hears that this one stands by: he may stop the other then.
     pub(super) async fn announce(&mut self) {
-        if !self.enabled {
+        if !self.enabled || !self.root.is_dir() {
             return;
         }
         match SuccessorSocket::bind(&self.paths).await {
@@ -119,11 +155,18 @@ impl KubeletServices {
             connections_rx: self.connections_tx.subscribe(),
             registration_socket: self.paths.registration_socket(),
             service_socket: self.paths.service_socket(),
-            pods: self.pods.clone(),
+            pods: self.root.join("pods"),
         })
     }
 }
 
 fn warn_of(error: &SocketError) {
     warn!(error = %Chain(error), "cannot be told when to follow: the kubelet will miss the driver for a moment");
+}
+
+/// Waits for a folder that somebody else makes.
+async fn comes(folder: &Path) {
+    while !folder.is_dir() {
+        tokio::time::sleep(KUBELET_LOOK).await;
+    }
 }

@@ -50,6 +50,10 @@ pub(super) struct HostFacts {
     pub(super) hook: PathFacts,
     /// The folder of claim records.
     pub(super) state: PathFacts,
+    /// The folder of sockets.
+    pub(super) run: PathFacts,
+    /// The folder of manifests.
+    pub(super) manifests: PathFacts,
     /// The folder of CDI files.
     pub(super) cdi: PathFacts,
     /// The CDI folder without links.
@@ -119,6 +123,8 @@ impl HostFacts {
             clock_seconds: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             hook: PathFacts::of(&at(&config.hook)),
             state: PathFacts::of(&at(&config.paths.state)),
+            run: PathFacts::of(&at(&config.paths.run)),
+            manifests: PathFacts::of(&at(&config.cluster.manifests)),
             cdi: PathFacts::of(&at(&config.paths.cdi)),
             cdi_real: without_links(root, &at(&config.paths.cdi)),
             kubelet: PathFacts::of(&at(&config.paths.kubelet)),

@@ -6,7 +6,7 @@ use super::{
     DoctorFinding,
     facts::{HostFacts, PathFacts, SocketFacts},
 };
-use crate::config::DaemonConfig;
+use crate::config::{ClusterMode, DaemonConfig};
 
 /// What runtimes read where nothing else is configured.
 const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
@@ -14,10 +14,14 @@ const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 pub(super) fn checks(facts: &HostFacts, config: &DaemonConfig) -> Vec<DoctorFinding> {
     let mut findings = vec![
         hook(&facts.hook, &config.hook),
-        state(&facts.state, &config.paths.state),
+        STATE.finding(&facts.state, &config.paths.state),
+        RUN.finding(&facts.run, &config.paths.run),
         daemon(&facts.admin_socket, &config.admin_socket()),
         cdi(&facts.cdi, &config.paths.cdi),
     ];
+    if config.cluster.mode == ClusterMode::Standalone {
+        findings.push(MANIFESTS.finding(&facts.manifests, &config.cluster.manifests));
+    }
     findings.extend(runtimes(facts));
     if config.kubelet.enabled {
         findings.push(kubelet(&facts.kubelet, &config.paths.kubelet));
@@ -51,21 +55,48 @@ fn hook(facts: &PathFacts, path: &Path) -> DoctorFinding {
     }
 }
 
-fn state(facts: &PathFacts, path: &Path) -> DoctorFinding {
-    const CHECK: &str = "claim records";
-    let shown = path.display();
-    match facts {
-        PathFacts::Absent => DoctorFinding::ok(CHECK, format!("{shown} is made at the first start")),
-        PathFacts::Hidden(error) => DoctorFinding::warn(CHECK, format!("{shown}: {error}"), "run the check as root"),
-        PathFacts::Present { is_dir: false, .. } => {
-            DoctorFinding::fail(CHECK, format!("{shown} is no folder"), "move it away, or set `paths.state`")
+/// A folder of the daemon's own.
+struct OwnFolder {
+    /// What is looked at.
+    check: &'static str,
+    /// The key that moves it.
+    key: &'static str,
+    /// The mode that the unit, or the installed tmpfiles.d snippet, gives it.
+    mode: u32,
+}
+
+/// Records name workloads, and only root may.
+const STATE: OwnFolder = OwnFolder { check: "claim records", key: "paths.state", mode: 0o700 };
+/// The group of the unit reads figures there.
+const RUN: OwnFolder = OwnFolder { check: "socket folder", key: "paths.run", mode: 0o750 };
+/// Whoever writes here gives devices to containers.
+const MANIFESTS: OwnFolder = OwnFolder { check: "manifests", key: "cluster.manifests", mode: 0o700 };
+/// Rootless runtimes read it.
+const CDI_MODE: u32 = 0o755;
+
+impl OwnFolder {
+    fn finding(&self, facts: &PathFacts, path: &Path) -> DoctorFinding {
+        let Self { check, key, mode: wanted } = self;
+        let shown = path.display();
+        let fix = format!("chown root: {shown} && chmod {wanted:04o} {shown}");
+        match facts {
+            PathFacts::Absent => DoctorFinding::ok(check, format!("{shown} is made when it is needed")),
+            PathFacts::Hidden(error) => {
+                DoctorFinding::warn(check, format!("{shown}: {error}"), "run the check as root")
+            }
+            PathFacts::Present { is_dir: false, .. } => {
+                DoctorFinding::fail(check, format!("{shown} is no folder"), format!("move it away, or set `{key}`"))
+            }
+            PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => DoctorFinding::fail(
+                check,
+                format!("{shown} can be changed by others than root (owner {uid}, mode {mode:04o})"),
+                fix,
+            ),
+            PathFacts::Present { mode, .. } if mode & 0o777 & !wanted != 0 => {
+                DoctorFinding::warn(check, format!("{shown} is open to more than it has to be (mode {mode:04o})"), fix)
+            }
+            PathFacts::Present { .. } => DoctorFinding::ok(check, format!("in {shown}")),
         }
-        PathFacts::Present { mode, uid, .. } if mode & 0o022 != 0 || *uid != 0 => DoctorFinding::fail(
-            CHECK,
-            format!("{shown} can be changed by others than root (owner {uid}, mode {mode:04o})"),
-            format!("chown root: {shown} && chmod 0750 {shown}"),
-        ),
-        PathFacts::Present { .. } => DoctorFinding::ok(CHECK, format!("in {shown}")),
     }
 }
 
@@ -100,12 +131,12 @@ fn cdi(facts: &PathFacts, path: &Path) -> DoctorFinding {
             format!(
                 "{shown} can be changed by others than root (owner {uid}, mode {mode:04o}): they could run hooks as root"
             ),
-            format!("chown root: {shown} && chmod 0755 {shown}"),
+            format!("chown root: {shown} && chmod {CDI_MODE:04o} {shown}"),
         ),
         PathFacts::Present { mode, .. } if mode & 0o005 != 0o005 => DoctorFinding::warn(
             CHECK,
             format!("{shown} is closed to rootless runtimes (mode {mode:04o})"),
-            format!("chmod 0755 {shown}"),
+            format!("chmod {CDI_MODE:04o} {shown}"),
         ),
         PathFacts::Present { .. } => DoctorFinding::ok(CHECK, format!("{shown} is there")),
     }
@@ -228,4 +259,36 @@ fn managers(facts: &HostFacts) -> DoctorFinding {
         return DoctorFinding::warn(CHECK, "the kubelet's static memory manager binds containers too", fix);
     }
     DoctorFinding::ok(CHECK, "bind nothing that hostler binds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: &str = include_str!("../../../systemd/hostler.service");
+    const TMPFILES: &str = include_str!("../../../systemd/hostler.tmpfiles");
+
+    fn unit_mode(key: &str) -> u32 {
+        let value = UNIT.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap();
+        u32::from_str_radix(value, 8).unwrap()
+    }
+
+    fn tmpfiles_mode(path: &str) -> u32 {
+        let line = TMPFILES.lines().find_map(|line| line.strip_prefix(&format!("d {path} :"))).unwrap();
+        u32::from_str_radix(line.split(' ').next().unwrap(), 8).unwrap()
+    }
+
+    #[test]
+    fn the_unit_makes_folders_as_the_doctor_wants_them() {
+        assert_eq!(unit_mode("StateDirectoryMode"), STATE.mode);
+        assert_eq!(unit_mode("RuntimeDirectoryMode"), RUN.mode);
+        assert_eq!(tmpfiles_mode("/etc/hostler/claims"), MANIFESTS.mode);
+        assert_eq!(tmpfiles_mode("/run/cdi"), CDI_MODE);
+        let made = |mode| PathFacts::Present { is_dir: true, mode, uid: 0 };
+        for folder in [STATE, RUN, MANIFESTS] {
+            let finding = folder.finding(&made(folder.mode), Path::new("/x"));
+            assert_eq!(finding.level, super::super::FindingLevel::Ok, "{finding:?}");
+        }
+        assert_eq!(cdi(&made(CDI_MODE), Path::new("/x")).level, super::super::FindingLevel::Ok);
+    }
 }

@@ -25,6 +25,8 @@ fn good() -> HostFacts {
         huge_pages: 8,
         hook: PathFacts::Present { is_dir: false, mode: 0o755, uid: 0 },
         state: dir(0o700),
+        run: dir(0o750),
+        manifests: dir(0o700),
         cdi: dir(0o755),
         cdi_real: "/run/cdi".into(),
         kubelet: dir(0o755),
@@ -60,7 +62,7 @@ fn a_host_in_order_has_nothing_to_fix() {
 
 #[test]
 fn what_keeps_hostler_from_working_is_a_failure() {
-    let cases: [BrokenHost; 10] = [
+    let cases: [BrokenHost; 12] = [
         ("boot id", |facts| facts.boot_id = None),
         ("sysfs", |facts| facts.online_cpus = None),
         ("kernel files", |facts| facts.mounts.push(("/proc/meminfo".to_owned(), "fuse.lxcfs".to_owned()))),
@@ -69,6 +71,8 @@ fn what_keeps_hostler_from_working_is_a_failure() {
         ("hook binary", |facts| facts.hook = PathFacts::Absent),
         ("hook binary", |facts| facts.hook = PathFacts::Present { is_dir: false, mode: 0o644, uid: 0 }),
         ("claim records", |facts| facts.state = PathFacts::Present { is_dir: true, mode: 0o777, uid: 0 }),
+        ("socket folder", |facts| facts.run = PathFacts::Present { is_dir: true, mode: 0o770, uid: 0 }),
+        ("manifests", |facts| facts.manifests = PathFacts::Present { is_dir: true, mode: 0o700, uid: 1000 }),
         ("CDI folder", |facts| facts.cdi = PathFacts::Present { is_dir: true, mode: 0o755, uid: 1000 }),
         ("kubelet sockets", |facts| facts.registration_socket = SocketFacts::Absent),
     ];
@@ -81,7 +85,8 @@ fn what_keeps_hostler_from_working_is_a_failure() {
 
 #[test]
 fn what_could_be_better_is_a_warning_with_a_fix() {
-    let cases: [BrokenHost; 12] = [
+    let cases: [BrokenHost; 13] = [
+        ("claim records", |facts| facts.state = PathFacts::Present { is_dir: true, mode: 0o755, uid: 0 }),
         ("user", |facts| facts.is_root = false),
         ("kernel", |facts| facts.kernel = Some("4.19.0".to_owned())),
         ("clock", |facts| facts.clock_seconds = 0),
