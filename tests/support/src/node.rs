@@ -222,11 +222,23 @@ impl ClaimTraces {
     pub fn contents(&self) -> Self {
         let content = |trace: &TraceFile| TraceFile { bytes: trace.bytes.clone(), inode: 0 };
         Self {
-            record: self.record.as_ref().map(content),
+            record: self.record.as_ref().map(|trace| TraceFile { bytes: without_time(&trace.bytes), inode: 0 }),
             cdi: self.cdi.as_ref().map(content),
             hardware: self.hardware.iter().map(|(file, trace)| (file.clone(), content(trace))).collect(),
         }
     }
+}
+
+/// A record without when it was made, and without the checksum over that: what is made anew is made later.
+fn without_time(file: &[u8]) -> Vec<u8> {
+    let Ok(mut envelope) = serde_json::from_slice::<Value>(file) else { return file.to_owned() };
+    if let Some(record) = envelope.get_mut("record").and_then(Value::as_object_mut) {
+        record.remove("since");
+    }
+    if let Some(checksum) = envelope.get_mut("checksum") {
+        *checksum = Value::Null;
+    }
+    envelope.to_string().into_bytes()
 }
 
 /// Whether a file is an undamaged record, in the version that the daemon writes, of a prepared claim with so many devices.
