@@ -10,11 +10,7 @@
 mod format;
 mod queue;
 
-use std::{
-    io, panic,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, panic, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{

@@ -74,9 +74,7 @@ pub(super) async fn rehearse(
     let key = admin.device(&name)?;
     let (backend, device) = key.clone();
     let outcome = admin.0.claims.rehearse(backend, device, operation).await;
-    outcome
-        .map(|outcome| Json(operated(&key, &outcome)))
-        .map_err(|error| AdminFailure::new(refused(&error), &*error))
+    outcome.map(|outcome| Json(operated(&key, &outcome))).map_err(|error| AdminFailure::new(refused(&error), &*error))
 }
 
 /// What became of the order, once that is known.

@@ -19,10 +19,11 @@ use super::{
     output::{ListFormat, OutputFormat, write_list, write_object},
 };
 use crate::{
-    admin::types::{AdminDevice, AdminDeviceDetails, AdminOperated, AdminOrderLine, DrainDevice, LONGEST_ORDER_TIMEOUT},
+    admin::types::{
+        AdminDevice, AdminDeviceDetails, AdminOperated, AdminOrderLine, DrainDevice, LONGEST_ORDER_TIMEOUT,
+    },
     config::duration,
 };
-use crate::admin::types::{AdminDevice, AdminDeviceDetails, AdminOperated, DrainDevice};
 
 /// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on with an order that is under way, also
 /// if nobody waits for it any more.

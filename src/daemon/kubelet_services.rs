@@ -78,8 +78,7 @@ impl KubeletServices {
     fn open_later(&mut self) {
         info!(path = %self.root.display(), "no kubelet is here: its services open when its folder is there");
         self.is_open = true;
-        let (paths, root, stop, parts) =
-            (self.paths.clone(), self.root.clone(), self.tasks.stop_token(), self.parts());
+        let (paths, root, stop, parts) = (self.paths.clone(), self.root.clone(), self.tasks.stop_token(), self.parts());
         self.tasks.service("kubelet", async move {
             // Cancel safe: it only looks.
             if stop.run_until_cancelled(comes(&root)).await.is_none() {

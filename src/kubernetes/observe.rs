@@ -89,7 +89,7 @@ mod tests {
         });
         let devices = vec![serde_json::from_value(device).unwrap()];
         let (state, boot_id) = (RecordState::Prepared, "boot".to_owned());
-        observation(&ClaimRecord { claim, state, boot_id, devices, metadata: None }, found, "hostler.dev")
+        observation(&ClaimRecord { claim, state, boot_id, devices, metadata: None, since: None }, found, "hostler.dev")
     }
 
     #[test]

@@ -122,12 +122,12 @@ pub(crate) fn rehearse(
     card: &CardId,
     options: DetachOptions,
 ) -> Result<Vec<OperationStep>, DetachError> {
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     let regions = regions_that_go(root, &objects, memdev, options)?;
     let mut steps: Vec<OperationStep> = regions.into_iter().map(|region| region_deleted(&objects, region)).collect();
     if options.sanitize {
-        if !erase::is_supported(root, memdev) {
+        if !erase::is_supported(root, memdev)? {
             return Err(EraseError::NotSupported { memdev: memdev.name.clone() }.into());
         }
         steps.push(OperationStep::CardErased { card: card.to_string() });

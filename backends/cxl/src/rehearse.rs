@@ -20,8 +20,9 @@ pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<Operati
     let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
         return Err(work.refused(OperationObstacle::NotWhole).into());
     };
-    let objects = CxlObjects::read(root);
+    let objects = CxlObjects::read(root).map_err(BackendError::unread)?;
     refuse_held(root, &objects, &card, work)?;
+    let nodes = nodes(root, &objects, &card).map_err(BackendError::unread)?;
     let steps = match work.operation {
         DeviceOperation::Attach => attach(root, &objects, &card).map_err(DetachError::from),
         DeviceOperation::Detach { sanitize, remove } => {
@@ -29,7 +30,7 @@ pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<Operati
         }
     };
     steps.map(|steps| OperationOutcome { steps }).map_err(|error| {
-        let failure = failure(root, &error, &nodes(root, &objects, &card), Vec::new());
+        let failure = failure(root, &error, &nodes, Vec::new());
         work.refused(OperationObstacle::Failed(failure)).into()
     })
 }

@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str) -> Result<CreateDevice, DeviceArgError> {
     Ok(CreateDevice { pool: pool.to_owned(), device: device.to_owned(), request, capacity, config })
 }
 
-fn amount(name: &str, value: &str) -> Result<Quantity, DeviceArgError> {
+fn amount(name: &str, value: &str) -> Result<AskedQuantity, DeviceArgError> {
     value.parse().map_err(|source| {
         let fields = schema().into_iter().flat_map(|kind| kind.fields.unwrap_or_default());
         let near = did_you_mean(name, fields.map(|field| field.name.to_owned()));

@@ -192,7 +192,7 @@ fn what_cannot_be_reached_is_not_taken_for_gone() {
 fn details_that_fail_are_absent_with_a_warning_and_cost_nothing_else() {
     let tree = MachineTree::new();
     let (mut host, cards) = host(&tree, [1, 2]);
-    let region = host.region(&[&cards[0]], RegionUse::SystemRam(5));
+    host.region(&[&cards[0]], RegionUse::SystemRam(5));
     let whole = scan(&tree);
     let faults = Arc::new(AttributeFaults::default());
     for (path, errno) in [
