@@ -147,7 +147,7 @@ fn an_order_for_a_device_reaches_its_backend_unless_a_claim_holds_it() {
     let refused = host.run_refused(&["device", "attach", "fake/half-0"]);
     assert!(refused.contains("half-0 cannot be attached: its kind is always there"), "{refused}");
     let rehearsed = host.run_refused(&["device", "attach", "fake/half-0", "--dry-run"]);
-    assert_eq!(rehearsed, refused, "a dry run is refused as the order is");
+    assert_eq!(rehearsed.lines().last(), refused.lines().last(), "a dry run is refused as the order is");
     host.run_ok(&["claim", "create", "holder", "-d", "fake/half-0"]);
     let refused = host.run_refused(&["device", "detach", "half-0", "--sanitize", "--remove"]);
     assert!(

@@ -3,6 +3,7 @@
 use std::{fs, io::Write, path::PathBuf};
 
 use clap_complete::engine::ArgValueCompleter;
+use hostler_files::read_text;
 use hostler_fpga::{
     bitstream::Guid,
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
@@ -14,6 +15,9 @@ use super::{
     table::TextTable,
 };
 use crate::{config::DaemonConfig, units};
+
+/// What a record of a claim has at most.
+const MOST_RECORD_BYTES: u64 = 16 << 20;
 
 /// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]
@@ -168,7 +172,7 @@ fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig) -> Result<(), Cli
     let entries = fs::read_dir(&records).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let names_it = |entry: &fs::DirEntry| {
         entry.file_type().is_ok_and(|kind| kind.is_file())
-            && fs::read_to_string(entry.path()).is_ok_and(|record| record.contains(&digest))
+            && read_text(&entry.path(), MOST_RECORD_BYTES).is_ok_and(|record| record.contains(&digest))
     };
     match entries.iter().find(|entry| names_it(entry)) {
         Some(entry) => refused(format!("the claim of record {}", entry.path().display())),

@@ -33,7 +33,7 @@ pub(crate) struct ScriptFile {
 /// The last script that could be read, and what has happened since it has this content.
 #[derive(Debug)]
 struct ScriptProgress {
-    text: String,
+    text: Arc<str>,
     /// Without devices: a thousand of them are worth megabytes, and are made from the text when somebody looks at them.
     script: Arc<FakeScript>,
     enumerations: u64,
@@ -59,7 +59,7 @@ impl ScriptFile {
     /// Has the script as it is now in force, as far as it can be read.
     pub(crate) fn refresh(&self) -> Result<(), ScriptError> {
         let text = self.text()?;
-        let is_known = self.lock().as_ref().is_some_and(|progress| progress.text == text);
+        let is_known = self.lock().as_ref().is_some_and(|progress| *progress.text == *text);
         if is_known { Ok(()) } else { self.read().map(drop) }
     }
 
@@ -69,11 +69,12 @@ impl ScriptFile {
 
     fn remember(&self, text: String, script: &FakeScript) {
         let mut progress = self.lock();
-        if progress.as_ref().is_some_and(|progress| progress.text == text) {
+        if progress.as_ref().is_some_and(|progress| *progress.text == *text) {
             return;
         }
         let none = vec![0; script.faults.len()];
         let script = Arc::new(script.without_devices());
+        let text = text.into();
         *progress = Some(ScriptProgress { text, script, enumerations: 0, calls: none.clone(), strikes: none });
     }
 
@@ -99,43 +100,44 @@ impl ScriptFile {
         device: Option<&DeviceName>,
         effect: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let (latency, faults) = self.strikes(method, device);
+        let (latency, faults, text) = self.strikes(method, device);
         thread::sleep(latency);
         faults
             .iter()
             .filter(|fault| fault.at == FaultTiming::Before)
-            .try_for_each(|fault| self.strike(method, fault))?;
+            .try_for_each(|fault| self.strike(method, fault, &text))?;
         let result = effect()?;
         faults
             .iter()
             .filter(|fault| fault.at == FaultTiming::After)
-            .try_for_each(|fault| self.strike(method, fault))?;
+            .try_for_each(|fault| self.strike(method, fault, &text))?;
         Ok(result)
     }
 
-    fn strikes(&self, method: BackendMethod, device: Option<&DeviceName>) -> (Duration, Vec<ScriptedFault>) {
+    /// How long a call takes, what strikes it, and the text of the script that says so.
+    fn strikes(&self, method: BackendMethod, device: Option<&DeviceName>) -> (Duration, Vec<ScriptedFault>, Arc<str>) {
         let mut progress = self.lock();
-        let Some(progress) = progress.as_mut() else { return (Duration::ZERO, Vec::new()) };
+        let Some(progress) = progress.as_mut() else { return (Duration::ZERO, Vec::new(), Arc::from("")) };
         let script = Arc::clone(&progress.script);
         let faults = script.faults.iter().enumerate();
         let struck =
             faults.filter(|(index, fault)| fault.concerns(method, device) && progress.is_struck(*index, fault));
         let struck = struck.map(|(_, fault)| fault.clone()).collect();
-        (script.latency(method), struck)
+        (script.latency(method), struck, progress.text.clone())
     }
 
-    fn strike(&self, method: BackendMethod, fault: &ScriptedFault) -> Result<(), BackendError> {
-        self.linger(Duration::from_millis(fault.delay_ms));
+    fn strike(&self, method: BackendMethod, fault: &ScriptedFault, text: &str) -> Result<(), BackendError> {
+        self.linger(Duration::from_millis(fault.delay_ms), text);
         strike(method, fault)
     }
 
-    /// Waits so long, or until there is another script: that is how hardware that hangs comes to itself.
-    fn linger(&self, delay: Duration) {
+    /// Waits so long, or until there is another script than the one that says so: that is how hardware that hangs comes to
+    /// itself.
+    fn linger(&self, delay: Duration, text: &str) {
         let began = Instant::now();
-        let script = self.text().ok();
         loop {
             let left = delay.saturating_sub(began.elapsed());
-            if left.is_zero() || self.text().ok() != script {
+            if left.is_zero() || self.text().ok().as_deref() != Some(text) {
                 return;
             }
             thread::sleep(left.min(LINGER));

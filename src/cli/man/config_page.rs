@@ -95,7 +95,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DaemonConfig;
+    use crate::config::{DaemonConfig, ScrapeAddress};
 
     /// The keys that stand below each section of the page.
     fn documented() -> Vec<String> {
@@ -116,6 +116,7 @@ mod tests {
         let mut config = DaemonConfig { hook_dir: Some("/x".into()), ..DaemonConfig::default() };
         config.cluster.kubeconfig = Some("/x".into());
         config.metrics.listen = Some(config.metrics_listen());
+        config.metrics.scrape = Some(ScrapeAddress("127.0.0.1:1".parse().unwrap()));
         config.backends.fake.config.script = "/x".into();
         config.backends.fake.config.state_dir = Some("/x".into());
         let table: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
