@@ -17,8 +17,9 @@ use crate::{
     log::{DaemonLog, LogEnd},
 };
 
-/// What runs on these threads never blocks; work on hardware and files has threads of its own.
-const WORKER_THREADS: usize = 2;
+/// What runs here never blocks; work on hardware and files, and the owners' decisions, have threads of their own. A second
+/// thread would have little to do, and half of the processor time of a prepare went into waking one for the other.
+const WORKER_THREADS: usize = 1;
 
 /// How long threads that block may take to end: long enough for a system call, too short to notice.
 const LEAVE: Duration = Duration::from_millis(100);
