@@ -15,12 +15,13 @@
 
 use std::{
     fs::File,
+    io::{self, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    Durability, FileError, FileReplacement, TemporaryName, TrustError, replace, trusted::open_trusted_to_write,
+    Durability, FileError, PendingFile, TemporaryName, TrustError, sync_folder, trusted::open_trusted_to_write,
 };
 
 /// What a journal may have grown to: far more than it has room for, when files could not be written for long.
@@ -113,9 +114,15 @@ impl Journal {
 }
 
 fn make(path: &Path, room: u64) -> Result<(), FileError> {
-    let content = vec![b'\n'; usize::try_from(room).unwrap_or_default()];
-    let temporary = TemporaryName::Fixed(".journal.tmp");
-    replace(&FileReplacement { path, temporary, mode: 0o600, content: &content }, Durability::Synced)
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let make = || {
+        let mut pending = PendingFile::create(folder, TemporaryName::Fixed(".journal.tmp"), 0o600)?;
+        // In pieces: what the allocator once had to give in one piece, the process keeps.
+        io::copy(&mut io::repeat(b'\n').take(room), &mut pending)?;
+        pending.finish(Durability::Synced)
+    };
+    make().map_err(FileError::at("write", path))?.publish(path)?;
+    sync_folder(folder)
 }
 
 fn line(generation: u64, content: &[u8]) -> Vec<u8> {
