@@ -12,6 +12,7 @@
 //! in the file's name, so that removing the note of an ended container never hits that of its next start.
 
 mod life;
+pub mod seen;
 
 use std::{
     fs::{self, DirBuilder},
