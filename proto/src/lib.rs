@@ -1,7 +1,10 @@
-//! The gRPC APIs between the kubelet and a driver: messages, servers for the daemon, clients for its tests.
+//! What the daemon speaks with others: the gRPC APIs between the kubelet and a driver (messages, servers for the daemon, clients for
+//! its tests), and NRI, between it and a container runtime (messages and framing).
 //!
 //! The sources are `proto/*.proto`. The code in `src/gen` is generated from them and checked in, so that a build needs
 //! neither `protoc` nor a build script; `tests/bootstrap.rs` fails when the two differ.
+
+pub mod nri;
 
 /// Registration with the kubelet, package `pluginregistration`.
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]

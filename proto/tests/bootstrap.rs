@@ -10,8 +10,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const SOURCES: [&str; 5] =
-    ["dra_v1.proto", "dra_v1beta1.proto", "health_v1.proto", "health_v1alpha1.proto", "registration.proto"];
+const SOURCES: [&str; 7] = [
+    "dra_v1.proto",
+    "dra_v1beta1.proto",
+    "health_v1.proto",
+    "health_v1alpha1.proto",
+    "nri.proto",
+    "registration.proto",
+    "ttrpc.proto",
+];
 
 fn crate_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
