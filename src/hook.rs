@@ -18,12 +18,15 @@ use std::{
 
 use hostler_files::{open_file, read_stream};
 use hostler_linux::{
-    IdSet, ParseIdSetError, ReadFailure, SysRoot,
+    ReadFailure, SysRoot,
     cgroup::{CgroupError, CpusetCgroup, with_kernel_memory},
 };
 use serde::Deserialize;
 
-use crate::containers::{ContainerIdError, RecordError};
+use crate::{
+    containers::{ContainerIdError, RecordError},
+    pinning::{self, HookArgumentError, HookPins, Pins},
+};
 
 /// Larger than any configuration that a runtime can start; a bound for what a wrong file can cost.
 const LARGEST_BYTES: u64 = 16 << 20;
@@ -32,13 +35,8 @@ const LARGEST_BYTES: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// The hook was not called as the daemon wrote it.
-    #[error("argument {argument:?} is not valid: {reason}")]
-    Argument {
-        /// The argument.
-        argument: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error(transparent)]
+    Argument(#[from] HookArgumentError),
     /// The container's state did not come on standard input.
     #[error("failed to read the container's state from standard input")]
     State(#[source] io::Error),
@@ -93,17 +91,6 @@ pub enum HookError {
     },
 }
 
-/// What one hook asks for. An empty set leaves that resource alone.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct CpusetPins {
-    /// The claim, for messages.
-    pub claim: String,
-    /// CPUs.
-    pub cpus: IdSet,
-    /// NUMA nodes.
-    pub mems: IdSet,
-}
-
 /// The part of an OCI state that is needed.
 #[derive(Debug, Deserialize)]
 struct OciState {
@@ -133,47 +120,8 @@ struct OciHook {
     args: Vec<String>,
 }
 
-impl CpusetPins {
-    /// From what follows `hook cpuset` on the command line.
-    ///
-    /// # Errors
-    /// When an argument is unknown, has no value, or its value is not a list.
-    pub fn parse(args: &[String]) -> Result<Self, HookError> {
-        let mut pins = Self::default();
-        for pair in args.chunks(2) {
-            let [name, value] = pair else { return Err(bad(&pair[0], "it has no value")) };
-            let list = || value.parse().map_err(|error: ParseIdSetError| bad(value, error.to_string()));
-            match name.as_str() {
-                "--claim" => pins.claim.clone_from(value),
-                "--cpus" => pins.cpus = list()?,
-                "--mems" => pins.mems = list()?,
-                _ => return Err(bad(name, "known are --claim, --cpus and --mems")),
-            }
-        }
-        if pins.claim.is_empty() {
-            return Err(bad("--claim", "it is missing"));
-        }
-        if pins.cpus.is_empty() && pins.mems.is_empty() {
-            return Err(bad("--cpus", "neither it nor --mems names any"));
-        }
-        Ok(pins)
-    }
-
-    /// In words.
-    fn sets(&self) -> String {
-        let sets = [("CPUs", &self.cpus), ("NUMA nodes", &self.mems)];
-        let sets = sets.into_iter().filter(|(_, set)| !set.is_empty()).map(|(noun, set)| format!("{noun} {set}"));
-        sets.collect::<Vec<_>>().join(" and ")
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.cpus = self.cpus.union(&other.cpus);
-        self.mems = self.mems.union(&other.mems);
-    }
-}
-
 fn bad(argument: &str, reason: impl Into<String>) -> HookError {
-    HookError::Argument { argument: argument.to_owned(), reason: reason.into() }
+    HookArgumentError::new(argument, reason).into()
 }
 
 /// Runs the hook: `args` is what follows `hook cpuset`, `state` is standard input.
@@ -181,12 +129,12 @@ fn bad(argument: &str, reason: impl Into<String>) -> HookError {
 /// # Errors
 /// When the container is not bound exactly as its claims say. It must not start then.
 pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), HookError> {
-    let own = CpusetPins::parse(args)?;
+    let own = HookPins::parse(args)?;
     let state: OciState = bounded(state).map_err(HookError::State)?;
     if state.pid == 0 {
         return Err(HookError::NoProcess);
     }
-    let mut pins = union(&own, &read_config(&state.bundle)?)?;
+    let mut pins = together(&own, &read_config(&state.bundle)?)?;
     // Claims of CXL memory name its nodes alone; what else a process needs is seen when all claims are known.
     pins.mems = with_kernel_memory(root, &pins.mems)?;
     let cgroup = CpusetCgroup::of_process(root, state.pid).map_err(HookError::Find)?;
@@ -195,7 +143,7 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
         return Err(HookError::Shared { cgroup: cgroup.path() });
     }
     let pinned = cgroup.pin(&pins.cpus, &pins.mems);
-    pinned.map_err(|source| HookError::Pin { sets: pins.sets(), source: source.into() })
+    pinned.map_err(|source| HookError::Pin { sets: pins.in_words(), source: source.into() })
 }
 
 fn read_config(bundle: &Path) -> Result<OciConfig, HookError> {
@@ -208,17 +156,10 @@ fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
     Ok(serde_json::from_slice(&read_stream(from, LARGEST_BYTES)?)?)
 }
 
-/// What all hostler hooks of a container ask for together.
-fn union(own: &CpusetPins, config: &OciConfig) -> Result<CpusetPins, HookError> {
-    let mut all = own.clone();
-    for hook in &config.hooks.create_runtime {
-        if let [name, hook, cpuset, args @ ..] = hook.args.as_slice()
-            && [name, hook, cpuset] == ["hostler", "hook", "cpuset"]
-        {
-            all.add(&CpusetPins::parse(args)?);
-        }
-    }
-    Ok(all)
+/// What all hostler hooks of a container bind it to together.
+fn together(own: &HookPins, config: &OciConfig) -> Result<Pins, HookError> {
+    let all = pinning::pins_of_hooks(config.hooks.create_runtime.iter().map(|hook| hook.args.as_slice()))?;
+    Ok(pinning::union(all.iter().chain([own]).map(|hook| &hook.pins)))
 }
 
 #[cfg(test)]
@@ -244,30 +185,15 @@ mod tests {
             ]}}"#,
         );
         for own in ["--claim a --cpus 0-1", "--claim b --cpus 4 --mems 1"] {
-            let all = union(&CpusetPins::parse(&args(own)).unwrap(), &config).unwrap();
+            let all = together(&HookPins::parse(&args(own)).unwrap(), &config).unwrap();
             assert_eq!((all.cpus.to_string().as_str(), all.mems.to_string().as_str()), ("0-1,4", "1"), "{own}");
         }
     }
 
     #[test]
     fn a_configuration_without_hooks_leaves_the_own_sets() {
-        let own = CpusetPins::parse(&args("--claim a --cpus 3")).unwrap();
-        assert_eq!(union(&own, &config("{}")).unwrap(), own);
-    }
-
-    #[test]
-    fn arguments_that_the_daemon_would_not_write_are_refused() {
-        for (text, expected) in [
-            ("", "\"--claim\" is not valid: it is missing"),
-            ("--cpus 0", "\"--claim\" is not valid: it is missing"),
-            ("--claim a --cpus", "\"--cpus\" is not valid: it has no value"),
-            ("--claim a --cpus 1-", "1-"),
-            ("--claim a", "neither it nor --mems names any"),
-            ("--claim a --all yes", "known are --claim, --cpus and --mems"),
-        ] {
-            let error = CpusetPins::parse(&args(text)).unwrap_err().to_string();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
+        let own = HookPins::parse(&args("--claim a --cpus 3")).unwrap();
+        assert_eq!(together(&own, &config("{}")).unwrap(), own.pins);
     }
 
     #[test]

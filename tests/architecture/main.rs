@@ -296,6 +296,24 @@ const MODULES: &[ModuleRule] = &[
         why: "hooks write it and the daemon reads it: it knows neither",
     },
     ModuleRule {
+        module: "pinning",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "config",
+            "containers",
+        ],
+        why: "whoever binds containers, or checks that they are bound, asks it: it knows none of them",
+    },
+    ModuleRule {
         module: "validate",
         never: &[
             "claims",

@@ -20,10 +20,16 @@ use std::collections::BTreeSet;
 
 use hostler_api::BackendName;
 use hostler_backend::{Backend, BackendError, Device, DevicePlan, Enumeration, PlanWork, VerifyWork};
-use hostler_linux::{SysRoot, topology::Topology};
+use hostler_linux::{IdSet, SysRoot, topology::Topology};
 
 pub use config::{CpuBackendConfig, CpuGrouping};
 pub use enumerate::enumeration;
+
+/// The CPUs that a claim keeps from others beside those that its containers are bound to: idle threads, and whatever is
+/// behind a cache that it has to itself.
+pub fn kept_cpus(plan: &DevicePlan) -> IdSet {
+    withheld::WithheldCpus::in_plan(plan).cpus()
+}
 
 /// The CPUs of the machine under a root.
 #[derive(Clone, Debug)]

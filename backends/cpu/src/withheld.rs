@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::few;
-use hostler_backend::{HeldDevice, PlanWork};
+use hostler_backend::{DevicePlan, HeldDevice, PlanWork};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,13 @@ impl WithheldCpus {
     }
 
     /// Out of a plan. One without it keeps nothing.
-    fn of(held: &HeldDevice<'_>) -> Self {
-        Self::deserialize(&held.plan.data).unwrap_or_default()
+    pub(crate) fn in_plan(plan: &DevicePlan) -> Self {
+        Self::deserialize(&plan.data).unwrap_or_default()
+    }
+
+    /// All of them.
+    pub(crate) fn cpus(&self) -> IdSet {
+        self.idle.iter().chain(&self.l3).fold(IdSet::new(), |all, kept| all.union(kept))
     }
 }
 
@@ -57,7 +62,7 @@ impl<'a> HeldCpus<'a> {
         let share = |held: &'a HeldDevice<'a>| {
             let mut beside = BTreeSet::new();
             if !held.plan.data.is_null() {
-                let kept = WithheldCpus::of(held);
+                let kept = WithheldCpus::in_plan(held.plan);
                 if let Some(idle) = &kept.idle {
                     beside.extend(idle.iter());
                     beside.extend(whole_cores(offer, held, idle));
