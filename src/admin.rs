@@ -9,6 +9,7 @@ mod explain;
 mod exposition;
 mod failures;
 mod metrics;
+mod nri;
 mod orders;
 mod process;
 mod scrape;
@@ -53,6 +54,7 @@ use crate::{
         publisher::{Publication, PublicationState},
     },
     metrics::Metrics,
+    nri::NriSide,
     standalone::ManifestFolder,
 };
 
@@ -114,6 +116,8 @@ pub struct AdminParts {
     pub necessities_rx: watch::Receiver<Vec<String>>,
     /// The kubelet's side; `None` where it is switched off.
     pub kubelet: Option<KubeletSide>,
+    /// The container runtime's side.
+    pub nri: NriSide,
 }
 
 /// What is known of the kubelet.
@@ -227,6 +231,7 @@ impl AdminService {
         missing.extend(inventory.lost_drains.as_ref().map(LostDrains::explain));
         missing.extend(self.0.necessities_rx.borrow().iter().cloned());
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
+        missing.extend(self.0.nri.missing());
         missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
         missing
     }
@@ -256,6 +261,7 @@ impl AdminService {
             rss_bytes: resident_bytes(),
             not_ready: self.not_ready(),
             kubelet: parts.kubelet.as_ref().map(kubelet_status),
+            nri: nri::status(&parts.nri),
             publication: parts.publication_rx.as_ref().map(|it| publication_status(it.borrow().clone())),
             backends: backend_status(&inventory),
             claims: self.claim_counts(),
@@ -368,7 +374,9 @@ async fn metrics(State(stage): State<DaemonStage>) -> Result<Response, AdminFail
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     let ready = admin.not_ready().is_empty();
-    let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready, process: ProcessFigures::now() };
+    let nri = admin.0.nri.status_rx.borrow().clone();
+    let now =
+        MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready, process: ProcessFigures::now() };
     let failed = |error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error);
     let figures = render_metrics(&admin.0.metrics, &now).map_err(failed)?;
     Ok(([(CONTENT_TYPE, exposition::CONTENT_TYPE)], figures).into_response())

@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod fields;
 mod listen;
+mod nri;
 mod read;
 mod section;
 pub(crate) mod sockets;
@@ -27,6 +28,7 @@ pub use hostler_backend::duration;
 
 pub use error::{ConfigErrors, ConfigMistake};
 pub use listen::{ListenAddress, ScrapeAddress};
+pub use nri::{NriConfig, NriMode, SharedPoolMode};
 pub use section::BackendSection;
 pub use sockets::KubeletSocketPaths;
 
@@ -62,6 +64,8 @@ pub struct DaemonConfig {
     pub log: LogConfig,
     /// Where figures can be read.
     pub metrics: MetricsConfig,
+    /// Plugging into the container runtime.
+    pub nri: NriConfig,
     /// The kinds of hardware to look after.
     #[serde(skip_deserializing)]
     pub backends: BackendsConfig,
@@ -305,6 +309,7 @@ impl Default for DaemonConfig {
             inventory: InventoryConfig::default(),
             log: LogConfig::default(),
             metrics: MetricsConfig::default(),
+            nri: NriConfig::default(),
             backends: BackendsConfig::default(),
         }
     }

@@ -13,6 +13,7 @@ mod kubelet_services;
 mod lock;
 mod necessities;
 mod notify;
+mod nri;
 mod reload;
 
 use std::{
@@ -261,6 +262,7 @@ async fn start(
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
+    let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);
     services.begin(claims.clone());
     let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
@@ -286,6 +288,7 @@ async fn start(
         metrics,
         necessities_rx,
         kubelet: services.side(),
+        nri,
     });
     stage.live(admin.clone());
     if let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) {

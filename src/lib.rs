@@ -18,6 +18,7 @@ pub mod kubernetes;
 pub mod log;
 pub mod metrics;
 mod near;
+pub mod nri;
 pub mod pinning;
 pub mod pods;
 pub mod registry;

@@ -124,6 +124,15 @@ pub struct Metrics {
     releases: Counters,
     events: Counters,
     log_lines_dropped: Counter<u64, AtomicU64>,
+    nri: NriCounters,
+}
+
+/// What the plugin of the container runtime counts.
+#[derive(Clone, Debug, Default)]
+struct NriCounters {
+    reconnects: Counter<u64, AtomicU64>,
+    updates_failed: Counter<u64, AtomicU64>,
+    refused: Counter<u64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -140,6 +149,7 @@ impl Default for Metrics {
             releases: Family::default(),
             events: Family::default(),
             log_lines_dropped: Counter::default(),
+            nri: NriCounters::default(),
         };
         metrics.begin_at_zero();
         metrics
@@ -236,6 +246,17 @@ impl Metrics {
         self.events.get_or_create(&KindLabels { kind: reason }).inc();
     }
 
+    /// Counts a connection with the container runtime that had worked and has ended.
+    pub fn nri_reconnected(&self) {
+        self.nri.reconnects.inc();
+    }
+
+    /// Counts updates of containers that the runtime could not do, and containers that were refused.
+    pub fn nri_counted(&self, updates_failed: usize, refused: usize) {
+        self.nri.updates_failed.inc_by(updates_failed as u64);
+        self.nri.refused.inc_by(refused as u64);
+    }
+
     /// Adds every counter to what is told.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("claim_operations", "Answers to calls for claims, by outcome", self.operations.clone());
@@ -254,6 +275,13 @@ impl Metrics {
             ("events", "Events written about claims", &self.events),
         ] {
             registry.register(name, help, counters.clone());
+        }
+        for (name, help, counter) in [
+            ("nri_reconnects", "Connections with the container runtime that ended", &self.nri.reconnects),
+            ("nri_updates_failed", "Updates of containers that the runtime could not do", &self.nri.updates_failed),
+            ("nri_containers_refused", "Containers that were refused when they were to be made", &self.nri.refused),
+        ] {
+            registry.register(name, help, counter.clone());
         }
         let help = "Lines of the log that were dropped since nobody read it in time";
         registry.register("log_lines_dropped", help, self.log_lines_dropped.clone());

@@ -9,8 +9,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{exposition, process::ProcessFigures};
-use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics};
+use super::{exposition, nri, process::ProcessFigures};
+use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics, nri::NriStatus};
 
 /// The state from which gauges are taken.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct MetricsSnapshot<'a> {
     pub inventory: &'a Inventory,
     /// Claims.
     pub claims: &'a ClaimTable,
+    /// The container runtime.
+    pub nri: &'a NriStatus,
     /// Readiness.
     pub ready: bool,
     /// This process.
@@ -35,6 +37,9 @@ pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, f
     counters.register(ours);
     register_devices(ours, now.inventory);
     register_claims(ours, now.claims);
+    for (name, help, value) in nri::gauges(now.nri) {
+        gauge(ours, name, help, value);
+    }
     register_build(ours);
     gauge(ours, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
     register_process(registry.sub_registry_with_prefix("process"), now.process);
@@ -185,7 +190,8 @@ mod tests {
         };
         let claims = ClaimTable::default();
         let process = ProcessFigures { resident_bytes: 7, cpu_seconds: 0.25, ..ProcessFigures::default() };
-        let now = MetricsSnapshot { inventory: &inventory, claims: &claims, ready: true, process };
+        let nri = NriStatus { containers: 5, ..NriStatus::default() };
+        let now = MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready: true, process };
         let text = render(&metrics, &now).unwrap();
         for line in [
             "hostler_claim_operations_total{operation=\"Prepare\",outcome=\"ok\"} 1",
@@ -202,6 +208,12 @@ mod tests {
             "hostler_backend_stale{backend=\"hung\"} 1",
             "hostler_backend_unanswered_seconds{backend=\"fake\"} 0",
             "hostler_claims{state=\"quarantined\"} 0",
+            "hostler_nri_connected 0",
+            "hostler_nri_containers 5",
+            "hostler_nri_quarantined 0",
+            "hostler_nri_reconnects_total 0",
+            "hostler_nri_updates_failed_total 0",
+            "hostler_nri_containers_refused_total 0",
             "hostler_ready 1",
             "process_resident_memory_bytes 7",
             "process_cpu_seconds_total 0.25",

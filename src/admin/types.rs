@@ -35,6 +35,9 @@ pub struct AdminStatus {
     pub not_ready: Vec<String>,
     /// The kubelet's side; absent where it is switched off.
     pub kubelet: Option<AdminKubelet>,
+    /// The container runtime's side; absent where it is switched off.
+    #[serde(default)]
+    pub nri: Option<AdminNri>,
     /// The devices in the API; absent where none are published.
     #[serde(default)]
     pub publication: Option<AdminPublication>,
@@ -60,6 +63,23 @@ pub struct AdminKubelet {
     pub registration_socket: PathBuf,
     /// The socket that it calls.
     pub service_socket: PathBuf,
+}
+
+/// The connection with the container runtime.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminNri {
+    /// Name and version of the runtime; absent while there is no connection.
+    pub runtime: Option<String>,
+    /// Why there is none any more.
+    pub error: Option<String>,
+    /// Where the runtime listens for plugins.
+    pub socket: PathBuf,
+    /// How many containers it has told of.
+    pub containers: usize,
+    /// Those that are left as they are, by id, and why.
+    pub quarantined: BTreeMap<String, String>,
+    /// The CPUs of containers without a claim for CPUs, as a list; absent where these are left alone.
+    pub shared_pool: Option<String>,
 }
 
 /// The devices as the cluster sees them.

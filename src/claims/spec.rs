@@ -11,6 +11,7 @@ use super::{
     PreparedDevice, metadata,
     store::{ClaimHoldings, ClaimRecord, RecordDevice},
 };
+use crate::pinning::Pins;
 
 /// CDI class of every claim's file.
 const CLASS: &str = "claim";
@@ -37,7 +38,7 @@ pub struct CdiNaming {
 impl CdiNaming {
     /// `vendor/class` of claim files.
     pub fn kind(&self) -> String {
-        format!("{}/{CLASS}", self.driver)
+        claim_kind(&self.driver)
     }
 
     /// Name of a claim's CDI file, without the ending.
@@ -49,6 +50,11 @@ impl CdiNaming {
     pub fn claim_of_stem(&self, stem: &str) -> Option<ClaimUid> {
         ClaimUid::new(stem.strip_prefix(&format!("{}-{CLASS}_", self.driver))?).ok()
     }
+}
+
+/// `vendor/class` of the claim files of a driver.
+pub fn claim_kind(driver: &str) -> String {
+    format!("{driver}/{CLASS}")
 }
 
 /// CDI device name of the device at `index` of a claim. It holds the claim's UID, so it is never used again.
@@ -118,6 +124,12 @@ fn cdi_device(record: &ClaimRecord, index: usize, naming: &CdiNaming) -> CdiDevi
         container_edits.hooks.push(pinning_hook(uid, &own, naming));
     }
     CdiDevice { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
+}
+
+/// What the hook of a device binds a container to.
+pub fn device_pins(record: &ClaimRecord, device: &RecordDevice) -> Pins {
+    let bound = bound(record, device);
+    Pins { cpus: IdSet::from(bound.cpus), mems: IdSet::from(bound.mems) }
 }
 
 /// What a container with this device is bound to. Interleaving means all of the claim's interleaved nodes, whichever of

@@ -14,7 +14,7 @@ use super::{
     table::TextTable,
 };
 use crate::{
-    admin::types::{AdminBackend, AdminKubelet, AdminPublication, AdminStatus},
+    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPublication, AdminStatus},
     units::{bytes, elapsed, utc},
 };
 
@@ -60,8 +60,10 @@ fn in_words(status: &AdminStatus) -> String {
             format!("{} prepared, {} preparing, {} quarantined", claims.prepared, claims.preparing, claims.quarantined),
         ),
     ];
+    let runtime = status.nri.as_ref().map(|nri| ("runtime", nri_in_words(nri)));
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
-    let mut text: String = facts.iter().chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
+    let mut text: String =
+        facts.iter().chain(&runtime).chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
         let counts = if backend.unknown {
@@ -97,6 +99,20 @@ fn kubelet(kubelet: &AdminKubelet) -> String {
     }
 }
 
+fn nri_in_words(nri: &AdminNri) -> String {
+    let mut parts = vec![match (&nri.runtime, &nri.error) {
+        (Some(runtime), _) => format!("{runtime}, {} containers", nri.containers),
+        (None, Some(error)) => format!("not connected: {error}"),
+        (None, None) => format!("none listens for plugins on {}", nri.socket.display()),
+    }];
+    parts.extend(nri.shared_pool.as_ref().map(|cpus| match cpus.as_str() {
+        "" => "the shared pool is empty: containers without a claim for CPUs are refused".to_owned(),
+        cpus => format!("shared pool: CPUs {cpus}"),
+    }));
+    parts.extend(nri.quarantined.iter().map(|(id, reason)| format!("left as it is: {id}: {reason}")));
+    parts.join("\n         ")
+}
+
 fn publication_in_words(publication: &AdminPublication) -> String {
     let mut parts = vec![match (&publication.error, publication.synced) {
         (Some(error), _) => format!("failed to publish: {error}"),
@@ -124,6 +140,7 @@ mod tests {
             rss_bytes: 8 << 20,
             not_ready: Vec::new(),
             kubelet: None,
+            nri: None,
             publication: None,
             backends: vec![
                 AdminBackend {
@@ -186,6 +203,28 @@ warnings:
         assert_eq!(kubelet(&gone), "registered, and has hung up since");
         let silent = AdminKubelet { registered: None, error: None, ..said };
         assert_eq!(kubelet(&silent), "has not called yet; waiting on /r.sock");
+    }
+
+    #[test]
+    fn what_the_runtime_runs_is_told_where_there_is_one() {
+        let nri = AdminNri {
+            runtime: Some("containerd v2.4.0".to_owned()),
+            error: None,
+            socket: "/n.sock".into(),
+            containers: 7,
+            quarantined: [("c9".to_owned(), "odd".to_owned())].into(),
+            shared_pool: Some("1,4-7".to_owned()),
+        };
+        let expected =
+            "containerd v2.4.0, 7 containers\n         shared pool: CPUs 1,4-7\n         left as it is: c9: odd";
+        assert_eq!(nri_in_words(&nri), expected);
+        let text = in_words(&AdminStatus { nri: Some(nri.clone()), ..status() });
+        assert!(text.contains("\nruntime  containerd v2.4.0, 7 containers\n"), "{text}");
+        let empty = AdminNri { shared_pool: Some(String::new()), quarantined: Default::default(), ..nri.clone() };
+        assert!(nri_in_words(&empty).ends_with("containers without a claim for CPUs are refused"));
+        let lost = AdminNri { runtime: None, error: Some("gone".to_owned()), shared_pool: None, ..empty };
+        assert_eq!(nri_in_words(&lost), "not connected: gone");
+        assert_eq!(nri_in_words(&AdminNri { error: None, ..lost }), "none listens for plugins on /n.sock");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     times(config, &mut problems);
     level(&config.log.level, &mut problems);
     backends(config, &mut problems);
+    problems.extend(super::nri::problems(config));
     problems
 }
 
@@ -63,7 +64,11 @@ fn paths(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     ] {
         problems.extend(path_problem(key, path));
     }
-    let optional = [("hook_dir", &config.hook_dir), ("cluster.kubeconfig", &config.cluster.kubeconfig)];
+    let optional = [
+        ("hook_dir", &config.hook_dir),
+        ("cluster.kubeconfig", &config.cluster.kubeconfig),
+        ("nri.socket", &config.nri.socket),
+    ];
     for (key, path) in optional {
         problems.extend(path.as_ref().and_then(|path| path_problem(key, path)));
     }
@@ -87,6 +92,9 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
         }
     };
     check("paths.run", &config.admin_socket());
+    if let Some(socket) = &config.nri.socket {
+        check("nri.socket", socket);
+    }
     if config.kubelet.enabled {
         // Either can be shortened; the longer one is where there is something to gain.
         let is_long_name = config.driver.len() > config.paths.kubelet.as_os_str().len();

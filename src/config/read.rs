@@ -36,9 +36,10 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let inventory = reader.section("inventory", &mut root);
     let log = reader.section("log", &mut root);
     let metrics = reader.section("metrics", &mut root);
+    let nri = reader.section("nri", &mut root);
     let backends = reader.backends(&mut root);
     let scalars: DaemonConfig = reader.keys("", root, &["backends"]);
-    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, backends, ..scalars };
+    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, nri, backends, ..scalars };
     (config, reader.problems, reader.lines)
 }
 

@@ -29,6 +29,8 @@ pub struct SeenContainer {
     pub cgroups_path: Option<PathBuf>,
     /// Its first process; absent before it starts and after it ends.
     pub pid: Option<u32>,
+    /// Why it is left as it is, where what its specification says of claims is not what their records give.
+    pub quarantined: Option<String>,
 }
 
 /// What the runtime says of its containers.

@@ -152,9 +152,10 @@ struct Edge {
 }
 
 const EDGES: &[Edge] = &[
-    Edge { crates: &["tonic", "tonic_prost", "hostler_proto"], modules: &["kubelet"] },
-    // The API server's binary form has the same notation.
-    Edge { crates: &["prost"], modules: &["kubelet", "kubernetes"] },
+    Edge { crates: &["tonic", "tonic_prost"], modules: &["kubelet"] },
+    Edge { crates: &["hostler_proto"], modules: &["kubelet", "nri"] },
+    // The API server's binary form, and what container runtimes speak, have the same notation.
+    Edge { crates: &["prost"], modules: &["kubelet", "kubernetes", "nri"] },
     Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
@@ -294,6 +295,11 @@ const MODULES: &[ModuleRule] = &[
             "config",
         ],
         why: "hooks write it and the daemon reads it: it knows neither",
+    },
+    ModuleRule {
+        module: "nri",
+        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook"],
+        why: "the container runtime is told what claims hold, wherever they come from",
     },
     ModuleRule {
         module: "pinning",

@@ -15,7 +15,7 @@ mod explain;
 mod fixed;
 mod locate;
 
-pub use fixed::with_kernel_memory;
+pub use fixed::{KernelMemory, with_kernel_memory};
 
 /// What is pinned: the names by which the kernel knows CPUs and memory nodes.
 #[derive(Clone, Copy, Debug)]

@@ -131,6 +131,7 @@ impl Demultiplexer {
             _ => {}
         }
         self.trunk.drain(..HEADER_BYTES + bytes);
+        self.trunk.shrink_to(ttrpc::KEPT_BYTES);
         Ok(true)
     }
 }

@@ -22,6 +22,9 @@ pub const HEADER_BYTES: usize = 10;
 /// The most data of one message; ttrpc's own limit, which the other side keeps too.
 pub const MOST_DATA_BYTES: usize = 4 << 20;
 
+/// What a buffer keeps when nothing is in it.
+pub(super) const KEPT_BYTES: usize = 64 << 10;
+
 /// gRPC's status codes, as far as they are told apart here.
 pub mod code {
     /// Nothing is wrong.
@@ -100,14 +103,21 @@ impl Message {
 
     /// The answer to the call on `stream`.
     pub fn response(stream: u32, payload: &impl prost::Message) -> Self {
-        // A status without a code is left out by other implementations, and understood by all.
-        let response = Response { status: None, payload: payload.encode_to_vec() };
-        Self { stream, kind: MessageKind::Response, data: response.encode_to_vec() }
+        Self::answer(stream, Ok(payload.encode_to_vec()))
     }
 
     /// The refusal of the call on `stream`.
     pub fn refusal(stream: u32, code: i32, message: impl Into<String>) -> Self {
-        let response = Response { status: Some(Status { code, message: message.into() }), payload: Vec::new() };
+        Self::answer(stream, Err(Status { code, message: message.into() }))
+    }
+
+    /// The encoded answer to the call on `stream`, or its refusal.
+    pub fn answer(stream: u32, outcome: Result<Vec<u8>, Status>) -> Self {
+        let response = match outcome {
+            // Without a status, as others send it.
+            Ok(payload) => Response { status: None, payload },
+            Err(status) => Response { status: Some(status), payload: Vec::new() },
+        };
         Self { stream, kind: MessageKind::Response, data: response.encode_to_vec() }
     }
 
@@ -150,6 +160,8 @@ impl Message {
         let Some(data) = rest.get(..length) else { return Ok(None) };
         let message = Self { stream: u32::from_be_bytes([s0, s1, s2, s3]), kind, data: data.to_vec() };
         bytes.drain(..HEADER_BYTES + length);
+        // After a long message: the next one will be short.
+        bytes.shrink_to(KEPT_BYTES);
         Ok(Some(message))
     }
 }

@@ -117,6 +117,7 @@ mod tests {
         config.cluster.kubeconfig = Some("/x".into());
         config.metrics.listen = Some(config.metrics_listen());
         config.metrics.scrape = Some(ScrapeAddress("127.0.0.1:1".parse().unwrap()));
+        config.nri.socket = Some("/x".into());
         config.backends.fake.config.script = "/x".into();
         config.backends.fake.config.state_dir = Some("/x".into());
         let table: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();

@@ -4,31 +4,65 @@
 //! nothing that the kernel needs for them. A process whose nodes have no other memory cannot even write into a pipe
 //! (`Cannot allocate memory`), however much is free.
 
+use std::collections::BTreeMap;
+
 use crate::{IdSet, ReadFailure, SysRoot, TreeReading};
 
 const NODES: &str = "sys/devices/system/node";
 
-/// `mems`, and the node nearest to them that has memory of every kind, unless there is one among them or none at all.
+/// Where the kernel can allocate for itself, at one moment.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KernelMemory {
+    /// Nodes with memory of every kind; `None` where the kernel does not say: it is older than memory that can be taken away.
+    normal: Option<IdSet>,
+    /// For each other node: those with such memory, the nearest first.
+    nearest: BTreeMap<u32, Vec<(u32, u32)>>,
+}
+
+impl KernelMemory {
+    /// Looks.
+    ///
+    /// # Errors
+    /// When it cannot be told which nodes have such memory.
+    pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
+        root.look(Self::of_tree)
+    }
+
+    fn of_tree(tree: &TreeReading<'_>) -> Self {
+        let list = |name: &str| tree.attribute(format!("{NODES}/{name}")).and_then(|text| text.parse::<IdSet>().ok());
+        let (Some(normal), Some(online)) = (list("has_normal_memory"), list("online")) else { return Self::default() };
+        let nearest = |node| {
+            let mut distances = distances(tree, node, &online);
+            distances.retain(|(_, node)| normal.contains(*node));
+            distances.sort_unstable();
+            (node, distances)
+        };
+        // Mostly there is none, and nothing more is read.
+        let nearest = online.difference(&normal).iter().map(nearest).collect();
+        Self { normal: Some(normal), nearest }
+    }
+
+    /// `mems`, and the node nearest to them that has memory of every kind, unless there is one among them or none at all.
+    #[must_use]
+    pub fn complete(&self, mems: &IdSet) -> IdSet {
+        let mut all = mems.clone();
+        if let Some(normal) = &self.normal
+            && !mems.is_empty()
+            && mems.is_disjoint(normal)
+        {
+            let nearest = mems.iter().filter_map(|node| self.nearest.get(&node)?.first()).min();
+            all.extend(nearest.map(|(_, node)| *node).or_else(|| normal.first()));
+        }
+        all
+    }
+}
+
+/// As [`KernelMemory::complete`], for who asks once.
 ///
 /// # Errors
 /// When it cannot be told which nodes have such memory.
 pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> Result<IdSet, ReadFailure> {
-    root.look(|tree| with_kernel_memory_of(tree, mems))
-}
-
-fn with_kernel_memory_of(tree: &TreeReading<'_>, mems: &IdSet) -> IdSet {
-    let list = |name: &str| tree.attribute(format!("{NODES}/{name}")).and_then(|text| text.parse::<IdSet>().ok());
-    // Kernels that do not say are older than memory that can be taken away.
-    let Some(normal) = list("has_normal_memory") else { return mems.clone() };
-    let Some(online) = list("online") else { return mems.clone() };
-    if mems.is_empty() || !mems.is_disjoint(&normal) {
-        return mems.clone();
-    }
-    let distances = mems.iter().flat_map(|node| distances(tree, node, &online));
-    let nearest = distances.filter(|(_, node)| normal.contains(*node)).min().map(|(_, node)| node);
-    let mut all = mems.clone();
-    all.extend(nearest.or_else(|| normal.first()));
-    all
+    Ok(KernelMemory::read(root)?.complete(mems))
 }
 
 /// How far each online node is from a node: distance, then number.

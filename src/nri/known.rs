@@ -1,0 +1,312 @@
+//! The containers that the runtime has told of, what each is to be bound to, and what it is bound to as far as is known. Pure.
+//!
+//! ```text
+//!   Synchronize, CreateContainer, any event of a container that nobody told of ──► known
+//!        │ what its specification says is what records give: served             │ else: quarantined, left alone
+//!        ▼                                                                        ▼ (until records say otherwise)
+//!   told ≠ intended: pending ── an answer or an update ──► told            no update, refused when it is made
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use hostler_linux::IdSet;
+use hostler_proto::nri::{
+    Container, ContainerState, ContainerUpdate, LinuxContainerUpdate, LinuxCpu, LinuxResources, PodSandbox,
+};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{
+    facts::PinningFacts,
+    shares::{ContainerShares, OddContainer},
+};
+use crate::{
+    containers::{
+        ContainerId,
+        seen::{SeenContainer, SeenContainers},
+    },
+    pinning::Pins,
+};
+
+/// First pause before an update that failed is tried again; each is twice as long as the one before.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// Longest such pause.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// A container that the runtime has told of.
+#[derive(Debug)]
+struct KnownContainer {
+    seen: Arc<SeenContainer>,
+    /// What its specification says.
+    shares: Result<ContainerShares, OddContainer>,
+    /// What it has of its claims, by the records.
+    own: Result<Pins, OddContainer>,
+    /// What it is to be bound to.
+    intended: Pins,
+    /// What the runtime has.
+    told: Pins,
+    /// Whether it can be updated: not after its end.
+    lives: bool,
+    failures: u32,
+    retry_at: Option<Instant>,
+}
+
+impl KnownContainer {
+    fn is_pending(&self) -> bool {
+        self.lives && differs(&self.intended, &self.told)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.is_pending() && self.retry_at.is_none_or(|retry_at| retry_at <= now)
+    }
+
+    /// Holds it to the records, and says aloud what is odd about it, once.
+    fn consider(&mut self, facts: &PinningFacts) {
+        let own = self.shares.as_ref().map_err(Clone::clone).and_then(|shares| shares.pins(&facts.table));
+        if own != self.own
+            && self.lives
+            && let Err(reason) = &own
+        {
+            warn!(
+                container = self.seen.id.as_str(), pod = %format_args!("{}/{}", self.seen.namespace, self.seen.pod),
+                reason = %reason, "a container is left as it is"
+            );
+        }
+        self.intended = own.as_ref().map(|own| facts.intended(own)).unwrap_or_default();
+        self.own = own;
+        let quarantined = self.quarantine();
+        if quarantined != self.seen.quarantined {
+            Arc::make_mut(&mut self.seen).quarantined = quarantined;
+        }
+    }
+
+    fn quarantine(&self) -> Option<String> {
+        self.own.as_ref().err().filter(|_| self.lives).map(ToString::to_string)
+    }
+}
+
+/// Whether something that is wanted is not there. What is not wanted is left alone.
+fn differs(intended: &Pins, told: &Pins) -> bool {
+    [(&intended.cpus, &told.cpus), (&intended.mems, &told.mems)]
+        .into_iter()
+        .any(|(intended, told)| !intended.is_empty() && intended != told)
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct KnownContainers {
+    /// The qualified class of our CDI devices.
+    kind: String,
+    containers: BTreeMap<String, KnownContainer>,
+    /// Ids that can be no part of anything.
+    unnamed: BTreeSet<String>,
+    /// Pods by the runtime's id, while it tells of all containers.
+    pods: BTreeMap<String, PodSandbox>,
+}
+
+impl KnownContainers {
+    /// None yet.
+    pub(super) fn new(kind: String) -> Self {
+        Self { kind, containers: BTreeMap::new(), unnamed: BTreeSet::new(), pods: BTreeMap::new() }
+    }
+
+    /// Pods whose containers may follow. What their labels say nobody needs.
+    pub(super) fn remember_pods(&mut self, pods: &[PodSandbox]) {
+        let named = |pod: &PodSandbox| PodSandbox {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            ..PodSandbox::default()
+        };
+        self.pods.extend(pods.iter().map(|pod| (pod.id.clone(), named(pod))));
+    }
+
+    /// All containers have been told of.
+    pub(super) fn forget_pods(&mut self) {
+        self.pods = BTreeMap::new();
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.containers.len() + self.unnamed.len()
+    }
+
+    /// Why each container is left alone that is.
+    pub(super) fn quarantined(&self) -> impl Iterator<Item = (&str, String)> {
+        let odd = self.containers.iter().filter_map(|(id, known)| Some((id.as_str(), known.quarantine()?)));
+        odd.chain(self.unnamed.iter().map(|id| (id.as_str(), OddContainer::Id.to_string())))
+    }
+
+    /// For readers.
+    pub(super) fn seen(&self) -> SeenContainers {
+        SeenContainers::Connected(Arc::new(
+            self.containers.iter().map(|(id, known)| (id.clone(), known.seen.clone())).collect(),
+        ))
+    }
+
+    /// Takes what the runtime says of a container, in place of what was known of it. Without a pod it is one of those that
+    /// are remembered.
+    pub(super) fn learn(&mut self, pod: Option<&PodSandbox>, container: &Container, facts: &PinningFacts) {
+        let unknown = PodSandbox::default();
+        let pod = pod.or_else(|| self.pods.get(&container.pod_sandbox_id)).unwrap_or(&unknown);
+        let Ok(id) = ContainerId::new(container.id.as_str()) else {
+            if self.unnamed.insert(container.id.clone()) {
+                warn!(container = ?container.id, pod = %pod.name, "a container is left as it is: its id is not usable");
+            }
+            return;
+        };
+        let shares = ContainerShares::of(container, &self.kind);
+        let mut known = KnownContainer {
+            seen: Arc::new(seen(id, pod, container, &shares)),
+            own: Ok(Pins::default()),
+            intended: Pins::default(),
+            told: reported(container.linux.as_ref().and_then(|linux| linux.resources.as_ref())),
+            lives: container.state() != ContainerState::ContainerStopped,
+            shares,
+            failures: 0,
+            retry_at: None,
+        };
+        known.consider(facts);
+        self.containers.insert(container.id.clone(), known);
+    }
+
+    /// As [`learn`](Self::learn), for one that may be known already.
+    pub(super) fn meet(&mut self, pod: Option<&PodSandbox>, container: &Container, facts: &PinningFacts) {
+        if !self.containers.contains_key(&container.id) {
+            self.learn(pod, container, facts);
+        }
+    }
+
+    /// What a container is to be bound to; `None` where it is left alone.
+    pub(super) fn intended(&self, id: &str) -> Option<&Pins> {
+        self.containers.get(id).filter(|known| known.own.is_ok()).map(|known| &known.intended)
+    }
+
+    /// What a container has of its claims, or what is odd about it.
+    pub(super) fn own(&self, id: &str) -> Result<&Pins, OddContainer> {
+        self.containers.get(id).ok_or(OddContainer::Id)?.own.as_ref().map_err(Clone::clone)
+    }
+
+    /// Its first process, which may have started.
+    pub(super) fn runs(&mut self, id: &str, pid: u32) {
+        if let Some(known) = self.containers.get_mut(id) {
+            Arc::make_mut(&mut known.seen).pid = (pid != 0).then_some(pid);
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn ended(&mut self, id: &str) {
+        if let Some(known) = self.containers.get_mut(id) {
+            known.lives = false;
+            let seen = Arc::make_mut(&mut known.seen);
+            (seen.pid, seen.quarantined) = (None, None);
+        }
+    }
+
+    /// It is gone.
+    pub(super) fn removed(&mut self, id: &str) {
+        self.containers.remove(id);
+        self.unnamed.remove(id);
+    }
+
+    /// Holds all of them to new facts.
+    pub(super) fn consider(&mut self, facts: &PinningFacts) {
+        self.containers.values_mut().for_each(|known| known.consider(facts));
+    }
+
+    /// The containers whose update is due.
+    pub(super) fn due(&self, now: Instant) -> Vec<String> {
+        self.containers.iter().filter(|(_, known)| known.is_due(now)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// When the next update is due that has failed before.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.containers.values().filter(|known| known.is_pending()).filter_map(|known| known.retry_at).min()
+    }
+
+    /// The containers that still have CPUs which `pins` has to itself.
+    pub(super) fn in_the_way(&self, pins: &Pins) -> Vec<String> {
+        // Who was told nothing runs everywhere.
+        let is_on = |told: &IdSet| told.is_empty() || !told.is_disjoint(&pins.cpus);
+        let stands = |known: &KnownContainer| known.is_pending() && is_on(&known.told.cpus);
+        self.containers.iter().filter(|(_, known)| stands(known)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What the runtime is to be told of a container, if it is to be told anything.
+    pub(super) fn update(&self, id: &str) -> Option<(Pins, ContainerUpdate)> {
+        let known = self.containers.get(id).filter(|known| known.is_pending())?;
+        Some((known.intended.clone(), update(id, &known.intended)))
+    }
+
+    /// The runtime has these sets now.
+    pub(super) fn told(&mut self, id: &str, pins: &Pins) {
+        if let Some(known) = self.containers.get_mut(id) {
+            if !pins.cpus.is_empty() {
+                known.told.cpus.clone_from(&pins.cpus);
+            }
+            if !pins.mems.is_empty() {
+                known.told.mems.clone_from(&pins.mems);
+            }
+            (known.failures, known.retry_at) = (0, None);
+        }
+    }
+
+    /// The runtime could not do it. Nobody knows what it has now.
+    pub(super) fn failed(&mut self, id: &str, reason: &str, now: Instant) {
+        if let Some(known) = self.containers.get_mut(id) {
+            if known.failures == 0 {
+                warn!(container = id, pins = known.intended.in_words(), error = reason, "a container is not bound yet");
+            }
+            known.told = Pins::default();
+            let pause = FIRST_RETRY.saturating_mul(1 << known.failures.min(16)).min(LONGEST_RETRY);
+            known.failures += 1;
+            known.retry_at = Some(now + pause);
+        }
+    }
+}
+
+/// Sets, as the runtime takes them.
+pub(super) fn resources(pins: &Pins) -> LinuxResources {
+    let cpu = LinuxCpu { cpus: pins.cpus.to_string(), mems: pins.mems.to_string(), ..LinuxCpu::default() };
+    LinuxResources { cpu: Some(cpu), ..LinuxResources::default() }
+}
+
+/// An update of one container.
+pub(super) fn update(id: &str, pins: &Pins) -> ContainerUpdate {
+    let linux = LinuxContainerUpdate { resources: Some(resources(pins)) };
+    ContainerUpdate { container_id: id.to_owned(), linux: Some(linux), ignore_failure: false }
+}
+
+/// What the runtime says that a container has. What is no list is as good as nothing.
+fn reported(resources: Option<&LinuxResources>) -> Pins {
+    let Some(cpu) = resources.and_then(|resources| resources.cpu.as_ref()) else { return Pins::default() };
+    Pins { cpus: cpu.cpus.parse().unwrap_or_default(), mems: cpu.mems.parse().unwrap_or_default() }
+}
+
+fn seen(
+    id: ContainerId,
+    pod: &PodSandbox,
+    container: &Container,
+    shares: &Result<ContainerShares, OddContainer>,
+) -> SeenContainer {
+    let cgroups_path = container.linux.as_ref().map(|linux| &linux.cgroups_path).filter(|path| !path.is_empty());
+    SeenContainer {
+        id,
+        name: container.name.clone(),
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        pod_uid: pod.uid.clone(),
+        claims: shares.as_ref().map(|shares| shares.claims.clone()).unwrap_or_default(),
+        cgroups_path: cgroups_path.map(PathBuf::from),
+        pid: (container.pid != 0).then_some(container.pid),
+        quarantined: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
