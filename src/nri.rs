@@ -22,13 +22,14 @@ mod testing;
 mod updates;
 mod version;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use hostler_api::Chain;
-use hostler_linux::{IdSet, SysRoot};
+use hostler_linux::{IdSet, ReadFailure, SysRoot};
 use hostler_proto::nri::mux::Connection;
 use tokio::{
     sync::watch,
+    task::JoinHandle,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{debug, info, warn};
@@ -42,7 +43,7 @@ use crate::{
     claims::ClaimTable,
     config::{NriConfig, NriMode, SharedPoolMode},
     containers::seen::{SeenContainers, SeenReader},
-    inventory::InventoryReader,
+    inventory::{Inventory, InventoryReader},
     metrics::Metrics,
     tasks::{Outcome, Tasks},
 };
@@ -172,7 +173,7 @@ enum NriError {
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error("failed to look at the machine's CPUs")]
-    Machine(#[source] hostler_linux::ReadFailure),
+    Machine(#[source] ReadFailure),
 }
 
 /// The task.
@@ -244,13 +245,10 @@ impl NriPlugin {
     }
 
     /// One connection, until it ends.
-    async fn connection(&mut self, is_synchronized: &mut bool) -> Result<std::convert::Infallible, NriError> {
+    async fn connection(&mut self, is_synchronized: &mut bool) -> Result<Infallible, NriError> {
         let mut link = RuntimeLink::connect(&self.parts.socket).await?;
-        let mut inventory_rx = self.parts.inventory.subscribe();
-        inventory_rx.mark_unchanged();
-        let mut machine = self.machine().await?;
-        let mut table_rx = self.parts.table_rx.clone();
-        let mut facts = self.facts(&table_rx.borrow_and_update().clone(), &machine);
+        let mut sources = self.sources().await?;
+        let mut facts = self.facts(&mut sources);
         let identity = PluginIdentity { index: self.parts.config.index, kind: self.parts.kind.clone() };
         let (mut session, registration) = Session::begin(&identity, Instant::now());
         link.send(Connection::Runtime, &registration).await?;
@@ -264,6 +262,11 @@ impl NriPlugin {
                 // Cancel safe, see there. What the runtime waits for comes first.
                 heard = link.next() => {
                     let (connection, message) = heard?;
+                    // The claim may have been prepared a moment ago, and its container be made already.
+                    if sources.have_changed() {
+                        facts = self.facts(&mut sources);
+                        session.consider(&facts);
+                    }
                     let answer = session.hear(connection, &message, &facts, Instant::now())?;
                     if let Some(answer) = answer {
                         link.send(connection, &answer).await?;
@@ -271,17 +274,10 @@ impl NriPlugin {
                     *is_synchronized |= session.stage == SessionStage::Synchronized;
                     self.tell(&mut session, &facts);
                 }
-                // Cancel safe: a change that was not taken is still seen as one. An owner that has ended ends the daemon.
-                Ok(()) = table_rx.changed() => {
-                    let table = table_rx.borrow_and_update().clone();
-                    facts = self.facts(&table, &machine);
-                    session.consider(&facts);
-                    self.tell(&mut session, &facts);
-                }
-                // Cancel safe, as above.
-                Ok(()) = inventory_rx.changed() => {
-                    machine = self.machine().await?;
-                    facts = self.facts(&facts.table, &machine);
+                // Cancel safe, see there.
+                changed = sources.change(|| self.look()) => {
+                    changed?;
+                    facts = self.facts(&mut sources);
                     session.consider(&facts);
                     self.tell(&mut session, &facts);
                 }
@@ -291,15 +287,21 @@ impl NriPlugin {
         }
     }
 
-    async fn machine(&self) -> Result<Arc<UsableMachine>, NriError> {
+    fn look(&self) -> MachineLook {
         let root = self.parts.root.clone();
-        let read = self.tasks.looking(move || UsableMachine::read(&root)).await;
-        // A look fails to be made only where the process ends.
-        read.map_or_else(|_| Ok(Arc::default()), |read| read.map(Arc::new).map_err(NriError::Machine))
+        self.tasks.looking(move || UsableMachine::read(&root))
     }
 
-    fn facts(&self, table: &Arc<ClaimTable>, machine: &Arc<UsableMachine>) -> PinningFacts {
-        let facts = PinningFacts::new(table.clone(), machine.clone(), &self.rules);
+    async fn sources(&self) -> Result<FactSources, NriError> {
+        let (table_rx, mut inventory_rx) = (self.parts.table_rx.clone(), self.parts.inventory.subscribe());
+        inventory_rx.mark_unchanged();
+        let machine = seen(self.look().await)?;
+        Ok(FactSources { table_rx, inventory_rx, machine, looking: None })
+    }
+
+    fn facts(&self, sources: &mut FactSources) -> PinningFacts {
+        let table = sources.table_rx.borrow_and_update().clone();
+        let facts = PinningFacts::new(table, sources.machine.clone(), &self.rules);
         if facts.pool.as_ref().is_some_and(IdSet::is_empty) {
             let was = self.status_tx.borrow().shared_pool.clone();
             if was.is_none_or(|was| !was.is_empty()) {
@@ -343,6 +345,52 @@ impl NriPlugin {
             differs
         });
     }
+}
+
+/// A look at the machine, on a thread that may block.
+type MachineLook = JoinHandle<Result<UsableMachine, ReadFailure>>;
+
+/// What facts are made of.
+struct FactSources {
+    table_rx: watch::Receiver<Arc<ClaimTable>>,
+    inventory_rx: watch::Receiver<Arc<Inventory>>,
+    machine: Arc<UsableMachine>,
+    looking: Option<MachineLook>,
+}
+
+impl FactSources {
+    /// Whether claims have changed since facts were made.
+    fn have_changed(&self) -> bool {
+        self.table_rx.has_changed().unwrap_or_default()
+    }
+
+    /// Waits for a change. Cancel safe: what was begun is kept. Nobody waits for a machine that does not answer.
+    async fn change(&mut self, look: impl Fn() -> MachineLook) -> Result<(), NriError> {
+        tokio::select! {
+            // Cancel safe: a change that was not taken is still seen as one. An owner that has ended ends the daemon.
+            Ok(()) = self.table_rx.changed() => {}
+            // Cancel safe, as above.
+            Ok(()) = self.inventory_rx.changed(), if self.looking.is_none() => self.looking = Some(look()),
+            // Cancel safe: the look goes on.
+            looked = finished(&mut self.looking) => {
+                self.looking = None;
+                self.machine = seen(looked)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn finished(looking: &mut Option<MachineLook>) -> <MachineLook as Future>::Output {
+    match looking {
+        Some(looking) => looking.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn seen(looked: <MachineLook as Future>::Output) -> Result<Arc<UsableMachine>, NriError> {
+    // A look fails to be made only where the process ends.
+    looked.map_or_else(|_| Ok(Arc::default()), |read| read.map(Arc::new).map_err(NriError::Machine))
 }
 
 /// Twice as long after each failure, and never the same on two nodes.

@@ -15,7 +15,6 @@ use tokio::{
 };
 
 use super::*;
-use crate::inventory::Inventory;
 
 /// A plugin, and the socket on which somebody may listen for it.
 struct Fixture {
