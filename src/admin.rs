@@ -3,6 +3,7 @@
 //! Both speak HTTP/1.1. The admin socket changes things and belongs to root alone (mode 0600); the other one only tells.
 //! No state of its own: every answer comes from the owners.
 
+mod changes;
 mod claims;
 mod devices;
 mod explain;
@@ -15,6 +16,7 @@ mod process;
 mod scrape;
 mod serve;
 pub mod types;
+mod usage;
 
 use std::{
     path::PathBuf,
@@ -33,11 +35,13 @@ use axum::{
 };
 use tokio::{sync::watch, time::timeout};
 
+pub use changes::ChangeWatchers;
 pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use process::ProcessFigures;
 pub use scrape::{ScrapeParts, serve_scrapes};
 pub use serve::{ServeError, serve_admin, serve_metrics};
+pub use usage::MachineReader;
 
 use hostler_api::{BackendName, Chain, ClaimState};
 
@@ -47,7 +51,7 @@ use self::{
 };
 use crate::{
     claims::ClaimsHandle,
-    inventory::{Inventory, LostDrains, Pool, task::InventoryHandle},
+    inventory::{Inventory, LostDrains, Pool, task::InventoryHandle, view},
     kubelet::{KubeletConnections, RegistrationState},
     kubernetes::{
         claim_reader::ClaimReader,
@@ -56,6 +60,7 @@ use crate::{
     metrics::Metrics,
     nri::NriSide,
     standalone::ManifestFolder,
+    usage::holders,
 };
 
 /// What the answers are made of. Cheap to clone.
@@ -98,6 +103,10 @@ pub struct AdminParts {
     pub boot_id: String,
     /// When the daemon started.
     pub started: Instant,
+    /// Reads what the machine looks like.
+    pub machine: MachineReader,
+    /// Who waits for changes.
+    pub watchers: ChangeWatchers,
     /// Claim state.
     pub claims: ClaimsHandle,
     /// Hardware state.
@@ -206,6 +215,8 @@ impl AdminService {
         Router::new()
             .route("/v1/status", get(status))
             .route("/v1/inventory", get(inventory))
+            .route("/v1/usage", get(usage::usage))
+            .route("/v1/changes", get(changes::changes))
             .route("/v1/rescan", post(rescan))
             .route("/v1/devices", get(devices::list))
             .route("/v1/devices/{device}", get(devices::show))
@@ -357,9 +368,12 @@ async fn status(State(admin): State<AdminService>) -> Json<AdminStatus> {
 /// The devices, in the shape of `hostler inventory -o json`.
 async fn inventory(State(admin): State<AdminService>) -> Json<serde_json::Value> {
     let inventory = admin.0.inventory.reader().latest();
-    Json(
-        serde_json::json!({ "devices": crate::inventory::view::devices(&inventory), "warnings": warnings(&inventory) }),
-    )
+    let claims = admin.0.claims.table().borrow().clone();
+    let (holders, devices) = holders::usage(&inventory, &claims);
+    let shares = holders::shares(&holders, &devices);
+    let devices =
+        view::devices(&inventory, |backend, device| shares.get(&(backend.to_string(), device.to_string())).cloned());
+    Json(serde_json::json!({ "devices": devices, "warnings": warnings(&inventory) }))
 }
 
 async fn rescan(State(admin): State<AdminService>) -> StatusCode {

@@ -30,6 +30,7 @@ mod man;
 mod names;
 mod output;
 mod paint;
+mod picture;
 mod plain;
 mod ready;
 mod run;
@@ -38,6 +39,7 @@ mod screen;
 mod status;
 mod table;
 mod validate;
+mod watch;
 mod yaml;
 
 use std::{

@@ -44,8 +44,8 @@ use uuid::Uuid;
 
 use crate::{
     admin::{
-        self, AdminParts, AdminService, DaemonStage, RecentFailures, ScrapeParts, serve_admin, serve_metrics,
-        serve_scrapes,
+        self, AdminParts, AdminService, ChangeWatchers, DaemonStage, MachineReader, RecentFailures, ScrapeParts,
+        serve_admin, serve_metrics, serve_scrapes,
     },
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
@@ -279,6 +279,8 @@ async fn start(
         driver: config.driver.clone(),
         boot_id: machine.boot_id().to_owned(),
         started,
+        machine: MachineReader::new(machine.machine.root.clone(), config.paths.root == Path::new("/"), tasks),
+        watchers: ChangeWatchers::new(tasks),
         claims: claims.clone(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),

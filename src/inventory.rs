@@ -81,7 +81,7 @@ impl Inventory {
 
 impl Inventory {
     /// Whether this and a later inventory say the same. What is shared with the earlier one is not compared again.
-    fn is_same(&self, later: &Self) -> bool {
+    pub(crate) fn is_same(&self, later: &Self) -> bool {
         let pools = self.pools.iter().zip(&later.pools);
         self.pools.len() == later.pools.len()
             && pools.into_iter().all(|(one, other)| one.0 == other.0 && Arc::ptr_eq(one.1, other.1))

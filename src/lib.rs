@@ -26,4 +26,5 @@ pub mod socket;
 pub mod standalone;
 pub mod tasks;
 mod units;
+pub mod usage;
 pub mod validate;

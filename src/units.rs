@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hostler_api::Quantity;
+
 /// Bytes with three significant digits and a binary unit: `61.5 GiB`.
 pub(crate) fn bytes(amount: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -23,9 +25,18 @@ pub(crate) fn bytes(amount: u64) -> String {
     }
 }
 
+/// An amount of a capacity: `4`, `61.5 GiB`.
+pub(crate) fn amount(amount: Quantity) -> String {
+    match amount.as_whole() {
+        // The only capacities this large are bytes; nothing counts a million of anything else.
+        Some(whole) if whole >= 1 << 20 => bytes(whole),
+        _ => amount.to_string(),
+    }
+}
+
 /// The size of a page as it is written in `hugepages-2Mi`: `2Mi`, `1Gi`.
 pub(crate) fn page(bytes: u64) -> String {
-    hostler_api::Quantity::whole(bytes).human()
+    Quantity::whole(bytes).human()
 }
 
 /// `1 core`, `2 cores`.

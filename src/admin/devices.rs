@@ -2,17 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-};
-use hostler_api::{BackendName, DeviceName};
-use hostler_backend::{Device, Sharing};
-
 use super::{
     AdminFailure, AdminService,
-    types::{AdminDevice, AdminDeviceDetails, AdminDrain, DrainDevice},
+    types::{AdminDevice, AdminDeviceDetails, DrainDevice},
 };
 use crate::{
     claims::ClaimTable,
@@ -21,6 +13,12 @@ use crate::{
         drains::DrainError,
         lookup::{DeviceKey, lookup},
     },
+    usage::holders::{DeviceUsage, UsageHolder, known_devices, usage},
+};
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
 };
 
 /// All devices that are there, drained or held.
@@ -95,7 +93,7 @@ impl AdminService {
     pub(super) fn device(&self, name: &str) -> Result<DeviceKey, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
-        let known: BTreeSet<DeviceKey> = all(&inventory, &claims).into_keys().collect();
+        let known: BTreeSet<DeviceKey> = known_devices(&inventory, &claims);
         lookup(name, &known).map_err(|error| {
             // What is not found may be a device of a backend that has not told what it has.
             let unknown = name.split_once('/').and_then(|(backend, _)| inventory.unknown.get(backend));
@@ -120,69 +118,23 @@ impl AdminService {
     }
 }
 
-/// The word of the inventory's JSON.
-fn sharing(sharing: Sharing) -> &'static str {
-    match sharing {
-        Sharing::Exclusive => "Exclusive",
-        Sharing::Shared => "Shared",
-    }
-}
-
-/// What is known of a device, from different sides.
-#[derive(Default)]
-struct KnownDevice<'a> {
-    device: Option<&'a Device>,
-    drain: Option<&'a Drain>,
-    pool: Option<&'a str>,
-    holders: BTreeSet<String>,
-}
-
-/// Every device that anybody knows of.
-fn all<'a>(inventory: &'a Inventory, claims: &'a ClaimTable) -> BTreeMap<DeviceKey, KnownDevice<'a>> {
-    let mut all: BTreeMap<DeviceKey, KnownDevice<'a>> = BTreeMap::new();
-    for (backend, pool) in &inventory.pools {
-        for device in &pool.devices {
-            let known = all.entry((backend.clone(), device.name.clone())).or_default();
-            (known.device, known.pool) = (Some(device), Some(pool.name.as_str()));
-        }
-    }
-    for (key, drain) in &inventory.drains {
-        all.entry(key.clone()).or_default().drain = Some(drain);
-    }
-    for (uid, view) in &claims.claims {
-        let holder = view.claim().map_or_else(|| uid.to_string(), |claim| claim.full_name());
-        for held in view.devices() {
-            let known = all.entry((held.backend.clone(), held.grant.device.clone())).or_default();
-            known.pool = known.pool.or(Some(&held.grant.pool));
-            known.holders.insert(holder.clone());
-        }
-    }
-    all
-}
-
 fn devices(inventory: &Inventory, claims: &ClaimTable) -> Vec<AdminDevice> {
-    let pool_of = |backend: &BackendName| inventory.pools.get(backend).map(|pool| pool.name.as_str());
-    let shown = |((backend, name), known): ((BackendName, DeviceName), KnownDevice<'_>)| AdminDevice {
-        name: name.to_string(),
-        pool: known.pool.or_else(|| pool_of(&backend)).unwrap_or_default().to_owned(),
-        health: match (known.device, inventory.unknown.contains_key(&backend)) {
-            (Some(device), _) => device.health.as_str(),
-            (None, true) => "Unknown",
-            (None, false) => "Absent",
-        }
-        .to_owned(),
-        health_reason: match known.device {
-            Some(device) => device.health.reason().map(str::to_owned),
-            None => inventory.unknown.get(&backend).map(|unknown| unknown.reason.clone()),
-        },
-        drained: known.drain.map(|drain| AdminDrain {
-            since: drain.since_unix(),
-            reason: drain.reason.clone(),
-            evict: drain.evict,
-        }),
-        holders: known.holders.into_iter().collect(),
-        backend: backend.to_string(),
-        sharing: known.device.map(|device| sharing(device.sharing).to_owned()),
-    };
-    all(inventory, claims).into_iter().map(shown).collect()
+    let (holders, devices) = usage(inventory, claims);
+    devices.into_iter().map(|device| shown(device, &holders)).collect()
+}
+
+fn shown(device: DeviceUsage, holders: &[UsageHolder]) -> AdminDevice {
+    AdminDevice {
+        holders: device.holder_names(holders).into_iter().collect(),
+        name: device.name,
+        backend: device.backend,
+        pool: device.pool,
+        health: device.health.as_str().to_owned(),
+        health_reason: device.health_reason,
+        drained: device.drained,
+        // The words of the inventory's JSON.
+        sharing: device.shared.map(|shared| if shared { "Shared" } else { "Exclusive" }.to_owned()),
+        amounts: device.amounts,
+        blocked: device.blocked,
+    }
 }

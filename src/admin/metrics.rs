@@ -1,5 +1,7 @@
 //! Figures for Prometheus: what was counted, and gauges that are taken from the latest state when somebody asks.
 
+mod amounts;
+
 use std::{fmt, sync::atomic::AtomicU64, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
@@ -40,6 +42,7 @@ pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, f
     for (name, help, value) in nri::gauges(now.nri) {
         gauge(ours, name, help, value);
     }
+    amounts::register(ours, now.inventory, now.claims);
     register_build(ours);
     gauge(ours, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
     register_process(registry.sub_registry_with_prefix("process"), now.process);

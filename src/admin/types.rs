@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 use hostler_api::{ClaimState, Quantity};
 use serde::{Deserialize, Serialize};
 
-pub use crate::standalone::{CreateClaim, CreateDevice};
+pub use crate::{
+    standalone::{CreateClaim, CreateDevice},
+    usage::holders::{DeviceDrain, HeldAmount, MachineUsage},
+};
 
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -97,6 +100,13 @@ pub struct AdminPublication {
     pub left_out: Vec<String>,
 }
 
+/// `GET /v1/changes?after=VERSION&timeout=30s`: answered as soon as what is known of devices and claims has another version.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct AdminChange {
+    /// Of what is now; says nothing but whether it is another one.
+    pub version: String,
+}
+
 /// A backend.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminBackend {
@@ -136,12 +146,18 @@ pub struct AdminDevice {
     /// Why it is not healthy.
     pub health_reason: Option<String>,
     /// Its drain, if it is out of service.
-    pub drained: Option<AdminDrain>,
+    pub drained: Option<DeviceDrain>,
     /// `namespace/name` of the claims that hold it; the UID where the name is not known.
     pub holders: Vec<String>,
     /// `Exclusive` or `Shared`; absent for one that is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
+    /// What there is of each of its capacities.
+    #[serde(default)]
+    pub amounts: BTreeMap<String, HeldAmount>,
+    /// Whether nobody holds it and it cannot be had all the same, for what others hold of what they share.
+    #[serde(default)]
+    pub blocked: bool,
 }
 
 impl AdminDevice {
@@ -163,17 +179,6 @@ pub struct AdminDeviceDetails {
     /// Capacities as in the inventory.
     #[serde(default)]
     pub capacity: BTreeMap<String, serde_json::Value>,
-}
-
-/// Why and since when a device is out of service.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct AdminDrain {
-    /// When it began, seconds since 1970.
-    pub since: u64,
-    /// The operator's words.
-    pub reason: Option<String>,
-    /// Whether pods that use the device shall go.
-    pub evict: bool,
 }
 
 /// `PUT /v1/devices/{name}/drain`.

@@ -13,6 +13,7 @@ use super::{
     CliFailure, CliOutcome, ConfigFileArgs, completions,
     output::{ListFormat, Listed, OutputFormat, write_list, write_object},
     table::TextTable,
+    watch::{FileChanges, ListOptions, WatchArgs, show_list},
 };
 use crate::{config::DaemonConfig, units};
 
@@ -31,7 +32,7 @@ enum BitstreamCommand {
     /// Add a copy of a file to the store
     Add(BitstreamAddArgs),
     /// List the bitstreams of the store
-    List(BitstreamListArgs),
+    List(BitstreamWatchArgs),
     /// Take bitstreams out of the store; refused for those that a claim or the configuration needs
     Remove(BitstreamRemoveArgs),
     /// Check that bitstreams are what they were when they were added
@@ -78,6 +79,14 @@ struct BitstreamVerifyArgs {
     references: Vec<String>,
     #[command(flatten)]
     list: BitstreamListArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct BitstreamWatchArgs {
+    #[command(flatten)]
+    list: BitstreamListArgs,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -180,9 +189,11 @@ fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig) -> Result<(), Cli
     }
 }
 
-fn list(args: &BitstreamListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let all = store(&args.config.load()?).list().map_err(|source| CliFailure::step("list the bitstreams", source))?;
-    write_list(&all, args.output, out, |_| table(&all))?;
+fn list(args: &BitstreamWatchArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let store = store(&args.list.config.load()?);
+    let fetch = || store.list().map_err(|source| CliFailure::step("list the bitstreams", source));
+    let options = ListOptions { format: args.list.output, watch: args.watch };
+    show_list(options, &mut FileChanges, out, fetch, |all, _| table(all))?;
     Ok(CliOutcome::Done)
 }
 

@@ -1,6 +1,7 @@
 //! `hostler cdi`: check and list CDI files.
 
 use std::{
+    cell::RefCell,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -11,8 +12,9 @@ use serde::Serialize;
 
 use super::{
     CliFailure, CliOutcome, ConfigFileArgs,
-    output::{ListFormat, Listed, write_list},
+    output::{ListFormat, Listed},
     table::TextTable,
+    watch::{FileChanges, ListOptions, WatchArgs, show_list},
 };
 
 /// Check and list CDI files
@@ -45,6 +47,8 @@ struct CdiListArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ListFormat,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
@@ -104,44 +108,55 @@ fn complaints(file: &SpecFile) -> Vec<String> {
 
 /// A line of the list.
 #[derive(Serialize)]
-struct CdiListRow<'a> {
-    device: &'a str,
+struct CdiListRow {
+    device: String,
     /// The file that counts; `None` for a device that nobody can request.
-    file: Option<&'a Path>,
+    file: Option<PathBuf>,
     /// Why it is not as simple as that; empty if it is.
     note: String,
 }
 
-impl Listed for CdiListRow<'_> {
+impl Listed for CdiListRow {
     const KIND: &'static str = "CdiDevice";
 
     fn listed_name(&self) -> String {
-        self.device.to_owned()
+        self.device.clone()
     }
 }
 
 fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let catalog = DeviceCatalog::read(&dirs(args)?);
-    let mut lines: Vec<CdiListRow<'_>> = Vec::new();
-    for device in &catalog.devices {
-        let note =
-            if device.shadowed.is_empty() { String::new() } else { format!("hides {}", joined(&device.shadowed)) };
-        lines.push(CdiListRow { device: &device.name, file: Some(&device.file), note });
-    }
-    for conflict in &catalog.conflicts {
-        let note = format!("cannot be requested: it is in {}", joined(&conflict.files));
-        lines.push(CdiListRow { device: &conflict.name, file: None, note });
-    }
-    lines.sort_by_key(|line| line.device);
-    write_list(&lines, args.output, out, |_| table(&lines) + &unusable(&catalog))?;
+    let dirs = dirs(args)?;
+    let below = RefCell::new(String::new());
+    let fetch = || {
+        let catalog = DeviceCatalog::read(&dirs);
+        below.replace(unusable(&catalog));
+        Ok(rows(&catalog))
+    };
+    let options = ListOptions { format: args.output, watch: args.watch };
+    show_list(options, &mut FileChanges, out, fetch, |lines, _| table(lines) + &below.borrow())?;
     Ok(CliOutcome::Done)
 }
 
-fn table(lines: &[CdiListRow<'_>]) -> String {
+fn rows(catalog: &DeviceCatalog) -> Vec<CdiListRow> {
+    let mut lines: Vec<CdiListRow> = Vec::new();
+    for device in &catalog.devices {
+        let note =
+            if device.shadowed.is_empty() { String::new() } else { format!("hides {}", joined(&device.shadowed)) };
+        lines.push(CdiListRow { device: device.name.clone(), file: Some(device.file.clone()), note });
+    }
+    for conflict in &catalog.conflicts {
+        let note = format!("cannot be requested: it is in {}", joined(&conflict.files));
+        lines.push(CdiListRow { device: conflict.name.clone(), file: None, note });
+    }
+    lines.sort_by(|one, other| one.device.cmp(&other.device));
+    lines
+}
+
+fn table(lines: &[CdiListRow]) -> String {
     let mut table = TextTable::new(&["DEVICE", "FILE", "NOTE"]);
     for CdiListRow { device, file, note } in lines {
-        let file = file.map_or_else(|| "-".to_owned(), |file| file.display().to_string());
-        table.row([(*device).to_owned(), file, note.clone()]);
+        let file = file.as_ref().map_or_else(|| "-".to_owned(), |file| file.display().to_string());
+        table.row([device.clone(), file, note.clone()]);
     }
     table.to_string()
 }
@@ -215,6 +230,7 @@ mod tests {
         fs::write(dir.path().join("b.json"), GOOD).unwrap();
         fs::write(dir.path().join("c.json"), "{").unwrap();
         let args = CdiListArgs {
+            watch: WatchArgs::default(),
             dirs: vec![dir.path().to_owned()],
             output: ListFormat::Table,
             config: ConfigFileArgs { config: None },

@@ -14,7 +14,8 @@ use super::{
     client::{ClientError, DaemonArgs},
     completions,
     names::{ClaimName, NamespaceArgs},
-    output::{ListFormat, write_list},
+    output::ListFormat,
+    watch::{DaemonChanges, ListOptions, WatchArgs, show_list},
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
 
@@ -70,6 +71,8 @@ struct ClaimListArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ListFormat,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -157,10 +160,15 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
 }
 
 fn list(args: &ClaimListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
-    let mut claims: Vec<AdminClaim> = args.daemon.client()?.get("/v1/claims")?;
-    claims.retain(|claim| args.namespace.as_ref().is_none_or(|namespace| claim.namespace == *namespace));
-    let claims = args.output.for_reader(claims);
-    write_list(&claims, args.output, out, |width| show::list(&claims, width, SystemTime::now()))
+    let client = args.daemon.client()?;
+    let options = ListOptions { format: args.output, watch: args.watch };
+    let mut changes = DaemonChanges::of(args.daemon.client()?);
+    let fetch = || {
+        let mut claims: Vec<AdminClaim> = client.get("/v1/claims")?;
+        claims.retain(|claim| args.namespace.as_ref().is_none_or(|namespace| claim.namespace == *namespace));
+        Ok(args.output.for_reader(claims))
+    };
+    show_list(options, &mut changes, out, fetch, |claims, width| show::list(claims, width, SystemTime::now()))
 }
 
 /// Those that can be deleted are, whatever becomes of the others.

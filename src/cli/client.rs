@@ -111,6 +111,16 @@ pub(super) enum ClientError {
     Answer(#[source] serde_json::Error),
 }
 
+impl ClientError {
+    /// Whether a daemon that comes back, or is done with something else, would answer.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::NotRunning(_) | Self::Gone(_) | Self::Connect { .. } | Self::Exchange(_) | Self::TimedOut(_)
+        )
+    }
+}
+
 impl DaemonClient {
     /// A client of the daemon that listens on `socket`.
     pub(super) fn at(socket: PathBuf) -> Self {

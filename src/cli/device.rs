@@ -16,7 +16,8 @@ use super::{
     CliFailure, CliOutcome,
     client::{ClientError, DaemonArgs, segment},
     completions,
-    output::{ListFormat, OutputFormat, write_list, write_object},
+    output::{ListFormat, OutputFormat, write_object},
+    watch::{DaemonChanges, ListOptions, WatchArgs, show_list},
 };
 use crate::{
     admin::types::{
@@ -62,6 +63,8 @@ struct DeviceListArgs {
     /// Shape of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: ListFormat,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -158,10 +161,7 @@ struct DeviceForgetArgs {
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match &args.command {
         DeviceCommand::List(args) => {
-            let mut devices: Vec<AdminDevice> = args.daemon.client()?.get("/v1/devices")?;
-            devices.retain(|device| !args.drained || device.drained.is_some());
-            let devices = args.output.for_reader(devices);
-            write_list(&devices, args.output, out, |width| show::list(&devices, width, SystemTime::now()))?;
+            list(args, out)?;
         }
         DeviceCommand::Show(args) => {
             let path = format!("/v1/devices/{}", segment(&args.name));
@@ -198,6 +198,18 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
         }
     }
     Ok(CliOutcome::Done)
+}
+
+fn list(args: &DeviceListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let client = args.daemon.client()?;
+    let options = ListOptions { format: args.output, watch: args.watch };
+    let mut changes = DaemonChanges::of(args.daemon.client()?);
+    let fetch = || {
+        let mut devices: Vec<AdminDevice> = client.get("/v1/devices")?;
+        devices.retain(|device| !args.drained || device.drained.is_some());
+        Ok(args.output.for_reader(devices))
+    };
+    show_list(options, &mut changes, out, fetch, |devices, width| show::list(devices, width, SystemTime::now()))
 }
 
 fn operate(

@@ -2,9 +2,11 @@
 
 mod document;
 pub(super) mod scan;
+mod shares;
 mod table;
 mod text_tree;
 mod tree;
+mod usage;
 
 use std::io::Write;
 
@@ -15,8 +17,11 @@ use super::{
     CliFailure, CliOutcome,
     machine::MachineArgs,
     output::{write_json, write_yaml},
+    picture,
+    plain::for_people,
 };
 use scan::ScannedMachine;
+use shares::KnownShares;
 
 /// Warnings shown beside an output for people; the rest is counted. A damaged tree can have thousands.
 const SHOWN_WARNINGS: usize = 8;
@@ -49,6 +54,8 @@ enum InventoryFormat {
     Yaml,
     /// BACKEND/DEVICE of each device, as other commands take it
     Name,
+    /// A drawing of the machine, with devices, distances and, where the daemon runs, holders
+    Svg,
 }
 
 pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
@@ -59,6 +66,18 @@ pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcom
         return Err(CliFailure::Said(format!("no backend {name:?} is enabled; see `hostler config show`")));
     }
     machine.warn(opened.warnings);
+    // What the daemon says is about this machine, and not about a captured one.
+    if args.machine.root.is_none() {
+        match shares::ask(&opened.config.admin_socket()) {
+            // The daemon's own view is drawn: it is as of the same machine, and knows the holders of CPUs.
+            Ok(Some(usage)) if args.output == InventoryFormat::Svg && only.is_none() => {
+                out.write_all(picture::svg(&for_people(usage)).as_bytes())?;
+                return Ok(CliOutcome::Done);
+            }
+            Ok(usage) => machine.shares = usage.as_ref().map(KnownShares::of).unwrap_or_default(),
+            Err(warning) => machine.warn(vec![warning]),
+        }
+    }
     render(&machine, args.output, out)
 }
 
@@ -67,6 +86,7 @@ fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write
         InventoryFormat::Table => write!(out, "{}", table::devices(machine))?,
         InventoryFormat::Wide => write!(out, "{}", table::devices_with_attributes(machine))?,
         InventoryFormat::Tree => write!(out, "{}", tree::tree(machine))?,
+        InventoryFormat::Svg => out.write_all(picture::svg(&for_people(usage::of(machine))).as_bytes())?,
         InventoryFormat::Json => write_json(&document::InventoryDocument::of(machine), out)?,
         InventoryFormat::Yaml => write_yaml(&document::InventoryDocument::of(machine), out)?,
         InventoryFormat::Name => {
@@ -75,7 +95,7 @@ fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write
             }
         }
     }
-    if !matches!(output, InventoryFormat::Json | InventoryFormat::Yaml | InventoryFormat::Name) {
+    if matches!(output, InventoryFormat::Table | InventoryFormat::Wide | InventoryFormat::Tree) {
         write_warnings(&machine.warnings, out)?;
     }
     Ok(CliOutcome::Done)

@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     sync::OnceLock,
 };
 
@@ -14,6 +14,8 @@ static SCREEN: OnceLock<Screen> = OnceLock::new();
 /// What standard output is shown on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Screen {
+    /// Whether it is a terminal.
+    is_terminal: bool,
     /// Columns of the terminal; `None` for pipes and files, which get whole lines.
     pub(super) width: Option<usize>,
     /// Whether words may have colours.
@@ -28,7 +30,7 @@ impl Screen {
             return Self::default();
         }
         let width = terminal_size_of(&out).map(|(Width(width), _)| usize::from(width)).filter(|width| *width > 0);
-        Self { width, colours: wants_colours(|name| env::var(name).ok()) }
+        Self { is_terminal: true, width, colours: wants_colours(|name| env::var(name).ok()) }
     }
 }
 
@@ -40,6 +42,24 @@ fn wants_colours(variable: impl Fn(&str) -> Option<String>) -> bool {
 /// Tells everybody what there is; gives it back.
 pub(super) fn set(screen: Screen) -> Screen {
     *SCREEN.get_or_init(|| screen)
+}
+
+/// Whether somebody watches.
+pub(super) fn is_terminal() -> bool {
+    SCREEN.get().is_some_and(|screen| screen.is_terminal)
+}
+
+/// Whether words may have colours.
+pub(super) fn has_colours() -> bool {
+    SCREEN.get().is_some_and(|screen| screen.colours)
+}
+
+/// Makes the terminal empty, so that what is written next takes the place of what stands there. Past all writers of text,
+/// which let nothing through that a terminal acts upon.
+pub(super) fn clear() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(b"\x1b[H\x1b[2J")?;
+    out.flush()
 }
 
 /// How wide a line may be; `None` where it does not matter.

@@ -1,12 +1,15 @@
 //! A device as it is shown to programs: the shape is a promise, docs/inventory-json.md describes every field.
 
+use std::collections::BTreeMap;
+
+use hostler_api::{BackendName, DeviceName, Quantity};
 use hostler_backend::{Attributes, Capacities, Device, Sharing};
 use serde::Serialize;
 
 use super::{Drain, Inventory};
 
 /// A device with its backend and pool.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DeviceView<'a> {
     backend: &'a str,
     pool: &'a str,
@@ -19,6 +22,23 @@ pub struct DeviceView<'a> {
     health_reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drained: Option<DrainView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<BTreeMap<String, Quantity>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free: Option<BTreeMap<String, Quantity>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<Vec<String>>,
+}
+
+/// Who has what of a device, as far as somebody knows who asks the daemon.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceShares {
+    /// What claims hold of each capacity.
+    pub held: BTreeMap<String, Quantity>,
+    /// What could still be had.
+    pub free: BTreeMap<String, Quantity>,
+    /// `namespace/name` of the claims.
+    pub holders: Vec<String>,
 }
 
 /// Why and since when a device is out of service.
@@ -48,7 +68,17 @@ impl<'a> DeviceView<'a> {
             health: device.health.as_str(),
             health_reason: device.health.reason(),
             drained: None,
+            held: None,
+            free: None,
+            holders: None,
         }
+    }
+
+    /// The same device, with who has what of it.
+    #[must_use]
+    pub fn with_shares(self, shares: Option<DeviceShares>) -> Self {
+        let Some(DeviceShares { held, free, holders }) = shares else { return self };
+        Self { held: Some(held), free: Some(free), holders: Some(holders), ..self }
     }
 
     /// The same device, with its drain.
@@ -58,14 +88,17 @@ impl<'a> DeviceView<'a> {
     }
 }
 
-/// Every device of an inventory.
-pub fn devices(inventory: &Inventory) -> Vec<DeviceView<'_>> {
-    let pools = inventory.pools.iter();
+/// Every device of an inventory; `shares` tells who has what of it.
+pub fn devices(
+    inventory: &Inventory,
+    shares: impl Fn(&BackendName, &DeviceName) -> Option<DeviceShares>,
+) -> Vec<DeviceView<'_>> {
+    let (pools, shares) = (inventory.pools.iter(), &shares);
     pools
         .flat_map(|(backend, pool)| {
             pool.devices.iter().map(|device| {
                 let view = DeviceView::of(backend.as_str(), &pool.name, device);
-                view.with_drain(inventory.drain(backend, &device.name))
+                view.with_drain(inventory.drain(backend, &device.name)).with_shares(shares(backend, &device.name))
             })
         })
         .collect()

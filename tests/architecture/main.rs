@@ -337,6 +337,11 @@ const MODULES: &[ModuleRule] = &[
         why: "manifests are checked by the vocabulary alone, on machines that have no daemon",
     },
     ModuleRule {
+        module: "usage",
+        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks", "config"],
+        why: "the view of the machine is concluded from the owners' states; whoever shows it asks for it",
+    },
+    ModuleRule {
         module: "hook",
         never: &["claims", "inventory", "kubelet", "kubernetes", "standalone", "admin", "daemon", "tasks", "config"],
         why: "the hook runs in front of every container: no runtime, no configuration, no state",

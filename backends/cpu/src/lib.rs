@@ -25,6 +25,11 @@ use hostler_linux::{IdSet, SysRoot, topology::Topology};
 pub use config::{CpuBackendConfig, CpuGrouping};
 pub use enumerate::enumeration;
 
+/// The CPUs that a device of this backend can give; none for a device of another one.
+pub fn offered_cpus(device: &Device) -> IdSet {
+    prepare::offered(device)
+}
+
 /// The CPUs that a claim keeps from others beside those that its containers are bound to: idle threads, and whatever is
 /// behind a cache that it has to itself.
 pub fn kept_cpus(plan: &DevicePlan) -> IdSet {

@@ -59,6 +59,11 @@ pub(crate) fn nodes(device: &Device) -> BTreeSet<u32> {
     offer(device).map(|offer| offer.cores.iter().map(|core| core.1[1]).collect()).unwrap_or_default()
 }
 
+/// The CPUs that a device offers.
+pub(crate) fn offered(device: &Device) -> IdSet {
+    offer(device).map(|offer| offer.cores.into_iter().flat_map(|core| core.0).collect()).unwrap_or_default()
+}
+
 fn offer(device: &Device) -> Result<OfferedCpus, BackendError> {
     OfferedCpus::deserialize(&device.data).map_err(|error| BackendError::step("read the cores of the device", error))
 }

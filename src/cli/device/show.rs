@@ -2,15 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hostler_api::Quantity;
 use serde_json::Value;
 
 use crate::{
-    admin::types::{AdminDevice, AdminDeviceDetails, AdminDrain},
+    admin::types::{AdminDevice, AdminDeviceDetails, DeviceDrain, HeldAmount},
     cli::{
         output::{Listed, TableWidth},
         table::TextTable,
     },
-    units::elapsed,
+    units::{amount, elapsed},
 };
 
 impl Listed for AdminDevice {
@@ -23,26 +24,40 @@ impl Listed for AdminDevice {
 
 /// One line per device.
 pub(super) fn list(devices: &[AdminDevice], width: TableWidth, now: SystemTime) -> String {
-    let mut headings = vec!["NAME", "STATE", "HEALTH", "HOLDERS"];
-    if width == TableWidth::Wide {
-        headings.insert(1, "POOL");
-    }
-    headings.push("NOTE");
-    let mut table = TextTable::new(&headings);
+    let headings: &[&str] = match width {
+        TableWidth::Narrow => &["NAME", "STATE", "FREE", "HEALTH", "HOLDERS", "NOTE"],
+        TableWidth::Wide => &["NAME", "POOL", "STATE", "FREE", "HELD", "HEALTH", "HOLDERS", "NOTE"],
+    };
+    let mut table = TextTable::new(headings);
     for device in devices {
         let mut cells = vec![
             device.listed_name(),
             state(device),
+            free(device),
             device.health.clone(),
             device.holders.join(", "),
             note(device, now),
         ];
         if width == TableWidth::Wide {
             cells.insert(1, device.pool.clone());
+            cells.insert(4, held(device));
         }
         table.row(cells);
     }
     table.to_string()
+}
+
+/// What could still be had of each capacity, and of how much: `cpus=28/32`.
+fn free(device: &AdminDevice) -> String {
+    let parts = device.amounts.iter();
+    let parts = parts.map(|(name, it)| format!("{name}={}/{}", amount(it.free), amount(it.capacity)));
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// What claims hold of each capacity.
+fn held(device: &AdminDevice) -> String {
+    let parts = device.amounts.iter().filter(|(_, it)| !it.held.is_zero());
+    parts.map(|(name, it)| format!("{name}={}", amount(it.held))).collect::<Vec<_>>().join(" ")
 }
 
 /// How a device is, in a word for whoever wants to use it, and whether somebody does.
@@ -52,6 +67,7 @@ fn state(device: &AdminDevice) -> String {
         ("Absent", _) => "absent",
         (_, Some(_)) => "drained",
         ("Unhealthy", None) => "unhealthy",
+        (_, None) if device.blocked => "blocked",
         _ if is_held && device.is_shared() => return "in use".to_owned(),
         _ if is_held => return "held".to_owned(),
         ("Healthy", None) => "free",
@@ -66,7 +82,7 @@ fn note(device: &AdminDevice, now: SystemTime) -> String {
     drain.into_iter().chain(device.health_reason.clone()).collect::<Vec<_>>().join("; ")
 }
 
-fn drained(drain: &AdminDrain, now: SystemTime) -> String {
+fn drained(drain: &DeviceDrain, now: SystemTime) -> String {
     let since = UNIX_EPOCH + Duration::from_secs(drain.since);
     let lasts = elapsed(now.duration_since(since).unwrap_or_default());
     let evict = if drain.evict { ", evicting" } else { "" };
@@ -94,14 +110,26 @@ pub(super) fn details(shown: &AdminDeviceDetails, now: SystemTime) -> String {
     for (index, holder) in device.holders.iter().enumerate() {
         text.push_str(&format!("{:<8} {holder}\n", if index == 0 { "held by" } else { "" }));
     }
-    for (heading, fields) in [("CAPACITY", &shown.capacity), ("ATTRIBUTE", &shown.attributes)] {
-        if !fields.is_empty() {
-            let mut table = TextTable::new(&[heading, "VALUE"]);
-            fields.iter().for_each(|(name, value)| table.row([name.clone(), words(value)]));
-            text.push_str(&format!("\n{table}"));
-        }
+    if !shown.capacity.is_empty() {
+        text.push_str(&format!("\n{}", capacities(shown)));
+    }
+    if !shown.attributes.is_empty() {
+        let mut table = TextTable::new(&["ATTRIBUTE", "VALUE"]);
+        shown.attributes.iter().for_each(|(name, value)| table.row([name.clone(), words(value)]));
+        text.push_str(&format!("\n{table}"));
     }
     text
+}
+
+/// Each capacity with what is held and free of it.
+fn capacities(shown: &AdminDeviceDetails) -> TextTable {
+    let mut table = TextTable::new(&["CAPACITY", "HELD", "FREE", "VALUE"]);
+    for (name, value) in &shown.capacity {
+        let known = shown.device.amounts.get(name);
+        let part = |of: fn(&HeldAmount) -> Quantity| known.map_or_else(|| "-".to_owned(), |known| amount(of(known)));
+        table.row([name.clone(), part(|it| it.held), part(|it| it.free), words(value)]);
+    }
+    table
 }
 
 /// A value as `hostler inventory` shows it: a text without quotes, and of a capacity its value with what a part may be.
@@ -143,11 +171,18 @@ mod tests {
             drained: None,
             holders: Vec::new(),
             sharing: Some("Exclusive".to_owned()),
+            amounts: BTreeMap::new(),
+            blocked: false,
         }
     }
 
-    fn drain() -> Option<AdminDrain> {
-        Some(AdminDrain { since: 1000, reason: Some("fan is broken".to_owned()), evict: true })
+    fn drain() -> Option<DeviceDrain> {
+        Some(DeviceDrain { since: 1000, reason: Some("fan is broken".to_owned()), evict: true })
+    }
+
+    fn units() -> BTreeMap<String, HeldAmount> {
+        let [capacity, held, free] = [64, 4, 60].map(Quantity::whole);
+        [("units".to_owned(), HeldAmount { capacity, held, free })].into()
     }
 
     fn now() -> SystemTime {
@@ -159,15 +194,17 @@ mod tests {
         let holders = vec!["default/a".to_owned(), "default/b".to_owned()];
         let ill =
             AdminDevice { health: "Unhealthy".to_owned(), health_reason: Some("hot".to_owned()), ..device("card-1") };
-        let devices = [AdminDevice { drained: drain(), holders, ..device("card-0") }, ill, device("card-2")];
+        let held = AdminDevice { drained: drain(), holders, amounts: units(), ..device("card-0") };
+        let devices = [held, ill, device("card-2")];
         let expected = "\
-NAME         STATE          HEALTH     HOLDERS               NOTE
-fake/card-0  drained, held  Healthy    default/a, default/b  drained for 2m 5s, evicting: fan is broken
-fake/card-1  unhealthy      Unhealthy                        hot
-fake/card-2  free           Healthy
+NAME         STATE          FREE         HEALTH     HOLDERS               NOTE
+fake/card-0  drained, held  units=60/64  Healthy    default/a, default/b  drained for 2m 5s, evicting: fan is broken
+fake/card-1  unhealthy                   Unhealthy                        hot
+fake/card-2  free                        Healthy
 ";
         assert_eq!(list(&devices, TableWidth::Narrow, now()), expected);
-        assert!(list(&devices, TableWidth::Wide, now()).contains("fake/card-2  n1/fake  free"));
+        let wide = list(&devices, TableWidth::Wide, now());
+        assert!(wide.contains("fake/card-2  n1/fake  free") && wide.contains("units=60/64  units=4"), "{wide}");
     }
 
     #[test]
@@ -183,6 +220,7 @@ fake/card-2  free           Healthy
             (AdminDevice { drained: drain(), holders: holders(), ..shared("a") }, "drained, held"),
             (AdminDevice { health: "Unhealthy".to_owned(), ..device("a") }, "unhealthy"),
             (AdminDevice { health: "Unknown".to_owned(), ..device("a") }, "unknown"),
+            (AdminDevice { blocked: true, ..device("a") }, "blocked"),
             (AdminDevice { health: "Absent".to_owned(), holders: holders(), ..device("a") }, "absent, held"),
         ] {
             assert_eq!(state(&device), word);
@@ -192,7 +230,12 @@ fake/card-2  free           Healthy
     #[test]
     fn one_device_is_shown_with_all_that_is_known_of_it() {
         let shown = AdminDeviceDetails {
-            device: AdminDevice { holders: vec!["default/a".to_owned()], drained: drain(), ..device("card-0") },
+            device: AdminDevice {
+                holders: vec!["default/a".to_owned()],
+                drained: drain(),
+                amounts: units(),
+                ..device("card-0")
+            },
             capacity: BTreeMap::from([("units".to_owned(), json!({"policy": {"min": "1"}, "value": "64"}))]),
             attributes: BTreeMap::from([("model".to_owned(), json!("X1")), ("slots".to_owned(), json!([1, 2]))]),
         };
@@ -205,8 +248,8 @@ note     drained for 2m 5s, evicting: fan is broken
 sharing  exclusive
 held by  default/a
 
-CAPACITY  VALUE
-units     64 (min 1)
+CAPACITY  HELD  FREE  VALUE
+units        4    60  64 (min 1)
 
 ATTRIBUTE  VALUE
 model      X1

@@ -91,7 +91,14 @@ mod tests {
         let warning = |reason: &&str| BackendWarning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
         let pools = vec![scan::ScannedPool { backend: "fake", name: "n/fake".to_owned(), devices }];
         let warnings = warnings.iter().map(warning).collect();
-        let seen = scan::ScannedMachine { node: "n".to_owned(), topology, pools, warnings, failure: None };
+        let seen = scan::ScannedMachine {
+            node: "n".to_owned(),
+            topology,
+            pools,
+            warnings,
+            failure: None,
+            shares: Default::default(),
+        };
         facts::ComparedMachine { kernel: Some(kernel.to_owned()), seen }
     }
 

@@ -72,7 +72,10 @@ struct NodeView<'a> {
 impl<'a> InventoryDocument<'a> {
     /// The machine in the documented shape.
     pub(super) fn of(machine: &'a ScannedMachine) -> Self {
-        let devices = machine.devices().map(|(pool, device)| DeviceView::of(pool.backend, &pool.name, device));
+        let devices = machine.devices().map(|(pool, device)| {
+            let view = DeviceView::of(pool.backend, &pool.name, device);
+            view.with_shares(machine.shares.get(pool.backend, device).cloned())
+        });
         Self {
             version: VERSION,
             node: &machine.node,

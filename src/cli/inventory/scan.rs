@@ -7,6 +7,7 @@ use hostler_backend::{Backend, BackendError, BackendWarning, Device, Enumeration
 use hostler_linux::{ReadFailure, SysRoot, topology::Topology};
 use hostler_memory::{MemoryBackendConfig, ZoneInfo};
 
+use super::shares::KnownShares;
 use crate::{
     cli::CliFailure,
     config::{BackendsConfig, DaemonConfig},
@@ -25,6 +26,8 @@ pub(in crate::cli) struct ScannedMachine {
     pub(in crate::cli) warnings: Vec<BackendWarning>,
     /// Why nothing is known of CPUs and memory.
     pub(in crate::cli) failure: Option<ReadFailure>,
+    /// Who has what of the devices, where the daemon was asked.
+    pub(in crate::cli) shares: KnownShares,
 }
 
 /// The devices of a backend.
@@ -71,7 +74,8 @@ pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: 
         Err(failure) => ((Topology::default(), config.node_name.clone(), None), Some(failure)),
     };
     let (topology, node, empty) = found;
-    let mut machine = ScannedMachine { node, topology, pools: Vec::new(), warnings: Vec::new(), failure };
+    let (pools, warnings, shares) = (Vec::new(), Vec::new(), KnownShares::default());
+    let mut machine = ScannedMachine { node, topology, pools, warnings, failure, shares };
     machine.warn(empty.into_iter().collect());
     machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
     for (backend, scan) in scans(config, root, &machine.topology, only) {

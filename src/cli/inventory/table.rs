@@ -1,39 +1,47 @@
 //! The inventory as one line per device.
 
-use hostler_backend::{AttributeValue, Device, Sharing};
+use hostler_backend::{Device, Sharing};
 
-use super::scan::{ScannedMachine, ScannedPool};
+use super::{
+    scan::{ScannedMachine, ScannedPool},
+    shares::{capacity, holders},
+};
 use crate::{
     cli::table::TextTable,
     units::{bytes, count},
+    usage::holders::numa_node,
 };
-
-const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
 
 /// The columns that fit on every screen.
 pub(super) fn devices(machine: &ScannedMachine) -> String {
     let mut table = TextTable::new(&["BACKEND", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH"]);
     for (pool, device) in machine.devices() {
-        table.row(columns(pool.backend, device));
+        table.row(columns(machine, pool, pool.backend, device));
     }
     format!("{}\n\n{table}", summary(machine))
 }
 
 /// The same with pools instead of backends, and all attributes.
 pub(super) fn devices_with_attributes(machine: &ScannedMachine) -> String {
-    let mut table = TextTable::new(&["POOL", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH", "ATTRIBUTES"]);
+    let mut headings = vec!["POOL", "DEVICE", "NUMA", "CAPACITY", "SHARING", "HEALTH", "ATTRIBUTES"];
+    let is_known = machine.devices().any(|(pool, device)| machine.shares.get(pool.backend, device).is_some());
+    if is_known {
+        headings.insert(6, "HOLDERS");
+    }
+    let mut table = TextTable::new(&headings);
     for (pool, device) in machine.devices() {
-        table.row(columns(&pool.name, device).into_iter().chain([attributes(device)]));
+        let held = is_known.then(|| holders(machine.shares.get(pool.backend, device)));
+        table.row(columns(machine, pool, &pool.name, device).into_iter().chain(held).chain([attributes(device)]));
     }
     format!("{}\n\n{table}", summary(machine))
 }
 
-fn columns(group: &str, device: &Device) -> [String; 6] {
+fn columns(machine: &ScannedMachine, pool: &ScannedPool, group: &str, device: &Device) -> [String; 6] {
     [
         group.to_owned(),
         device.name.to_string(),
         numa_node(device).map_or_else(|| "-".to_owned(), |node| node.to_string()),
-        capacity(device),
+        capacity(device, machine.shares.get(pool.backend, device)),
         sharing(device).to_owned(),
         health(device),
     ]
@@ -53,25 +61,6 @@ pub(super) fn summary(machine: &ScannedMachine) -> String {
     let memory: Option<u64> = own.map(|node| node.memory_bytes).sum();
     parts.extend(memory.map(bytes));
     format!("{}: {}", machine.node, parts.join(", "))
-}
-
-/// The NUMA node of a device, where it has one.
-pub(super) fn numa_node(device: &Device) -> Option<i64> {
-    let value = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE).map(|(_, value)| value);
-    if let Some(AttributeValue::Int(node)) = value { Some(*node) } else { None }
-}
-
-/// `cpus=32 memory=61.5 GiB`.
-pub(super) fn capacity(device: &Device) -> String {
-    let parts = device.capacity.iter().map(|(name, capacity)| {
-        let amount = match capacity.value.as_whole() {
-            // The only capacities this large are bytes; nothing counts a million of anything else.
-            Some(whole) if whole >= 1 << 20 => bytes(whole),
-            _ => capacity.value.to_string(),
-        };
-        format!("{name}={amount}")
-    });
-    parts.collect::<Vec<_>>().join(" ")
 }
 
 fn sharing(device: &Device) -> &'static str {

@@ -1,31 +1,30 @@
 //! The machine as a tree: package, die, NUMA node, cache, cluster, cores, and each device where it belongs.
-//!
-//! The levels nest differently from machine to machine (a NUMA node may hold packages or be a part of one), so nothing
-//! is assumed: whatever has the CPUs of another within its own stands above it.
 
 mod cores;
 mod devices;
-mod nesting;
 
 use hostler_linux::{
     IdSet,
     topology::{NumaNode, Topology},
 };
 
-use super::{
-    scan::ScannedMachine,
-    table::{numa_node, summary},
-    text_tree::TextTree,
-};
+use super::{scan::ScannedMachine, table::summary, text_tree::TextTree};
 use crate::{
     cli::table::TextTable,
     units::{bytes, page},
+    usage::{
+        holders::numa_node,
+        layout::MachineLayout,
+        nesting::{MachinePart, parts},
+    },
 };
 use devices::DevicesByNode;
-use nesting::nest;
 
 /// Equal neighbours beyond this number are drawn as one line.
 const MOST_EQUAL: usize = 4;
+
+/// Smaller caches belong to a core or a cluster of cores, and say nothing new.
+const SMALLEST_CACHE: u32 = 3;
 
 /// Nobody reads a table of more columns, and it has as many cells as that number squared.
 const MOST_DISTANCES: usize = 256;
@@ -35,7 +34,7 @@ pub(super) fn tree(machine: &ScannedMachine) -> String {
     let topology = &machine.topology;
     let mut tree = TextTree { text: summary(machine), children: restrictions(topology) };
     let machine = DrawnMachine { topology, devices: DevicesByNode::of(machine, numa_node) };
-    tree.children.extend(nest(objects(topology)).iter().map(|object| object.draw(&machine)));
+    tree.children.extend(parts(&MachineLayout::of(topology), SMALLEST_CACHE).iter().map(|part| draw(part, &machine)));
     for (id, node) in topology.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
         let text = format!("NUMA node {id} · no CPUs · {}", memory(node));
         tree.children.push(TextTree { text, children: machine.devices.of_node(*id) });
@@ -64,82 +63,40 @@ fn restrictions(topology: &Topology) -> Vec<TextTree> {
     shown.map(|(what, cpus)| TextTree::leaf(format!("{what}: {}", cores::list(cpus)))).collect()
 }
 
-/// A part of the machine that has CPUs.
-#[derive(Debug)]
-struct TopologyObject {
-    label: String,
-    cpus: IdSet,
-    /// The NUMA nodes that are drawn here, with their memory and devices.
-    nodes: Vec<u32>,
-    children: Vec<TopologyObject>,
+fn draw(part: &MachinePart, machine: &DrawnMachine<'_>) -> TextTree {
+    let inner: IdSet = part.children.iter().flat_map(|child| child.cpus.iter()).collect();
+    let own = cores::summaries(machine.topology, &part.cpus.difference(&inner));
+    let mut tree = TextTree::leaf(part.label.clone());
+    tree.children = part.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
+    match &own[..] {
+        [only] if part.children.is_empty() => tree.text = format!("{} · {only}", part.label),
+        _ => tree.children.extend(own.into_iter().map(TextTree::leaf)),
+    }
+    tree.children.extend(draw_children(part, machine));
+    tree
 }
 
-/// Every part, the outermost first where several have the same CPUs.
-fn objects(topology: &Topology) -> Vec<TopologyObject> {
-    let object = |label: String, cpus: &IdSet| TopologyObject {
-        label,
-        cpus: cpus.clone(),
-        nodes: Vec::new(),
-        children: Vec::new(),
+/// The children, with runs of equal ones drawn once.
+fn draw_children(part: &MachinePart, machine: &DrawnMachine<'_>) -> Vec<TextTree> {
+    let shape = |part: &MachinePart| {
+        let plain = part.children.is_empty() && part.nodes.is_empty();
+        plain.then(|| (part.label.clone(), cores::shape(machine.topology, &part.cpus)))
     };
-    let group = |kind: &str, index: usize, id: Option<u32>| match id {
-        Some(id) => format!("{kind} {id}"),
-        None => format!("{kind} #{index}"),
-    };
-    let mut objects = Vec::new();
-    for (kind, groups) in [("drawer", &topology.drawers), ("book", &topology.books), ("package", &topology.packages)] {
-        let parts = groups.iter().enumerate();
-        objects.extend(parts.map(|(index, part)| object(group(kind, index, part.id), &part.cpus)));
-    }
-    for (id, node) in &topology.nodes {
-        objects.push(TopologyObject { nodes: vec![*id], ..object(format!("NUMA node {id}"), &node.cpus) });
-    }
-    objects.extend(topology.dies.iter().map(|die| object("die".to_owned(), &die.cpus)));
-    for cache in topology.caches.iter().filter(|cache| cache.level >= 3 && cache.cache_type != "Instruction") {
-        let size = cache.size_bytes.map(bytes).unwrap_or_default();
-        objects.push(object(format!("L{} {size}", cache.level).trim_end().to_owned(), &cache.cpus));
-    }
-    objects.extend(topology.clusters.iter().map(|cluster| object("cluster".to_owned(), &cluster.cpus)));
-    objects.retain(|object| !object.cpus.is_empty());
-    objects
-}
-
-impl TopologyObject {
-    fn draw(&self, machine: &DrawnMachine<'_>) -> TextTree {
-        let inner: IdSet = self.children.iter().flat_map(|child| child.cpus.iter()).collect();
-        let own = cores::summaries(machine.topology, &self.cpus.difference(&inner));
-        let mut tree = TextTree::leaf(self.label.clone());
-        tree.children = self.nodes.iter().flat_map(|id| node_lines(machine, *id)).collect();
-        match &own[..] {
-            [only] if self.children.is_empty() => tree.text = format!("{} · {only}", self.label),
-            _ => tree.children.extend(own.into_iter().map(TextTree::leaf)),
-        }
-        tree.children.extend(self.draw_children(machine));
-        tree
-    }
-
-    /// The children, with runs of equal ones drawn once.
-    fn draw_children(&self, machine: &DrawnMachine<'_>) -> Vec<TextTree> {
-        let shape = |object: &TopologyObject| {
-            let plain = object.children.is_empty() && object.nodes.is_empty();
-            plain.then(|| (object.label.clone(), cores::shape(machine.topology, &object.cpus)))
-        };
-        let mut lines = Vec::new();
-        for run in self.children.chunk_by(|one, next| shape(one).is_some_and(|one| Some(one) == shape(next))) {
-            match shape(&run[0]) {
-                Some((label, cores)) if run.len() > MOST_EQUAL => {
-                    let cpus: IdSet = run.iter().flat_map(|object| object.cpus.iter()).collect();
-                    lines.push(TextTree::leaf(format!(
-                        "{} × {label}, each {cores} · CPUs {}",
-                        run.len(),
-                        cores::list(&cpus)
-                    )));
-                }
-                _ => lines.extend(run.iter().map(|object| object.draw(machine))),
+    let mut lines = Vec::new();
+    for run in part.children.chunk_by(|one, next| shape(one).is_some_and(|one| Some(one) == shape(next))) {
+        match shape(&run[0]) {
+            Some((label, cores)) if run.len() > MOST_EQUAL => {
+                let cpus: IdSet = run.iter().flat_map(|part| part.cpus.iter()).collect();
+                lines.push(TextTree::leaf(format!(
+                    "{} × {label}, each {cores} · CPUs {}",
+                    run.len(),
+                    cores::list(&cpus)
+                )));
             }
+            _ => lines.extend(run.iter().map(|part| draw(part, machine))),
         }
-        lines
     }
+    lines
 }
 
 /// A node's memory in one line, and its devices.

@@ -7,15 +7,19 @@ use hostler_backend::Device;
 use super::{
     super::{
         scan::{ScannedMachine, ScannedPool},
-        table::{capacity, device_path, health},
+        shares::{KnownShares, capacity, holders},
+        table::{device_path, health},
     },
     MOST_EQUAL,
 };
-use crate::cli::inventory::text_tree::TextTree;
+use crate::{cli::inventory::text_tree::TextTree, inventory::view::DeviceShares};
 
 /// All devices by the node where they are drawn; `None` holds those without a node that is there. Each device is looked
 /// at once, however many nodes there are.
-pub(super) struct DevicesByNode<'a>(BTreeMap<Option<u32>, Vec<PoolDevices<'a>>>);
+pub(super) struct DevicesByNode<'a> {
+    by_node: BTreeMap<Option<u32>, Vec<PoolDevices<'a>>>,
+    shares: &'a KnownShares,
+}
 
 /// Those of one pool, in its order.
 struct PoolDevices<'a> {
@@ -25,20 +29,20 @@ struct PoolDevices<'a> {
 
 impl<'a> DevicesByNode<'a> {
     /// The devices of a machine; `node_of` says what a device has to say about its place.
-    pub(super) fn of(machine: &'a ScannedMachine, mut node_of: impl FnMut(&Device) -> Option<i64>) -> Self {
+    pub(super) fn of(machine: &'a ScannedMachine, mut node_of: impl FnMut(&Device) -> Option<u32>) -> Self {
         let nodes = &machine.topology.nodes;
         let mut by_node: BTreeMap<Option<u32>, Vec<PoolDevices<'a>>> = BTreeMap::new();
         for pool in &machine.pools {
             let mut here: BTreeMap<Option<u32>, Vec<&Device>> = BTreeMap::new();
             for device in &pool.devices {
-                let node = node_of(device).and_then(|node| u32::try_from(node).ok());
+                let node = node_of(device);
                 here.entry(node.filter(|node| nodes.contains_key(node))).or_default().push(device);
             }
             for (node, devices) in here {
                 by_node.entry(node).or_default().push(PoolDevices { pool, devices });
             }
         }
-        Self(by_node)
+        Self { by_node, shares: &machine.shares }
     }
 
     /// The lines of a node's devices.
@@ -52,35 +56,41 @@ impl<'a> DevicesByNode<'a> {
     }
 
     fn lines(&self, node: Option<u32>) -> Vec<TextTree> {
-        self.0.get(&node).into_iter().flatten().flat_map(PoolDevices::lines).collect()
+        self.by_node.get(&node).into_iter().flatten().flat_map(|devices| devices.lines(self.shares)).collect()
     }
 }
 
 impl PoolDevices<'_> {
     /// Many neighbours that differ by name alone are one line.
-    fn lines(&self) -> Vec<TextTree> {
-        let facts = |device: &Device| (capacity(device), health(device));
+    fn lines(&self, shares: &KnownShares) -> Vec<TextTree> {
+        let facts = |device: &Device| facts(device, shares.get(self.pool.backend, device));
         let mut lines = Vec::new();
         for run in self.devices.chunk_by(|one, next| facts(one) == facts(next)) {
             if run.len() > MOST_EQUAL {
-                lines.push(device_run(self.pool, run));
+                lines.push(device_line(&run_path(self.pool, run), facts(run[0])));
             } else {
-                lines.extend(run.iter().map(|device| device_line(&device_path(self.pool, device), device)));
+                let line = |device: &&Device| device_line(&device_path(self.pool, device), facts(device));
+                lines.extend(run.iter().map(line));
             }
         }
         lines
     }
 }
 
-fn device_run(pool: &ScannedPool, run: &[&Device]) -> TextTree {
-    let path = format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len());
-    device_line(&path, run[0])
+/// What is said of a device beside its name.
+fn facts(device: &Device, shares: Option<&DeviceShares>) -> [String; 3] {
+    let held = holders(shares);
+    let held = if held.is_empty() { held } else { format!("held by {held}") };
+    [capacity(device, shares), health(device), held]
 }
 
-fn device_line(path: &str, device: &Device) -> TextTree {
+fn run_path(pool: &ScannedPool, run: &[&Device]) -> String {
+    format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len())
+}
+
+fn device_line(path: &str, facts: [String; 3]) -> TextTree {
     let mut text = format!("▪ {path}");
-    let health = health(device);
-    for fact in [capacity(device), health].iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
+    for fact in facts.iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
         text.push_str("  ");
         text.push_str(fact);
     }

@@ -7,7 +7,7 @@ use hostler_backend::{AttributeValue, Device};
 use hostler_linux::topology::{CpuCache, CpuCore, CpuGroup, LogicalCpu};
 
 use super::*;
-use crate::cli::inventory::scan::ScannedPool;
+use crate::cli::inventory::{scan::ScannedPool, shares::KnownShares};
 
 fn set(list: &str) -> IdSet {
     list.parse().unwrap()
@@ -38,7 +38,14 @@ fn topology(packages: u32, cores: u32, threads: u32) -> Topology {
 
 fn drawn(topology: Topology) -> String {
     let pools = Vec::new();
-    tree(&ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new(), failure: None })
+    tree(&ScannedMachine {
+        node: "n1".to_owned(),
+        topology,
+        pools,
+        warnings: Vec::new(),
+        failure: None,
+        shares: KnownShares::default(),
+    })
 }
 
 fn l3(cpus: &str) -> CpuCache {
@@ -138,7 +145,14 @@ fn as_many_nodes_as_there_can_be_are_drawn_in_one_pass_over_their_devices() {
     };
     let devices = (0..NODES).map(device).collect();
     let pools = vec![ScannedPool { backend: "memory", name: "n1/memory".to_owned(), devices }];
-    let machine = ScannedMachine { node: "n1".to_owned(), topology, pools, warnings: Vec::new(), failure: None };
+    let machine = ScannedMachine {
+        node: "n1".to_owned(),
+        topology,
+        pools,
+        warnings: Vec::new(),
+        failure: None,
+        shares: KnownShares::default(),
+    };
     let mut asked = 0;
     let devices = DevicesByNode::of(&machine, |device| {
         asked += 1;

@@ -1,4 +1,7 @@
 //! Which part of the machine stands above which.
+//!
+//! The levels nest differently from machine to machine (a NUMA node may hold packages or be a part of one), so nothing
+//! is assumed: whatever has the CPUs of another within its own stands above it.
 
 use std::{
     cmp::Reverse,
@@ -7,19 +10,63 @@ use std::{
 
 use hostler_linux::IdSet;
 
-use super::TopologyObject;
+use super::layout::{LayoutGroup, MachineLayout};
+use crate::units::bytes;
+
+/// A part of the machine that has CPUs, with the parts within it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachinePart {
+    /// What it is, in words; several parts with the same CPUs are one.
+    pub label: String,
+    /// Its online CPUs.
+    pub cpus: IdSet,
+    /// The NUMA nodes that have just these CPUs.
+    pub nodes: Vec<u32>,
+    /// What is within it, by lowest CPU.
+    pub children: Vec<MachinePart>,
+}
+
+/// The machine's outermost parts, with everything within them; caches from `level` up.
+pub fn parts(layout: &MachineLayout, level: u32) -> Vec<MachinePart> {
+    nest(objects(layout, level))
+}
+
+/// Every part, the outermost first where several have the same CPUs.
+fn objects(layout: &MachineLayout, level: u32) -> Vec<MachinePart> {
+    let object = |label: String, cpus: &IdSet| MachinePart { label, cpus: cpus.clone(), ..MachinePart::default() };
+    let mut objects = Vec::new();
+    for (kind, groups) in [("drawer", &layout.drawers), ("book", &layout.books), ("package", &layout.packages)] {
+        let parts = groups.iter().enumerate();
+        objects.extend(parts.map(|(index, part)| object(named(kind, index, part), &part.cpus)));
+    }
+    for (id, node) in &layout.nodes {
+        objects.push(MachinePart { nodes: vec![*id], ..object(format!("NUMA node {id}"), &node.cpus) });
+    }
+    objects.extend(layout.dies.iter().map(|die| object("die".to_owned(), &die.cpus)));
+    for cache in layout.caches.iter().filter(|cache| cache.level >= level) {
+        let size = cache.size_bytes.map(bytes).unwrap_or_default();
+        objects.push(object(format!("L{} {size}", cache.level).trim_end().to_owned(), &cache.cpus));
+    }
+    objects.extend(layout.clusters.iter().map(|cluster| object("cluster".to_owned(), &cluster.cpus)));
+    objects.retain(|object| !object.cpus.is_empty());
+    objects
+}
+
+fn named(kind: &str, index: usize, part: &LayoutGroup) -> String {
+    match part.id {
+        Some(id) => format!("{kind} {id}"),
+        None => format!("{kind} #{index}"),
+    }
+}
 
 /// Puts each object under the smallest that has all of its CPUs. Objects with the same CPUs become one.
-pub(super) fn nest(objects: Vec<TopologyObject>) -> Vec<TopologyObject> {
+fn nest(objects: Vec<MachinePart>) -> Vec<MachinePart> {
     nest_by(objects, IdSet::is_subset)
 }
 
 /// As [`nest`]; `is_within` says whether the first set is in the second. It is asked for the few objects that share a CPU
 /// with the one to be placed, not for all: a machine may have any number of parts beside each other.
-pub(super) fn nest_by(
-    mut objects: Vec<TopologyObject>,
-    is_within: impl FnMut(&IdSet, &IdSet) -> bool,
-) -> Vec<TopologyObject> {
+fn nest_by(mut objects: Vec<MachinePart>, is_within: impl FnMut(&IdSet, &IdSet) -> bool) -> Vec<MachinePart> {
     // Stable: of objects with as many CPUs, the outermost kind stays in front.
     objects.sort_by_key(|object| Reverse(object.cpus.len()));
     let mut nesting = Nesting { placed: Vec::new(), innermost: BTreeMap::new(), is_within };
@@ -36,13 +83,13 @@ struct Nesting<F> {
 }
 
 struct PlacedObject {
-    object: TopologyObject,
+    object: MachinePart,
     /// Where in `placed` the one is that it stands under.
     above: Option<usize>,
 }
 
 impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
-    fn place(&mut self, object: TopologyObject) {
+    fn place(&mut self, object: MachinePart) {
         let above = self.above(&object.cpus);
         if let Some(same) = above.map(|at| &mut self.placed[at].object).filter(|above| above.cpus == object.cpus) {
             return join(same, object);
@@ -75,7 +122,7 @@ impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
     }
 
     /// The objects that stand under no other, with all the others under them, by their lowest CPU.
-    fn finish(mut self) -> Vec<TopologyObject> {
+    fn finish(mut self) -> Vec<MachinePart> {
         let mut tops = Vec::new();
         // An object comes after the one that it stands under, and so is whole when it is moved there.
         while let Some(PlacedObject { mut object, above }) = self.placed.pop() {
@@ -90,7 +137,7 @@ impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
     }
 }
 
-fn join(above: &mut TopologyObject, same: TopologyObject) {
+fn join(above: &mut MachinePart, same: MachinePart) {
     above.nodes.extend(same.nodes);
     // A die or cluster that is all of the part above it says nothing new.
     if !matches!(&*same.label, "die" | "cluster") {
@@ -102,8 +149,8 @@ fn join(above: &mut TopologyObject, same: TopologyObject) {
 mod tests {
     use super::*;
 
-    fn object(label: &str, cpus: IdSet) -> TopologyObject {
-        TopologyObject { label: label.to_owned(), cpus, nodes: Vec::new(), children: Vec::new() }
+    fn object(label: &str, cpus: IdSet) -> MachinePart {
+        MachinePart { label: label.to_owned(), cpus, ..MachinePart::default() }
     }
 
     #[test]

@@ -1,0 +1,117 @@
+//! What a drawing is made of: boxes with words, cells and boxes in them. Sizes are whole pixels, and text is of one width, so
+//! that what has room here has room in every viewer.
+
+use super::{legend::Tone, pack::pack};
+
+/// Width of a character, in tenths of a pixel: no usual font of one width is wider at this size.
+const CHAR_TENTHS: u32 = 74;
+/// Height of a line of text.
+pub(super) const LINE: u32 = 17;
+/// Between a box and what is in it, and between neighbours.
+pub(super) const GAP: u32 = 6;
+/// A cell: two short lines, such as the number of a CPU and a letter.
+pub(super) const CELL: (u32, u32) = (28, 32);
+/// Height of the bar that shows shares.
+pub(super) const BAR: u32 = 6;
+
+/// What a box is, which decides how it looks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum BoxKind {
+    /// Nothing but its contents.
+    #[default]
+    Invisible,
+    /// A package, or whatever is outermost.
+    Outer,
+    /// A part within another.
+    Part,
+    /// A core.
+    Core,
+    /// A device.
+    Device(Tone),
+}
+
+/// A box with its size, and where everything in it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PictureBox {
+    pub(super) kind: BoxKind,
+    /// Shown by viewers to whoever points at it.
+    pub(super) hint: String,
+    /// Lines at its top; the first is a heading.
+    pub(super) lines: Vec<TextLine>,
+    /// Shares of a whole, in thousandths, from the left.
+    pub(super) bar: Option<Vec<(u32, Tone)>>,
+    /// Cells in a row.
+    pub(super) cells: Vec<PictureCell>,
+    /// Boxes within, with where they are from its corner.
+    pub(super) children: Vec<(u32, u32, PictureBox)>,
+    pub(super) width: u32,
+    pub(super) height: u32,
+}
+
+/// A line of text, with what stands in front of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TextLine {
+    /// A small cell in front, as legends have it.
+    pub(super) mark: Option<PictureCell>,
+    pub(super) text: String,
+    pub(super) is_heading: bool,
+}
+
+/// A small box with a sign, and a number over it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PictureCell {
+    pub(super) number: String,
+    pub(super) sign: char,
+    pub(super) tone: Tone,
+    pub(super) hint: String,
+}
+
+impl TextLine {
+    /// A heading.
+    pub(super) fn heading(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_heading: true, mark: None }
+    }
+
+    /// A line of text.
+    pub(super) fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_heading: false, mark: None }
+    }
+
+    fn width(&self) -> u32 {
+        let mark = if self.mark.is_some() { LINE + GAP } else { 0 };
+        mark + text_width(&self.text)
+    }
+}
+
+/// The room that a text takes.
+fn text_width(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX / 100).saturating_mul(CHAR_TENTHS).div_ceil(10)
+}
+
+impl PictureBox {
+    /// A box around text, cells and other boxes, as large as they need.
+    pub(super) fn around(mut self, children: Vec<PictureBox>) -> Self {
+        let margin = if self.kind == BoxKind::Invisible { 0 } else { GAP };
+        let text = self.lines.iter().map(TextLine::width).max().unwrap_or(0);
+        let mut top = margin + u32::try_from(self.lines.len()).unwrap_or(u32::MAX / 100) * LINE;
+        if self.bar.is_some() {
+            top += BAR + GAP / 2;
+        }
+        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX / 100) * CELL.0;
+        if cells > 0 {
+            top += CELL.1;
+        }
+        let gap = if children.is_empty() || top == margin { 0 } else { GAP };
+        let packed = pack(children);
+        self.width = text.max(cells).max(packed.width) + 2 * margin;
+        self.height = top + gap + packed.height + margin;
+        self.children = packed.placed.into_iter().map(|(x, y, child)| (x + margin, y + top + gap, child)).collect();
+        self
+    }
+
+    /// The same box, made larger to stand well beside its neighbours.
+    pub(super) fn stretched(mut self, width: u32, height: u32) -> Self {
+        (self.width, self.height) = (self.width.max(width), self.height.max(height));
+        self
+    }
+}
