@@ -28,6 +28,7 @@ mod figures {
     pub(crate) mod idle;
     pub(crate) mod inventory;
     pub(crate) mod machine;
+    pub(crate) mod pictures;
     pub(crate) mod report;
     pub(crate) mod rig;
     pub(crate) mod samples;
@@ -36,11 +37,11 @@ mod figures {
     pub(crate) mod synthetic;
 }
 
-use figures::{claims, cluster, cycles, hook, hotplug, idle, inventory, machine, report, scan, stuck};
+use figures::{claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
@@ -50,6 +51,7 @@ const SECTIONS: [Section; 9] = [
     ("cluster", cluster::measure),
     ("hook", hook::measure),
     ("stuck", stuck::measure),
+    ("pictures", pictures::measure),
 ];
 
 fn main() {

@@ -38,6 +38,7 @@ mod save;
 mod screen;
 mod status;
 mod table;
+mod top;
 mod validate;
 mod watch;
 mod yaml;
@@ -77,6 +78,7 @@ enum CliCommand {
     Config(config::ConfigArgs),
     Validate(validate::ValidateArgs),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Ready(ready::ReadyArgs),
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
@@ -184,6 +186,7 @@ fn dispatch(command: CliCommand, out: &mut dyn Write) -> Result<CliOutcome, CliF
         CliCommand::Config(args) => config::run(&args, out),
         CliCommand::Validate(args) => validate::run(&args, out),
         CliCommand::Status(args) => status::run(&args, out),
+        CliCommand::Top(args) => top::run(&args, out),
         CliCommand::Ready(args) => ready::run(&args, out),
         CliCommand::Doctor(args) => doctor::run(&args, out),
         CliCommand::Explain(args) => explain::run(&args, out),

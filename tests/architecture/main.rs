@@ -159,6 +159,7 @@ const EDGES: &[Edge] = &[
     Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
+    Edge { crates: &["crossterm", "ratatui_core", "ratatui_crossterm", "signal_hook"], modules: &["cli"] },
     Edge { crates: &["ring"], modules: &["cli", "kubernetes"] },
     Edge { crates: &["rcgen", "rustls", "tokio_rustls"], modules: &["admin"] },
     Edge { crates: &["sd_notify"], modules: &["daemon"] },

@@ -1,0 +1,229 @@
+//! `hostler top`: the machine with its holders, live on a terminal, or once.
+
+mod cpus;
+mod load;
+mod page;
+mod screen;
+mod tables;
+mod terminal;
+
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use clap::ValueEnum;
+use crossterm::event::{self, Event};
+use hostler_api::Chain;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    flag,
+};
+
+use self::{
+    load::CpuLoads,
+    page::{PageView, TopTable},
+    screen::{Scroll, TopKey},
+    terminal::LiveTerminal,
+};
+use super::{
+    CliFailure, CliOutcome,
+    client::{ClientError, DaemonArgs, DaemonClient},
+    output::write_json,
+    picture,
+    plain::for_people,
+    screen as output_screen,
+};
+use crate::{units::utc, usage::holders::MachineUsage};
+
+/// Time from one frame to the next.
+const FRAME: Duration = Duration::from_secs(1);
+/// How soon a signal is heeded. Keys are at once.
+const SIGNALS_SEEN: Duration = Duration::from_millis(250);
+/// How long an answer is waited for: longer, and keys would seem dead.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Columns where nobody says how many there are.
+const USUAL_COLUMNS: usize = 80;
+
+/// Show the machine live: packages, NUMA nodes, caches, cores and devices, who holds them, and the load of each CPU
+#[derive(clap::Args, Debug)]
+#[command(after_help = HELP)]
+pub(super) struct TopArgs {
+    /// Print it once and end; so it is too where standard output is no terminal
+    #[arg(long)]
+    once: bool,
+    /// Whose letters and table are shown first
+    #[arg(long, value_enum, default_value_t)]
+    by: TopTable,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: TopFormat,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+const HELP: &str = "Keys: c claims, n namespaces, u NUMA nodes, Tab the next of these; arrows, PgUp, PgDn, Home and End \
+    move; q ends.\nSigns: a-z A-Z holders, . free, : kept idle for a holder, = system, ~ drained, ! unhealthy, \
+    - offline. Load of a CPU: 0 to 9, in tenths.";
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum TopFormat {
+    /// For people
+    #[default]
+    Screen,
+    /// A drawing of the machine, with devices, holders and distances
+    Svg,
+    /// For programs, as JSON
+    Json,
+}
+
+pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let client = args.daemon.client()?.patient(PATIENCE);
+    // Without a daemon there is nothing to show; one that goes away later is waited for.
+    let usage = usage(&client)?;
+    match args.output {
+        TopFormat::Svg => out.write_all(picture::svg(&for_people(usage)).as_bytes())?,
+        TopFormat::Json => write_json(&usage, out)?,
+        TopFormat::Screen if args.once || !output_screen::is_terminal() => once(usage, args.by, out)?,
+        TopFormat::Screen => live(&client, usage, args.by)?,
+    }
+    Ok(CliOutcome::Done)
+}
+
+fn usage(client: &DaemonClient) -> Result<MachineUsage, ClientError> {
+    client.get("/v1/usage")
+}
+
+fn once(usage: MachineUsage, table: TopTable, out: &mut dyn Write) -> Result<(), CliFailure> {
+    let mut loads = CpuLoads::new(usage.machine.is_here);
+    if usage.machine.is_here {
+        // A load is a difference between two moments.
+        thread::sleep(CpuLoads::SHORTEST);
+        loads.refresh();
+    }
+    let usage = for_people(usage);
+    let view = PageView { usage: &usage, loads: loads.percent(), table, away: None };
+    let columns = output_screen::width().unwrap_or(USUAL_COLUMNS);
+    for line in page::page(&view, columns).lines() {
+        writeln!(out, "{}", line.text().trim_end())?;
+    }
+    Ok(())
+}
+
+/// Shows frame after frame, until a key or a signal ends it. The terminal is as it was before, however it ends.
+fn live(client: &DaemonClient, usage: MachineUsage, table: TopTable) -> Result<(), CliFailure> {
+    let ended = stop_signals().map_err(|source| CliFailure::step("listen to signals", source))?;
+    let mut terminal = LiveTerminal::open().map_err(|source| CliFailure::step("set the terminal up", source))?;
+    let mut top = LiveTop {
+        loads: CpuLoads::new(usage.machine.is_here),
+        usage,
+        table,
+        scroll: Scroll::default(),
+        away: None,
+        colours: output_screen::has_colours(),
+    };
+    loop {
+        top.draw(&mut terminal)?;
+        match top.heed(&ended) {
+            Ok(TopStep::Continue) => {}
+            // A terminal that has gone away has nobody in front of it.
+            Ok(TopStep::End) | Err(_) => return Ok(()),
+        }
+        top.look(client);
+    }
+}
+
+/// Becomes true with the first signal that asks to end.
+fn stop_signals() -> io::Result<Arc<AtomicBool>> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        flag::register(signal, ended.clone())?;
+    }
+    Ok(ended)
+}
+
+/// What follows a frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TopStep {
+    Continue,
+    End,
+}
+
+/// What is shown, and how.
+#[derive(Debug)]
+struct LiveTop {
+    usage: MachineUsage,
+    loads: CpuLoads,
+    table: TopTable,
+    scroll: Scroll,
+    /// Since when the daemon does not answer, and why.
+    away: Option<String>,
+    colours: bool,
+}
+
+impl LiveTop {
+    fn draw(&mut self, terminal: &mut LiveTerminal) -> Result<(), CliFailure> {
+        let view =
+            PageView { usage: &self.usage, loads: self.loads.percent(), table: self.table, away: self.away.as_deref() };
+        let (scroll, colours) = (&mut self.scroll, self.colours);
+        let drawn = terminal.draw(|buffer| screen::draw(&view, scroll, colours, buffer));
+        drawn.map_err(|source| CliFailure::step("draw", source))
+    }
+
+    /// Heeds keys until it is time for the next frame. What a key changes is drawn by the caller at the next turn.
+    fn heed(&mut self, ended: &AtomicBool) -> io::Result<TopStep> {
+        let due = Instant::now() + FRAME;
+        loop {
+            if ended.load(Ordering::Relaxed) {
+                return Ok(TopStep::End);
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(TopStep::Continue);
+            }
+            if !event::poll(left.min(SIGNALS_SEEN))? {
+                continue;
+            }
+            match event::read()? {
+                Event::Key(key) => match TopKey::of(key) {
+                    Some(TopKey::Quit) => return Ok(TopStep::End),
+                    Some(key) => {
+                        self.press(key);
+                        return Ok(TopStep::Continue);
+                    }
+                    None => {}
+                },
+                Event::Resize(..) => return Ok(TopStep::Continue),
+                _ => {}
+            }
+        }
+    }
+
+    fn press(&mut self, key: TopKey) {
+        match key {
+            TopKey::Show(table) => self.table = table,
+            TopKey::Next => self.table = self.table.next(),
+            TopKey::Move(lines) => self.scroll.move_by(lines),
+            TopKey::First => self.scroll = Scroll::default(),
+            TopKey::Last => self.scroll.move_by(isize::MAX),
+            TopKey::Quit => {}
+        }
+    }
+
+    /// Asks the daemon anew. One that is away leaves what was seen last, and comes back by itself.
+    fn look(&mut self, client: &DaemonClient) {
+        match usage(client) {
+            Ok(usage) => (self.usage, self.away) = (usage, None),
+            Err(error) if self.away.is_none() => {
+                self.away = Some(format!("{} since {}", Chain(&error), utc(SystemTime::now())));
+            }
+            Err(_) => {}
+        }
+        self.loads.refresh();
+    }
+}

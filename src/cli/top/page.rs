@@ -1,0 +1,351 @@
+//! The whole page: the machine from the outside in, with its devices, and a table of those who hold them. Pure: from the view
+//! of the daemon and a width to lines.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use hostler_api::plain_line;
+use hostler_linux::IdSet;
+
+use super::{
+    cpus::{self, CpuMarks},
+    tables,
+};
+use crate::{
+    cli::picture::{
+        legend::{HolderGrouping, Legend, SIGNS, Tone},
+        words,
+    },
+    units::bytes,
+    usage::{
+        holders::{CpuState, DeviceUsage, MachineUsage},
+        layout::LayoutCore,
+        nesting::{MachinePart, parts},
+    },
+};
+
+/// Caches that only threads of one core share say nothing new.
+const SMALLEST_CACHE: u32 = 2;
+/// What stands under something is so much further right.
+const INDENT: usize = 2;
+/// Equal neighbours beyond this number are one line.
+const MOST_EQUAL: usize = 4;
+/// The longest name of a device that others are aligned with.
+const LONGEST_PATH: usize = 30;
+/// Letters beside a device; more are counted.
+const MOST_LETTERS: usize = 6;
+
+/// Which table stands below the machine, and whose letters are in it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(super) enum TopTable {
+    /// One line and letter for each claim
+    #[default]
+    Claim,
+    /// One line and letter for each namespace
+    Namespace,
+    /// One line for each NUMA node, letters for claims
+    Node,
+}
+
+impl TopTable {
+    /// The one after it.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Claim => Self::Namespace,
+            Self::Namespace => Self::Node,
+            Self::Node => Self::Claim,
+        }
+    }
+
+    fn grouping(self) -> HolderGrouping {
+        match self {
+            Self::Claim | Self::Node => HolderGrouping::Claim,
+            Self::Namespace => HolderGrouping::Namespace,
+        }
+    }
+}
+
+/// What a page shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageView<'a> {
+    pub(super) usage: &'a MachineUsage,
+    /// Percent of each CPU; empty where nobody knows.
+    pub(super) loads: &'a BTreeMap<u32, u8>,
+    pub(super) table: TopTable,
+    /// Why all of this is old, if it is.
+    pub(super) away: Option<&'a str>,
+}
+
+/// A line in pieces that look different.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PageLine {
+    pub(super) spans: Vec<PageSpan>,
+}
+
+/// A piece of a line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PageSpan {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+    pub(super) is_bold: bool,
+    pub(super) is_dim: bool,
+}
+
+impl PageSpan {
+    /// Text like any other.
+    pub(super) fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Less important text.
+    pub(super) fn dim(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_dim: true, ..Self::default() }
+    }
+
+    /// Text that stands out.
+    pub(super) fn bold(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_bold: true, ..Self::default() }
+    }
+
+    /// Text of a colour.
+    pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone, ..Self::default() }
+    }
+}
+
+impl PageLine {
+    /// A line of these pieces.
+    pub(super) fn of(spans: Vec<PageSpan>) -> Self {
+        Self { spans }
+    }
+
+    /// The line without looks.
+    pub(super) fn text(&self) -> String {
+        self.spans.iter().map(|span| span.text.as_str()).collect()
+    }
+
+    /// The line with no more than `width` columns; an ellipsis says where something is missing.
+    fn cut(mut self, width: usize) -> Self {
+        let mut left = width;
+        for span in &mut self.spans {
+            let length = span.text.chars().count();
+            if length > left {
+                span.text = words::cut(&span.text, left);
+            }
+            left = left.saturating_sub(length);
+        }
+        self
+    }
+}
+
+/// A page: what stays on top, what can be moved, and what stays below.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TopPage {
+    pub(super) head: Vec<PageLine>,
+    pub(super) body: Vec<PageLine>,
+    pub(super) signs: PageLine,
+}
+
+impl TopPage {
+    /// All of it.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &PageLine> {
+        static BLANK: PageLine = PageLine { spans: Vec::new() };
+        let blank = || std::iter::once(&BLANK);
+        self.head.iter().chain(blank()).chain(&self.body).chain(blank()).chain([&self.signs])
+    }
+}
+
+/// Makes a page of `width` columns.
+pub(super) fn page(view: &PageView<'_>, width: usize) -> TopPage {
+    let legend = Legend::of(view.usage, view.table.grouping());
+    let states = view.usage.cpu_states();
+    let marks = CpuMarks { legend: &legend, states: &states, loads: view.loads };
+    let scene = PageScene { view, marks, devices: words::devices_by_node(view.usage), width };
+    let mut body = scene.machine();
+    body.push(PageLine::default());
+    body.extend(tables::table(view, &legend));
+    let cut = |lines: Vec<PageLine>| lines.into_iter().map(|line| line.cut(width)).collect();
+    TopPage { head: cut(head(view, &states)), body: cut(body), signs: signs().cut(width) }
+}
+
+fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> {
+    let mut lines: Vec<PageLine> =
+        words::summary(view.usage).into_iter().map(|line| PageLine::of(vec![PageSpan::plain(line)])).collect();
+    if let Some(first) = lines.first_mut() {
+        first.spans.iter_mut().for_each(|span| span.is_bold = true);
+    }
+    let known: Vec<u32> = states.keys().filter_map(|cpu| view.loads.get(cpu)).map(|load| u32::from(*load)).collect();
+    let count = u32::try_from(known.len()).unwrap_or(u32::MAX);
+    if let (Some(mean), Some(line)) = (known.iter().sum::<u32>().checked_div(count), lines.last_mut()) {
+        line.spans.push(PageSpan::plain(format!(" · load {mean} %")));
+    }
+    let trouble = |text: &str| PageLine::of(vec![PageSpan::toned(format!("! {}", plain_line(text)), Tone::Unhealthy)]);
+    lines.extend(view.away.iter().map(|why| trouble(why)));
+    lines.extend(view.usage.doubts.iter().map(|doubt| trouble(doubt)));
+    lines
+}
+
+/// What each sign means, in one line.
+fn signs() -> PageLine {
+    let mut spans = vec![PageSpan::plain("a-z holders")];
+    for (sign, tone, text) in SIGNS {
+        spans.push(PageSpan::plain("  "));
+        spans.push(PageSpan::toned(sign.to_string(), tone));
+        spans.push(PageSpan::plain(format!(" {}", text.trim_end_matches(" for a holder"))));
+    }
+    PageLine::of(spans)
+}
+
+/// What is looked up for every part.
+struct PageScene<'a> {
+    view: &'a PageView<'a>,
+    marks: CpuMarks<'a>,
+    devices: BTreeMap<Option<u32>, Vec<&'a DeviceUsage>>,
+    width: usize,
+}
+
+impl PageScene<'_> {
+    fn machine(&self) -> Vec<PageLine> {
+        let machine = &self.view.usage.machine;
+        let mut lines: Vec<PageLine> =
+            parts(machine, SMALLEST_CACHE).iter().flat_map(|part| self.part(part, 0)).collect();
+        for (id, _) in machine.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
+            let title = self.with_memory(format!("NUMA node {id} · no CPUs"), &[*id]);
+            lines.push(PageLine::of(vec![PageSpan::bold(title)]));
+            lines.extend(self.devices_of(Some(*id), INDENT));
+        }
+        let elsewhere = self.devices_of(None, INDENT);
+        if !elsewhere.is_empty() {
+            lines.push(PageLine::of(vec![PageSpan::bold("on no NUMA node")]));
+            lines.extend(elsewhere);
+        }
+        if !machine.offline.is_empty() {
+            let offline = LayoutCore { cpus: machine.offline.clone(), kind: None };
+            let each: Vec<LayoutCore> =
+                offline.cpus.iter().map(|cpu| LayoutCore { cpus: [cpu].into_iter().collect(), kind: None }).collect();
+            lines.push(PageLine::of(vec![PageSpan::bold("CPUs that do not run")]));
+            lines.extend(cpus::rows(&[each.iter().collect()], self.marks, INDENT, self.width));
+        }
+        lines
+    }
+
+    fn part(&self, part: &MachinePart, indent: usize) -> Vec<PageLine> {
+        let title = self.with_memory(part.label.clone(), &part.nodes);
+        let mut lines = vec![PageLine::of(vec![PageSpan::bold(format!("{:indent$}{title}", ""))])];
+        let below = indent + INDENT;
+        let is_plain = |child: &MachinePart| child.children.is_empty() && child.nodes.is_empty();
+        if part.children.iter().all(is_plain) {
+            // Caches and clusters without more in them are groups of one row.
+            if let Some(label) = self.label_of(&part.children) {
+                lines.push(PageLine::of(vec![PageSpan::dim(format!("{:below$}{label}", ""))]));
+            }
+            lines.extend(cpus::rows(&self.groups(part), self.marks, below, self.width));
+        } else {
+            let inner: IdSet = part.children.iter().flat_map(|child| child.cpus.iter()).collect();
+            let own = self.cores(&part.cpus.difference(&inner));
+            lines.extend(cpus::rows(&[own], self.marks, below, self.width));
+            lines.extend(part.children.iter().flat_map(|child| self.part(child, below)));
+        }
+        for node in &part.nodes {
+            lines.extend(self.devices_of(Some(*node), below));
+        }
+        lines
+    }
+
+    /// `8 × L3 32 MiB`, one for each kind of group.
+    fn label_of(&self, groups: &[MachinePart]) -> Option<String> {
+        let runs = groups.chunk_by(|one, next| one.label == next.label);
+        let labels: Vec<String> = runs
+            .map(|run| if run.len() == 1 { run[0].label.clone() } else { format!("{} × {}", run.len(), run[0].label) })
+            .collect();
+        (!labels.is_empty()).then(|| labels.join(", "))
+    }
+
+    fn groups(&self, part: &MachinePart) -> Vec<Vec<&LayoutCore>> {
+        let inner: IdSet = part.children.iter().flat_map(|child| child.cpus.iter()).collect();
+        let own = self.cores(&part.cpus.difference(&inner));
+        let children = part.children.iter().map(|child| self.cores(&child.cpus));
+        children.chain([own]).filter(|group| !group.is_empty()).collect()
+    }
+
+    fn cores(&self, cpus: &IdSet) -> Vec<&LayoutCore> {
+        self.view.usage.machine.cores.iter().filter(|core| !core.cpus.is_disjoint(cpus)).collect()
+    }
+
+    fn with_memory(&self, title: String, nodes: &[u32]) -> String {
+        let known = nodes.iter().filter_map(|node| self.view.usage.machine.nodes.get(node));
+        let memory: Vec<String> = known
+            .filter_map(|node| match &node.gpu {
+                Some(gpu) => Some(format!("memory of GPU {gpu}")),
+                None => node.memory_bytes.map(|memory| format!("memory {}", bytes(memory))),
+            })
+            .collect();
+        [vec![title], memory].concat().join(" · ")
+    }
+
+    fn devices_of(&self, node: Option<u32>, indent: usize) -> Vec<PageLine> {
+        let devices: &[&DeviceUsage] = self.devices.get(&node).map_or(&[], Vec::as_slice);
+        let facts = |device: &DeviceUsage| {
+            (device.backend.clone(), words::device_state(device).short, words::free_amounts(device), device.is_held())
+        };
+        let alike = |one: &&DeviceUsage, next: &&DeviceUsage| !one.is_held() && facts(one) == facts(next);
+        let mut named: Vec<(String, &DeviceUsage)> = Vec::new();
+        for run in devices.chunk_by(alike) {
+            match run {
+                [first, .., last] if run.len() > MOST_EQUAL => {
+                    named.push((format!("{} … {} ({})", first.path(), last.name, run.len()), first));
+                }
+                _ => named.extend(run.iter().map(|device| (device.path(), *device))),
+            }
+        }
+        let widest = named.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0).min(LONGEST_PATH);
+        named.into_iter().map(|(path, device)| self.device(&path, device, indent, widest)).collect()
+    }
+
+    fn device(&self, path: &str, device: &DeviceUsage, indent: usize, widest: usize) -> PageLine {
+        let state = words::device_state(device);
+        let letters = words::letters(self.marks.legend, device, MOST_LETTERS);
+        let sign = match state.tone {
+            Tone::Plain if device.is_held() => letters,
+            Tone::Drained if device.drained.is_none() => format!(":{letters}"),
+            Tone::Drained => format!("~{letters}"),
+            Tone::Unhealthy => format!("!{letters}"),
+            Tone::Offline => format!("-{letters}"),
+            _ => ".".to_owned(),
+        };
+        let tone = match state.tone {
+            Tone::Plain => self.tone_of(device),
+            tone => tone,
+        };
+        let amounts = words::free_amounts(device);
+        let facts = match (amounts.is_empty(), state.is_trouble) {
+            (true, _) => state.short,
+            (false, true) => format!("{} · {amounts}", state.short),
+            (false, false) => amounts,
+        };
+        PageLine::of(vec![
+            PageSpan::plain(format!("{:indent$}{:<widest$}  ", "", plain_line(path))),
+            PageSpan { text: format!("{sign:<7}"), tone, is_bold: true, is_dim: false },
+            PageSpan {
+                text: facts,
+                tone: if state.is_trouble { state.tone } else { Tone::Plain },
+                ..PageSpan::default()
+            },
+        ])
+    }
+
+    /// The colour of the only holder; several have none together.
+    fn tone_of(&self, device: &DeviceUsage) -> Tone {
+        let groups: Vec<usize> =
+            device.holds.iter().filter_map(|hold| self.marks.legend.group_of(hold.holder)).collect();
+        match (groups.first(), groups.iter().all(|group| Some(group) == groups.first())) {
+            (Some(group), true) => {
+                self.marks.legend.groups().get(*group).map_or(Tone::Plain, |entry| Tone::Holder(entry.colour))
+            }
+            _ => Tone::Plain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
