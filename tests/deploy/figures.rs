@@ -11,7 +11,7 @@ use std::{
 use hostler_testing::host::{Host, http};
 use serde_json::Value;
 
-use super::{objects, program};
+use super::{deploy, objects, program};
 
 /// What a daemon answers to a scrape.
 #[derive(Debug, Default)]
@@ -66,7 +66,9 @@ impl Exposition {
 /// `name{label="value",…}`
 fn series_of(series: &str) -> (String, BTreeMap<String, String>) {
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    // What a selector compares in another way (`!=`, `=~`) selects nothing that has to be there.
     let pairs = labels.trim_end_matches('}').split("\",").filter_map(|pair| pair.split_once("=\""));
+    let pairs = pairs.filter(|(key, _)| !key.ends_with(['!', '~']));
     (name.to_owned(), pairs.map(|(key, value)| (key.to_owned(), value.trim_end_matches('"').to_owned())).collect())
 }
 
@@ -88,6 +90,20 @@ fn expressions() -> Vec<(String, String)> {
     let rules = rules["spec"]["groups"][0]["rules"].as_array().unwrap().clone();
     let text = |rule: &Value, key: &str| rule[key].as_str().unwrap().to_owned();
     rules.iter().map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
+}
+
+/// What the dashboard draws: the title of each panel with each of its expressions, and the variables' own.
+fn drawn() -> Vec<(String, String)> {
+    let text = fs::read_to_string(deploy().join("monitoring/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        let title = panel["title"].as_str().unwrap().to_owned();
+        let targets = panel["targets"].as_array().cloned().unwrap_or_default();
+        targets.into_iter().map(move |target| (title.clone(), target["expr"].as_str().unwrap().to_owned()))
+    });
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let asked = variables.filter_map(|variable| variable["query"]["query"].as_str());
+    panels.chain(asked.map(|query| ("variable".to_owned(), query.to_owned()))).collect()
 }
 
 /// The names in an expression that are figures, each with what it selects.
@@ -138,6 +154,47 @@ fn alerts_select_what_the_daemon_gives_from_its_start() {
         alerts.insert(alert);
     }
     assert!(alerts.len() >= 7, "{alerts:?}");
+}
+
+#[test]
+fn the_dashboard_draws_figures_that_are_given_by_labels_that_they_have() {
+    let (given, table) = (Exposition::of_a_daemon(), table());
+    let drawn = drawn();
+    for (panel, expression) in &drawn {
+        let selectors = selectors(expression);
+        assert!(!selectors.is_empty(), "{panel} is about nothing");
+        for (name, wanted) in selectors {
+            let figure = given.described(&name).unwrap_or_else(|| panic!("{panel}: {name} is no figure of the daemon"));
+            // Capacities are those of the hardware; the others have all their values from the start.
+            let unknown = wanted.keys().find(|label| !table[figure].contains(*label));
+            assert_eq!(unknown, None, "{panel}: {name} has no such label");
+        }
+        for by in expression.split("sum by (").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let labels: Vec<&str> = by.split(", ").filter(|label| !["instance", "le"].contains(label)).collect();
+            let known = |label: &&str| table.values().any(|of_figure| of_figure.contains(*label));
+            assert!(labels.iter().all(known), "{panel}: one of {labels:?} is the label of nothing");
+        }
+    }
+    assert!(drawn.len() > 20, "only {} expressions", drawn.len());
+}
+
+#[test]
+fn promtool_understands_what_the_dashboard_draws() {
+    let Some(promtool) = promtool() else { return };
+    let panels = drawn().into_iter().filter(|(panel, _)| panel != "variable");
+    let rules: Vec<Value> = panels
+        .enumerate()
+        .map(|(index, (_, expression))| {
+            // Grafana puts these in before it asks.
+            let asked = expression.replace("$__rate_interval", "5m").replace("$instance", ".*");
+            serde_json::json!({"record": format!("drawn:{index}"), "expr": asked})
+        })
+        .collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let count = rules.len();
+    fs::write(file.path(), serde_json::json!({"groups": [{"name": "drawn", "rules": rules}]}).to_string()).unwrap();
+    let said = checked(&promtool, &["check", "rules", file.path().to_str().unwrap()], "");
+    assert!(said.contains(&format!("SUCCESS: {count} rules found")), "{said}");
 }
 
 #[test]
