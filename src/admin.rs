@@ -12,6 +12,7 @@ mod failures;
 mod metrics;
 mod nri;
 mod orders;
+mod pods;
 mod process;
 mod scrape;
 mod serve;
@@ -59,6 +60,7 @@ use crate::{
     },
     metrics::Metrics,
     nri::NriSide,
+    pods::PodsReader,
     standalone::ManifestFolder,
     usage::holders,
 };
@@ -115,6 +117,8 @@ pub struct AdminParts {
     pub manifests: Option<ManifestFolder>,
     /// How it stands with the slices; `None` where nothing is published.
     pub publication_rx: Option<watch::Receiver<Publication>>,
+    /// What is known of this node's pods.
+    pub pods_rx: PodsReader,
     /// Looks at claims of the API server; `None` where manifests are the claims.
     pub claim_reader: Option<ClaimReader>,
     /// What went wrong lately.
@@ -274,6 +278,7 @@ impl AdminService {
             kubelet: parts.kubelet.as_ref().map(kubelet_status),
             nri: nri::status(&parts.nri),
             publication: parts.publication_rx.as_ref().map(|it| publication_status(it.borrow().clone())),
+            pods: pods::status(&parts.pods_rx.borrow()),
             backends: backend_status(&inventory),
             claims: self.claim_counts(),
             warnings: warnings(&inventory),

@@ -111,6 +111,9 @@ pub struct ClusterConfig {
     pub events: bool,
     /// Whether containers find the attributes of their devices in a file (KEP-5304).
     pub device_metadata: bool,
+    /// Whether the pods of this node are watched, where the API server allows it: who uses which claim, and claims that are
+    /// read before the kubelet asks.
+    pub watch_pods: bool,
     /// How long a claim must have been seen to be gone from the API server before it is taken back without the kubelet.
     #[serde(with = "duration")]
     pub release_after: Duration,
@@ -347,6 +350,7 @@ impl Default for ClusterConfig {
             claim_status: true,
             events: true,
             device_metadata: true,
+            watch_pods: true,
             release_after: Duration::from_secs(300),
         }
     }

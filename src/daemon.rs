@@ -259,6 +259,7 @@ async fn start(
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
+    let pods_rx = source.pods(&config, &metrics, tasks);
     let reader = source.reader(&metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
@@ -285,6 +286,7 @@ async fn start(
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
         publication_rx,
+        pods_rx,
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,

@@ -3,6 +3,7 @@
 //! ```text
 //!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
+//!   Pods of this node ──► pods ──► whoever joins claims with pods
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
 //!
@@ -15,14 +16,16 @@ pub mod events;
 pub mod features;
 pub mod observe;
 pub mod plan;
+pub mod pods;
 pub mod publisher;
 pub mod readers;
 pub mod slices;
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use hostler_api::resource::{ApiVersion, ResourceSliceSpec};
 use hostler_cluster::{ApiClient, ApiObject, Collection};
+use tokio::time::{Instant, sleep_until};
 
 /// A ResourceSlice, as it is read.
 pub type ResourceSlice = ApiObject<ResourceSliceSpec>;
@@ -65,4 +68,12 @@ fn claims_of(version: ApiVersion, namespace: &str) -> Collection {
 /// All slices.
 fn slices_of(version: ApiVersion) -> Collection {
     Collection::resource(version, "ResourceSlice", "resourceslices")
+}
+
+/// Comes back at `due`; never without one.
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
 }

@@ -197,7 +197,7 @@ impl Metrics {
         }
         for (counters, kinds) in [
             (&self.slice_writes, &["create", "update", "delete"][..]),
-            (&self.api_retries, &["claim", "claim_status", "slices"][..]),
+            (&self.api_retries, &["claim", "claim_status", "pods", "slices"][..]),
             (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
             (&self.releases, &["gone", "other_uid", "deallocated"][..]),
             (&self.events, &EVENT_REASONS[..]),

@@ -29,7 +29,8 @@ pub struct NodePod {
     pub deleting: bool,
     /// Its containers: init containers first, each kind in the order of the specification.
     pub containers: Vec<PodContainer>,
-    /// The claims that its specification names, by the name that its containers use for them.
+    /// The claims that its specification names, by the name that its containers use for them. A claim that the scheduler
+    /// made for its extended resources stands here under its object's name.
     pub claims: BTreeMap<String, PodClaim>,
 }
 
@@ -86,8 +87,13 @@ pub enum PodsOfNode {
     /// Not known, and why: no answer yet, no role for it, a watch that is lost.
     Unknown(String),
     /// All of them, as of the latest word of the API server.
-    Known(Arc<BTreeMap<PodName, Arc<NodePod>>>),
+    Known(PodMap),
+    /// All of them as they were before the watch was lost, too long ago to be believed; and how it was lost.
+    Stale(PodMap, String),
 }
+
+/// Pods by namespace and name.
+pub type PodMap = Arc<BTreeMap<PodName, Arc<NodePod>>>;
 
 /// Reads the latest word on this node's pods. Cheap to clone.
 pub type PodsReader = watch::Receiver<PodsOfNode>;

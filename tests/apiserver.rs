@@ -9,7 +9,10 @@
 )]
 
 use hostler_testing::apiserver::{self, ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, FaultEffect};
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use k8s_openapi::api::{
+    core::v1::Pod,
+    resource::v1::{ResourceClaim, ResourceSlice},
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
@@ -238,6 +241,33 @@ async fn selectors_choose_and_unknown_fields_are_refused() {
     assert_eq!(refused(slices.list(&of("spec.pool.name=worker/fake")).await).code, 400);
     slices.delete_collection(&DeleteParams::default(), &of("spec.nodeName=worker")).await.unwrap();
     assert_eq!(server.list("resourceslices").len(), 1);
+}
+
+#[tokio::test]
+async fn pods_are_chosen_by_their_node_and_come_into_sight_when_they_are_bound_to_it() {
+    let server = ApiServer::of(ApiServerRelease::V1_36).await;
+    let pods: Api<Pod> = Api::all(server.client("admin").await);
+    let spec = json!({ "containers": [{ "name": "main", "image": "none" }] });
+    let pod = |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": spec });
+    for (name, node) in [("here", "worker"), ("there", "other")] {
+        let mut pod = pod(name);
+        pod["spec"]["nodeName"] = json!(node);
+        server.create(pod);
+    }
+    let of_node = "spec.nodeName=worker";
+    let found = pods.list(&ListParams::default().fields(of_node)).await.unwrap();
+    assert_eq!(found.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["here"]);
+    let unknown = pods.list(&ListParams::default().fields("spec.priority=1")).await;
+    assert_eq!(refused(unknown).code, 400);
+    let from = found.metadata.resource_version.unwrap();
+    let mut events = std::pin::pin!(pods.watch(&WatchParams::default().fields(of_node), &from).await.unwrap());
+    server.create(pod("late"));
+    server.edit("pods", "late", |pod| pod["spec"]["nodeName"] = json!("worker"));
+    let added = events.next().await.unwrap().unwrap();
+    assert!(matches!(&added, WatchEvent::Added(pod) if pod.name_any() == "late"), "{added:?}");
+    server.delete("pods", "here");
+    let deleted = events.next().await.unwrap().unwrap();
+    assert!(matches!(&deleted, WatchEvent::Deleted(pod) if pod.name_any() == "here"), "{deleted:?}");
 }
 
 #[tokio::test]

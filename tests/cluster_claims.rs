@@ -518,10 +518,12 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
 /// The role that is shipped, the policy of `deploy/cluster/policy-node.yaml` in short, and everything that a daemon does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
-    let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/cluster/rbac.yaml")).unwrap();
     let server = ApiServer::of(ApiServerRelease::V1_36).await;
     server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
-    server.allow(USER, PolicyRule::from_yaml(&role));
+    for file in ["cluster/rbac.yaml", "components/pods/rbac.yaml"] {
+        let role = fs::read_to_string(format!("{}/deploy/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        server.allow(USER, PolicyRule::from_yaml(&role));
+    }
     let mut rig = Rig::on(server, "").await;
     rig.server.until("the devices are published", |view| (view.list("resourceslices").len() == 1).then_some(())).await;
     let claim = rig.allocate("train", &["card-0"]);

@@ -36,4 +36,4 @@ pub use mirror::{Mirror, MirrorChange, Mirrored};
 pub use object::{ApiObject, ObjectVersion};
 pub use pace::WritePace;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
-pub use watch::{WatchEvent, Watching};
+pub use watch::{ListFreshness, WatchEvent, Watching};

@@ -7,7 +7,7 @@ use kube::{
     Resource,
     core::{ApiResource, ClusterResourceScope},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 /// Which object and which version of it: a write or a deletion of any other one is refused by the server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -26,18 +26,31 @@ impl ObjectVersion {
     }
 }
 
-/// An object with its `spec` as `S`.
+/// An object with its `spec` as `S`, and its `status` as `T`, which may be absent.
 #[derive(Clone, Debug, Deserialize)]
-pub struct ApiObject<S> {
+pub struct ApiObject<S, T: Default = IgnoredAny> {
     metadata: ObjectMeta,
     /// What it says.
     pub spec: S,
+    /// What has become of it.
+    #[serde(default)]
+    pub status: T,
 }
 
-impl<S> ApiObject<S> {
+impl<S, T: Default> ApiObject<S, T> {
     /// Its name.
     pub fn name(&self) -> Option<&str> {
         self.metadata.name.as_deref()
+    }
+
+    /// Its namespace, if its kind has any.
+    pub fn namespace(&self) -> Option<&str> {
+        self.metadata.namespace.as_deref()
+    }
+
+    /// Whether it was asked to go.
+    pub fn is_being_deleted(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
     /// Which object and which version of it. What was only tried out has neither.
@@ -56,7 +69,7 @@ impl<S> ApiObject<S> {
     }
 }
 
-impl<S> Resource for ApiObject<S> {
+impl<S, T: Default> Resource for ApiObject<S, T> {
     type DynamicType = ApiResource;
     type Scope = ClusterResourceScope;
 

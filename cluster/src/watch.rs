@@ -4,13 +4,14 @@ use std::{fmt::Debug, pin::Pin};
 
 use futures_core::Stream;
 use kube::{
-    Api,
+    Api, Resource,
+    core::ApiResource,
     runtime::watcher::{self, Event, watcher},
 };
 use serde::de::DeserializeOwned;
 use tokio_stream::StreamExt;
 
-use crate::{ApiClient, ApiFailure, ApiObject, CallError, Collection};
+use crate::{ApiClient, ApiFailure, CallError, Collection};
 
 /// What is seen of objects.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,18 +43,29 @@ impl<T> WatchEvent<T> {
 
 /// A stream of events that ends only when it is dropped. After an error it begins anew with a list; how long to wait
 /// before it is asked for the next event is for whoever reads it.
-pub type Watching<S> = Pin<Box<dyn Stream<Item = Result<WatchEvent<ApiObject<S>>, ApiFailure>> + Send>>;
+pub type Watching<O> = Pin<Box<dyn Stream<Item = Result<WatchEvent<O>, ApiFailure>> + Send>>;
+
+/// How new the list must be that a watch begins with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ListFreshness {
+    /// As new as the store.
+    Newest,
+    /// As the server has it in memory, which may be some moments old; the watch tells the rest. For kinds of which there
+    /// are very many: older servers read all of them from their store to find a node's.
+    Cached,
+}
 
 impl ApiClient {
     /// Watches the objects that `fields`, a field selector, selects. `what` says for people which these are.
-    pub fn watch<S>(&self, all: &Collection, fields: &str, what: &str) -> Watching<S>
+    pub fn watch<O>(&self, all: &Collection, fields: &str, freshness: ListFreshness, what: &str) -> Watching<O>
     where
-        S: Clone + Debug + DeserializeOwned + Send + 'static,
+        O: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let api: Api<ApiObject<S>> = Api::all_with(self.kube(), &all.api_resource());
+        let api: Api<O> = Api::all_with(self.kube(), &all.api_resource());
         let step = format!("watch {what}");
-        let events = watcher(api, watcher::Config::default().fields(fields));
-        Box::pin(events.map(move |event| match event {
+        let config = watcher::Config::default().fields(fields);
+        let config = if freshness == ListFreshness::Cached { config.any_semantic() } else { config };
+        Box::pin(watcher(api, config).map(move |event| match event {
             Ok(event) => Ok(translated(event)),
             Err(error) => Err(ApiFailure::Call { step: step.clone(), source: cause(error) }),
         }))

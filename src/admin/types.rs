@@ -44,6 +44,9 @@ pub struct AdminStatus {
     /// The devices in the API; absent where none are published.
     #[serde(default)]
     pub publication: Option<AdminPublication>,
+    /// The pods of this node; absent where they are not watched.
+    #[serde(default)]
+    pub pods: Option<AdminPods>,
     /// One entry per backend.
     pub backends: Vec<AdminBackend>,
     /// Claims by state.
@@ -105,6 +108,17 @@ pub struct AdminPublication {
 pub struct AdminChange {
     /// Of what is now; says nothing but whether it is another one.
     pub version: String,
+}
+
+/// What is known of this node's pods.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminPods {
+    /// Whether the API server has told of all of them, and is heard.
+    pub known: bool,
+    /// How many there are, or were when it was last heard.
+    pub pods: usize,
+    /// Why nothing, or nothing newer, is known.
+    pub error: Option<String>,
 }
 
 /// A backend.

@@ -14,7 +14,7 @@ use super::{
     table::TextTable,
 };
 use crate::{
-    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPublication, AdminStatus},
+    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPods, AdminPublication, AdminStatus},
     units::{bytes, elapsed, utc},
 };
 
@@ -62,8 +62,9 @@ fn in_words(status: &AdminStatus) -> String {
     ];
     let runtime = status.nri.as_ref().map(|nri| ("runtime", nri_in_words(nri)));
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
-    let mut text: String =
-        facts.iter().chain(&runtime).chain(&published).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
+    let pods = status.pods.as_ref().map(|pods| ("pods", pods_in_words(pods)));
+    let more = runtime.iter().chain(&published).chain(&pods);
+    let mut text: String = facts.iter().chain(more).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
         let counts = if backend.unknown {
@@ -113,6 +114,14 @@ fn nri_in_words(nri: &AdminNri) -> String {
     parts.join("\n         ")
 }
 
+fn pods_in_words(pods: &AdminPods) -> String {
+    match &pods.error {
+        None => format!("{} on this node", pods.pods),
+        Some(error) if pods.pods == 0 => format!("not known: {error}"),
+        Some(error) => format!("{} when the API server was last heard: {error}", pods.pods),
+    }
+}
+
 fn publication_in_words(publication: &AdminPublication) -> String {
     let mut parts = vec![match (&publication.error, publication.synced) {
         (Some(error), _) => format!("failed to publish: {error}"),
@@ -142,6 +151,7 @@ mod tests {
             kubelet: None,
             nri: None,
             publication: None,
+            pods: None,
             backends: vec![
                 AdminBackend {
                     name: "cpu".to_owned(),
@@ -246,5 +256,17 @@ warnings:
         assert!(text.contains("\n         left out: n1/cpu/a: why\n"), "{text}");
         let text = told(AdminPublication { synced: false, error: Some("no route".to_owned()), ..publication });
         assert!(text.contains("slices   failed to publish: no route"), "{text}");
+    }
+
+    #[test]
+    fn what_is_known_of_pods_is_told_with_the_reason_why_not_more() {
+        assert!(!in_words(&status()).contains("pods"));
+        let told = |known, pods, error: Option<&str>| {
+            let error = error.map(str::to_owned);
+            in_words(&AdminStatus { pods: Some(AdminPods { known, pods, error }), ..status() })
+        };
+        assert!(told(true, 3, None).contains("pods     3 on this node\n"));
+        assert!(told(false, 0, Some("forbidden")).contains("pods     not known: forbidden\n"));
+        assert!(told(false, 3, Some("no route")).contains("pods     3 when the API server was last heard: no route\n"));
     }
 }

@@ -14,11 +14,13 @@ use crate::{
         claim_reader::ClaimReader,
         claim_status, events,
         observe::ClaimObserver,
+        pods,
         publisher::{self, Publication, PublisherParts},
         readers::FigureReaders,
         slices::SliceSettings,
     },
     metrics::Metrics,
+    pods::{PodsOfNode, PodsReader},
     standalone::{InService, ManifestFolder},
     tasks::Tasks,
 };
@@ -70,6 +72,16 @@ impl ClaimSource {
         };
         let parts = PublisherParts { cluster: cluster.clone(), settings, inventory, metrics: metrics.clone() };
         Some(publisher::start(parts, tasks))
+    }
+
+    /// Watches the pods of this node, where there is a cluster that has any.
+    pub(super) fn pods(&self, config: &DaemonConfig, metrics: &Metrics, tasks: &Tasks) -> PodsReader {
+        match self {
+            Self::Kubernetes(cluster) if config.cluster.watch_pods => {
+                pods::start(cluster.clone(), metrics.clone(), tasks)
+            }
+            _ => watch::channel(PodsOfNode::Unwatched).1,
+        }
     }
 
     /// For the janitor. Manifests are an operator's, who says what is to be taken back.

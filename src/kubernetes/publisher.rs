@@ -13,31 +13,27 @@ mod write;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    future::pending,
     pin::pin,
     time::Duration,
 };
 
-use hostler_api::{
-    Chain,
-    resource::{ResourceSliceSpec, SliceContent},
-};
-use hostler_cluster::{ApiFailure, ApiObject, Collection, Mirror, MirrorChange, WatchEvent, WritePace};
+use hostler_api::{Chain, resource::SliceContent};
+use hostler_cluster::{ApiFailure, Collection, ListFreshness, Mirror, MirrorChange, WatchEvent, WritePace};
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
 use self::write::{SliceWriter, WriteOutcome};
 use super::{
-    ClusterNode,
+    ClusterNode, ResourceSlice,
     features::{Dropped, Feature, probe},
     plan::{PublishedSlice, SliceDeletion, SliceWrite, plan},
     slices::{DesiredPool, SliceSettings, desired_slices},
-    slices_of,
+    slices_of, wait_until,
 };
 use crate::{
     inventory::InventoryReader,
@@ -179,7 +175,7 @@ impl Publisher {
         let selector = format!("spec.driver={},spec.nodeName={}", cluster.driver(), cluster.node());
         let slices = slices_of(writer.version());
         let mut events =
-            cluster.client().watch::<ResourceSliceSpec>(&slices, &selector, "the ResourceSlices of this node");
+            cluster.client().watch(&slices, &selector, ListFreshness::Newest, "the ResourceSlices of this node");
         let mut inventory_rx = self.parts.inventory.subscribe();
         let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)));
         self.mirror.relist();
@@ -214,7 +210,7 @@ impl Publisher {
         self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle())
     }
 
-    fn observe(&mut self, event: WatchEvent<ApiObject<ResourceSliceSpec>>) {
+    fn observe(&mut self, event: WatchEvent<ResourceSlice>) {
         if let Some(event) = event.filter_map(PublishedSlice::of) {
             let change = self.mirror.observe(event);
             self.heed(change);
@@ -379,12 +375,5 @@ impl Publisher {
             *latest = new;
             modified
         });
-    }
-}
-
-async fn wait_until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
     }
 }

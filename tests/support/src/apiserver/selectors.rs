@@ -130,7 +130,17 @@ fn field(
                 || (path == "spec.pool.name" && release >= ApiServerRelease::V1_37)
         }
         ObjectKind::Pod => {
-            matches!(path, "spec.nodeName" | "status.phase" | "spec.schedulerName" | "spec.restartPolicy")
+            matches!(
+                path,
+                "spec.nodeName"
+                    | "spec.restartPolicy"
+                    | "spec.schedulerName"
+                    | "spec.serviceAccountName"
+                    | "spec.hostNetwork"
+                    | "status.phase"
+                    | "status.podIP"
+                    | "status.nominatedNodeName"
+            )
         }
         ObjectKind::Event => {
             matches!(path, "reason" | "type" | "reportingComponent") || path.starts_with("involvedObject.")
@@ -156,7 +166,7 @@ fn text_at(object: &Value, path: &str) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => {
-            if path == "spec.unschedulable" {
+            if matches!(path, "spec.unschedulable" | "spec.hostNetwork") {
                 "false".to_owned()
             } else {
                 String::new()

@@ -1,0 +1,140 @@
+//! What the watch makes of what it hears.
+
+use hostler_cluster::{CallError, StatusError};
+
+use super::*;
+
+fn pod(name: &str, uid: &str) -> Arc<NodePod> {
+    let name = PodName { namespace: "ml".to_owned(), name: name.to_owned() };
+    let (containers, claims) = (Vec::new(), BTreeMap::new());
+    Arc::new(NodePod { name, uid: uid.to_owned(), ended: false, deleting: false, containers, claims })
+}
+
+fn failure(code: u16) -> ApiFailure {
+    let source = CallError::Status(StatusError { code, message: "no".to_owned(), ..StatusError::default() });
+    ApiFailure::Call { step: "watch the pods of this node".to_owned(), source }
+}
+
+fn outage() -> ApiFailure {
+    ApiFailure::TimedOut { step: "watch".to_owned(), after: Duration::from_secs(1) }
+}
+
+struct Scene {
+    word: LatestWord,
+    pods_rx: PodsReader,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (pods_tx, pods_rx) = watch::channel(PodsOfNode::Unknown("not yet".to_owned()));
+        Self { word: LatestWord::new(pods_tx), pods_rx }
+    }
+
+    fn listed(pods: &[Arc<NodePod>]) -> Self {
+        let mut scene = Self::new();
+        scene.list(pods);
+        scene
+    }
+
+    fn list(&mut self, pods: &[Arc<NodePod>]) {
+        self.word.observe(Some(WatchEvent::ListStarted));
+        for pod in pods {
+            self.word.observe(Some(WatchEvent::Listed(pod.clone())));
+        }
+        self.word.observe(Some(WatchEvent::ListEnded));
+    }
+
+    /// Names and UIDs, if they are known.
+    fn known(&self) -> Option<Vec<(String, String)>> {
+        match &*self.pods_rx.borrow() {
+            PodsOfNode::Known(pods) => {
+                Some(pods.values().map(|pod| (pod.name.name.clone(), pod.uid.clone())).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn names(known: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
+    Some(known.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned())).collect())
+}
+
+#[test]
+fn nothing_is_known_before_a_list_is_complete() {
+    let mut scene = Scene::new();
+    scene.word.observe(Some(WatchEvent::ListStarted));
+    scene.word.observe(Some(WatchEvent::Listed(pod("a", "1"))));
+    assert_eq!(scene.known(), None);
+    scene.word.observe(Some(WatchEvent::ListEnded));
+    assert_eq!(scene.known(), names(&[("a", "1")]));
+}
+
+#[test]
+fn the_end_of_a_pod_is_not_the_end_of_its_successor() {
+    let mut scene = Scene::listed(&[pod("a", "1")]);
+    scene.word.observe(Some(WatchEvent::Applied(pod("a", "2"))));
+    scene.word.observe(Some(WatchEvent::Deleted(pod("a", "1"))));
+    assert_eq!(scene.known(), names(&[("a", "2")]));
+    scene.word.observe(Some(WatchEvent::Deleted(pod("a", "2"))));
+    assert_eq!(scene.known(), names(&[]));
+}
+
+#[test]
+fn a_heartbeat_of_a_pod_is_no_news() {
+    let mut scene = Scene::listed(&[pod("a", "1")]);
+    scene.pods_rx.mark_unchanged();
+    scene.word.observe(Some(WatchEvent::Applied(pod("a", "1"))));
+    assert!(!scene.pods_rx.has_changed().unwrap());
+    scene.word.observe(Some(WatchEvent::Applied(pod("b", "2"))));
+    assert!(scene.pods_rx.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_heard_counts_for_a_minute_after_the_server_has_gone() {
+    let mut scene = Scene::listed(&[pod("a", "1")]);
+    let gone = Instant::now();
+    scene.word.lost(&outage(), gone);
+    scene.word.lost(&outage(), gone + WORD_COUNTS / 2);
+    assert_eq!(scene.word.counts_until(), Some(gone + WORD_COUNTS), "a second failure is no news");
+    assert_eq!(scene.known(), names(&[("a", "1")]));
+    scene.word.expire();
+    assert!(matches!(&*scene.pods_rx.borrow(), PodsOfNode::Stale(pods, why) if pods.len() == 1 && !why.is_empty()));
+    scene.list(&[pod("b", "2")]);
+    assert_eq!(scene.known(), names(&[("b", "2")]));
+    assert_eq!(scene.word.counts_until(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_back_in_time_costs_nothing() {
+    let mut scene = Scene::listed(&[pod("a", "1")]);
+    scene.word.lost(&outage(), Instant::now());
+    scene.list(&[pod("a", "1")]);
+    assert_eq!((scene.known(), scene.word.counts_until()), (names(&[("a", "1")]), None));
+    scene.word.expire();
+    assert_eq!(scene.known(), names(&[("a", "1")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_changes_nothing() {
+    let mut scene = Scene::listed(&[pod("a", "1")]);
+    scene.word.observe(Some(WatchEvent::ListStarted));
+    scene.word.observe(Some(WatchEvent::Listed(pod("b", "2"))));
+    scene.word.lost(&outage(), Instant::now());
+    assert_eq!(scene.known(), names(&[("a", "1")]));
+    scene.list(&[pod("c", "3")]);
+    assert_eq!(scene.known(), names(&[("c", "3")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_is_taken_away_ends_what_is_known_at_once() {
+    for code in [401, 403] {
+        let mut scene = Scene::listed(&[pod("a", "1")]);
+        scene.word.lost(&failure(code), Instant::now());
+        let told = scene.pods_rx.borrow().clone();
+        let PodsOfNode::Unknown(why) = told else { panic!("{told:?}") };
+        assert!(why.contains("grant the daemon list and watch on pods"), "{why}");
+        scene.pods_rx.mark_unchanged();
+        scene.word.lost(&failure(code), Instant::now());
+        assert!(!scene.pods_rx.has_changed().unwrap(), "it is told once");
+    }
+}
