@@ -260,7 +260,7 @@ async fn start(
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let pods_rx = source.pods(&config, &metrics, tasks);
-    let reader = source.reader(&metrics, &inventory.reader(), tasks);
+    let reader = source.reader(pods_rx.clone(), &metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
     let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);

@@ -3,7 +3,8 @@
 //! ```text
 //!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
-//!   Pods of this node ──► pods ──► whoever joins claims with pods
+//!   Pods of this node ──► pods ──┬► whoever joins claims with pods
+//!                                └► read_ahead, between the claims task and claim_reader
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod observe;
 pub mod plan;
 pub mod pods;
 pub mod publisher;
+pub mod read_ahead;
 pub mod readers;
 pub mod slices;
 

@@ -120,6 +120,7 @@ pub struct Metrics {
     durations: Family<OperationLabels, Histogram>,
     slice_writes: Counters,
     api_retries: Counters,
+    claim_reads: Counters,
     recoveries: Counters,
     releases: Counters,
     events: Counters,
@@ -145,6 +146,7 @@ impl Default for Metrics {
             durations: Family::new_with_constructor(histogram),
             slice_writes: Family::default(),
             api_retries: Family::default(),
+            claim_reads: Family::default(),
             recoveries: Family::default(),
             releases: Family::default(),
             events: Family::default(),
@@ -198,6 +200,7 @@ impl Metrics {
         for (counters, kinds) in [
             (&self.slice_writes, &["create", "update", "delete"][..]),
             (&self.api_retries, &["claim", "claim_status", "pods", "slices"][..]),
+            (&self.claim_reads, &["kept", "ahead", "joined", "asked"][..]),
             (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
             (&self.releases, &["gone", "other_uid", "deallocated"][..]),
             (&self.events, &EVENT_REASONS[..]),
@@ -229,6 +232,12 @@ impl Metrics {
     /// Counts a call to the API server that is made again, by what it is for: `slices`, `claim_status`, `event`, ….
     pub fn api_retried(&self, what: &'static str) {
         self.api_retries.get_or_create(&KindLabels { kind: what }).inc();
+    }
+
+    /// Counts how a claim was read: `kept` before the kubelet asked, and for the kubelet from what was kept (`ahead`), from a
+    /// read that was under way (`joined`), or by a read of its own (`asked`).
+    pub fn claim_read(&self, how: &'static str) {
+        self.claim_reads.get_or_create(&KindLabels { kind: how }).inc();
     }
 
     /// Counts what a start did with a claim: `keep`, `restore`, `roll back`, ….
@@ -270,6 +279,7 @@ impl Metrics {
         for (name, help, counters) in [
             ("slice_writes", "ResourceSlices written", &self.slice_writes),
             ("api_retries", "Calls to the API server that were made again", &self.api_retries),
+            ("claim_reads", "Claims read from the API server, by when", &self.claim_reads),
             ("recovered_claims", "Claims found at the start, by what was done with them", &self.recoveries),
             ("released_claims", "Claims taken back without the kubelet", &self.releases),
             ("events", "Events written about claims", &self.events),

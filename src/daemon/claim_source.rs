@@ -16,6 +16,7 @@ use crate::{
         observe::ClaimObserver,
         pods,
         publisher::{self, Publication, PublisherParts},
+        read_ahead::ReadAhead,
         readers::FigureReaders,
         slices::SliceSettings,
     },
@@ -48,10 +49,19 @@ impl ClaimSource {
     }
 
     /// For the owner of the claims.
-    pub(super) fn reader(&self, metrics: &Metrics, inventory: &InventoryReader, tasks: &Tasks) -> Arc<dyn ReadClaims> {
+    pub(super) fn reader(
+        &self,
+        pods_rx: PodsReader,
+        metrics: &Metrics,
+        inventory: &InventoryReader,
+        tasks: &Tasks,
+    ) -> Arc<dyn ReadClaims> {
         match self {
             Self::Standalone(manifests) => Arc::new(InService::new(manifests.clone(), inventory.clone())),
-            Self::Kubernetes(cluster) => Arc::new(ClaimReader::new(cluster.clone(), metrics.clone(), tasks)),
+            Self::Kubernetes(cluster) => {
+                let reader = ClaimReader::new(cluster.clone(), metrics.clone(), tasks);
+                Arc::new(ReadAhead::start(reader, pods_rx, metrics.clone(), tasks))
+            }
         }
     }
 

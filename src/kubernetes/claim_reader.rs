@@ -10,6 +10,7 @@ use hostler_api::{
     resource::{AllocationError, ApiVersion, ResourceClaim},
 };
 use hostler_cluster::{ApiFailure, Backoff};
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
@@ -153,7 +154,7 @@ impl ClaimReader {
     }
 
     /// One look; a second one where the server no longer has the version of the API that it had.
-    async fn once(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ApiFailure> {
+    async fn once<T: DeserializeOwned>(&self, namespace: &str, name: &str) -> Result<T, ApiFailure> {
         let client = self.cluster.client();
         let get = async |version: ApiVersion| client.get(&claims_of(version, namespace), name).await;
         match get(client.version().await?).await {
@@ -165,7 +166,20 @@ impl ClaimReader {
         }
     }
 
-    async fn read_all(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
+    /// One look at the whole object, for whoever can do without.
+    pub(super) async fn glance(&self, namespace: &str, name: &str) -> Result<serde_json::Value, ApiFailure> {
+        if is_name(namespace) && is_name(name) {
+            return self.once(namespace, name).await;
+        }
+        Err(ApiFailure::unusable("read a claim of a pod", format!("{namespace:?}/{name:?} is no name of a claim")))
+    }
+
+    /// The driver whose devices are of interest.
+    pub(super) fn driver(&self) -> &str {
+        self.cluster.driver()
+    }
+
+    pub(super) async fn read_all(&self, claims: &[ClaimRef]) -> Vec<ReadResult> {
         if let [claim] = claims {
             return vec![self.allocation(claim).await.map_err(Into::into)];
         }

@@ -207,6 +207,11 @@ impl ApiServer {
         self.shared.write(|state| state.faults.clear());
     }
 
+    /// Requests that will still suffer.
+    pub fn faults_left(&self) -> u32 {
+        self.shared.read(|state| state.faults.iter().map(|fault| fault.times).sum())
+    }
+
     /// Forgets all history: who lists or watches from an older state, the newest seen included, gets 410.
     pub fn compact(&self) {
         self.shared.write(|state| state.store.compact());
