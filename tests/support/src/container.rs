@@ -159,10 +159,7 @@ impl Container {
 
     /// As [`inject`](Self::inject); why it cannot be done.
     pub fn try_inject(&mut self, cdi: &Path, ids: &[String]) -> Result<(), String> {
-        let mut cache = Cache::default();
-        with_spec_dirs(&[cdi.to_str().unwrap()])(&mut cache);
-        cache.refresh().map_err(|error| error.to_string())?;
-        cache.inject_devices(Some(&mut self.spec), ids.to_owned()).map(drop).map_err(|error| error.to_string())
+        inject(&mut self.spec, cdi, ids)
     }
 
     /// Puts it below a cgroup with these CPUs.
@@ -289,6 +286,17 @@ impl Drop for RunningContainer {
         }
         let _ = self.runc.wait();
     }
+}
+
+/// Gives a container CDI devices, as a runtime does: by their names, from the files in a folder.
+///
+/// # Errors
+/// When a device is not there.
+pub fn inject(spec: &mut Spec, cdi: &Path, ids: &[String]) -> Result<(), String> {
+    let mut cache = Cache::default();
+    with_spec_dirs(&[cdi.to_str().unwrap()])(&mut cache);
+    cache.refresh().map_err(|error| error.to_string())?;
+    cache.inject_devices(Some(spec), ids.to_owned()).map(drop).map_err(|error| error.to_string())
 }
 
 fn texts(output: &Output) -> (String, String) {

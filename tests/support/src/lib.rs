@@ -1,12 +1,13 @@
 //! What tests, benches and examples drive hostler with, each part as near to the real one as a test needs: the API
-//! server, the kubelet, the host with the daemon's process on it, containers, and uevents.
+//! server, the kubelet, the host with the daemon's process on it, containers and their runtimes, and uevents.
 //!
 //! ```text
 //!   host: a temporary root ──► the real binary ◄── kubelet: registration, prepare, unprepare, health
 //!                                   │    ▲
 //!   uevents: from the kernel ───────┼────┤
 //!   scraper: figures over TLS ──────┼────┘
-//!                                   └──► apiserver, through cluster: namespace, node, scheduler, a wire to cut
+//!                                   ├──► apiserver, through cluster: namespace, node, scheduler, a wire to cut
+//!                                   └──► nri: a container runtime with its containers; cri: a client of a real one
 //! ```
 //!
 //! Nothing here knows the daemon's own code: what is tested cannot lend its mistakes to its tests.
@@ -27,10 +28,12 @@ pub mod apiserver;
 pub mod binary;
 pub mod cluster;
 pub mod container;
+pub mod cri;
 pub mod host;
 pub mod http2;
 pub mod kubelet;
 pub mod node;
+pub mod nri;
 pub mod scraper;
 pub mod systemd;
 pub mod uevents;
