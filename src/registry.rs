@@ -34,7 +34,8 @@ pub fn from_config(config: &DaemonConfig, root: &SysRoot) -> BackendRegistry {
     let backends = &config.backends;
     let mut enabled: Vec<Arc<dyn Backend>> = Vec::new();
     if backends.cpu.enabled {
-        enabled.push(Arc::new(hostler_cpu::CpuBackend::new(root.clone(), backends.cpu.config.clone())));
+        let cpu = hostler_cpu::CpuBackend::new(root.clone(), backends.cpu.config.clone());
+        enabled.push(Arc::new(cpu.remembering(&config.paths.state)));
     }
     if backends.memory.enabled {
         let memory = hostler_memory::MemoryBackend::new(root.clone(), backends.memory.config.clone());

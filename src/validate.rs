@@ -6,7 +6,7 @@
 use hostler_api::few;
 use hostler_backend::{
     ConfigProblem,
-    opaque::{CpuConfig, OpaqueConfig},
+    opaque::{CpuConfig, CpuIsolation, OpaqueConfig},
 };
 use serde_json::Value;
 
@@ -167,6 +167,9 @@ impl DocumentChecker<'_> {
         match OpaqueConfig::parse(parameters, &path_of_parameters) {
             Ok(OpaqueConfig::Cpu(CpuConfig { l3_exclusive: Some(true), .. })) => {
                 self.l3_exclusive(object, format!("{path_of_parameters}.l3Exclusive"));
+            }
+            Ok(OpaqueConfig::Cpu(CpuConfig { isolation: Some(CpuIsolation::L3), .. })) => {
+                self.l3_exclusive(object, format!("{path_of_parameters}.isolation"));
             }
             Ok(_) => {}
             Err(problems) => problems.into_iter().for_each(|problem| {

@@ -92,7 +92,7 @@ impl Backend for Bench {
         if work.device.name.as_str() == "broken" {
             return Err(BackendError::step("load the bitstream", std::io::Error::other("timed out")));
         }
-        Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
+        Ok(PrepareOutcome::giving(work.device.edits.clone()))
     }
 
     fn check_edits(&self, _: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {

@@ -208,7 +208,14 @@ fn planned(backend: &dyn Backend, device: &Device) -> Option<(Grant, DevicePlan)
         config: Vec::new(),
     };
     let claim = ClaimUid::new("u1").unwrap();
-    let plan = backend.plan(&PlanWork { claim: &claim, grant: &grant, device, held: &[], within: None });
+    let plan = backend.plan(&PlanWork {
+        claim: &claim,
+        claim_name: "default/u1",
+        grant: &grant,
+        device,
+        held: &[],
+        within: None,
+    });
     plan.ok().map(|plan| (grant, plan))
 }
 

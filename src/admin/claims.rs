@@ -317,6 +317,7 @@ fn held(device: &RecordDevice, cdi_ids: Vec<String>) -> AdminClaimDevice {
     AdminClaimDevice {
         cpus: IdSet::from(device.plan.pinning.cpus.clone()).to_string(),
         mems: IdSet::from(device.plan.pinning.mems.clone()).to_string(),
+        unmet: device.unmet.clone(),
         ..granted(&device.grant, cdi_ids)
     }
 }
@@ -330,6 +331,7 @@ fn granted(grant: &hostler_api::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice
         cpus: String::new(),
         mems: String::new(),
         consumed: grant.consumed.iter().map(|(name, amount)| (name.to_string(), *amount)).collect(),
+        unmet: Vec::new(),
     }
 }
 

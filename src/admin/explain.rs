@@ -147,6 +147,7 @@ fn held_device(held: &RecordDevice, uid: &ClaimUid, inventory: &Inventory, table
         }
     }
     bound.extend(held.grant.consumed.iter().map(|(name, amount)| format!("takes {} of {name}", amount.human())));
+    bound.extend(held.unmet.iter().cloned());
     device_fact(&held.grant, bound.join(", "), uid.as_str(), inventory, table)
 }
 

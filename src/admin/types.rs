@@ -351,4 +351,7 @@ pub struct AdminClaimDevice {
     pub mems: String,
     /// Parts of capacities taken.
     pub consumed: BTreeMap<String, Quantity>,
+    /// What was wished for and cannot be had, with the reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<String>,
 }

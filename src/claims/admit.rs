@@ -107,11 +107,11 @@ impl<'a> AdmissionRequest<'a> {
         for (index, grant) in self.allocation.grants.iter().enumerate() {
             // Most claims have one grant: nothing is copied for those.
             let chosen = if admitted.is_empty() {
-                self.plan_one(grant, self.holdings, within.get(&index).copied())
+                self.plan_one(grant, &name, self.holdings, within.get(&index).copied())
             } else {
                 let own = admitted.iter().map(|device| HeldGrant { uid: &self.claim.uid, name: &name, device });
                 let all: Vec<HeldGrant<'_>> = self.holdings.iter().cloned().chain(own).collect();
-                self.plan_one(grant, &all, within.get(&index).copied())
+                self.plan_one(grant, &name, &all, within.get(&index).copied())
             };
             admitted.push(chosen.map_err(|error| GrantRefusal { index, error: Box::new(error) })?);
         }
@@ -121,6 +121,7 @@ impl<'a> AdmissionRequest<'a> {
     fn plan_one(
         &self,
         grant: &Grant,
+        claim_name: &str,
         holdings: &[HeldGrant<'_>],
         within: Option<u32>,
     ) -> Result<RecordDevice, ClaimError> {
@@ -132,9 +133,10 @@ impl<'a> AdmissionRequest<'a> {
         let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, pool, holdings))?;
         let held = held_of(holdings, name);
         let plan = backend
-            .plan(&PlanWork { claim: &self.claim.uid, grant, device, held: &held, within })
+            .plan(&PlanWork { claim: &self.claim.uid, claim_name, grant, device, held: &held, within })
             .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })?;
-        Ok(RecordDevice { backend: name.clone(), grant: grant.clone(), plan, counters, edits: Default::default() })
+        let (backend, grant) = (name.clone(), grant.clone());
+        Ok(RecordDevice { backend, grant, plan, counters, edits: Default::default(), unmet: Vec::new() })
     }
 }
 

@@ -202,8 +202,9 @@ impl ClaimExecutor {
             record.boot_id.clone_from(&self.boot_id);
         }
         // A backend that is not there any more fails before anything is changed.
-        let changes_hardware =
-            record.devices.iter().any(|device| self.backend(device).is_ok_and(Backend::changes_hardware));
+        let changes =
+            |device: &RecordDevice| self.backend(device).is_ok_and(|backend| backend.changes_hardware(&device.plan));
+        let changes_hardware = record.devices.iter().any(changes);
         PreparingClaim { record, ready, redo, changes_hardware, earlier, failed: None }
     }
 
@@ -232,6 +233,7 @@ impl ClaimExecutor {
                 debug!(claim.uid = %claim, device = %name, "preparing device");
                 let prepared = self.backend(held)?.prepare(&work).map_err(|source| failed("prepare", held, source))?;
                 held.edits = prepared.edits;
+                held.unmet = prepared.unmet;
                 if let Some(pinning) = prepared.pinning {
                     held.plan.pinning = pinning;
                 }

@@ -119,8 +119,8 @@ fn free(admission: &AdmissionRequest<'_>, members: &[&PlacedGrant<'_>], node: u3
     let free = |member: &&PlacedGrant<'_>| {
         let (name, device, backend) = admission.find(member.grant).ok()?;
         let held = held_of(admission.holdings, name);
-        let (claim, grant) = (&admission.claim.uid, member.grant);
-        backend.free(&PlanWork { claim, grant, device, held: &held, within: Some(node) })
+        let (claim, claim_name, grant) = (&admission.claim.uid, &*admission.claim.full_name(), member.grant);
+        backend.free(&PlanWork { claim, claim_name, grant, device, held: &held, within: Some(node) })
     };
     members.iter().map(free).collect()
 }

@@ -103,6 +103,9 @@ pub struct RecordDevice {
     /// What containers need; empty until the hardware is ready.
     #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
     pub edits: ContainerEdits,
+    /// What was wished for and cannot be had, with the reasons. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<String>,
 }
 
 /// What a claim holds, without how far it came: what can still be known when its record is damaged or lost.

@@ -83,6 +83,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimReco
         },
         counters: Vec::new(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
+        unmet: Vec::new(),
     };
     ClaimRecord {
         claim: claim(text),
@@ -216,6 +217,7 @@ impl Backend for BenchBackend {
         Ok(PrepareOutcome {
             edits: ContainerEdits { env, ..ContainerEdits::default() },
             pinning: self.found.lock().unwrap().clone(),
+            unmet: Vec::new(),
         })
     }
 

@@ -76,18 +76,23 @@ fn every_problem_is_told_with_document_object_path_and_fix() {
 
 #[test]
 fn what_takes_more_than_the_scheduler_knows_is_told_and_is_a_problem_where_it_is_forbidden() {
-    let class = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec: {config: [{opaque: \
-                 {driver: hostler.dev, parameters: {apiVersion: hostler.dev/v1alpha1, kind: CpuConfig, l3Exclusive: true}}}]}";
-    let found = |allow_l3_exclusive| {
-        let found = check(class, ValidationTarget { driver: "hostler.dev", allow_l3_exclusive });
-        (lines(&found.problems), lines(&found.notes))
-    };
-    let place = "document 1 (DeviceClass c): spec.config[0].opaque.parameters.l3Exclusive";
-    assert_eq!(found(Some(true)), (vec![], vec![]));
-    let problem = format!("{place}: the node forbids it: backends.cpu.allow_l3_exclusive is false");
-    assert_eq!(found(Some(false)), (vec![problem], vec![]));
-    let note = "it takes more than the scheduler knows; nodes with backends.cpu.allow_l3_exclusive = false refuse it";
-    assert_eq!(found(None), (vec![], vec![format!("{place}: {note}")]));
+    for (field, word) in [("l3Exclusive", "true"), ("isolation", "l3")] {
+        let class = format!(
+            "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {{name: c}}\nspec: {{config: [{{opaque: {{driver: \
+             hostler.dev, parameters: {{apiVersion: hostler.dev/v1alpha1, kind: CpuConfig, {field}: {word}}}}}}}]}}"
+        );
+        let found = |allow_l3_exclusive| {
+            let found = check(&class, ValidationTarget { driver: "hostler.dev", allow_l3_exclusive });
+            (lines(&found.problems), lines(&found.notes))
+        };
+        let place = format!("document 1 (DeviceClass c): spec.config[0].opaque.parameters.{field}");
+        assert_eq!(found(Some(true)), (vec![], vec![]));
+        let problem = format!("{place}: the node forbids it: backends.cpu.allow_l3_exclusive is false");
+        assert_eq!(found(Some(false)), (vec![problem], vec![]));
+        let note =
+            "it takes more than the scheduler knows; nodes with backends.cpu.allow_l3_exclusive = false refuse it";
+        assert_eq!(found(None), (vec![], vec![format!("{place}: {note}")]));
+    }
 }
 
 #[test]

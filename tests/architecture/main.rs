@@ -78,7 +78,13 @@ const CRATES: &[CrateRule] = &[
         never: &["udev", "tonic", "axum", "clap"],
         only: &[],
     },
-    CrateRule { name: "hostler-cpu", folder: "backends/cpu/", ours: BACKEND_IMPORTS, never: NO_SERVERS, only: &[] },
+    CrateRule {
+        name: "hostler-cpu",
+        folder: "backends/cpu/",
+        ours: FILE_BACKEND_IMPORTS,
+        never: NO_SERVERS,
+        only: &[],
+    },
     CrateRule {
         name: "hostler-memory",
         folder: "backends/memory/",

@@ -65,10 +65,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// Whether [`prepare`](Self::prepare) changes anything that [`unprepare`](Self::unprepare) has to undo. A backend that
-    /// only tells containers what they get says no, and its claims cost one durable write less: a crash in the middle
-    /// leaves nothing.
-    fn changes_hardware(&self) -> bool {
+    /// Whether [`prepare`](Self::prepare) of this plan changes anything that [`unprepare`](Self::unprepare) has to undo. Where
+    /// containers are only told what they get, it does not, and the claim costs one durable write less: a crash in the
+    /// middle leaves nothing. Pure.
+    fn changes_hardware(&self, plan: &DevicePlan) -> bool {
+        let _ = plan;
         true
     }
 
@@ -78,7 +79,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// When the hardware could not be changed; the caller then calls [`unprepare`](Self::unprepare).
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
-        Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
+        Ok(PrepareOutcome::giving(work.device.edits.clone()))
     }
 
     /// Undoes what [`prepare`](Self::prepare) did, or any part of it. Undoing what is already undone succeeds. The
@@ -155,6 +156,8 @@ pub struct BackendWarning {
 pub struct PlanWork<'a> {
     /// The claim that asks.
     pub claim: &'a ClaimUid,
+    /// How people call it: `namespace/name`.
+    pub claim_name: &'a str,
     /// What it was given.
     pub grant: &'a Grant,
     /// The device, as last enumerated.
@@ -176,6 +179,15 @@ pub struct HeldDevice<'a> {
     pub grant: &'a Grant,
     /// What was chosen for it.
     pub plan: &'a DevicePlan,
+}
+
+impl HeldDevice<'_> {
+    /// Whether the holder is the claim of `work`, or another of its namespace. Of a holder whose name is lost nobody knows.
+    pub fn is_of_namespace(&self, work: &PlanWork<'_>) -> bool {
+        let namespace = |name: &str| name.split_once('/').map(|(namespace, _)| namespace.to_owned());
+        let (ours, theirs) = (namespace(work.claim_name), namespace(self.claim_name));
+        self.claim == work.claim || ours.is_some() && ours == theirs
+    }
 }
 
 /// What was chosen for a grant. Stands in the claim's record.
@@ -245,6 +257,15 @@ pub struct PrepareOutcome {
     /// What containers are bound to, where only preparing could tell: it takes the place of [`DevicePlan::pinning`] in the
     /// claim's record.
     pub pinning: Option<Pinning>,
+    /// What was wished for and cannot be had, where that is no reason to refuse the claim: a sentence each, with the reason.
+    pub unmet: Vec<String>,
+}
+
+impl PrepareOutcome {
+    /// These edits, and nothing else to say.
+    pub fn giving(edits: ContainerEdits) -> Self {
+        Self { edits, ..Self::default() }
+    }
 }
 
 /// What [`Backend::unprepare`] works on.

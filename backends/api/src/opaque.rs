@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{BackendError, ConfigProblem};
 
 pub use schema::{FieldSchema, FieldValues, KindSchema, schema};
-pub use words::{CoreKind, CpuSpread, CxlUse, MemoryMode, SameNumaNode, SmtMode};
+pub use words::{CoreKind, CpuIsolation, CpuSpread, CxlUse, IrqMode, MemoryMode, SameNumaNode, SmtMode};
 
 /// Bytes of one configuration, a limit of the API server.
 pub const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
@@ -43,6 +43,10 @@ pub struct CpuConfig {
     pub core_type: Option<CoreKind>,
     /// What becomes of the other threads of a core. Default: shared.
     pub smt: Option<SmtMode>,
+    /// What is shared with claims of other namespaces. Default: whatever the machine shares.
+    pub isolation: Option<CpuIsolation>,
+    /// Whether the interrupts of devices stay away from the CPUs. Default: no.
+    pub irqs: Option<IrqMode>,
 }
 
 /// How a claim wants its memory used.

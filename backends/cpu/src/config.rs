@@ -19,8 +19,8 @@ pub struct CpuBackendConfig {
     /// Whether only whole physical cores are handed out, so that no two claims share one. Threads whose core is partly
     /// offline, reserved or not ours are left over, with a warning. Default: true.
     pub full_cores: bool,
-    /// Whether a claim may keep whole level 3 caches to itself (`l3Exclusive`). The scheduler does not know of the CPUs that
-    /// it then keeps from others, and places pods that cannot start. Default: true.
+    /// Whether a claim may keep whole level 3 caches to itself (`l3Exclusive`), or from other namespaces (`isolation: l3`). The
+    /// scheduler does not know of the CPUs that it then keeps from others, and places pods that cannot start. Default: true.
     pub allow_l3_exclusive: bool,
 }
 

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_backend::opaque::CpuSpread;
+use hostler_backend::opaque::{CpuIsolation, CpuSpread};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,13 @@ impl OfferedCpus {
             CpuSpread::Cores => Some(spread::over_cores(&cores, wanted)),
             CpuSpread::L3 | CpuSpread::Numa => spread::over_domains(&cores, spread, wanted, self.step()),
         }
+    }
+
+    /// The cores or caches, each with its CPUs, that can be kept apart.
+    pub(crate) fn domains(&self, isolation: CpuIsolation) -> impl Iterator<Item = IdSet> + '_ {
+        let cores = self.cores.iter().filter(move |_| isolation == CpuIsolation::Smt);
+        let caches = self.caches.values().filter(move |_| isolation == CpuIsolation::L3);
+        cores.map(|core| core.0.iter().copied().collect()).chain(caches.cloned())
     }
 
     fn free_cores(&self, held: &BTreeSet<u32>) -> Vec<FreeCore> {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::{Access, Quantity};
+use hostler_api::{Access, ClaimUid, Grant, Quantity};
 use hostler_backend::{
-    BackendError, Device, DevicePlan, Pinning, PlanWork, Sharing,
-    opaque::{CpuConfig, CpuSpread, config_of},
+    BackendError, Device, DevicePlan, Pinning, PlanWork, PrepareWork, Sharing, UnprepareWork,
+    opaque::{CpuConfig, CpuIsolation, CpuSpread, config_of},
 };
 use hostler_linux::{IdSet, ReadFailure, SysRoot, topology::Topology};
 use serde::Deserialize;
@@ -13,9 +13,10 @@ use serde::Deserialize;
 use crate::{
     CpuBackendConfig,
     enumerate::CPUS,
+    irqs::IrqSteering,
     pick::OfferedCpus,
     requirements::CpuRequirements,
-    withheld::{HeldCpus, WithheldCpus},
+    withheld::{ApartCpus, HeldCpus, WithheldCpus},
 };
 
 /// Chooses the CPUs of a grant. Needs nothing but `work`: what the device offers is in its data.
@@ -28,9 +29,9 @@ pub(crate) fn plan(work: &PlanWork<'_>, backend: &CpuBackendConfig) -> Result<De
     if work.grant.access == Access::Admin {
         return Ok(DevicePlan::default());
     }
-    if config.l3_exclusive == Some(true) && !backend.allow_l3_exclusive {
-        let reason = "l3Exclusive is forbidden on this node: backends.cpu.allow_l3_exclusive is false";
-        return Err(BackendError::refused(reason.to_owned()));
+    if let Some(wish) = cache_wish(&config).filter(|_| !backend.allow_l3_exclusive) {
+        let reason = format!("{wish} is forbidden on this node: backends.cpu.allow_l3_exclusive is false");
+        return Err(BackendError::refused(reason));
     }
     let required = CpuRequirements::new(&config, work.within);
     let whole = offer(work.device)?;
@@ -43,6 +44,15 @@ pub(crate) fn plan(work: &PlanWork<'_>, backend: &CpuBackendConfig) -> Result<De
     let picked =
         picked.ok_or_else(|| BackendError::refused(refusal(work, &required, &offer, wanted, &taken, &held)))?;
     Ok(planned(&required, &offer, picked))
+}
+
+/// The wish that keeps caches from others, if there is one.
+fn cache_wish(config: &CpuConfig) -> Option<&'static str> {
+    match (config.l3_exclusive, config.isolation) {
+        (Some(true), _) => Some("l3Exclusive"),
+        (_, Some(CpuIsolation::L3)) => Some("isolation: l3"),
+        _ => None,
+    }
 }
 
 /// The number of CPUs that the grant could have now.
@@ -69,7 +79,7 @@ fn offer(device: &Device) -> Result<OfferedCpus, BackendError> {
 }
 
 /// The CPUs that the grant cannot have: those that are kept by anyone, and, where it wants caches to itself, all behind a
-/// cache of which another claim has a CPU.
+/// cache of which another claim has a CPU; likewise where it shares none, or no core, with other namespaces.
 fn unavailable(
     work: &PlanWork<'_>,
     required: &CpuRequirements,
@@ -82,12 +92,22 @@ fn unavailable(
         let shared = offer.caches.values().filter(|cache| !cache.is_disjoint(&others));
         held.extend(shared.flat_map(IdSet::iter));
     }
+    if required.isolation != CpuIsolation::None {
+        let others = taken.of_other_namespaces(work);
+        let shared = offer.domains(required.isolation).filter(|domain| !domain.is_disjoint(&others));
+        shared.for_each(|domain| held.extend(domain.iter()));
+    }
     held
 }
 
 /// What a container is bound to, and what it keeps from others.
 fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> DevicePlan {
-    let mut kept = WithheldCpus::default();
+    let mut kept = WithheldCpus { irqs: required.avoids_irqs, ..WithheldCpus::default() };
+    if required.isolation != CpuIsolation::None {
+        let touched = offer.domains(required.isolation).filter(|domain| domain.iter().any(|cpu| picked.contains(&cpu)));
+        let cpus = touched.fold(IdSet::new(), |all, domain| all.union(&domain));
+        kept.apart = Some(ApartCpus { of: required.isolation, cpus });
+    }
     if required.l3_exclusive {
         let touched = offer.caches.values().filter(|cache| cache.iter().any(|cpu| picked.contains(&cpu)));
         kept.l3 = Some(touched.flat_map(IdSet::iter).collect());
@@ -129,7 +149,7 @@ fn refusal(
 ) -> String {
     let (device, total, free) = (&work.device.name, offer.cpus(), offer.free(held));
     let mut ours: BTreeSet<u32> = offer.cores.iter().flat_map(|core| &core.0).copied().collect();
-    if required.l3_exclusive {
+    if required.l3_exclusive || required.isolation == CpuIsolation::L3 {
         ours.extend(offer.caches.values().flat_map(IdSet::iter));
     }
     let (noun, holders) = (required.noun(offer), taken.holders(&ours));
@@ -139,6 +159,33 @@ fn refusal(
         _ => "",
     };
     format!("{device} has {free} of {total} {noun} free, {wanted} are wanted{lie}; {holders}")
+}
+
+/// Keeps interrupts off the CPUs of a grant that wants none, those that it leaves idle too; what stays, with the reasons.
+///
+/// # Errors
+/// When it cannot be told where they go.
+pub(crate) fn keep_irqs_off(work: &PrepareWork<'_>, irqs: &IrqSteering) -> Result<Vec<String>, BackendError> {
+    let kept = WithheldCpus::in_plan(work.plan);
+    if !kept.irqs {
+        return Ok(Vec::new());
+    }
+    let cpus = IdSet::from(work.plan.pinning.cpus.clone()).union(&kept.idle.unwrap_or_default());
+    irqs.keep_off(&irq_holder(work.claim, work.grant), &cpus)
+}
+
+/// Lets them on again.
+///
+/// # Errors
+/// When one that could be moved away cannot be put back.
+pub(crate) fn let_irqs_on(work: &UnprepareWork<'_>, irqs: &IrqSteering) -> Result<(), BackendError> {
+    if WithheldCpus::in_plan(work.plan).irqs { irqs.let_on(&irq_holder(work.claim, work.grant)) } else { Ok(()) }
+}
+
+/// What tells the grants of all claims apart.
+fn irq_holder(claim: &ClaimUid, grant: &Grant) -> String {
+    let share = grant.share_id.as_ref().map_or("", |share| &share.0);
+    format!("{claim} {} {} {share}", grant.request, grant.device)
 }
 
 /// Checks that the CPUs of a plan run. That the host's cpuset still allows them is checked where it takes effect, when

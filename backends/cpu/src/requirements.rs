@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_backend::{
     AttributeValue, BackendError, Device,
-    opaque::{CoreKind, CpuConfig, CpuSpread, SmtMode},
+    opaque::{CoreKind, CpuConfig, CpuIsolation, CpuSpread, IrqMode, SmtMode},
 };
 
 use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
@@ -15,6 +15,10 @@ pub(crate) struct CpuRequirements {
     pub(crate) spread: CpuSpread,
     pub(crate) isolated: bool,
     pub(crate) l3_exclusive: bool,
+    /// What is shared with no other namespace.
+    pub(crate) isolation: CpuIsolation,
+    /// Whether interrupts stay away.
+    pub(crate) avoids_irqs: bool,
     full_cores: bool,
     core_type: Option<CoreKind>,
     within: Option<u32>,
@@ -32,6 +36,8 @@ impl CpuRequirements {
             spread,
             isolated,
             l3_exclusive: config.l3_exclusive == Some(true),
+            isolation: config.isolation.unwrap_or_default(),
+            avoids_irqs: config.irqs == Some(IrqMode::Avoid),
             full_cores: config.full_cores == Some(true),
             core_type: config.core_type,
             within,
@@ -55,8 +61,13 @@ impl CpuRequirements {
     pub(crate) fn noun(&self, offer: &OfferedCpus) -> String {
         let cores = if offer.whole_cores { " in whole cores" } else { "" };
         let caches = if self.l3_exclusive { " behind L3 caches that no other claim uses" } else { "" };
+        let apart = match self.isolation {
+            CpuIsolation::None => "",
+            CpuIsolation::Smt => " of cores that no other namespace uses",
+            CpuIsolation::L3 => " behind L3 caches that no other namespace uses",
+        };
         let node = self.within.map(|node| format!(" on NUMA node {node}")).unwrap_or_default();
-        format!("CPUs{cores}{caches}{node}")
+        format!("CPUs{cores}{caches}{apart}{node}")
     }
 
     fn check_core_type(&self, device: &Device) -> Result<(), BackendError> {
@@ -104,11 +115,12 @@ impl CpuRequirements {
     }
 
     fn keep_known_caches(&self, device: &Device, offer: &mut OfferedCpus) -> Result<(), BackendError> {
-        if self.l3_exclusive {
+        let wish = if self.l3_exclusive { "l3Exclusive" } else { "isolation: l3" };
+        if self.l3_exclusive || self.isolation == CpuIsolation::L3 {
             offer.cores.retain(|core| offer.caches.contains_key(&core.1[2]));
         }
         if offer.cores.is_empty() {
-            return refuse(format!("the L3 caches of {} are not known, and l3Exclusive asks for one", device.name));
+            return refuse(format!("the L3 caches of {} are not known, and {wish} asks for one", device.name));
         }
         Ok(())
     }

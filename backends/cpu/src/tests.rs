@@ -3,6 +3,7 @@
 mod conformance;
 mod devices;
 mod fixtures;
+mod irqs;
 mod machines;
 mod picking;
 mod plans;

@@ -1,9 +1,10 @@
-//! What claims keep from others: CPUs that they use, threads that they leave idle, caches that they have to themselves.
+//! What claims keep from others: CPUs that they use, threads that they leave idle, cores and caches that they have to
+//! themselves or share with their own namespace alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::few;
-use hostler_backend::{DevicePlan, HeldDevice, PlanWork};
+use hostler_backend::{DevicePlan, HeldDevice, PlanWork, opaque::CpuIsolation};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,28 @@ pub(crate) struct WithheldCpus {
     /// All CPUs behind the caches that the claim has to itself: no other claim's to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) l3: Option<IdSet>,
+    /// What no claim of another namespace may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) apart: Option<ApartCpus>,
+    /// Whether interrupts stay away from the CPUs of the claim.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) irqs: bool,
+}
+
+/// CPUs that are kept from other namespaces.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct ApartCpus {
+    /// Whose CPUs they are: those of cores or of caches.
+    pub(crate) of: CpuIsolation,
+    pub(crate) cpus: IdSet,
+}
+
+impl ApartCpus {
+    /// As now: a thread that came online since belongs to its core or cache.
+    fn now(&self, offer: &OfferedCpus) -> BTreeSet<u32> {
+        let touched = offer.domains(self.of).filter(|domain| !domain.is_disjoint(&self.cpus));
+        self.cpus.iter().chain(touched.flat_map(|domain| domain.iter().collect::<Vec<u32>>())).collect()
+    }
 }
 
 impl WithheldCpus {
@@ -28,7 +51,7 @@ impl WithheldCpus {
 
     /// Out of a plan. One without it keeps nothing.
     pub(crate) fn in_plan(plan: &DevicePlan) -> Self {
-        Self::deserialize(&plan.data).unwrap_or_default()
+        if plan.data.is_null() { Self::default() } else { Self::deserialize(&plan.data).unwrap_or_default() }
     }
 
     /// All of them.
@@ -72,6 +95,9 @@ impl<'a> HeldCpus<'a> {
                     let caches = offer.caches.values().filter(|cache| !cache.is_disjoint(&l3));
                     beside.extend(caches.flat_map(IdSet::iter));
                 }
+                if let Some(apart) = kept.apart.filter(|_| !held.is_of_namespace(work)) {
+                    beside.extend(apart.now(offer));
+                }
             }
             HolderCpus { held, beside }
         };
@@ -86,6 +112,16 @@ impl<'a> HeldCpus<'a> {
     /// Those that other claims than that of `work` keep.
     pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> IdSet {
         self.0.iter().filter(|share| share.held.claim != work.claim).flat_map(HolderCpus::cpus).collect()
+    }
+
+    /// Those that claims of other namespaces than that of `work` run on or leave idle.
+    pub(crate) fn of_other_namespaces(&self, work: &PlanWork<'_>) -> IdSet {
+        let footprint = |held: &HeldDevice<'_>| {
+            let idle = WithheldCpus::in_plan(held.plan).idle.unwrap_or_default();
+            IdSet::from(held.plan.pinning.cpus.clone()).union(&idle)
+        };
+        let others = self.0.iter().filter(|share| !share.held.is_of_namespace(work));
+        others.fold(IdSet::new(), |all, share| all.union(&footprint(share.held)))
     }
 
     /// The claims that keep any of `cpus`, with how many: `default/train (4), default/web (2)`.

@@ -42,7 +42,7 @@ impl CxlHardware<'_> {
 
     /// Makes the hardware of a plan ready.
     pub(crate) fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
-        let none = PrepareOutcome { edits: work.device.edits.clone(), pinning: None };
+        let none = PrepareOutcome::giving(work.device.edits.clone());
         match CxlPlan::read(work.plan)? {
             None | Some(CxlPlan::Node { .. } | CxlPlan::Accelerator { vfio: false, .. }) => Ok(none),
             Some(CxlPlan::Accelerator { address, .. }) => self.hand_over(address),
@@ -50,7 +50,7 @@ impl CxlHardware<'_> {
             Some(CxlPlan::Dax { memory }) => {
                 let dax = self.dax(&memory)?;
                 memory::is_device(self.root, &dax).map_err(|error| unusable(&error))?;
-                Ok(PrepareOutcome { edits: node_of(&dax), pinning: None })
+                Ok(PrepareOutcome::giving(node_of(&dax)))
             }
         }
     }
@@ -73,10 +73,10 @@ impl CxlHardware<'_> {
             // All of it is movable, so containers are let use an ordinary node beside it: their programs have to choose.
             let policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: mems.clone() });
             let pinning = Pinning { mems, policy, ..Pinning::default() };
-            return Ok(PrepareOutcome { edits: ContainerEdits::default(), pinning: Some(pinning) });
+            return Ok(PrepareOutcome { pinning: Some(pinning), ..PrepareOutcome::default() });
         }
         memory::make_device(self.root, &dax, self.waits).map_err(|error| failed(error.into()))?;
-        Ok(PrepareOutcome { edits: node_of(&dax), pinning: None })
+        Ok(PrepareOutcome::giving(node_of(&dax)))
     }
 
     fn hand_over(&self, address: PciAddress) -> Result<PrepareOutcome, BackendError> {
@@ -92,7 +92,7 @@ impl CxlHardware<'_> {
         let failed = |error| BackendError::step(format!("hand {address} over to vfio-pci"), error);
         let nodes = vfio::hand_over(self.root, address).map_err(failed)?;
         let device_nodes = nodes.all().into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
-        Ok(PrepareOutcome { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+        Ok(PrepareOutcome::giving(ContainerEdits { device_nodes, ..ContainerEdits::default() }))
     }
 
     /// Checks what was prepared, by reading it.

@@ -145,7 +145,7 @@ impl Backend for FakeBackend {
     fn prepare(&self, work: &PrepareWork<'_>) -> Result<PrepareOutcome, BackendError> {
         self.rehearse(BackendMethod::Prepare, work.grant, || {
             self.hardware.write(work.claim, work.grant, work.plan)?;
-            Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None })
+            Ok(PrepareOutcome::giving(work.device.edits.clone()))
         })
     }
 

@@ -61,7 +61,14 @@ impl ScriptBench {
     fn plan(&self, claim: &HeldClaim, held: &[HeldDevice<'_>]) -> Result<DevicePlan, BackendError> {
         let devices = self.backend.enumerate().unwrap().devices;
         let device = devices.iter().find(|device| device.name == claim.grant.device).unwrap();
-        self.backend.plan(&PlanWork { claim: &claim.uid, grant: &claim.grant, device, held, within: None })
+        self.backend.plan(&PlanWork {
+            claim: &claim.uid,
+            claim_name: &claim.name,
+            grant: &claim.grant,
+            device,
+            held,
+            within: None,
+        })
     }
 
     fn prepare(&self, claim: &HeldClaim) -> Result<(), BackendError> {

@@ -37,11 +37,11 @@ impl FpgaHardware<'_> {
                 handed.map_err(|error| BackendError::step(format!("hand over {function}"), error))?.all()
             }
             Some(FpgaPlan::Lend { .. }) | None => {
-                return Ok(PrepareOutcome { edits: work.device.edits.clone(), pinning: None });
+                return Ok(PrepareOutcome::giving(work.device.edits.clone()));
             }
         };
         let device_nodes = nodes.into_iter().map(|path| DeviceNode { path, ..DeviceNode::default() }).collect();
-        Ok(PrepareOutcome { edits: ContainerEdits { device_nodes, ..ContainerEdits::default() }, pinning: None })
+        Ok(PrepareOutcome::giving(ContainerEdits { device_nodes, ..ContainerEdits::default() }))
     }
 
     /// Checks that the device is as it was planned, now.

@@ -129,6 +129,14 @@ impl IdSet {
         }
         Ok(set.into_iter().collect())
     }
+
+    /// The kernel mask that [`from_mask`](Self::from_mask) reads: groups of eight hex digits, the most significant first.
+    pub fn to_mask(&self) -> String {
+        let groups = self.iter().next_back().map_or(1, |last| last / 32 + 1);
+        let bits =
+            |group: u32| (0..32).filter(|bit| self.contains(group * 32 + bit)).fold(0_u32, |bits, bit| bits | 1 << bit);
+        (0..groups).rev().map(|group| format!("{:08x}", bits(group))).collect::<Vec<_>>().join(",")
+    }
 }
 
 impl FromStr for IdSet {

@@ -1,4 +1,4 @@
-//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, and hands over its devices. The only crate that may contain `unsafe`.
+//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, interrupts, and hands over its devices. The only crate that may contain `unsafe`.
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
 //! made-up one. What is read is present, absent or a [`ReadFailure`], and only the kernel says what is absent; a tree that
@@ -11,6 +11,7 @@ mod cxl_nodes;
 pub mod heap;
 mod idset;
 pub mod ioctl;
+pub mod irq;
 pub mod memory_blocks;
 pub mod pci;
 mod root;

@@ -87,7 +87,7 @@ impl Backend for MemoryBackend {
         prepare::free(work)
     }
 
-    fn changes_hardware(&self) -> bool {
+    fn changes_hardware(&self, _: &DevicePlan) -> bool {
         false
     }
 

@@ -18,8 +18,8 @@ A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the
 asks for all of it. A part of a device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
 names the request that the device answers.
 
-What a claim may ask beyond amounts stands beside them, by the name of its field: fullCores, spread, l3Exclusive, coreType \
-and smt of CPUs; policy of memory; bitstream and afuID of FPGAs; useAs and sanitize of CXL memory; sameNumaNode of each \
+What a claim may ask beyond amounts stands beside them, by the name of its field: fullCores, spread, l3Exclusive, coreType, \
+smt, isolation and irqs of CPUs; policy of memory; bitstream and afuID of FPGAs; useAs and sanitize of CXL memory; sameNumaNode of each \
 device that has to lie on the node of the others. docs/claim-configuration.md explains them.
 
   hostler claim create training --device cpu/numa0,cpus=4 --device memory/node0,memory=1Gi

@@ -117,6 +117,9 @@ fn details(claim: &AdminClaim, now: SystemTime) -> String {
     if let Some(problem) = &claim.problem {
         text.push_str(&format!("problem  {problem}\n"));
     }
+    for (index, unmet) in claim.devices.iter().flat_map(|device| &device.unmet).enumerate() {
+        text.push_str(&format!("{:<8} {unmet}\n", if index == 0 { "unmet" } else { "" }));
+    }
     if let Some(busy) = &claim.busy {
         text.push_str(&format!("busy     {} for {}\n", busy.operation, lasts(busy.since, now)));
     }
@@ -190,6 +193,7 @@ mod tests {
             cpus: "0-3".to_owned(),
             mems: "0".to_owned(),
             consumed: BTreeMap::from([("cpus".to_owned(), Quantity::whole(4))]),
+            unmet: Vec::new(),
         };
         AdminClaim {
             namespace: "default".to_owned(),
@@ -223,6 +227,14 @@ mod tests {
         let busy = Some(AdminBusyClaim { operation: "prepare".to_owned(), since: 1000 });
         let text = details(&AdminClaim { busy, ..claim(&[]) }, UNIX_EPOCH + Duration::from_secs(1125));
         assert!(text.contains("state    prepared\nbusy     prepare for 2m 5s\n\nDEVICE"), "{text}");
+    }
+
+    #[test]
+    fn a_wish_that_cannot_be_met_is_shown_with_the_reason() {
+        let mut claim = claim(&[]);
+        claim.devices[0].unmet = vec!["interrupt 24 stays".to_owned(), "interrupt 25 stays".to_owned()];
+        let text = written(&claim, ClaimFormat::Table).unwrap();
+        assert!(text.contains("unmet    interrupt 24 stays\n         interrupt 25 stays\n"), "{text}");
     }
 
     #[test]

@@ -154,10 +154,16 @@ fn ready(device: &RecordDevice, problem: Option<&str>, inventory: &Inventory) ->
         // First, since a problem is often only how a start noticed it.
         (Some(Health::Unhealthy { reason }), _) => ("False", "Unhealthy", reason.clone()),
         (_, Some(problem)) => ("False", "NotPrepared", problem.to_owned()),
-        (Some(Health::Healthy), None) => ("True", "Prepared", format!("device {name} is prepared")),
+        (Some(Health::Healthy), None) => ("True", "Prepared", prepared(device)),
         (Some(Health::Unknown { reason }), None) => ("Unknown", "HealthUnknown", reason.clone()),
         (None, None) => ("False", "Gone", format!("device {name} is not on the node any more")),
     }
+}
+
+/// That it is prepared, and what of the claim's wishes cannot be had.
+fn prepared(device: &RecordDevice) -> String {
+    let unmet: String = device.unmet.iter().map(|unmet| format!("; {unmet}")).collect();
+    format!("device {} is prepared{unmet}", device.grant.device)
 }
 
 /// What the device is bound to and how much of it was taken.

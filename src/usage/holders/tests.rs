@@ -37,6 +37,7 @@ fn grant(backend_name: &str, device: &str, consumed: &[(&str, u64)]) -> RecordDe
         plan: DevicePlan::default(),
         counters: Vec::new(),
         edits: Default::default(),
+        unmet: Vec::new(),
     }
 }
 

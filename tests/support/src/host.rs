@@ -55,6 +55,8 @@ enum HostHardware {
     Real,
     /// Nothing but a boot id, with the fake backend alone.
     Bare,
+    /// What the test puts there, with the fake backend and CPUs.
+    MadeUp,
 }
 
 /// What the daemon of a [`Host`] that is a node of a cluster has to know.
@@ -106,6 +108,11 @@ impl Host {
         Self::make(HostHardware::Bare, script, extra, None)
     }
 
+    /// A host that has the scripted devices, a boot id, and the CPUs that the test puts into its folder `machine`.
+    pub fn made_up(script: &str) -> Self {
+        Self::make(HostHardware::MadeUp, script, "", None)
+    }
+
     /// As [`Host::bare_with`], as a node of a cluster.
     pub fn in_cluster(script: &str, extra: &str, cluster: ClusterMembership) -> Self {
         Self::make(HostHardware::Bare, script, extra, Some(cluster))
@@ -126,14 +133,14 @@ impl Host {
 
     fn config(&self) -> String {
         let root = self.root.path().display();
-        let (machine, backends) = match self.machine {
-            HostHardware::Real => (String::new(), ""),
-            HostHardware::Bare => (
-                format!("root = \"{root}/machine\"\n"),
-                "[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n\
-                 [backends.fpga]\nenabled = false\n[backends.cxl]\nenabled = false\n",
-            ),
+        let off: &[&str] = match self.machine {
+            HostHardware::Real => &[],
+            HostHardware::Bare => &["cpu", "memory", "fpga", "cxl"],
+            HostHardware::MadeUp => &["memory", "fpga", "cxl"],
         };
+        let real = self.machine == HostHardware::Real;
+        let machine = if real { String::new() } else { format!("root = \"{root}/machine\"\n") };
+        let backends: String = off.iter().map(|name| format!("[backends.{name}]\nenabled = false\n")).collect();
         let cluster = self.cluster.as_ref().map_or_else(
             || format!("manifests = \"{root}/manifests\"\n"),
             |cluster| format!("mode = \"kubernetes\"\nkubeconfig = \"{}\"\n", cluster.kubeconfig.display()),

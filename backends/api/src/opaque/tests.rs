@@ -35,7 +35,8 @@ fn problems(parameters: &Value) -> Vec<String> {
 fn every_field_is_read() {
     let config = of_kind(
         "CpuConfig",
-        json!({"fullCores": true, "spread": "l3", "l3Exclusive": false, "coreType": "efficient", "smt": "isolated"}),
+        json!({"fullCores": true, "spread": "l3", "l3Exclusive": false, "coreType": "efficient",
+            "smt": "isolated", "isolation": "l3", "irqs": "avoid"}),
     );
     assert_eq!(
         OpaqueConfig::parse(&config, PARAMETERS),
@@ -45,6 +46,8 @@ fn every_field_is_read() {
             l3_exclusive: Some(false),
             core_type: Some(CoreKind::Efficient),
             smt: Some(SmtMode::Isolated),
+            isolation: Some(CpuIsolation::L3),
+            irqs: Some(IrqMode::Avoid),
         }))
     );
     let config = of_kind("MemoryConfig", json!({"policy": "interleave"}));
@@ -85,7 +88,8 @@ fn all_mistakes_are_named_at_once_with_their_paths() {
             "parameters.spread: \"wide\" is not one of packed, cores, l3, numa",
             "parameters.l3Exclusive: \"yes\" is neither true nor false",
             "parameters.smt: null is not one of shared, isolated",
-            "parameters.colour: there is no such field; known are fullCores, spread, l3Exclusive, coreType, smt",
+            "parameters.colour: there is no such field; known are fullCores, spread, l3Exclusive, coreType, smt, \
+             isolation, irqs",
             "parameters.fullCore: there is no such field; did you mean fullCores?",
         ]
     );

@@ -40,6 +40,30 @@ pub enum SmtMode {
     Isolated,
 }
 
+/// What the CPUs of a claim do not share with those of another namespace's claims.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuIsolation {
+    /// Nothing is kept apart.
+    #[default]
+    None,
+    /// Physical cores.
+    Smt,
+    /// Level 3 caches, and so cores.
+    L3,
+}
+
+/// Where the interrupts of devices go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum IrqMode {
+    /// To any CPU, those of the claim too.
+    #[default]
+    Shared,
+    /// To other CPUs, as far as the kernel lets anybody choose.
+    Avoid,
+}
+
 /// How a program should allocate memory from the nodes that it may use.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,6 +101,13 @@ pub enum SameNumaNode {
 
 /// As it is written in a configuration.
 impl fmt::Display for CoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for CpuIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

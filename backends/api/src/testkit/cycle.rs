@@ -123,8 +123,9 @@ pub(super) fn plan(
         Ok(uid) => uid,
         Err(error) => run.broken("the testkit's claims are valid", name, error),
     };
+    let claim_name = format!("conformance/claim-{number}");
     let before = run.observe();
-    let work = PlanWork { claim: &uid, grant: &grant, device, held, within: None };
+    let work = PlanWork { claim: &uid, claim_name: &claim_name, grant: &grant, device, held, within: None };
     let (first, second) = (run.backend.plan(&work), run.backend.plan(&work));
     run.same_state("plan has no side effects", name, &before);
     let plan = match (first, second) {
@@ -140,7 +141,6 @@ pub(super) fn plan(
     if !recorded.as_ref().is_ok_and(|recorded| *recorded == plan) {
         run.broken("a plan survives being recorded as JSON", name, format!("{plan:?} became {recorded:?}"));
     }
-    let claim_name = format!("conformance/claim-{number}");
     Ok(Claim { uid, name: claim_name, grant, plan })
 }
 

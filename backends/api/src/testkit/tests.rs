@@ -195,7 +195,7 @@ impl Backend for Board {
             Flaw::GivesForeignEdits => edits.mounts.push(lamp_mount()),
             _ => {}
         }
-        Ok(PrepareOutcome { edits, pinning: None })
+        Ok(PrepareOutcome::giving(edits))
     }
 
     fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {

@@ -27,7 +27,9 @@ fn whole(backend: &CpuBackend, device: &Device, held: &[HeldDevice<'_>]) -> (Gra
         config: Vec::new(),
     };
     let claim = ClaimUid::new("claim").unwrap();
-    let plan = backend.plan(&PlanWork { claim: &claim, grant: &grant, device, held, within: None }).unwrap();
+    let plan = backend
+        .plan(&PlanWork { claim: &claim, claim_name: "default/claim", grant: &grant, device, held, within: None })
+        .unwrap();
     (grant, plan)
 }
 
@@ -79,7 +81,7 @@ fn wish(topology: &Topology) {
         for (index, (config, on)) in wishes().into_iter().zip(names.iter().cycle()).enumerate() {
             let claim = format!("claim-{index}");
             // What cannot be had is refused, and nothing is held.
-            let _ = host.take(&CpuRequest { claim: &claim, on, cpus: 2, config, within: None });
+            let _ = host.take(&CpuRequest { claim: &claim, namespace: "default", on, cpus: 2, config, within: None });
         }
         planned += host.planned.len();
     }

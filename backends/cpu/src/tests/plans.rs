@@ -58,6 +58,7 @@ impl ClaimedServer {
         let claim = ClaimUid::new("new").unwrap();
         let work = PlanWork {
             claim: &claim,
+            claim_name: "default/new",
             grant,
             device: device(&self.devices, grant.device.as_str()),
             held: &held,

@@ -47,6 +47,7 @@ pub(super) struct ClaimedMachine {
 #[derive(Clone, Debug)]
 pub(super) struct CpuRequest<'a> {
     pub(super) claim: &'a str,
+    pub(super) namespace: &'a str,
     pub(super) on: &'a str,
     pub(super) cpus: u64,
     pub(super) config: Value,
@@ -54,7 +55,12 @@ pub(super) struct CpuRequest<'a> {
 }
 
 fn ask<'a>(claim: &'a str, on: &'a str, cpus: u64, config: Value) -> CpuRequest<'a> {
-    CpuRequest { claim, on, cpus, config, within: None }
+    CpuRequest { claim, namespace: "default", on, cpus, config, within: None }
+}
+
+/// As [`ask`], by a claim of another namespace.
+fn ask_in<'a>(namespace: &'a str, claim: &'a str, on: &'a str, cpus: u64, config: Value) -> CpuRequest<'a> {
+    CpuRequest { namespace, ..ask(claim, on, cpus, config) }
 }
 
 impl ClaimedMachine {
@@ -88,10 +94,11 @@ impl ClaimedMachine {
         let held: Vec<HeldDevice<'_>> = held.collect();
         let uid = ClaimUid::new(ask.claim).unwrap();
         let backend = CpuBackend::new(SysRoot::new("/nonexistent"), self.config.clone());
-        let work = PlanWork { claim: &uid, grant: &grant, device, held: &held, within: ask.within };
+        let name = format!("{}/{uid}", ask.namespace);
+        let (claim, claim_name, within) = (&uid, &*name, ask.within);
+        let work = PlanWork { claim, claim_name, grant: &grant, device, held: &held, within };
         let plan = backend.plan(&work)?;
         assert_eq!(plan, backend.plan(&work).unwrap(), "the same work has the same answer");
-        let name = format!("default/{uid}");
         Ok(PlannedGrant { uid, name, grant, config: ask.config.clone(), plan })
     }
 
@@ -146,10 +153,25 @@ impl ClaimedMachine {
             let mut shared = self.cores().filter(|core| !core.is_disjoint(&ours));
             assert!(shared.all(|core| core.is_disjoint(&theirs)), "{} {ours} and {} {theirs}", one.name, other.name);
         }
+        if !namespace(&one.name).eq(namespace(&other.name)) {
+            let domains: Vec<&IdSet> = match one.config["isolation"].as_str() {
+                Some("smt") => self.cores().collect(),
+                Some("l3") => {
+                    self.topology.caches.iter().filter(|cache| cache.level == 3).map(|cache| &cache.cpus).collect()
+                }
+                _ => Vec::new(),
+            };
+            let shared = domains.iter().find(|domain| !domain.is_disjoint(&ours) && !domain.is_disjoint(&theirs));
+            assert_eq!(shared, None, "{} {ours} and {} {theirs}", one.name, other.name);
+        }
         if let Some(l3) = one.kept().l3.filter(|_| one.uid != other.uid) {
             assert!(l3.is_disjoint(&theirs), "{} has the cache of {l3}, {} has {theirs}", one.name, other.name);
         }
     }
+}
+
+fn namespace(name: &str) -> &str {
+    name.split('/').next().unwrap()
 }
 
 fn threads() -> CpuBackendConfig {
@@ -268,12 +290,79 @@ fn an_exclusive_cache_is_nobody_else_s_and_all_of_the_claim_s() {
 }
 
 #[test]
+fn cores_are_kept_from_other_namespaces_both_ways() {
+    let smt = || json!({"isolation": "smt"});
+    let mut host = ClaimedMachine::new(server(), &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 1, smt())).unwrap(), "0");
+    assert_eq!(host.planned[0].plan.data, json!({"apart": {"of": "smt", "cpus": "0,16"}}));
+    assert_eq!(
+        host.take(&ask_in("other", "b", "numa0", 1, json!({}))).unwrap(),
+        "1",
+        "not the sibling, for who comes later"
+    );
+    assert_eq!(host.take(&ask("c", "numa0", 1, smt())).unwrap(), "16", "its own namespace may");
+    assert_eq!(host.take(&ask("d", "numa0", 1, smt())).unwrap(), "2", "not beside who was there before");
+    let error = host.take(&ask("e", "numa0", 5, smt())).unwrap_err();
+    let held = "held by default/a (1), default/c (1), default/d (1), other/b (1)";
+    let free = "numa0 has 3 of 8 CPUs of cores that no other namespace uses free, 5 are wanted";
+    assert_eq!(error, format!("{free}; {held}"));
+    assert_eq!(host.take(&ask_in("other", "f", "numa0", 2, json!({}))).unwrap(), "3,19");
+    assert_eq!(host.take(&ask_in("other", "g", "numa0", 1, json!({}))).unwrap(), "17");
+    assert!(host.take(&ask_in("other", "h", "numa0", 1, json!({}))).is_err(), "the last one is a sibling of default/d");
+}
+
+#[test]
+fn caches_are_kept_from_other_namespaces_both_ways() {
+    let l3 = || json!({"isolation": "l3"});
+    let mut host = ClaimedMachine::new(server(), &CpuBackendConfig::default());
+    assert_eq!(host.take(&ask("a", "numa0", 2, l3())).unwrap(), "0,16");
+    assert_eq!(host.planned[0].plan.data, json!({"apart": {"of": "l3", "cpus": "0-1,16-17"}}));
+    assert_eq!(host.take(&ask_in("other", "b", "numa0", 2, json!({}))).unwrap(), "2,18");
+    let error = host.take(&ask_in("other", "c", "numa0", 4, json!({}))).unwrap_err();
+    let held = "held by default/a (4), other/b (2)";
+    assert_eq!(error, format!("numa0 has 2 of 8 CPUs in whole cores free, 4 are wanted; {held}"));
+    assert_eq!(host.take(&ask("d", "numa0", 2, l3())).unwrap(), "1,17");
+    assert!(host.take(&ask("e", "numa0", 2, l3())).is_err(), "the other cache is the other namespace's too");
+    let mut unknown = server();
+    unknown.cpus.values_mut().for_each(|cpu| cpu.l3 = None);
+    unknown.caches.clear();
+    let error =
+        ClaimedMachine::new(unknown, &CpuBackendConfig::default()).take(&ask("a", "numa0", 2, l3())).unwrap_err();
+    assert_eq!(error, "the L3 caches of numa0 are not known, and isolation: l3 asks for one");
+}
+
+#[test]
+fn a_sibling_that_comes_online_later_is_kept_from_other_namespaces() {
+    let mut topology = server();
+    offline(&mut topology, "16-31");
+    let mut host = ClaimedMachine::new(topology, &threads());
+    assert_eq!(host.take(&ask("a", "numa0", 1, json!({"isolation": "smt"}))).unwrap(), "0");
+    host.devices = enumeration(&server(), &threads()).unwrap().devices;
+    host.topology = server();
+    let planned = host.plan(&ask_in("other", "b", "numa0", 6, json!({}))).unwrap();
+    assert_eq!(IdSet::from(planned.plan.pinning.cpus).to_string(), "1-3,17-19");
+    assert!(host.plan(&ask_in("other", "b", "numa0", 7, json!({}))).is_err());
+    assert!(host.plan(&ask("b", "numa0", 7, json!({}))).is_ok());
+}
+
+#[test]
+fn a_claim_whose_name_is_lost_is_of_another_namespace() {
+    let mut host = ClaimedMachine::new(server(), &threads());
+    host.take(&ask("a", "numa0", 1, json!({}))).unwrap();
+    "a-uid".clone_into(&mut host.planned[0].name);
+    let planned = host.plan(&ask("b", "numa0", 1, json!({"isolation": "smt"}))).unwrap();
+    assert_eq!(IdSet::from(planned.plan.pinning.cpus).to_string(), "1");
+}
+
+#[test]
 fn an_operator_can_forbid_exclusive_caches() {
     let config = CpuBackendConfig { allow_l3_exclusive: false, ..CpuBackendConfig::default() };
     let mut host = ClaimedMachine::new(server(), &config);
     let error = host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": true}))).unwrap_err();
     assert_eq!(error, "l3Exclusive is forbidden on this node: backends.cpu.allow_l3_exclusive is false");
-    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": false}))).unwrap(), "0,16");
+    let error = host.take(&ask("a", "numa0", 2, json!({"isolation": "l3"}))).unwrap_err();
+    assert_eq!(error, "isolation: l3 is forbidden on this node: backends.cpu.allow_l3_exclusive is false");
+    assert_eq!(host.take(&ask("a", "numa0", 2, json!({"l3Exclusive": false, "isolation": "smt"}))).unwrap(), "0,16");
 }
 
 #[test]
@@ -333,6 +422,11 @@ fn a_device_of_several_nodes_is_narrowed_to_one() {
     assert_eq!(error, "spread: numa asks for several NUMA nodes, and sameNumaNode for one");
 }
 
+fn with(mut wish: Value, field: &str, word: &str) -> Value {
+    wish[field] = word.into();
+    wish
+}
+
 /// Every wish, several of them together.
 pub(super) fn wishes() -> Vec<Value> {
     let mut wishes = Vec::new();
@@ -344,8 +438,10 @@ pub(super) fn wishes() -> Vec<Value> {
             (false, false, "isolated"),
             (true, true, "isolated"),
         ] {
-            let wish = json!({"spread": spread, "fullCores": full_cores, "l3Exclusive": l3_exclusive, "smt": smt});
-            wishes.push(wish);
+            for isolation in ["none", "smt", "l3"] {
+                let wish = json!({"spread": spread, "fullCores": full_cores, "l3Exclusive": l3_exclusive, "smt": smt});
+                wishes.push(with(wish, "isolation", isolation));
+            }
         }
     }
     wishes
@@ -381,9 +477,9 @@ proptest! {
             }
             let on = host.devices[on.index(host.devices.len())].name.to_string();
             let wish = wishes[wish.index(wishes.len())].clone();
-            let claim = ["a", "b", "c", "d", "e"][claim];
+            let (claim, namespace) = [("a", "one"), ("b", "one"), ("c", "one"), ("d", "two"), ("e", "two")][claim];
             // What is given is checked where it is taken.
-            if let Err(reason) = host.take(&CpuRequest { claim, on: &on, cpus, config: wish, within }) {
+            if let Err(reason) = host.take(&CpuRequest { claim, namespace, on: &on, cpus, config: wish, within }) {
                 prop_assert!(reason.contains(&on) || reason.contains("sameNumaNode"), "{}", reason);
             }
         }

@@ -55,7 +55,7 @@ fn plan(
 ) -> Result<(Grant, DevicePlan), String> {
     let device = found(backend, name);
     let (claim, grant) = (ClaimUid::new("a").unwrap(), grant(&device, config));
-    let work = PlanWork { claim: &claim, grant: &grant, device: &device, held, within: None };
+    let work = PlanWork { claim: &claim, claim_name: "default/a", grant: &grant, device: &device, held, within: None };
     let plan = backend.plan(&work).map_err(|error| error.to_string())?;
     Ok((grant, plan))
 }

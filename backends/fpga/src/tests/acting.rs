@@ -141,7 +141,7 @@ struct ClaimRun<'a> {
 impl ClaimRun<'_> {
     fn plan(&self) -> Result<DevicePlan, BackendError> {
         let Self { uid, device, grant, .. } = self;
-        let work = PlanWork { claim: uid, grant, device, held: &[], within: None };
+        let work = PlanWork { claim: uid, claim_name: "default/a", grant, device, held: &[], within: None };
         self.machine.backend().plan(&work)
     }
 

@@ -65,6 +65,8 @@ fn masks_of_any_width_are_read() {
     assert_eq!(IdSet::from_mask("0c").unwrap().to_string(), "2-3");
     assert_eq!(IdSet::from_mask("ffff,fff00000,00ffffff,f0000000").unwrap().to_string(), "28-55,84-111");
     assert_eq!(IdSet::from_mask("0000,00000000,00000003\n").unwrap().to_string(), "0-1");
+    assert_eq!("0-1,35".parse::<IdSet>().unwrap().to_mask(), "00000008,00000003");
+    assert_eq!(IdSet::new().to_mask(), "00000000");
 }
 
 #[test]
@@ -84,7 +86,8 @@ proptest! {
 
     #[test]
     fn a_mask_and_a_list_of_one_set_are_equal(set in set()) {
-        prop_assert_eq!(IdSet::from_mask(&mask(&set, 10)).unwrap(), set);
+        prop_assert_eq!(IdSet::from_mask(&mask(&set, 10)).unwrap(), set.clone());
+        prop_assert_eq!(IdSet::from_mask(&set.to_mask()).unwrap(), set);
     }
 
     #[test]

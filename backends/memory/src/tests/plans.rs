@@ -63,7 +63,7 @@ impl ClaimedServer {
             .collect();
         let claim = ClaimUid::new("new").unwrap();
         let device = device(&self.devices, grant.device.as_str());
-        let work = PlanWork { claim: &claim, grant, device, held: &held, within };
+        let work = PlanWork { claim: &claim, claim_name: "default/new", grant, device, held: &held, within };
         MemoryBackend::new(SysRoot::new("/nonexistent"), MemoryBackendConfig::default()).plan(&work)
     }
 

@@ -28,6 +28,7 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
         plan,
         counters: Vec::new(),
         edits: ContainerEdits::default(),
+        unmet: Vec::new(),
     }
 }
 

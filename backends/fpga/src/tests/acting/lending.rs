@@ -130,7 +130,9 @@ fn a_function_is_passed_on_and_goes_back_to_its_driver() {
     let mut claim = ClaimRun { device: device.clone(), ..machine.claim(AFU, Value::Null) };
     claim.grant.device = device.name.clone();
     let ClaimRun { uid, grant, .. } = &claim;
-    let plan = backend().plan(&PlanWork { claim: uid, grant, device: &device, held: &[], within: None }).unwrap();
+    let plan = backend()
+        .plan(&PlanWork { claim: uid, claim_name: "default/a", grant, device: &device, held: &[], within: None })
+        .unwrap();
     let prepared = backend().prepare(&PrepareWork { claim: uid, grant, device: &device, plan: &plan }).unwrap();
     assert_eq!(paths(&prepared), ["/dev/vfio/vfio", "/dev/vfio/4"]);
     assert_eq!(nodes(&device), paths(&prepared));
@@ -155,7 +157,7 @@ fn functions_of_one_group_are_for_one_claim() {
     let claim = machine.claim(AFU, Value::Null);
     let ClaimRun { uid, grant, .. } = &claim;
     let plan = |uid: &ClaimUid, device: &Device, held: &[HeldDevice<'_>]| {
-        backend.plan(&PlanWork { claim: uid, grant, device, held, within: None })
+        backend.plan(&PlanWork { claim: uid, claim_name: "default/a", grant, device, held, within: None })
     };
     let first = plan(uid, &devices[0], &[]).unwrap();
     let held = [HeldDevice { claim: uid, claim_name: "default/first", grant, plan: &first }];
