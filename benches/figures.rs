@@ -20,6 +20,7 @@
 mod figures {
     //! One file per section of the table, and what they share.
 
+    pub(crate) mod audit;
     pub(crate) mod claims;
     pub(crate) mod cluster;
     pub(crate) mod cycles;
@@ -37,11 +38,11 @@ mod figures {
     pub(crate) mod synthetic;
 }
 
-use figures::{claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck};
+use figures::{audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
@@ -50,6 +51,7 @@ const SECTIONS: [Section; 10] = [
     ("cycles", cycles::measure),
     ("cluster", cluster::measure),
     ("hook", hook::measure),
+    ("audit", audit::measure),
     ("stuck", stuck::measure),
     ("pictures", pictures::measure),
 ];

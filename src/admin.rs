@@ -51,6 +51,7 @@ use self::{
     types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus},
 };
 use crate::{
+    audit::AuditReader,
     claims::ClaimsHandle,
     inventory::{Inventory, LostDrains, Pool, task::InventoryHandle, view},
     kubelet::{KubeletConnections, RegistrationState},
@@ -111,6 +112,8 @@ pub struct AdminParts {
     pub watchers: ChangeWatchers,
     /// Claim state.
     pub claims: ClaimsHandle,
+    /// Whether containers are bound as their claims say.
+    pub audit_rx: AuditReader,
     /// Hardware state.
     pub inventory: InventoryHandle,
     /// Manifests of claims; `None` where the API server has the claims.

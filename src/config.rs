@@ -6,6 +6,7 @@
 //!
 //! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.
 
+mod audit;
 mod check;
 mod error;
 mod fields;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use hostler_backend::duration;
 
+pub use audit::AuditConfig;
 pub use error::{ConfigErrors, ConfigMistake};
 pub use listen::{ListenAddress, ScrapeAddress};
 pub use nri::{NriConfig, NriMode, SharedPoolMode};
@@ -66,6 +68,8 @@ pub struct DaemonConfig {
     pub metrics: MetricsConfig,
     /// Plugging into the container runtime.
     pub nri: NriConfig,
+    /// Whether containers stay bound to what their claims say.
+    pub audit: AuditConfig,
     /// The kinds of hardware to look after.
     #[serde(skip_deserializing)]
     pub backends: BackendsConfig,
@@ -313,6 +317,7 @@ impl Default for DaemonConfig {
             log: LogConfig::default(),
             metrics: MetricsConfig::default(),
             nri: NriConfig::default(),
+            audit: AuditConfig::default(),
             backends: BackendsConfig::default(),
         }
     }

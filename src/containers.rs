@@ -14,6 +14,8 @@
 mod life;
 pub mod seen;
 
+pub use life::ContainerSight;
+
 use std::{
     fs::{self, DirBuilder},
     io,
@@ -24,7 +26,7 @@ use std::{
 use hostler_api::{Chain, ClaimUid};
 use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, TrustError, read_trusted, replace};
 use hostler_linux::{
-    SysRoot, boot,
+    IdSet, SysRoot, boot,
     cgroup::{CgroupError, CpusetCgroup},
 };
 use serde::{Deserialize, Serialize};
@@ -81,6 +83,31 @@ pub struct ContainerNote {
     /// Whether the process is the first of a namespace of processes: all others in there end with it.
     #[serde(default)]
     pub is_init: bool,
+    /// What it was bound to for this claim, which may be a part of it. Absent in notes of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sets: Option<ContainerSets>,
+}
+
+/// What a container was bound to for a claim; an empty set binds nothing.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ContainerSets {
+    /// CPUs.
+    pub cpus: IdSet,
+    /// NUMA nodes.
+    pub mems: IdSet,
+}
+
+/// Which container uses which claim.
+#[derive(Clone, Debug)]
+pub struct ContainerUse<'a> {
+    /// The claim.
+    pub claim: &'a ClaimUid,
+    /// The container.
+    pub container: &'a ContainerId,
+    /// Its first process.
+    pub pid: u32,
+    /// What it is bound to for the claim, where that is known.
+    pub sets: Option<ContainerSets>,
 }
 
 /// Why a container could not be recorded.
@@ -109,20 +136,14 @@ impl RecordError {
     }
 }
 
-/// Notes that the container of process `pid` uses a claim. For the hook; takes well under a millisecond.
+/// Notes that a container uses a claim. For the hook; takes well under a millisecond.
 ///
 /// # Errors
 /// When the process cannot be looked at or the file cannot be written.
-pub fn record(
-    root: &SysRoot,
-    folder: &Path,
-    claim: &ClaimUid,
-    container: &ContainerId,
-    pid: u32,
-) -> Result<(), RecordError> {
-    let note = look(root, pid)?;
-    let folder = folder.join(claim.as_str());
-    let name = format!("{}.{}", container.as_str(), note.started);
+pub fn record(root: &SysRoot, folder: &Path, used: ContainerUse<'_>) -> Result<(), RecordError> {
+    let note = ContainerNote { sets: used.sets, ..look(root, used.pid)? };
+    let folder = folder.join(used.claim.as_str());
+    let name = format!("{}.{}", used.container.as_str(), note.started);
     let (path, hidden) = (folder.join(format!("{name}.json")), format!(".{name}.tmp"));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     let content = made.and_then(|()| Ok(serde_json::to_vec(&note)?)).map_err(FileError::at("write", &path))?;
@@ -150,6 +171,7 @@ fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {
         // Where it cannot be known, the cgroup is asked as well.
         is_init: namespace(&format!("proc/{pid}/ns/pid")).is_ok_and(|own| own != pid_namespace),
         pid_namespace,
+        sets: None,
     })
 }
 
@@ -210,6 +232,11 @@ impl ContainerDir {
             names(&folder)?.iter().filter_map(|name| self.container(&folder, name)).collect();
         containers.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(containers)
+    }
+
+    /// Whether the first process of a container is there right now.
+    pub fn sight(&self, note: &ContainerNote) -> ContainerSight {
+        life::sight(&self.root, note, &self.boot_id)
     }
 
     /// Whether a container runs with a claim, for all that can be known.

@@ -7,6 +7,7 @@
 //!            (a second signal: at once)
 //! ```
 
+mod audit;
 mod claim_source;
 mod install;
 mod kubelet_services;
@@ -267,7 +268,10 @@ async fn start(
     services.begin(claims.clone());
     let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
-    source.tell(&config, &claims, &inventory.reader(), &metrics, tasks);
+    let waiting_audit = audit::waiting(&config, &machine.machine.root, &claims, &metrics);
+    let audit = waiting_audit.handle();
+    source.tell(&config, &claims, &audit, &inventory.reader(), &metrics, tasks);
+    waiting_audit.start(tasks);
     start_janitor(&config, &source, &claims, &metrics, tasks);
     // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
     if source.manifests().is_some() {
@@ -283,6 +287,7 @@ async fn start(
         machine: MachineReader::new(machine.machine.root.clone(), config.paths.root == Path::new("/"), tasks),
         watchers: ChangeWatchers::new(tasks),
         claims: claims.clone(),
+        audit_rx: audit.table(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
         publication_rx,

@@ -4,6 +4,7 @@
 //! whom). Everything else is an edge that reads one of them or asks it to do one thing.
 
 pub mod admin;
+pub mod audit;
 pub mod claims;
 pub mod cli;
 pub mod config;

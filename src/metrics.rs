@@ -1,6 +1,8 @@
 //! Counters for Prometheus that the owners of state bump. They know nobody: what is there at the moment is added by
 //! [`admin`](crate::admin), which answers whoever asks for figures.
 
+mod audit;
+
 use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
@@ -124,6 +126,7 @@ pub struct Metrics {
     recoveries: Counters,
     releases: Counters,
     events: Counters,
+    audit: audit::AuditMetrics,
     log_lines_dropped: Counter<u64, AtomicU64>,
     nri: NriCounters,
 }
@@ -150,6 +153,7 @@ impl Default for Metrics {
             recoveries: Family::default(),
             releases: Family::default(),
             events: Family::default(),
+            audit: audit::AuditMetrics::default(),
             log_lines_dropped: Counter::default(),
             nri: NriCounters::default(),
         };
@@ -159,7 +163,7 @@ impl Default for Metrics {
 }
 
 /// Reasons of Events; another one would begin with its first Event.
-const EVENT_REASONS: [&str; 13] = [
+const EVENT_REASONS: [&str; 16] = [
     "DeviceHeld",
     "NoCapacity",
     "DeviceGone",
@@ -173,6 +177,9 @@ const EVENT_REASONS: [&str; 13] = [
     "StorageFailed",
     "CleanUpFailed",
     "Quarantined",
+    "CpusetMended",
+    "CpusetRepaired",
+    "CpusetDegraded",
 ];
 
 impl OperationLabels {
@@ -189,6 +196,7 @@ impl Metrics {
 
     /// The first failure is an increase only where there was a zero before it.
     fn begin_at_zero(&self) {
+        self.audit.begin_at_zero();
         for operation in [CountedOperation::Prepare, CountedOperation::Unprepare] {
             for ok in [true, false] {
                 drop(self.operations.get_or_create(&OperationLabels::new(operation, ok)));
@@ -293,6 +301,7 @@ impl Metrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        self.audit.register(registry);
         let help = "Lines of the log that were dropped since nobody read it in time";
         registry.register("log_lines_dropped", help, self.log_lines_dropped.clone());
     }

@@ -22,7 +22,7 @@ use hostler_linux::IdSet;
 use hostler_testing::{
     binary::binary,
     container::{Container, ContainerReport, containers_work_here},
-    host::Host,
+    host::{Host, wait_for},
 };
 use serde_json::json;
 
@@ -369,4 +369,94 @@ fn a_container_that_shares_the_runtimes_cgroup_is_refused() {
     let state = json!({"pid": std::process::id(), "bundle": bundle.path()}).to_string();
     let complaint = hook(&["cpuset", "--claim", "a", "--cpus", "0", "--mems", "0"], &state);
     assert!(complaint.contains("the container has no cgroup of its own"), "{complaint}");
+}
+
+/// The cgroup of a container, as its note names it.
+fn cgroup_of(node: &Node, claim: &Claim) -> std::path::PathBuf {
+    let shown: AdminClaim = serde_json::from_str(&node.0.run_ok(&["claim", "show", &claim.uid, "-o", "json"])).unwrap();
+    shown.containers[0].cgroup.clone().unwrap()
+}
+
+fn requested(cgroup: &Path) -> IdSet {
+    set(&fs::read_to_string(cgroup.join("cpuset.cpus")).unwrap())
+}
+
+fn bind_to(cgroup: &Path, cpus: &IdSet) {
+    fs::write(cgroup.join("cpuset.cpus"), cpus.to_string()).unwrap();
+}
+
+#[test]
+fn a_container_that_somebody_binds_to_more_is_put_back_and_left_alone_the_fourth_time() {
+    let Some(node) = Node::start() else { return };
+    let Some(unbound) = unbound() else { return };
+    let claim = node.claim("a", &["cpu/numa0,cpus=1"]);
+    let container = node.container(&[&claim]).start();
+    let cgroup = cgroup_of(&node, &claim);
+    let looked = || node.0.metrics("/metrics").1.contains("hostler_audit_containers 1").then_some(());
+    wait_for("the first look", looked);
+    for time in 1..=3 {
+        bind_to(&cgroup, &unbound.cpus);
+        wait_for("the container to be put back", || (requested(&cgroup) == claim.cpus).then_some(()));
+        let repairs = format!("hostler_audit_repairs_total{{kind=\"runtime\"}} {time}");
+        wait_for(&repairs, || node.0.metrics("/metrics").1.contains(&repairs).then_some(()));
+        assert_eq!(container.exec().cpus, claim.cpus);
+    }
+    bind_to(&cgroup, &unbound.cpus);
+    let degraded = wait_for("the word of it", || {
+        let list = node.0.run_ok(&["claim", "list"]);
+        list.contains("degraded: container").then_some(list)
+    });
+    assert!(degraded.contains("it was put back 3 times and is left as it is now"), "{degraded}");
+    assert_eq!(requested(&cgroup), unbound.cpus);
+    assert!(node.0.run_ok(&["claim", "show", "a"]).contains("degraded container"));
+    assert!(node.0.metrics("/metrics").1.contains("hostler_audit_degraded_containers 1"));
+}
+
+#[test]
+fn a_container_that_was_changed_while_the_daemon_was_away_is_mended_at_its_start() {
+    let Some(mut node) = Node::start() else { return };
+    let Some(unbound) = unbound() else { return };
+    let claim = node.claim("a", &["cpu/numa0,cpus=1", "memory/node0,memory=64Mi"]);
+    let container = node.container(&[&claim]).start();
+    let cgroup = cgroup_of(&node, &claim);
+    node.0.kill();
+    bind_to(&cgroup, &unbound.cpus);
+    assert_eq!(container.exec().cpus, unbound.cpus);
+    node.0.start();
+    wait_for("the container to be put back", || (requested(&cgroup) == claim.cpus).then_some(()));
+    assert_eq!(container.exec().cpus, claim.cpus);
+}
+
+#[test]
+fn cgroups_that_a_hostile_program_makes_below_are_put_back_too() {
+    let Some(node) = Node::start() else { return };
+    let Some(unbound) = unbound() else { return };
+    let claim = node.claim("a", &["cpu/numa0,cpus=1"]);
+    let _container = node.container(&[&claim]).start();
+    let cgroup = cgroup_of(&node, &claim);
+    bind_to(&cgroup, &unbound.cpus);
+    let below = cgroup.join("below");
+    fs::create_dir(&below).unwrap();
+    if below.join("cpuset.mems").exists() {
+        fs::write(below.join("cpuset.mems"), fs::read(cgroup.join("cpuset.mems")).unwrap()).unwrap();
+        // The auditor may have been quicker.
+        let _ = fs::write(below.join("cpuset.cpus"), unbound.cpus.to_string());
+    }
+    wait_for("the container to be put back", || (requested(&cgroup) == claim.cpus).then_some(()));
+    let left = below.join("cpuset.cpus").exists().then(|| requested(&below));
+    fs::remove_dir(&below).unwrap();
+    assert!(left.is_none_or(|left| left.is_subset(&claim.cpus)));
+}
+
+#[test]
+fn an_update_of_the_runtime_is_put_back() {
+    let Some(node) = Node::start() else { return };
+    let Some(unbound) = unbound() else { return };
+    let claim = node.claim("a", &["cpu/numa0,cpus=1"]);
+    let container = node.container(&[&claim]).start();
+    let cgroup = cgroup_of(&node, &claim);
+    let others = unbound.cpus.difference(&claim.cpus);
+    container.update(&["--cpuset-cpus", &others.to_string()]);
+    wait_for("the container to be put back", || (requested(&cgroup) == claim.cpus).then_some(()));
+    assert_eq!(container.exec().cpus, claim.cpus);
 }

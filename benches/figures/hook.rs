@@ -97,11 +97,15 @@ impl Drop for Container {
 
 /// A cgroup with a cpuset of its own, in version 2 or, where that has none, in version 1.
 fn make_cgroup() -> std::io::Result<PathBuf> {
-    let name = format!("hostler-figures-{}", std::process::id());
+    make_cgroup_called(&format!("hostler-figures-{}", std::process::id()))
+}
+
+/// As [`make_cgroup`], of this name.
+pub(crate) fn make_cgroup_called(name: &str) -> std::io::Result<PathBuf> {
     let v2 = Path::new("/sys/fs/cgroup");
     if v2.join("cgroup.controllers").exists() {
         fs::write(v2.join("cgroup.subtree_control"), "+cpuset")?;
-        fs::create_dir(v2.join(&name))?;
+        fs::create_dir(v2.join(name))?;
         return Ok(v2.join(name));
     }
     let v1 = v2.join("cpuset");

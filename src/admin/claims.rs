@@ -256,6 +256,7 @@ impl AdminService {
 
     fn recorded_claim(&self, uid: &ClaimUid, view: &ClaimView) -> AdminClaim {
         let state = view.state();
+        let audit = self.0.audit_rx.borrow().clone();
         let recorded = match view {
             ClaimView::Recorded { record, .. } => record.since,
             ClaimView::Quarantined(_) => None,
@@ -278,6 +279,8 @@ impl AdminService {
             state: AdminClaimState::OnRecord(state),
             recorded,
             problem,
+            degraded: audit.degraded(uid),
+            unaudited: audit.unseen(uid),
             busy: view.busy().map(busy_claim),
             devices: devices.collect(),
             containers: Vec::new(),
@@ -348,6 +351,8 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         state: AdminClaimState::Allocated,
         recorded: None,
         problem,
+        degraded: None,
+        unaudited: Vec::new(),
         busy: None,
         devices,
         containers: Vec::new(),
@@ -363,6 +368,8 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         state: AdminClaimState::Invalid,
         recorded: None,
         problem: Some(Chain(error).to_string()),
+        degraded: None,
+        unaudited: Vec::new(),
         busy: None,
         devices: Vec::new(),
         containers: Vec::new(),

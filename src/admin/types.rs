@@ -281,6 +281,12 @@ pub struct AdminClaim {
     pub recorded: Option<u64>,
     /// What is wrong, if anything.
     pub problem: Option<String>,
+    /// Which of its containers is not bound as it says, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<String>,
+    /// Its containers of which that cannot be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unaudited: Vec<String>,
     /// The work that is under way on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<AdminBusyClaim>,

@@ -29,6 +29,7 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     scrape(config, &mut problems);
     times(config, &mut problems);
     level(&config.log.level, &mut problems);
+    problems.extend(config.audit.problems());
     backends(config, &mut problems);
     problems.extend(super::nri::problems(config));
     problems

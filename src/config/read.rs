@@ -37,9 +37,10 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let log = reader.section("log", &mut root);
     let metrics = reader.section("metrics", &mut root);
     let nri = reader.section("nri", &mut root);
+    let audit = reader.section("audit", &mut root);
     let backends = reader.backends(&mut root);
     let scalars: DaemonConfig = reader.keys("", root, &["backends"]);
-    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, nri, backends, ..scalars };
+    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, nri, audit, backends, ..scalars };
     (config, reader.problems, reader.lines)
 }
 

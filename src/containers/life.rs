@@ -48,6 +48,36 @@ pub(super) fn may_run(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> bo
             || note.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup)))
 }
 
+/// What is to be seen of the first process of a container.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ContainerSight {
+    /// It is there, and no other than the one that was noted.
+    There,
+    /// It has ended; others of the container may run on.
+    Ended,
+    /// Its number means another process here.
+    OtherNamespace,
+    /// It may be there, and cannot be looked at.
+    Unreadable,
+}
+
+/// Looks for the first process of a container.
+pub(super) fn sight(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> ContainerSight {
+    if note.boot_id != boot_id {
+        return ContainerSight::Ended;
+    }
+    if fs::read_link(root.path(PID_NAMESPACE)).is_ok_and(|own| own != note.pid_namespace) {
+        return ContainerSight::OtherNamespace;
+    }
+    match stat(root, note.pid) {
+        Ok(stat) if !stat.dead && stat.started == Some(note.started) => ContainerSight::There,
+        Ok(_) => ContainerSight::Ended,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => ContainerSight::Ended,
+        Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => ContainerSight::Ended,
+        Err(_) => ContainerSight::Unreadable,
+    }
+}
+
 /// A process whose file cannot be read although it is there counts: only its absence is proof.
 fn process_runs(root: &SysRoot, note: &ContainerNote) -> bool {
     match stat(root, note.pid) {

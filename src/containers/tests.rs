@@ -57,7 +57,8 @@ impl NotesHost {
     }
 
     fn record(&self, id: &str, pid: u32) {
-        record(&self.root(), self.dir().path(), &claim(), &ContainerId::new(id).unwrap(), pid).unwrap();
+        let (claim, container) = (&claim(), &ContainerId::new(id).unwrap());
+        record(&self.root(), self.dir().path(), ContainerUse { claim, container, pid, sets: None }).unwrap();
     }
 }
 
@@ -201,7 +202,9 @@ fn a_real_process_is_seen_to_run_and_to_end() {
     let dir = ContainerDir::new(temp.path(), root.clone(), boot::boot_id(&root).unwrap());
     #[expect(clippy::disallowed_methods, reason = "a test needs a process")]
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    record(&root, dir.path(), &claim(), &ContainerId::new("real").unwrap(), child.id()).unwrap();
+    let (claim_uid, container) = (claim(), ContainerId::new("real").unwrap());
+    let used = ContainerUse { claim: &claim_uid, container: &container, pid: child.id(), sets: None };
+    record(&root, dir.path(), used).unwrap();
     assert!(dir.any_runs(&claim()));
     child.kill().unwrap();
     child.wait().unwrap();

@@ -6,13 +6,15 @@ use hostler_cluster::{ApiClient, ConnectError};
 use tokio::sync::watch;
 
 use crate::{
+    audit::AuditHandle,
     claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
     config::{ClusterMode, DaemonConfig},
     inventory::InventoryReader,
     kubernetes::{
         ClusterNode,
         claim_reader::ClaimReader,
-        claim_status, events,
+        claim_status::{self, ClaimChanges},
+        events,
         observe::ClaimObserver,
         pods,
         publisher::{self, Publication, PublisherParts},
@@ -139,16 +141,19 @@ impl ClaimSource {
         &self,
         config: &DaemonConfig,
         claims: &ClaimsHandle,
+        audit: &AuditHandle,
         inventory: &InventoryReader,
         metrics: &Metrics,
         tasks: &Tasks,
     ) {
         let Self::Kubernetes(cluster) = self else { return };
         if config.cluster.claim_status {
-            claim_status::start(cluster.clone(), claims.table(), inventory.subscribe(), metrics.clone(), tasks);
+            let changes =
+                ClaimChanges { table_rx: claims.table(), audit_rx: audit.table(), inventory_rx: inventory.subscribe() };
+            claim_status::start(cluster.clone(), changes, metrics.clone(), tasks);
         }
         if config.cluster.events {
-            events::start(cluster.clone(), claims.failures(), metrics.clone(), tasks);
+            events::start(cluster.clone(), claims.failures(), audit.news(), metrics.clone(), tasks);
         }
     }
 }

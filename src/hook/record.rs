@@ -8,8 +8,11 @@ use std::{io::Read, path::PathBuf};
 use hostler_api::ClaimUid;
 use hostler_linux::SysRoot;
 
-use super::{HookError, OciState, bad, bounded};
-use crate::containers::{self, ContainerId, RecordError};
+use super::{HookError, OciState, bad, bounded, read_config};
+use crate::{
+    containers::{self, ContainerId, ContainerSets, ContainerUse, RecordError},
+    pinning,
+};
 
 /// How recording ended.
 #[derive(Debug)]
@@ -58,12 +61,25 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
         return Err(HookError::NoProcess);
     }
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
-    let recorded = containers::record(root, &recording.folder, &recording.claim, &id, state.pid);
+    let sets = share_of(&recording.claim, &state);
+    let used = ContainerUse { claim: &recording.claim, container: &id, pid: state.pid, sets };
+    let recorded = containers::record(root, &recording.folder, used);
     // A kernel without user namespaces has no such file, and no other root.
     let uid_map = root.text("proc/self/uid_map");
     // Who cannot tell is not let go on unseen.
     let is_of_host = uid_map.map_or(true, |uid_map| uid_map.is_none_or(|uid_map| is_of_host(&uid_map)));
     concluded(recording.claim, recorded, nix::unistd::geteuid().is_root() && is_of_host)
+}
+
+/// What the container's other hooks bind it to for this claim: it may have some of its requests only. Where that cannot be
+/// told here it is left out; the hook that binds is the one that refuses.
+fn share_of(claim: &ClaimUid, state: &OciState) -> Option<ContainerSets> {
+    let config = read_config(&state.bundle).ok()?;
+    let hooks = pinning::pins_of_hooks(config.hooks.create_runtime.iter().map(|hook| hook.args.as_slice())).ok()?;
+    let own: Vec<&pinning::Pins> =
+        hooks.iter().filter(|hook| hook.claim == claim.as_str()).map(|hook| &hook.pins).collect();
+    let pinning::Pins { cpus, mems } = pinning::union(own);
+    Some(ContainerSets { cpus, mems })
 }
 
 /// Only who could never write is let go on unseen: an error that root meets keeps the container from starting.

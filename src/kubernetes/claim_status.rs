@@ -20,9 +20,13 @@ use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use self::{devices::StoredDevices, store::StatusWriteOutcome};
+use self::{
+    devices::{ClaimTrouble, StoredDevices},
+    store::StatusWriteOutcome,
+};
 use super::ClusterNode;
 use crate::{
+    audit::{AuditReader, AuditTable},
     claims::{ClaimTable, ClaimView},
     inventory::Inventory,
     metrics::Metrics,
@@ -47,14 +51,19 @@ const DROPPED: &str = "the API server drops the field: switch its feature gate D
 const FORBIDDEN: &str = "grant update on resourceclaims/status, and associated-node:update on \
                          resourceclaims/driver with the driver's name, or switch cluster.claim_status off";
 
+/// What the status is made of.
+#[derive(Clone, Debug)]
+pub struct ClaimChanges {
+    /// Claims.
+    pub table_rx: watch::Receiver<Arc<ClaimTable>>,
+    /// Whether their containers are bound as they say.
+    pub audit_rx: AuditReader,
+    /// Their devices.
+    pub inventory_rx: watch::Receiver<Arc<Inventory>>,
+}
+
 /// Starts the task.
-pub fn start(
-    cluster: ClusterNode,
-    table_rx: watch::Receiver<Arc<ClaimTable>>,
-    inventory_rx: watch::Receiver<Arc<Inventory>>,
-    metrics: Metrics,
-    tasks: &Tasks,
-) {
+pub fn start(cluster: ClusterNode, changes: ClaimChanges, metrics: Metrics, tasks: &Tasks) {
     let writer = StatusWriter {
         cluster,
         metrics,
@@ -66,7 +75,7 @@ pub fn start(
     tasks.service("claim status", async move {
         tokio::select! {
             // Dropped in the middle of a call: the next run reads what came of it.
-            outcome = writer.run(table_rx, inventory_rx) => outcome,
+            outcome = writer.run(changes) => outcome,
             () = stop.cancelled() => Ok(()),
         }
     });
@@ -94,15 +103,13 @@ enum PassOutcome {
 }
 
 impl StatusWriter {
-    async fn run(
-        mut self,
-        mut table_rx: watch::Receiver<Arc<ClaimTable>>,
-        mut inventory_rx: watch::Receiver<Arc<Inventory>>,
-    ) -> Outcome {
+    async fn run(mut self, changes: ClaimChanges) -> Outcome {
+        let ClaimChanges { mut table_rx, mut audit_rx, mut inventory_rx } = changes;
         loop {
             sleep(SETTLE).await;
             let (table, inventory) = (table_rx.borrow_and_update().clone(), inventory_rx.borrow_and_update().clone());
-            let pause = match self.pass(&table, &inventory).await {
+            let audit = audit_rx.borrow_and_update().clone();
+            let pause = match self.pass(&table, &audit, &inventory).await {
                 PassOutcome::Done => None,
                 PassOutcome::Again => Some(self.backoff.next_pause()),
                 PassOutcome::Refused(reason) => {
@@ -115,6 +122,7 @@ impl StatusWriter {
             tokio::select! {
                 // Cancel safe: a change that was not seen here is still marked as one.
                 changed = table_rx.changed() => changed?,
+                changed = audit_rx.changed() => changed?,
                 changed = inventory_rx.changed() => changed?,
                 () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
             }
@@ -128,13 +136,15 @@ impl StatusWriter {
         self.refused = true;
     }
 
-    async fn pass(&mut self, table: &ClaimTable, inventory: &Inventory) -> PassOutcome {
+    async fn pass(&mut self, table: &ClaimTable, audit: &AuditTable, inventory: &Inventory) -> PassOutcome {
         self.known.retain(|uid, _| table.claims.contains_key(uid));
         let mut retry = false;
         for view in table.claims.values() {
             let ClaimView::Recorded { record, problem, .. } = view else { continue };
             let (driver, now) = (self.cluster.driver(), Timestamp::now());
-            let wanted = devices::claim_devices(record, problem.as_deref(), inventory, driver, now);
+            let degraded = audit.degraded(&record.claim.uid);
+            let trouble = ClaimTrouble { problem: problem.as_deref(), degraded: degraded.as_deref() };
+            let wanted = devices::claim_devices(record, trouble, inventory, driver, now);
             if wanted.is_empty() {
                 continue;
             }

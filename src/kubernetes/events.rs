@@ -1,7 +1,10 @@
-//! Events on claims, for failures that a user can mend. Fed by what the claims task tells; nobody waits for it, and what
+//! Events on claims, for failures that a user can mend and for containers that were bound to something else. Fed by what
+//! the claims task and the audit tell; nobody waits for it, and what
 //! cannot be written is lost: the log has it.
 
 mod reason;
+
+use std::time::SystemTime;
 
 use hostler_api::{Chain, ClaimRef};
 use hostler_cluster::{
@@ -14,23 +17,45 @@ use tracing::debug;
 pub use self::reason::note;
 use super::{ClusterNode, claim_reader::is_name, claims_of};
 use crate::{
+    audit::AuditNews,
     claims::ClaimFailure,
     metrics::Metrics,
     tasks::{Outcome, Tasks},
 };
 
 /// Starts the task.
-pub fn start(cluster: ClusterNode, failures_rx: broadcast::Receiver<ClaimFailure>, metrics: Metrics, tasks: &Tasks) {
+pub fn start(
+    cluster: ClusterNode,
+    failures_rx: broadcast::Receiver<ClaimFailure>,
+    news_rx: broadcast::Receiver<AuditNews>,
+    metrics: Metrics,
+    tasks: &Tasks,
+) {
     let recorder = EventRecorder::new(cluster.client().clone(), cluster.driver(), cluster.node());
     let teller = FailureTeller { cluster, metrics, recorder };
     let stop = tasks.stop_token();
     tasks.service("events", async move {
         tokio::select! {
             // Dropped in the middle of a call: the event is written or lost, and both are fine.
-            outcome = teller.run(failures_rx) => outcome,
+            outcome = teller.run(failures_rx, news_rx) => outcome,
             () = stop.cancelled() => Ok(()),
         }
     });
+}
+
+/// What is told of a claim.
+struct ClaimEvent {
+    claim: ClaimRef,
+    note: EventNote,
+    at: SystemTime,
+}
+
+fn of_failure(failure: ClaimFailure) -> Option<ClaimEvent> {
+    Some(ClaimEvent { note: note(&failure.error)?, claim: failure.claim, at: failure.at })
+}
+
+fn of_news(news: AuditNews) -> ClaimEvent {
+    ClaimEvent { claim: news.claim, note: EventNote::new(news.reason, news.message), at: news.at }
 }
 
 struct FailureTeller {
@@ -40,25 +65,35 @@ struct FailureTeller {
 }
 
 impl FailureTeller {
-    async fn run(mut self, mut failures_rx: broadcast::Receiver<ClaimFailure>) -> Outcome {
+    async fn run(
+        mut self,
+        mut failures_rx: broadcast::Receiver<ClaimFailure>,
+        mut news_rx: broadcast::Receiver<AuditNews>,
+    ) -> Outcome {
         loop {
-            match failures_rx.recv().await {
-                Ok(failure) => self.tell(&failure).await,
+            // Cancel safe: what was not received is received the next time.
+            let told = tokio::select! {
+                failure = failures_rx.recv() => failure.map(of_failure),
+                news = news_rx.recv() => news.map(|news| Some(of_news(news))),
+            };
+            match told {
+                Ok(Some(told)) => self.tell(&told).await,
+                Ok(None) => {}
                 Err(RecvError::Lagged(missed)) => debug!(missed, "failures came faster than their events"),
-                // The owner of the claims is gone: the daemon stops.
+                // Their owner is gone: the daemon stops.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
     }
 
-    async fn tell(&mut self, failure: &ClaimFailure) {
-        let Some(note) = note(&failure.error) else { return };
+    async fn tell(&mut self, told: &ClaimEvent) {
+        let ClaimEvent { claim, note, .. } = told;
         // What the kubelet calls a claim becomes part of a path, and a claim on record is not looked up by it before.
-        if !is_name(&failure.claim.namespace) || !is_name(&failure.claim.name) {
+        if !is_name(&claim.namespace) || !is_name(&claim.name) {
             return;
         }
-        let uid = &failure.claim.uid;
-        match self.warn(failure, &note).await {
+        let uid = &claim.uid;
+        match self.warn(told).await {
             Ok(EventOutcome::Written) => self.metrics.event_written(note.reason),
             Ok(EventOutcome::LeftOut) => {
                 debug!(claim.uid = %uid, reason = note.reason, "too many events, one is left out");
@@ -67,8 +102,8 @@ impl FailureTeller {
         }
     }
 
-    async fn warn(&mut self, failure: &ClaimFailure, note: &EventNote) -> Result<EventOutcome, ApiFailure> {
-        let ClaimRef { namespace, name, uid } = &failure.claim;
+    async fn warn(&mut self, told: &ClaimEvent) -> Result<EventOutcome, ApiFailure> {
+        let ClaimRef { namespace, name, uid } = &told.claim;
         let claims = claims_of(self.cluster.client().version().await?, namespace);
         let subject = EventSubject {
             api_version: claims.api_version(),
@@ -77,6 +112,6 @@ impl FailureTeller {
             name: name.clone(),
             uid: uid.to_string(),
         };
-        self.recorder.warn(&subject, note, failure.at).await
+        self.recorder.warn(&subject, &told.note, told.at).await
     }
 }

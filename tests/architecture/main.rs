@@ -190,6 +190,11 @@ const MODULES: &[ModuleRule] = &[
         why: "claims answer whoever asks; an allocation comes through the ReadClaims trait",
     },
     ModuleRule {
+        module: "audit",
+        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "config"],
+        why: "the audit compares records with cgroups; who tells of it comes to it",
+    },
+    ModuleRule {
         module: "explain",
         never: &[
             "claims",

@@ -14,8 +14,10 @@ mod affinity;
 mod explain;
 mod fixed;
 mod locate;
+mod standing;
 
 pub use fixed::{KernelMemory, with_kernel_memory};
+pub use standing::{CpusetStanding, SetStanding};
 
 /// What is pinned: the names by which the kernel knows CPUs and memory nodes.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,16 @@ const MEMS: CpusetResource = CpusetResource {
     status: "Mems_allowed_list:",
     usable: "sys/devices/system/node/has_memory",
 };
+
+impl CpusetResource {
+    /// The file that says what a cgroup has.
+    fn effective(&self, version: CgroupVersion) -> &'static str {
+        match version {
+            CgroupVersion::V1 => self.effective_v1,
+            CgroupVersion::V2 => self.effective_v2,
+        }
+    }
+}
 
 /// Version of the hierarchy that has the cpusets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

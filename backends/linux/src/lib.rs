@@ -21,6 +21,7 @@ pub mod topology;
 pub mod uevent;
 mod users;
 pub mod vfio;
+pub mod write_watch;
 
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};

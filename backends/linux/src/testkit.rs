@@ -7,6 +7,7 @@
 
 mod captures;
 mod cpus;
+mod cpuset_kernel;
 mod cxl;
 mod cxl_kernel;
 mod dfl;
@@ -30,6 +31,7 @@ use crate::{SysRoot, TreeReading};
 
 pub use captures::{capture, captures, captures_folder};
 pub use cpus::CpuLayout;
+pub use cpuset_kernel::CpusetKernel;
 pub use cxl::{CxlCard, CxlHost, PluggedCard, RegionUse, cxl_function, plug_hmem, plug_node, put_cxl};
 pub use nix::errno::Errno;
 

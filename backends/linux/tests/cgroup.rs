@@ -160,3 +160,44 @@ fn a_process_that_has_ended_is_not_found() {
     pinned.process.wait().unwrap();
     assert!(matches!(CpusetCgroup::of_process(&SysRoot::host(), pinned.process.id()), Err(CgroupError::Read(_))));
 }
+
+#[test]
+fn a_process_is_put_back_and_so_is_what_was_made_below_it() {
+    let Some(pinned) = PinnedProcess::start("back") else { return };
+    let (cgroup, cpus, mems) = (pinned.find(), pinned.cpus(), pinned.mems());
+    let (Some(first), Some(last)) = (cpus.iter().next(), cpus.iter().next_back()) else { return };
+    let node = one(mems.first().unwrap());
+    cgroup.put_back(&one(first), &node).unwrap();
+    assert_eq!(pinned.status("Cpus_allowed_list:"), first.to_string());
+    // Somebody gives it all, and to what is below as well.
+    fs::write(pinned.cgroup.join("cpuset.cpus"), cpus.to_string()).unwrap();
+    let below = [pinned.cgroup.join("a"), pinned.cgroup.join("a/b")];
+    for (folder, list) in below.iter().zip([cpus.clone(), one(last)]) {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("cpuset.mems"), node.to_string()).unwrap();
+        fs::write(folder.join("cpuset.cpus"), list.to_string()).unwrap();
+    }
+    assert_eq!(cgroup.standing().unwrap().cpus.effective, cpus);
+    let put_back = cgroup.put_back(&one(first), &node);
+    let left = |folder: &PathBuf| fs::read_to_string(folder.join("cpuset.cpus")).unwrap().trim().to_owned();
+    let lists: Vec<String> = below.iter().map(left).collect();
+    for folder in below.iter().rev() {
+        fs::remove_dir(folder).unwrap();
+    }
+    put_back.unwrap();
+    assert_eq!(lists, [first.to_string(), first.to_string()]);
+    assert_eq!(pinned.status("Cpus_allowed_list:"), first.to_string());
+    assert!(cgroup.standing().unwrap().cpus.is(&one(first)));
+}
+
+#[test]
+fn a_program_that_narrows_itself_is_not_touched() {
+    let Some(pinned) = PinnedProcess::start("narrow") else { return };
+    let (cgroup, cpus) = (pinned.find(), pinned.cpus());
+    let Some(first) = cpus.first().filter(|_| cpus.len() > 1) else { return };
+    let narrowed = Command::new("taskset").args(["-cp", &first.to_string(), &pinned.process.id().to_string()]).output();
+    let Ok(_) = narrowed else { return skipped("there is no taskset here") };
+    assert!(cgroup.standing().unwrap().cpus.is(&cpus));
+    cgroup.put_back(&cpus, &IdSet::new()).unwrap();
+    assert_eq!(pinned.status("Cpus_allowed_list:"), first.to_string());
+}

@@ -54,7 +54,8 @@ pub(super) fn list(claims: &[AdminClaim], width: TableWidth, now: SystemTime) ->
             let (cpus, nodes) = (lists(claim, |device| &device.cpus), lists(claim, |device| &device.mems));
             cells.extend([cpus, nodes, ids.join(" ")]);
         }
-        cells.extend([claim.uid.clone(), claim.problem.clone().unwrap_or_default()]);
+        let degraded = claim.degraded.as_ref().map(|why| format!("degraded: {why}"));
+        cells.extend([claim.uid.clone(), claim.problem.clone().or(degraded).unwrap_or_default()]);
         table.row(cells);
     }
     table.to_string()
@@ -116,6 +117,12 @@ fn details(claim: &AdminClaim, now: SystemTime) -> String {
     }
     if let Some(problem) = &claim.problem {
         text.push_str(&format!("problem  {problem}\n"));
+    }
+    if let Some(degraded) = &claim.degraded {
+        text.push_str(&format!("degraded {degraded}\n"));
+    }
+    for (index, unaudited) in claim.unaudited.iter().enumerate() {
+        text.push_str(&format!("{:<8} {unaudited}\n", if index == 0 { "unseen" } else { "" }));
     }
     for (index, unmet) in claim.devices.iter().flat_map(|device| &device.unmet).enumerate() {
         text.push_str(&format!("{:<8} {unmet}\n", if index == 0 { "unmet" } else { "" }));
@@ -202,6 +209,8 @@ mod tests {
             state: AdminClaimState::OnRecord(ClaimState::Prepared),
             recorded: None,
             problem: None,
+            degraded: None,
+            unaudited: Vec::new(),
             busy: None,
             devices: vec![device],
             containers: Vec::new(),
@@ -227,6 +236,19 @@ mod tests {
         let busy = Some(AdminBusyClaim { operation: "prepare".to_owned(), since: 1000 });
         let text = details(&AdminClaim { busy, ..claim(&[]) }, UNIX_EPOCH + Duration::from_secs(1125));
         assert!(text.contains("state    prepared\nbusy     prepare for 2m 5s\n\nDEVICE"), "{text}");
+    }
+
+    #[test]
+    fn a_container_that_is_bound_to_something_else_is_shown_in_lists_too() {
+        let degraded = Some("container c1: it was changed".to_owned());
+        let claim = AdminClaim { degraded, unaudited: vec!["container c2: it is hidden".to_owned()], ..claim(&[]) };
+        let text = written(&claim, ClaimFormat::Table).unwrap();
+        assert!(
+            text.contains("degraded container c1: it was changed\nunseen   container c2: it is hidden\n"),
+            "{text}"
+        );
+        let list = list(&[claim], TableWidth::Narrow, UNIX_EPOCH);
+        assert!(list.contains("degraded: container c1: it was changed"), "{list}");
     }
 
     #[test]

@@ -29,10 +29,19 @@ const MOST_DATA_BYTES: usize = 10 << 10;
 /// The API server takes far more; a person does not.
 const LONGEST_MESSAGE_CHARS: usize = 1024;
 
+/// What is wrong with a claim beside its devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClaimTrouble<'a> {
+    /// Why it is not ready.
+    pub(super) problem: Option<&'a str>,
+    /// Which of its containers is not bound as it says.
+    pub(super) degraded: Option<&'a str>,
+}
+
 /// The devices of a claim: nothing as long as the claim was never ready. Times are those of `now`.
 pub(super) fn claim_devices(
     record: &ClaimRecord,
-    problem: Option<&str>,
+    trouble: ClaimTrouble<'_>,
     inventory: &Inventory,
     driver: &str,
     now: Timestamp,
@@ -42,7 +51,7 @@ pub(super) fn claim_devices(
     }
     let mut devices: Vec<AllocatedDeviceStatus> = Vec::new();
     for device in &record.devices {
-        let status = device_status(device, problem, inventory, driver, now);
+        let status = device_status(device, trouble, inventory, driver, now);
         // Administrative access may give one device to several requests; the API server has one place for both.
         if !devices.iter().any(|known| is_same(known, &status)) {
             devices.push(status);
@@ -117,12 +126,12 @@ fn is_full(device: &AllocatedDeviceStatus) -> bool {
 
 fn device_status(
     device: &RecordDevice,
-    problem: Option<&str>,
+    trouble: ClaimTrouble<'_>,
     inventory: &Inventory,
     driver: &str,
     now: Timestamp,
 ) -> AllocatedDeviceStatus {
-    let (status, reason, message) = ready(device, problem, inventory);
+    let (status, reason, message) = ready(device, trouble, inventory);
     let condition = Condition {
         last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
         message: message.chars().take(LONGEST_MESSAGE_CHARS).collect(),
@@ -144,16 +153,23 @@ fn device_status(
 }
 
 /// Status, reason and message of the condition.
-fn ready(device: &RecordDevice, problem: Option<&str>, inventory: &Inventory) -> (&'static str, &'static str, String) {
+fn ready(
+    device: &RecordDevice,
+    trouble: ClaimTrouble<'_>,
+    inventory: &Inventory,
+) -> (&'static str, &'static str, String) {
     let name = device.grant.device.as_str();
     let health = inventory.find(&device.grant.pool, name).map(|(_, found)| &found.health);
     if let Some(reason) = inventory.unknown_reason(&device.grant.pool) {
         return ("Unknown", "HealthUnknown", format!("nothing is known of device {name}: {reason}"));
     }
-    match (health, problem) {
+    // A device that binds nothing is not the one that was taken away.
+    let degraded = trouble.degraded.filter(|_| device.plan.pinning.binds());
+    match (health, trouble.problem) {
         // First, since a problem is often only how a start noticed it.
         (Some(Health::Unhealthy { reason }), _) => ("False", "Unhealthy", reason.clone()),
         (_, Some(problem)) => ("False", "NotPrepared", problem.to_owned()),
+        (_, None) if degraded.is_some() => ("False", "Degraded", degraded.unwrap_or_default().to_owned()),
         (Some(Health::Healthy), None) => ("True", "Prepared", prepared(device)),
         (Some(Health::Unknown { reason }), None) => ("Unknown", "HealthUnknown", reason.clone()),
         (None, None) => ("False", "Gone", format!("device {name} is not on the node any more")),

@@ -268,3 +268,62 @@ fn a_cgroup_holds_those_in_it_and_below_it() {
     }
     assert!(matches!(cgroup.holds(8), Err(CgroupError::Read(_))));
 }
+
+mod standing {
+    use super::*;
+    use crate::testkit::{CpusetKernel, MachineTree};
+
+    fn machine() -> (MachineTree, Arc<CpusetKernel>, CpusetCgroup) {
+        let tree = MachineTree::new();
+        let kernel = Arc::new(CpusetKernel::new(&tree, "0-7", "0-1"));
+        kernel.cgroup("pods/a/init");
+        tree.file("proc/42/cgroup", "0::/pods/a/init");
+        let cgroup = CpusetCgroup::of_process(&tree.root().tapped(kernel.clone()), 42).unwrap();
+        (tree, kernel, cgroup)
+    }
+
+    fn set(list: &str) -> IdSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn a_container_is_put_back_in_its_own_cgroup_and_nowhere_else() {
+        let (_tree, kernel, cgroup) = machine();
+        let own = cgroup.around("/sys/fs/cgroup/pods/a".as_ref()).unwrap();
+        assert_eq!(own.path(), Path::new("/sys/fs/cgroup/pods/a"));
+        kernel.set("pods/a", "cpuset.cpus", "0-7");
+        let standing = own.standing().unwrap();
+        assert_eq!((standing.cpus.requested, standing.cpus.effective), (set("0-7"), set("0-7")));
+        assert_eq!((standing.mems.requested, standing.mems.effective), (IdSet::new(), set("0-1")));
+        own.put_back(&set("2-3"), &set("1")).unwrap();
+        assert_eq!(kernel.take_writes(), ["pods/a/cpuset.mems=1", "pods/a/cpuset.cpus=2-3"]);
+        let standing = own.standing().unwrap();
+        assert!(standing.cpus.is(&set("2-3")) && standing.mems.is(&set("1")) && standing.cpus.is(&IdSet::new()));
+        own.put_back(&set("2-3"), &set("1")).unwrap();
+        assert_eq!(kernel.take_writes(), [""; 0], "what is right is not written again");
+    }
+
+    #[test]
+    fn a_process_that_has_left_a_cgroup_is_not_in_it() {
+        let around = |path: &str| machine().2.around(path.as_ref());
+        assert!(around("/sys/fs/cgroup/pods/b").is_none());
+        assert!(around("/sys/fs/cgroup/pods/a/init/deeper").is_none());
+        assert!(around("/elsewhere").is_none());
+        assert_eq!(around("/sys/fs/cgroup/pods/a/init").unwrap().path(), Path::new("/sys/fs/cgroup/pods/a/init"));
+    }
+
+    #[test]
+    fn a_cgroup_above_that_has_less_is_named_and_not_touched() {
+        let (_tree, kernel, cgroup) = machine();
+        let own = cgroup.around("/sys/fs/cgroup/pods/a".as_ref()).unwrap();
+        own.put_back(&set("2-3"), &IdSet::new()).unwrap();
+        kernel.set("pods", "cpuset.cpus", "0-2");
+        let standing = own.with_above(own.standing().unwrap());
+        assert_eq!((standing.cpus.requested, standing.cpus.effective), (set("2-3"), set("2")));
+        assert_eq!(standing.cpus.above, set("0-2"));
+        kernel.take_writes();
+        let error = own.put_back(&set("2-3"), &IdSet::new()).unwrap_err().to_string();
+        assert!(error.contains("the parent cgroup /sys/fs/cgroup/pods allows CPUs 0-2, not 3"), "{error}");
+        assert_eq!(kernel.take_writes(), ["pods/a/cpuset.cpus=2-3"]);
+    }
+}

@@ -49,7 +49,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn wanted(health: Health, second: i64) -> Vec<AllocatedDeviceStatus> {
-    claim_devices(&record(vec![held("a", None)]), None, &inventory(health), DRIVER, at(second))
+    claim_devices(&record(vec![held("a", None)]), ClaimTrouble::default(), &inventory(health), DRIVER, at(second))
 }
 
 fn condition(device: &AllocatedDeviceStatus) -> &Condition {
@@ -85,22 +85,28 @@ fn a_device_that_is_not_well_says_why() {
         assert_eq!((status.as_str(), reason.as_str(), message.as_str()), expected);
     }
     let record = record(vec![held("b", None)]);
-    let gone = claim_devices(&record, None, &inventory(hot()), DRIVER, at(0));
+    let gone = claim_devices(&record, ClaimTrouble::default(), &inventory(hot()), DRIVER, at(0));
     assert_eq!(condition(&gone[0]).reason, "Gone");
-    let rebooted = claim_devices(&record, Some("rebooted"), &inventory(hot()), DRIVER, at(0));
+    let rebooted = claim_devices(
+        &record,
+        ClaimTrouble { problem: Some("rebooted"), degraded: None },
+        &inventory(hot()),
+        DRIVER,
+        at(0),
+    );
     assert_eq!(condition(&rebooted[0]).reason, "NotPrepared");
 }
 
 #[test]
 fn nothing_is_told_of_a_claim_that_was_never_ready() {
     let preparing = ClaimRecord { state: RecordState::Preparing, ..record(vec![held("a", None)]) };
-    assert!(claim_devices(&preparing, None, &inventory(hot()), DRIVER, at(0)).is_empty());
+    assert!(claim_devices(&preparing, ClaimTrouble::default(), &inventory(hot()), DRIVER, at(0)).is_empty());
 }
 
 #[test]
 fn shares_of_a_device_are_told_apart_and_one_device_is_told_once() {
     let record = record(vec![held("a", Some("s1")), held("a", Some("s2")), held("a", Some("s1"))]);
-    let devices = claim_devices(&record, None, &inventory(hot()), DRIVER, at(0));
+    let devices = claim_devices(&record, ClaimTrouble::default(), &inventory(hot()), DRIVER, at(0));
     let shares: Vec<_> = devices.iter().map(|device| device.share_id.as_deref().unwrap()).collect();
     assert_eq!(shares, ["s1", "s2"]);
 }
@@ -147,7 +153,7 @@ fn the_generation_that_the_server_has_is_the_one_that_was_observed() {
 fn data_that_the_server_would_refuse_is_left_out() {
     let mut device = held("a", None);
     device.plan.pinning.cpus = (0..10_000).map(|cpu| cpu * 2).collect();
-    let devices = claim_devices(&record(vec![device]), None, &inventory(hot()), DRIVER, at(0));
+    let devices = claim_devices(&record(vec![device]), ClaimTrouble::default(), &inventory(hot()), DRIVER, at(0));
     assert_eq!(devices[0].data, None);
 }
 
@@ -159,9 +165,31 @@ fn a_device_of_a_backend_that_does_not_answer_is_neither_gone_nor_broken() {
     let unknown = [(BackendName::new("fake").unwrap(), unknown)].into();
     let inventory = Inventory { unknown, ..Inventory::default() };
     for problem in [None, Some("it is being recovered")] {
-        let told = claim_devices(&record(vec![held("a", None)]), problem, &inventory, DRIVER, at(1));
+        let told = claim_devices(
+            &record(vec![held("a", None)]),
+            ClaimTrouble { problem: problem, degraded: None },
+            &inventory,
+            DRIVER,
+            at(1),
+        );
         let condition = condition(&told[0]);
         assert_eq!((&*condition.status, &*condition.reason), ("Unknown", "HealthUnknown"));
         assert_eq!(condition.message, "nothing is known of device a: it hangs");
     }
+}
+
+#[test]
+fn a_container_that_is_bound_to_something_else_makes_what_binds_it_not_ready() {
+    let mut unbound = held("a", None);
+    unbound.plan.pinning = Pinning::default();
+    let trouble = ClaimTrouble { problem: None, degraded: Some("container c1: it was changed") };
+    let healthy = inventory(Health::Healthy);
+    let ready = |device: RecordDevice| {
+        let devices = claim_devices(&record(vec![device]), trouble, &healthy, DRIVER, at(0));
+        devices[0].conditions.as_ref().unwrap()[0].clone()
+    };
+    let told = ready(held("a", None));
+    assert_eq!((told.status.as_str(), told.reason.as_str()), ("False", "Degraded"));
+    assert_eq!(told.message, "container c1: it was changed");
+    assert_eq!(ready(unbound).status, "True", "a device that binds nothing");
 }

@@ -1,0 +1,96 @@
+//! What a container is to be bound to: the union of its shares of claims, as the hooks noted them and the records still
+//! say. Pure.
+
+use std::collections::BTreeMap;
+
+use hostler_api::{ClaimRef, ClaimUid};
+use hostler_linux::IdSet;
+
+use crate::{
+    claims::{
+        ClaimTable, ClaimView,
+        store::{ClaimRecord, RecordState},
+    },
+    containers::ContainerNote,
+    pinning::{Pins, union},
+};
+
+/// A container with the claims that it was made with.
+#[derive(Clone, Debug)]
+pub(super) struct NotedContainer {
+    pub(super) id: String,
+    pub(super) note: ContainerNote,
+    /// By claim, what of it the container has; `None` where that was not noted.
+    pub(super) shares: BTreeMap<ClaimUid, Option<Pins>>,
+}
+
+/// What a container is to be bound to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum BindingIntent {
+    /// To this. Nodes that programs need besides are not in it.
+    Bound(Pins),
+    /// Nobody can say, for this reason.
+    Unknown(String),
+}
+
+/// The claims that bind anything and are ready.
+pub(super) fn binding_claims(table: &ClaimTable) -> impl Iterator<Item = (&ClaimUid, &ClaimRecord)> {
+    table.claims.iter().filter_map(|(uid, view)| match view {
+        // What is worked on is no word to hold anybody to.
+        ClaimView::Recorded { record, busy: None, .. }
+            if record.state == RecordState::Prepared && record.devices.iter().any(|held| held.plan.pinning.binds()) =>
+        {
+            Some((uid, &**record))
+        }
+        _ => None,
+    })
+}
+
+/// The names of the claims of a container that are on record.
+pub(super) fn claims_of(container: &NotedContainer, table: &ClaimTable) -> Vec<ClaimRef> {
+    container.shares.keys().filter_map(|uid| table.claims.get(uid)?.claim().cloned()).collect()
+}
+
+/// What a container is to be bound to.
+pub(super) fn intent(container: &NotedContainer, table: &ClaimTable) -> BindingIntent {
+    let mut shares = Vec::new();
+    for (uid, noted) in &container.shares {
+        let Some(ClaimView::Recorded { record, .. }) = table.claims.get(uid) else {
+            return BindingIntent::Unknown(format!("its claim {uid} is not on record"));
+        };
+        match share(record, noted.as_ref()) {
+            Ok(pins) => shares.push(pins),
+            Err(reason) => return BindingIntent::Unknown(reason),
+        }
+    }
+    BindingIntent::Bound(union(&shares))
+}
+
+/// What of a claim a container has. The record is what was promised; the note only says which part of it.
+fn share(record: &ClaimRecord, noted: Option<&Pins>) -> Result<Pins, String> {
+    let whole = whole(record);
+    let name = record.claim.full_name();
+    match noted {
+        Some(noted) if noted.cpus.is_subset(&whole.cpus) && noted.mems.is_subset(&whole.mems) => Ok(noted.clone()),
+        Some(noted) => Err(format!("it was bound to {}, which claim {name} does not have", noted.in_words())),
+        None if requests(record) == 1 => Ok(whole),
+        None => Err(format!("which requests of claim {name} it has was not noted when it was made")),
+    }
+}
+
+fn whole(record: &ClaimRecord) -> Pins {
+    let pins = |held: &crate::claims::store::RecordDevice| {
+        let pinning = &held.plan.pinning;
+        Pins { cpus: IdSet::from(pinning.cpus.clone()), mems: IdSet::from(pinning.mems.clone()) }
+    };
+    union(&record.devices.iter().map(pins).collect::<Vec<Pins>>())
+}
+
+fn requests(record: &ClaimRecord) -> usize {
+    let binding = record.devices.iter().filter(|held| held.plan.pinning.binds());
+    let mut requests: Vec<&str> =
+        binding.map(|held| held.grant.request.split('/').next().unwrap_or_default()).collect();
+    requests.sort_unstable();
+    requests.dedup();
+    requests.len()
+}
