@@ -73,6 +73,7 @@ fn the_answers_for_a_small_machine_are_golden() {
         (InventoryFormat::Tree, "tree.txt"),
         (InventoryFormat::Json, "json.json"),
         (InventoryFormat::Yaml, "yaml.yaml"),
+        (InventoryFormat::Svg, "svg.svg"),
     ] {
         assert_golden(&format!("inventory-{name}"), &answer(machine.path(), output, None).unwrap());
     }
@@ -151,6 +152,8 @@ fn every_captured_machine_gives_every_answer() {
             answer(&root, InventoryFormat::Json, None).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["topology"].is_object());
         let tree = answer(&root, InventoryFormat::Tree, None).unwrap();
+        let drawing = answer(&root, InventoryFormat::Svg, None).unwrap();
+        assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"), "{}", path.display());
         let longest = tree.lines().take_while(|line| *line != "warnings:").map(|line| line.chars().count()).max();
         assert!(longest.is_some_and(|longest| longest < 160), "{}: a line of {longest:?} characters", path.display());
     }

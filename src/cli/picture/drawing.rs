@@ -26,6 +26,9 @@ const MOST_DISTANCES: usize = 32;
 /// Letters of holders beside a device; more are counted.
 const MOST_LETTERS: usize = 8;
 
+/// What is not known for certain is cut beyond this: it would make a small machine's picture wide.
+const LONGEST_DOUBT: usize = 100;
+
 /// The whole picture.
 pub(super) fn machine(usage: &MachineUsage) -> PictureBox {
     let scene = Scene::of(usage);
@@ -33,10 +36,10 @@ pub(super) fn machine(usage: &MachineUsage) -> PictureBox {
         parts(&usage.machine, SMALLEST_CACHE).iter().map(|part| scene.outer(part)).collect();
     outer.extend(scene.nodes_without_cpus());
     outer.extend(scene.elsewhere());
-    let machine = PictureBox {
-        lines: words::summary(usage).into_iter().map(TextLine::heading).collect(),
-        ..PictureBox::default()
-    };
+    let mut lines: Vec<TextLine> = words::summary(usage).into_iter().map(TextLine::heading).collect();
+    let doubts = usage.doubts.iter().map(|doubt| words::cut(&format!("! {doubt}"), LONGEST_DOUBT));
+    lines.extend(doubts.map(TextLine::plain));
+    let machine = PictureBox { lines, ..PictureBox::default() };
     let machine = machine.around(outer);
     let below: Vec<PictureBox> = scene.distances().into_iter().chain([scene.legend()]).collect();
     let below = PictureBox::default().around(below);

@@ -60,7 +60,9 @@ fn assert_roomy(outer: &PictureBox) {
 #[test]
 fn nothing_lies_over_anything_else() {
     let large = MadeUpMachine { packages: 4, nodes: 2, caches: 8, cores: 4, threads: 2 }.usage();
-    for usage in [small(), two_sockets(), large, MachineUsage::default()] {
+    let in_doubt = MachineUsage { doubts: vec!["backend fpga has not answered since yesterday".repeat(9)], ..small() };
+    assert!(svg(&in_doubt).contains("!\u{a0}backend\u{a0}fpga\u{a0}has\u{a0}not"));
+    for usage in [small(), two_sockets(), large, in_doubt, MachineUsage::default()] {
         assert_roomy(&machine(&usage));
     }
 }
