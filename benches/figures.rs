@@ -20,6 +20,7 @@
 mod figures {
     //! One file per section of the table, and what they share.
 
+    pub(crate) mod ahead;
     pub(crate) mod audit;
     pub(crate) mod claims;
     pub(crate) mod cluster;
@@ -38,11 +39,13 @@ mod figures {
     pub(crate) mod synthetic;
 }
 
-use figures::{audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck};
+use figures::{
+    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck,
+};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
@@ -50,6 +53,7 @@ const SECTIONS: [Section; 11] = [
     ("idle", idle::measure),
     ("cycles", cycles::measure),
     ("cluster", cluster::measure),
+    ("ahead", ahead::measure),
     ("hook", hook::measure),
     ("audit", audit::measure),
     ("stuck", stuck::measure),

@@ -16,6 +16,7 @@ mod pods;
 mod process;
 mod scrape;
 mod serve;
+mod topology;
 pub mod types;
 mod usage;
 
@@ -58,6 +59,7 @@ use crate::{
     kubernetes::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
+        topology::TopologyExport,
     },
     metrics::Metrics,
     nri::NriSide,
@@ -122,6 +124,8 @@ pub struct AdminParts {
     pub publication_rx: Option<watch::Receiver<Publication>>,
     /// What is known of this node's pods.
     pub pods_rx: PodsReader,
+    /// How it stands with the export of the topology; `None` where it is switched off.
+    pub topology_rx: Option<watch::Receiver<TopologyExport>>,
     /// Looks at claims of the API server; `None` where manifests are the claims.
     pub claim_reader: Option<ClaimReader>,
     /// What went wrong lately.
@@ -282,6 +286,7 @@ impl AdminService {
             nri: nri::status(&parts.nri),
             publication: parts.publication_rx.as_ref().map(|it| publication_status(it.borrow().clone())),
             pods: pods::status(&parts.pods_rx.borrow()),
+            topology: parts.topology_rx.as_ref().map(|topology_rx| topology::status(&topology_rx.borrow())),
             backends: backend_status(&inventory),
             claims: self.claim_counts(),
             warnings: warnings(&inventory),

@@ -15,6 +15,7 @@ mod nri;
 mod read;
 mod section;
 pub(crate) mod sockets;
+mod topology;
 
 use std::{
     path::{Path, PathBuf},
@@ -33,6 +34,7 @@ pub use listen::{ListenAddress, ScrapeAddress};
 pub use nri::{NriConfig, NriMode, SharedPoolMode};
 pub use section::BackendSection;
 pub use sockets::KubeletSocketPaths;
+pub use topology::{TopologyExportConfig, TopologyManagerPolicy, TopologyManagerScope};
 
 /// Where the daemon and the command line look for a configuration file when none is named.
 pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
@@ -58,6 +60,8 @@ pub struct DaemonConfig {
     pub paths: PathsConfig,
     /// Where claims come from.
     pub cluster: ClusterConfig,
+    /// What is told to topology-aware schedulers.
+    pub topology_export: TopologyExportConfig,
     /// The services that the kubelet calls.
     pub kubelet: KubeletConfig,
     /// When the hardware is looked at again.
@@ -312,6 +316,7 @@ impl Default for DaemonConfig {
             hook_dir: None,
             paths: PathsConfig::default(),
             cluster: ClusterConfig::default(),
+            topology_export: TopologyExportConfig::default(),
             kubelet: KubeletConfig::default(),
             inventory: InventoryConfig::default(),
             log: LogConfig::default(),

@@ -273,10 +273,7 @@ async fn start(
     source.tell(&config, &claims, &audit, &inventory.reader(), &metrics, tasks);
     waiting_audit.start(tasks);
     start_janitor(&config, &source, &claims, &metrics, tasks);
-    // In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
-    if source.manifests().is_some() {
-        restore::start(claims.clone(), &inventory.reader(), machine.boot_id().to_owned(), tasks);
-    }
+    start_restoring(&source, &claims, &inventory, &machine, tasks);
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
     let admin = AdminService::new(AdminParts {
@@ -292,6 +289,7 @@ async fn start(
         manifests: source.manifests().cloned(),
         publication_rx,
         pods_rx,
+        topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &inventory, &metrics, tasks),
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
@@ -300,10 +298,7 @@ async fn start(
         nri,
     });
     stage.live(admin.clone());
-    if let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) {
-        let parts = ScrapeParts { stage: stage.clone(), address: address.0, readers, node: config.node_name.clone() };
-        serve_scrapes(parts, tasks);
-    }
+    start_scrapes(&config, &source, &stage, tasks);
     if probes == ProbeState::Missing {
         serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     }
@@ -456,6 +451,26 @@ async fn start_claims(
     let started = tasks.blocking(move || claims::start(parts, &blocking_tasks)).await;
     let ended = |error| DaemonError::Ended { name: "recovery", source: Some(Box::from(error)) };
     started.map_err(ended)?.map_err(DaemonError::Claims)
+}
+
+/// Figures for readers on other hosts, where they are wanted and somebody says who the readers are.
+fn start_scrapes(config: &DaemonConfig, source: &ClaimSource, stage: &DaemonStage, tasks: &Tasks) {
+    let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) else { return };
+    let parts = ScrapeParts { stage: stage.clone(), address: address.0, readers, node: config.node_name.clone() };
+    serve_scrapes(parts, tasks);
+}
+
+/// In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
+fn start_restoring(
+    source: &ClaimSource,
+    claims: &ClaimsHandle,
+    inventory: &InventoryHandle,
+    machine: &HeldMachine,
+    tasks: &Tasks,
+) {
+    if source.manifests().is_some() {
+        restore::start(claims.clone(), &inventory.reader(), machine.boot_id().to_owned(), tasks);
+    }
 }
 
 fn start_janitor(config: &DaemonConfig, source: &ClaimSource, claims: &ClaimsHandle, metrics: &Metrics, tasks: &Tasks) {

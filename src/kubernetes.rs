@@ -5,6 +5,7 @@
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
 //!   Pods of this node ──► pods ──┬► whoever joins claims with pods
 //!                                └► read_ahead, between the claims task and claim_reader
+//!   inventory, claims ──► topology ──► NodeResourceTopology
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod publisher;
 pub mod read_ahead;
 pub mod readers;
 pub mod slices;
+pub mod topology;
 
 use std::{future::pending, sync::Arc};
 

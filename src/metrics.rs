@@ -207,7 +207,7 @@ impl Metrics {
         }
         for (counters, kinds) in [
             (&self.slice_writes, &["create", "update", "delete"][..]),
-            (&self.api_retries, &["claim", "claim_status", "pods", "slices"][..]),
+            (&self.api_retries, &["claim", "claim_status", "pods", "slices", "topology"][..]),
             (&self.claim_reads, &["kept", "ahead", "joined", "asked"][..]),
             (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
             (&self.releases, &["gone", "other_uid", "deallocated"][..]),

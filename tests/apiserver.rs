@@ -483,7 +483,9 @@ async fn the_resources_of_the_node_have_the_name_of_the_release() {
         (ApiServerRelease::V1_36, "nodeAllocatableResourceMappings", "nodeAllocatableResources"),
         (ApiServerRelease::V1_37, "nodeAllocatableResources", "nodeAllocatableResourceMappings"),
     ] {
-        let server = ApiServer::start(ApiServerOptions { release, gates: gates.clone().into() }).await;
+        let server =
+            ApiServer::start(ApiServerOptions { release, gates: gates.clone().into(), ..ApiServerOptions::default() })
+                .await;
         let mut wanted = slice("a", &["card-0"]);
         for name in [known, unknown] {
             wanted["spec"]["devices"][0][name] = json!({ "cpu": { "overhead": {} } });

@@ -325,7 +325,7 @@ async fn events_that_were_missed_are_found_with_a_new_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_drops_taints_never_sees_what_does_not_work_and_is_told_of_once() {
     let options =
-        ApiServerOptions { release: ApiServerRelease::V1_36, gates: [("DRADeviceTaints".to_owned(), false)].into() };
+        ApiServerOptions { gates: [("DRADeviceTaints".to_owned(), false)].into(), ..ApiServerOptions::default() };
     let unhealthy = "[[device]]\nname = \"sick\"\nhealth = \"unhealthy\"\nreason = \"hot\"\n";
     let mut rig = Rig::new(options, &format!("{THREE}{unhealthy}")).await;
     rig.host.start();

@@ -24,6 +24,8 @@ fn the_example_explains_every_key() {
     let (mut config, text) = example();
     // Keys without a value are not written; give each one.
     config.backends.fake.config.script = "/x".into();
+    config.topology_export.topology_manager_policy = Some(hostler::config::TopologyManagerPolicy::None);
+    config.topology_export.topology_manager_scope = Some(hostler::config::TopologyManagerScope::Pod);
     config.metrics.scrape = Some(hostler::config::ScrapeAddress("[::]:9464".parse().unwrap()));
     let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
     let mut missing = Vec::new();

@@ -69,6 +69,12 @@ impl Quantity {
         Self { milli: self.milli.saturating_sub(other.milli) }
     }
 
+    /// The product with a factor, rounded down to thousandths; saturates like [`plus`](Self::plus).
+    #[must_use]
+    pub fn times(self, factor: Self) -> Self {
+        Self { milli: self.milli.saturating_mul(factor.milli) / 1000 }
+    }
+
     /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request.
     #[must_use]
     pub fn round_up(self, base: Self, step: Self) -> Self {

@@ -176,6 +176,22 @@ impl ApiClient {
         self.send(|| format!("{verb} {}", all.title(name)), request).await.map(drop)
     }
 
+    /// Has the server make the fields of an object what they are in `object`, and creates it if there is none; `manager` owns
+    /// these fields from then on. Where another one owns a field and wants it otherwise, the server refuses (409).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn apply(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        object: &impl Serialize,
+    ) -> Result<(), ApiFailure> {
+        let request = all.requests().patch(name, &PatchParams::apply(manager), &Patch::Apply(object));
+        self.send(|| format!("apply {}", all.title(name)), request).await.map(drop)
+    }
+
     /// An object in the form in which it can go back unchanged.
     ///
     /// # Errors

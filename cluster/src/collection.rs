@@ -24,6 +24,11 @@ impl Collection {
         Self::new(GROUP, version.as_str(), kind, plural)
     }
 
+    /// Objects of a group that is not the cluster's own: those of a CRD.
+    pub fn custom(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        Self::new(group, version, kind, plural)
+    }
+
     pub(crate) fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         let [group, version, kind, plural] = [group, version, kind, plural].map(str::to_owned);
         Self { group, version, kind, plural, namespace: None }

@@ -47,6 +47,9 @@ pub struct AdminStatus {
     /// The pods of this node; absent where they are not watched.
     #[serde(default)]
     pub pods: Option<AdminPods>,
+    /// The export of the topology; absent where it is switched off.
+    #[serde(default)]
+    pub topology: Option<AdminTopology>,
     /// One entry per backend.
     pub backends: Vec<AdminBackend>,
     /// Claims by state.
@@ -118,6 +121,15 @@ pub struct AdminPods {
     /// How many there are, or were when it was last heard.
     pub pods: usize,
     /// Why nothing, or nothing newer, is known.
+    pub error: Option<String>,
+}
+
+/// The export of what is free on each NUMA node.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminTopology {
+    /// Whether the object says what is.
+    pub exported: bool,
+    /// Why not, if something is wrong.
     pub error: Option<String>,
 }
 

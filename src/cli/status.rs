@@ -14,7 +14,7 @@ use super::{
     table::TextTable,
 };
 use crate::{
-    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPods, AdminPublication, AdminStatus},
+    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPods, AdminPublication, AdminStatus, AdminTopology},
     units::{bytes, elapsed, utc},
 };
 
@@ -63,7 +63,8 @@ fn in_words(status: &AdminStatus) -> String {
     let runtime = status.nri.as_ref().map(|nri| ("runtime", nri_in_words(nri)));
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
     let pods = status.pods.as_ref().map(|pods| ("pods", pods_in_words(pods)));
-    let more = runtime.iter().chain(&published).chain(&pods);
+    let topology = status.topology.as_ref().map(|topology| ("topology", topology_in_words(topology)));
+    let more = runtime.iter().chain(&published).chain(&pods).chain(&topology);
     let mut text: String = facts.iter().chain(more).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
@@ -122,6 +123,14 @@ fn pods_in_words(pods: &AdminPods) -> String {
     }
 }
 
+fn topology_in_words(topology: &AdminTopology) -> String {
+    match &topology.error {
+        Some(error) => format!("not exported: {error}"),
+        None if topology.exported => "exported".to_owned(),
+        None => "not exported yet".to_owned(),
+    }
+}
+
 fn publication_in_words(publication: &AdminPublication) -> String {
     let mut parts = vec![match (&publication.error, publication.synced) {
         (Some(error), _) => format!("failed to publish: {error}"),
@@ -152,6 +161,7 @@ mod tests {
             nri: None,
             publication: None,
             pods: None,
+            topology: None,
             backends: vec![
                 AdminBackend {
                     name: "cpu".to_owned(),
@@ -256,6 +266,17 @@ warnings:
         assert!(text.contains("\n         left out: n1/cpu/a: why\n"), "{text}");
         let text = told(AdminPublication { synced: false, error: Some("no route".to_owned()), ..publication });
         assert!(text.contains("slices   failed to publish: no route"), "{text}");
+    }
+
+    #[test]
+    fn an_export_that_is_refused_is_told_with_the_reason() {
+        assert!(!in_words(&status()).contains("topology"));
+        let told = |exported, error: Option<&str>| {
+            let topology = AdminTopology { exported, error: error.map(str::to_owned) };
+            in_words(&AdminStatus { topology: Some(topology), ..status() })
+        };
+        assert!(told(true, None).contains("topology exported\n"));
+        assert!(told(false, Some("no CRD")).contains("topology not exported: no CRD\n"));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     paths(config, &mut problems);
     sockets(config, &mut problems);
     scrape(config, &mut problems);
+    topology_export(config, &mut problems);
     times(config, &mut problems);
     level(&config.log.level, &mut problems);
     problems.extend(config.audit.problems());
@@ -120,6 +121,15 @@ fn scrape(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
         let what = "needs an API server that knows who a reader is";
         let fix = "write cluster.mode = \"kubernetes\", or use metrics.listen for readers on this host";
         problems.push(ConfigMistake::new("metrics.scrape", what, fix));
+    }
+}
+
+/// Without an API server there is nowhere to export to.
+fn topology_export(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
+    if config.topology_export.enabled && config.cluster.mode != ClusterMode::Kubernetes {
+        let what = "needs an API server that keeps the object";
+        let fix = "write cluster.mode = \"kubernetes\", or leave it out";
+        problems.push(ConfigMistake::new("topology_export.enabled", what, fix));
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let mut root = root.into_inner();
     let paths = reader.section("paths", &mut root);
     let cluster = reader.section("cluster", &mut root);
+    let topology_export = reader.section("topology_export", &mut root);
     let kubelet = reader.section("kubelet", &mut root);
     let inventory = reader.section("inventory", &mut root);
     let log = reader.section("log", &mut root);
@@ -40,7 +41,19 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let audit = reader.section("audit", &mut root);
     let backends = reader.backends(&mut root);
     let scalars: DaemonConfig = reader.keys("", root, &["backends"]);
-    let config = DaemonConfig { paths, cluster, kubelet, inventory, log, metrics, nri, audit, backends, ..scalars };
+    let config = DaemonConfig {
+        paths,
+        cluster,
+        topology_export,
+        kubelet,
+        inventory,
+        log,
+        metrics,
+        nri,
+        audit,
+        backends,
+        ..scalars
+    };
     (config, reader.problems, reader.lines)
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use hostler_cluster::{ApiClient, ConnectError};
+use hostler_linux::SysRoot;
 use tokio::sync::watch;
 
 use crate::{
     audit::AuditHandle,
     claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
     config::{ClusterMode, DaemonConfig},
-    inventory::InventoryReader,
+    inventory::{InventoryReader, task::InventoryHandle},
     kubernetes::{
         ClusterNode,
         claim_reader::ClaimReader,
@@ -21,6 +22,7 @@ use crate::{
         read_ahead::ReadAhead,
         readers::FigureReaders,
         slices::SliceSettings,
+        topology::{self, TopologyExport, TopologyExportParts},
     },
     metrics::Metrics,
     pods::{PodsOfNode, PodsReader},
@@ -94,6 +96,28 @@ impl ClaimSource {
             }
             _ => watch::channel(PodsOfNode::Unwatched).1,
         }
+    }
+
+    /// Exports what is free on each NUMA node, where that is asked for. Does not wait for the API server.
+    pub(super) fn export_topology(
+        &self,
+        config: &DaemonConfig,
+        root: &SysRoot,
+        claims: &ClaimsHandle,
+        inventory: &InventoryHandle,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Option<watch::Receiver<TopologyExport>> {
+        let Self::Kubernetes(cluster) = self else { return None };
+        let parts = TopologyExportParts {
+            cluster: cluster.clone(),
+            root: root.clone(),
+            inventory: inventory.reader(),
+            table_rx: claims.table(),
+            settings: config.topology_export,
+            metrics: metrics.clone(),
+        };
+        config.topology_export.enabled.then(|| topology::start(parts, tasks))
     }
 
     /// For the janitor. Manifests are an operator's, who says what is to be taken back.

@@ -332,6 +332,23 @@ const MODULES: &[ModuleRule] = &[
         why: "whoever binds containers, or checks that they are bound, asks it: it knows none of them",
     },
     ModuleRule {
+        module: "pods",
+        never: &[
+            "claims",
+            "inventory",
+            "kubelet",
+            "kubernetes",
+            "standalone",
+            "admin",
+            "cli",
+            "daemon",
+            "hook",
+            "tasks",
+            "config",
+        ],
+        why: "words alone: who joins claims with pods need not know where pods are learnt of",
+    },
+    ModuleRule {
         module: "validate",
         never: &[
             "claims",

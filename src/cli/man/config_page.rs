@@ -95,7 +95,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DaemonConfig, ScrapeAddress};
+    use crate::config::{DaemonConfig, ScrapeAddress, TopologyManagerPolicy, TopologyManagerScope};
 
     /// The keys that stand below each section of the page.
     fn documented() -> Vec<String> {
@@ -117,6 +117,8 @@ mod tests {
         config.cluster.kubeconfig = Some("/x".into());
         config.metrics.listen = Some(config.metrics_listen());
         config.metrics.scrape = Some(ScrapeAddress("127.0.0.1:1".parse().unwrap()));
+        config.topology_export.topology_manager_policy = Some(TopologyManagerPolicy::None);
+        config.topology_export.topology_manager_scope = Some(TopologyManagerScope::Pod);
         config.nri.socket = Some("/x".into());
         config.backends.fake.config.script = "/x".into();
         config.backends.fake.config.state_dir = Some("/x".into());

@@ -37,6 +37,7 @@ mod store;
 mod strategy;
 mod syntax;
 mod tls;
+mod topology;
 mod verbs;
 mod watch;
 
@@ -77,6 +78,8 @@ pub struct ApiServerOptions {
     pub release: ApiServerRelease,
     /// Feature gates that are not as the release has them.
     pub gates: BTreeMap<String, bool>,
+    /// Whether the CRD of NodeResourceTopology (`topology.node.k8s.io/v1alpha2`) is installed.
+    pub topology: bool,
 }
 
 /// A running server; it ends when it is dropped.
@@ -94,7 +97,9 @@ impl ApiServer {
         let folder = TempDir::new().expect("a folder for the certificate");
         let (tls, authority) = tls::new();
         fs::write(folder.path().join("ca.pem"), authority).expect("the certificate is written");
-        let shared = Arc::new(SharedServerState::new(ServerSettings::new(options.release, &options.gates)));
+        let mut settings = ServerSettings::new(options.release, &options.gates);
+        settings.topology = options.topology;
+        let shared = Arc::new(SharedServerState::new(settings));
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut server = Self { shared, tls, address: nowhere, folder, serving: Mutex::default() };
         server.address = server.listen();
@@ -312,7 +317,7 @@ impl ApiServer {
         let resource = ServedResource::of_kind(object["kind"].as_str().expect("an object has a kind"));
         let version = object["apiVersion"].as_str().expect("an object has a version");
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let versions = [("", "v1"), ("events.k8s.io", "v1")]
+        let versions = [("", "v1"), ("events.k8s.io", "v1"), (resources::TOPOLOGY, "v1alpha2")]
             .into_iter()
             .chain(["v1", "v1beta2", "v1beta1"].map(|version| (resources::DRA, version)));
         let api = versions.map(|(group, version)| GroupVersion { group, version });

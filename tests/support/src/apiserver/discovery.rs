@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::resources::{ApiServerRelease, GroupVersion, api_version, groups, served};
+use super::{
+    resources::{ApiServerRelease, GroupVersion, api_version, groups, served},
+    rules::ServerSettings,
+};
 
 pub(crate) fn version(release: ApiServerRelease) -> Value {
     let minor = release.minor();
@@ -17,14 +20,15 @@ pub(crate) fn core_versions() -> Value {
     json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
 }
 
-pub(crate) fn group_list(release: ApiServerRelease) -> Value {
-    let named = groups(release).into_iter().filter(|(name, _)| !name.is_empty());
+pub(crate) fn group_list(settings: &ServerSettings) -> Value {
+    let named = groups(settings).into_iter().filter(|(name, _)| !name.is_empty());
     let groups: Vec<Value> = named.map(|(name, versions)| group_entry(name, &versions)).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-pub(crate) fn group(release: ApiServerRelease, name: &str) -> Value {
-    let (_, versions) = groups(release).into_iter().find(|(group, _)| *group == name).expect("routed to a known group");
+pub(crate) fn group(settings: &ServerSettings, name: &str) -> Value {
+    let (_, versions) =
+        groups(settings).into_iter().find(|(group, _)| *group == name).expect("routed to a known group");
     let mut group = group_entry(name, &versions);
     group["kind"] = json!("APIGroup");
     group["apiVersion"] = json!("v1");

@@ -175,8 +175,7 @@ async fn answered(
     body: Result<Vec<u8>, StatusError>,
     logged: &mut LoggedRequest,
 ) -> (Result<ApiResponse, StatusError>, Option<FaultEffect>) {
-    let release = shared.settings.release;
-    let Some(route) = route(release, &seen.path) else { return (Err(StatusError::no_such_path()), None) };
+    let Some(route) = route(&shared.settings, &seen.path) else { return (Err(StatusError::no_such_path()), None) };
     let Some(user) = shared.read(|state| state.users.get(&seen.token).cloned()) else {
         return (Err(StatusError::unauthorized()), None);
     };
@@ -221,12 +220,12 @@ fn carry_out(shared: &Arc<SharedServerState>, call: ApiRequest) -> Result<ApiRes
 }
 
 fn discovered(shared: &SharedServerState, route: &ApiRoute) -> Value {
-    let release = shared.settings.release;
+    let settings = &shared.settings;
     match route {
-        ApiRoute::Version => discovery::version(release),
+        ApiRoute::Version => discovery::version(settings.release),
         ApiRoute::CoreVersions => discovery::core_versions(),
-        ApiRoute::Groups => discovery::group_list(release),
-        ApiRoute::Group(name) => discovery::group(release, name),
+        ApiRoute::Groups => discovery::group_list(settings),
+        ApiRoute::Group(name) => discovery::group(settings, name),
         ApiRoute::Resources(api) => discovery::resources(*api),
         ApiRoute::Health | ApiRoute::Objects(_) => Value::Null,
     }

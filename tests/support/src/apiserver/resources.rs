@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::rules::ServerSettings;
+
 /// A minor release of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ApiServerRelease {
@@ -41,6 +43,10 @@ impl ApiServerRelease {
 /// The name of the group of dynamic resource allocation.
 pub(crate) const DRA: &str = "resource.k8s.io";
 
+/// The group of a CRD, which is served where it is installed.
+pub(crate) const TOPOLOGY: &str = "topology.node.k8s.io";
+const TOPOLOGY_VERSION: &str = "v1alpha2";
+
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
@@ -55,6 +61,7 @@ pub(crate) enum ObjectKind {
     ResourceClaim,
     ResourceClaimTemplate,
     DeviceClass,
+    NodeResourceTopology,
     TokenReview,
     SubjectAccessReview,
 }
@@ -89,6 +96,15 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
         DRA,
     ),
     resource(ObjectKind::DeviceClass, "DeviceClass", "deviceclasses", &[], false, false, DRA),
+    resource(
+        ObjectKind::NodeResourceTopology,
+        "NodeResourceTopology",
+        "noderesourcetopologies",
+        &["node-res-topo"],
+        false,
+        false,
+        TOPOLOGY,
+    ),
     resource(ObjectKind::TokenReview, "TokenReview", "tokenreviews", &[], false, false, AUTHENTICATION),
     resource(
         ObjectKind::SubjectAccessReview,
@@ -136,7 +152,7 @@ impl ServedResource {
 
     /// `apiVersion` of a stored object.
     pub(crate) fn stored_version(&self) -> String {
-        api_version(self.group, "v1")
+        api_version(self.group, if self.group == TOPOLOGY { TOPOLOGY_VERSION } else { "v1" })
     }
 }
 
@@ -146,9 +162,10 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 }
 
 /// All groups with their versions, the preferred one first.
-pub(crate) fn groups(release: ApiServerRelease) -> Vec<(&'static str, Vec<&'static str>)> {
+pub(crate) fn groups(settings: &ServerSettings) -> Vec<(&'static str, Vec<&'static str>)> {
     let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION].map(|group| (group, vec!["v1"]));
-    plain.into_iter().chain([(DRA, release.dra_versions().to_vec())]).collect()
+    let custom = settings.topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
+    plain.into_iter().chain([(DRA, settings.release.dra_versions().to_vec())]).chain(custom).collect()
 }
 
 /// What a version of a group serves.
@@ -209,9 +226,9 @@ impl RequestTarget {
 }
 
 /// `None` for a path at which nothing is.
-pub(crate) fn route(release: ApiServerRelease, path: &str) -> Option<ApiRoute> {
+pub(crate) fn route(settings: &ServerSettings, path: &str) -> Option<ApiRoute> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let groups: BTreeMap<_, _> = groups(release).into_iter().collect();
+    let groups: BTreeMap<_, _> = groups(settings).into_iter().collect();
     let api = |group: &str, version: &str| {
         let (group, versions) = groups.iter().find(|(one, _)| **one == group)?;
         let version = versions.iter().find(|one| **one == version)?;

@@ -18,6 +18,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct ServerSettings {
     pub release: ApiServerRelease,
+    /// Whether the CRD of NodeResourceTopology is installed.
+    pub topology: bool,
     gates: BTreeMap<String, bool>,
 }
 
@@ -27,7 +29,7 @@ impl ServerSettings {
         for name in gates.keys() {
             assert!(gates::default(release, name).is_some(), "{release:?} has no feature gate {name}");
         }
-        Self { release, gates: gates.clone() }
+        Self { release, topology: false, gates: gates.clone() }
     }
 
     /// Whether a feature is there. One that the release does not know is not.

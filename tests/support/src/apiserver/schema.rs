@@ -11,6 +11,7 @@ use super::{
     quantity,
     refusal::StatusError,
     resources::{ObjectKind, ServedResource},
+    topology,
 };
 
 /// Maps that are left out when they are empty, as lists are. An empty structure says something.
@@ -42,6 +43,7 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::ResourceClaim => through::<dra::ResourceClaim>(object),
         ObjectKind::ResourceClaimTemplate => through::<dra::ResourceClaimTemplate>(object),
         ObjectKind::DeviceClass => through::<dra::DeviceClass>(object),
+        ObjectKind::NodeResourceTopology => through::<topology::NodeResourceTopology>(object),
         ObjectKind::TokenReview => through::<authentication::TokenReview>(object),
         ObjectKind::SubjectAccessReview => through::<authorization::SubjectAccessReview>(object),
     };
