@@ -11,7 +11,7 @@ pub mod ttrpc;
 
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
 mod messages {
-    include!("gen/nri.pkg.api.v1alpha1.rs");
+    include!("gen/nri.rs");
 }
 
 pub use messages::*;

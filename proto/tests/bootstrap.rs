@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p hostler-proto` writes the new code instead.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
     "dra_v1.proto",
     "dra_v1beta1.proto",
     "health_v1.proto",
     "health_v1alpha1.proto",
     "nri.proto",
+    "pod_resources_v1.proto",
+    "pod_resources_v1alpha1.proto",
     "registration.proto",
     "ttrpc.proto",
 ];
@@ -31,14 +33,21 @@ fn files_in(folder: &Path) -> BTreeMap<String, String> {
     fs::read_dir(folder).expect("the folder").map(|entry| read(entry.expect("an entry"))).collect()
 }
 
+/// One file of code for each source, called like it: several packages have the same name, and would share a file.
 fn generate(target: &Path) {
-    let descriptors = protox::compile(SOURCES, [crate_dir().join("proto")]).expect("the .proto files compile");
-    tonic_prost_build::configure()
-        .emit_rerun_if_changed(false)
-        .btree_map(".")
-        .out_dir(target)
-        .compile_fds(descriptors)
-        .expect("code is generated");
+    for source in SOURCES {
+        let alone = tempfile::tempdir().expect("a folder");
+        let descriptors = protox::compile([source], [crate_dir().join("proto")]).expect("the .proto file compiles");
+        tonic_prost_build::configure()
+            .emit_rerun_if_changed(false)
+            .btree_map(".")
+            .out_dir(alone.path())
+            .compile_fds(descriptors)
+            .expect("code is generated");
+        let generated: Vec<String> = files_in(alone.path()).into_values().collect();
+        let [code] = generated.as_slice() else { panic!("{source} makes {} files", generated.len()) };
+        fs::write(target.join(source).with_extension("rs"), code).expect("writable");
+    }
 }
 
 #[test]

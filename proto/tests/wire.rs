@@ -9,7 +9,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use hostler_proto::{dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration};
+use hostler_proto::{
+    dra_v1, dra_v1beta1, health_v1, health_v1alpha1, pod_resources_v1, pod_resources_v1alpha1, registration,
+};
 use prost::Message;
 use tonic::{codegen::Service, server::NamedService};
 
@@ -54,6 +56,13 @@ fn calls_go_to_the_paths_of_the_kubelet() {
     finish(health.node_watch_resources(health_v1::NodeWatchResourcesRequest {}));
     let mut health = health_v1alpha1::dra_resource_health_client::DraResourceHealthClient::new(recorder.clone());
     finish(health.node_watch_resources(health_v1alpha1::NodeWatchResourcesRequest {}));
+    let mut v1 = pod_resources_v1::pod_resources_lister_client::PodResourcesListerClient::new(recorder.clone());
+    finish(v1.list(pod_resources_v1::ListPodResourcesRequest {}));
+    finish(v1.get(pod_resources_v1::GetPodResourcesRequest::default()));
+    finish(v1.get_allocatable_resources(pod_resources_v1::AllocatableResourcesRequest {}));
+    let mut v1alpha1 =
+        pod_resources_v1alpha1::pod_resources_lister_client::PodResourcesListerClient::new(recorder.clone());
+    finish(v1alpha1.list(pod_resources_v1alpha1::ListPodResourcesRequest {}));
     assert_eq!(
         *recorder.0.lock().unwrap(),
         [
@@ -65,6 +74,10 @@ fn calls_go_to_the_paths_of_the_kubelet() {
             "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodeUnprepareResources",
             "/v1.DRAResourceHealth/NodeWatchResources",
             "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+            "/v1.PodResourcesLister/List",
+            "/v1.PodResourcesLister/Get",
+            "/v1.PodResourcesLister/GetAllocatableResources",
+            "/v1alpha1.PodResourcesLister/List",
         ]
     );
 }
@@ -78,6 +91,8 @@ fn servers_answer_under_the_same_names() {
             dra_v1beta1::dra_plugin_server::DraPluginServer::<()>::NAME,
             health_v1::dra_resource_health_server::DraResourceHealthServer::<()>::NAME,
             health_v1alpha1::dra_resource_health_server::DraResourceHealthServer::<()>::NAME,
+            pod_resources_v1::pod_resources_lister_server::PodResourcesListerServer::<()>::NAME,
+            pod_resources_v1alpha1::pod_resources_lister_server::PodResourcesListerServer::<()>::NAME,
         ],
         [
             "pluginregistration.Registration",
@@ -85,6 +100,8 @@ fn servers_answer_under_the_same_names() {
             "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
             "v1.DRAResourceHealth",
             "v1alpha1.DRAResourceHealth",
+            "v1.PodResourcesLister",
+            "v1alpha1.PodResourcesLister",
         ]
     );
 }
@@ -193,4 +210,94 @@ macro_rules! health_messages {
 fn health_messages_have_the_numbers_of_the_kubelet() {
     health_messages!(health_v1);
     health_messages!(health_v1alpha1);
+}
+
+/// Several small numbers in one field.
+fn packed(number: u8, values: &[u8]) -> Vec<u8> {
+    field(number, values)
+}
+
+#[test]
+fn pod_resources_have_the_numbers_of_the_kubelet() {
+    use pod_resources_v1::{
+        AllocatableResourcesRequest, AllocatableResourcesResponse, CdiDevice, ClaimResource, ContainerDevices,
+        ContainerMemory, ContainerResources, DynamicResource, GetPodResourcesRequest, GetPodResourcesResponse,
+        ListPodResourcesRequest, ListPodResourcesResponse, NumaNode, PodResources, TopologyInfo,
+    };
+    let (topology, topology_bytes) = (TopologyInfo { nodes: vec![NumaNode { id: 1 }] }, field(1, number(1, 1)));
+    let devices = ContainerDevices {
+        resource_name: "r".into(),
+        device_ids: vec!["a".into(), "b".into()],
+        topology: Some(topology.clone()),
+    };
+    let devices_bytes = [field(1, "r"), field(2, "a"), field(2, "b"), field(3, &topology_bytes)].concat();
+    same(&devices, &devices_bytes);
+    let memory = ContainerMemory { memory_type: "memory".into(), size: 9, topology: Some(topology) };
+    let memory_bytes = [field(1, "memory"), number(2, 9), field(3, &topology_bytes)].concat();
+    same(&memory, &memory_bytes);
+    let resource = ClaimResource {
+        cdi_devices: vec![CdiDevice { name: "v/c=d".into() }],
+        driver_name: "d".into(),
+        pool_name: "p".into(),
+        device_name: "n".into(),
+        share_id: Some("s".into()),
+    };
+    let resource_bytes =
+        [field(1, field(1, "v/c=d")), field(2, "d"), field(3, "p"), field(4, "n"), field(5, "s")].concat();
+    same(&resource, &resource_bytes);
+    let dynamic =
+        DynamicResource { claim_name: "c".into(), claim_namespace: "ns".into(), claim_resources: vec![resource] };
+    let dynamic_bytes = [field(2, "c"), field(3, "ns"), field(4, resource_bytes)].concat();
+    let container = ContainerResources {
+        name: "m".into(),
+        devices: vec![devices.clone()],
+        cpu_ids: vec![2, 3],
+        memory: vec![memory.clone()],
+        dynamic_resources: vec![dynamic],
+    };
+    let container_bytes =
+        [field(1, "m"), field(2, &devices_bytes), packed(3, &[2, 3]), field(4, &memory_bytes), field(5, dynamic_bytes)]
+            .concat();
+    let pod = PodResources {
+        name: "p".into(),
+        namespace: "ns".into(),
+        containers: vec![container],
+        cpu_ids: vec![4],
+        memory: vec![memory.clone()],
+    };
+    let pod_bytes = [
+        field(1, "p"),
+        field(2, "ns"),
+        // Longer than the one byte that `field` writes.
+        [&[3 << 3 | 2, u8::try_from(container_bytes.len()).unwrap()], &*container_bytes].concat(),
+        packed(4, &[4]),
+        field(5, &memory_bytes),
+    ]
+    .concat();
+    assert_eq!(pod.encode_to_vec(), pod_bytes);
+    // A pod in a list and a pod alone stand in the same field.
+    let (list, get) = (
+        ListPodResourcesResponse { pod_resources: vec![pod.clone()] }.encode_to_vec(),
+        GetPodResourcesResponse { pod_resources: Some(pod) }.encode_to_vec(),
+    );
+    assert_eq!(list, get);
+    let allocatable =
+        AllocatableResourcesResponse { devices: vec![devices], cpu_ids: vec![0, 1], memory: vec![memory] };
+    let bytes = [field(1, devices_bytes), packed(2, &[0, 1]), field(3, memory_bytes)].concat();
+    same(&allocatable, &bytes);
+    let asked = GetPodResourcesRequest { pod_name: "p".into(), pod_namespace: "ns".into() };
+    same(&asked, &[field(1, "p"), field(2, "ns")].concat());
+    same(&ListPodResourcesRequest {}, &[]);
+    same(&AllocatableResourcesRequest {}, &[]);
+}
+
+#[test]
+fn the_first_version_of_pod_resources_has_the_numbers_of_the_kubelet() {
+    use pod_resources_v1alpha1::{ContainerDevices, ContainerResources, ListPodResourcesResponse, PodResources};
+    let devices = ContainerDevices { resource_name: "r".into(), device_ids: vec!["a".into()] };
+    let containers = vec![ContainerResources { name: "m".into(), devices: vec![devices] }];
+    let pod = PodResources { name: "p".into(), namespace: "ns".into(), containers };
+    let container_bytes = [field(1, "m"), field(2, [field(1, "r"), field(2, "a")].concat())].concat();
+    let pod_bytes = [field(1, "p"), field(2, "ns"), field(3, container_bytes)].concat();
+    same(&ListPodResourcesResponse { pod_resources: vec![pod] }, &field(1, pod_bytes));
 }
