@@ -30,7 +30,9 @@ mod testing;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{Allocation, Chain, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId};
+use hostler_api::{
+    Allocation, Chain, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId, resource::ResourceClaimConsumerReference,
+};
 use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
@@ -434,6 +436,14 @@ impl ClaimView {
         match self {
             Self::Recorded { record, .. } => Some(&record.claim),
             Self::Quarantined(quarantined) => quarantined.claim.as_ref(),
+        }
+    }
+
+    /// Who might use it when it came onto record, where that is known.
+    pub fn reserved_for(&self) -> &[ResourceClaimConsumerReference] {
+        match self {
+            Self::Recorded { record, .. } => &record.reserved_for,
+            Self::Quarantined(_) => &[],
         }
     }
 

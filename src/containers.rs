@@ -12,6 +12,7 @@
 //! in the file's name, so that removing the note of an ended container never hits that of its next start.
 
 mod life;
+mod owner;
 pub mod seen;
 
 pub use life::ContainerSight;
@@ -31,6 +32,8 @@ use hostler_linux::{
 };
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+
+pub use owner::{ContainerOwner, NotedPod};
 
 /// Notes have a few hundred bytes; a path has 4096 at most.
 const MOST_BYTES: u64 = 64 << 10;
@@ -86,6 +89,9 @@ pub struct ContainerNote {
     /// What it was bound to for this claim, which may be a part of it. Absent in notes of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sets: Option<ContainerSets>,
+    /// Whose container it is, as far as its runtime tells. Absent in notes of earlier versions.
+    #[serde(flatten)]
+    pub owner: ContainerOwner,
 }
 
 /// What a container was bound to for a claim; an empty set binds nothing.
@@ -108,6 +114,8 @@ pub struct ContainerUse<'a> {
     pub pid: u32,
     /// What it is bound to for the claim, where that is known.
     pub sets: Option<ContainerSets>,
+    /// Whose container it is, as far as its runtime tells.
+    pub owner: ContainerOwner,
 }
 
 /// Why a container could not be recorded.
@@ -141,7 +149,7 @@ impl RecordError {
 /// # Errors
 /// When the process cannot be looked at or the file cannot be written.
 pub fn record(root: &SysRoot, folder: &Path, used: ContainerUse<'_>) -> Result<(), RecordError> {
-    let note = ContainerNote { sets: used.sets, ..look(root, used.pid)? };
+    let note = ContainerNote { sets: used.sets, ..look(root, used.pid, used.owner)? };
     let folder = folder.join(used.claim.as_str());
     let name = format!("{}.{}", used.container.as_str(), note.started);
     let (path, hidden) = (folder.join(format!("{name}.json")), format!(".{name}.tmp"));
@@ -153,7 +161,7 @@ pub fn record(root: &SysRoot, folder: &Path, used: ContainerUse<'_>) -> Result<(
     Ok(replace(&file, Durability::Unsynced).map_err(|error| error.as_part_of("write", &path))?)
 }
 
-fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {
+fn look(root: &SysRoot, pid: u32, owner: ContainerOwner) -> Result<ContainerNote, RecordError> {
     let failed = |path: &str| {
         let path = path.to_owned();
         move |source| RecordError::Look { path, source }
@@ -172,6 +180,7 @@ fn look(root: &SysRoot, pid: u32) -> Result<ContainerNote, RecordError> {
         is_init: namespace(&format!("proc/{pid}/ns/pid")).is_ok_and(|own| own != pid_namespace),
         pid_namespace,
         sets: None,
+        owner,
     })
 }
 

@@ -12,6 +12,7 @@
 pub mod record;
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -106,6 +107,8 @@ struct OciState {
 struct OciConfig {
     #[serde(default)]
     hooks: OciHooks,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -120,7 +120,7 @@ impl ByName {
             consumed: BTreeMap::new(),
             config: Vec::new(),
         };
-        Allocation { grants: claim.name.split('+').enumerate().map(grant).collect(), pod_claim_name: None }
+        Allocation { grants: claim.name.split('+').enumerate().map(grant).collect(), ..Allocation::default() }
     }
 }
 

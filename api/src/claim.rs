@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClaimUid, Grant};
+use crate::{ClaimUid, Grant, resource::ResourceClaimConsumerReference};
 
 /// How the kubelet and people call a claim.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -38,6 +38,9 @@ pub struct Allocation {
     /// What the pod calls the claim, where it was made from a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_claim_name: Option<String>,
+    /// Who may use the claim, when it was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
 /// How far a claim is that a node has on record.

@@ -14,7 +14,7 @@ use hostler::{
         ClaimTable, ClaimView,
         store::{ClaimRecord, RecordState, decode},
     },
-    containers::{ContainerDir, ContainerId, ContainerSets, ContainerUse, record},
+    containers::{ContainerDir, ContainerId, ContainerOwner, ContainerSets, ContainerUse, record},
     metrics::Metrics,
 };
 use hostler_api::ClaimUid;
@@ -113,7 +113,8 @@ impl Containers {
             claim.devices[0].plan.pinning = Pinning { cpus: sets.cpus.iter().collect(), ..Pinning::default() };
             let id = ContainerId::new(format!("c{number}")).unwrap();
             let pid = container.process.id();
-            let used = ContainerUse { claim: &claim.claim.uid, container: &id, pid, sets: Some(sets) };
+            let (sets, owner) = (Some(sets), ContainerOwner::default());
+            let used = ContainerUse { claim: &claim.claim.uid, container: &id, pid, sets, owner };
             record(&SysRoot::host(), notes, used).unwrap();
             let view = ClaimView::Recorded { record: Arc::new(claim.clone()), problem: None, busy: None };
             table.claims.insert(claim.claim.uid, view);

@@ -25,7 +25,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, Grant};
+use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, Grant, resource::ResourceClaimConsumerReference};
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use hostler_files::{
     Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName, TrustError,
@@ -62,6 +62,10 @@ pub struct ClaimRecord {
     /// When the claim came onto record, seconds since 1970. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
+    /// Who might use the claim when it came onto record. Who shares it since then is not here: the kubelet does not ask
+    /// again. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
 impl ClaimRecord {

@@ -70,7 +70,7 @@ pub(super) fn part(device: &str, units: u64) -> Grant {
 }
 
 pub(super) fn allocation(grants: &[Grant]) -> Allocation {
-    Allocation { grants: grants.to_vec(), pod_claim_name: None }
+    Allocation { grants: grants.to_vec(), ..Allocation::default() }
 }
 
 pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimRecord {
@@ -92,6 +92,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimReco
         devices: vec![device],
         metadata: None,
         since: None,
+        reserved_for: Vec::new(),
     }
 }
 

@@ -58,7 +58,12 @@ impl NotesHost {
 
     fn record(&self, id: &str, pid: u32) {
         let (claim, container) = (&claim(), &ContainerId::new(id).unwrap());
-        record(&self.root(), self.dir().path(), ContainerUse { claim, container, pid, sets: None }).unwrap();
+        record(
+            &self.root(),
+            self.dir().path(),
+            ContainerUse { claim, container, pid, sets: None, owner: ContainerOwner::default() },
+        )
+        .unwrap();
     }
 }
 
@@ -203,7 +208,13 @@ fn a_real_process_is_seen_to_run_and_to_end() {
     #[expect(clippy::disallowed_methods, reason = "a test needs a process")]
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let (claim_uid, container) = (claim(), ContainerId::new("real").unwrap());
-    let used = ContainerUse { claim: &claim_uid, container: &container, pid: child.id(), sets: None };
+    let used = ContainerUse {
+        claim: &claim_uid,
+        container: &container,
+        pid: child.id(),
+        sets: None,
+        owner: ContainerOwner::default(),
+    };
     record(&root, dir.path(), used).unwrap();
     assert!(dir.any_runs(&claim()));
     child.kill().unwrap();
@@ -222,4 +233,23 @@ fn only_ids_that_are_file_names_are_ids() {
     for id in ["", ".", "..", ".hidden", "a/b", "a b", "a\0", "ä", &"x".repeat(201)] {
         ContainerId::new(id).unwrap_err();
     }
+}
+
+#[test]
+fn a_note_says_whose_container_it_is_and_one_of_an_earlier_version_is_read_without() {
+    let machine = NotesHost::new();
+    machine.process(7, 'S', 100, "/pod/one");
+    let pod = NotedPod { namespace: "ml".to_owned(), name: "train-0".to_owned(), uid: Some("5f0c-1".to_owned()) };
+    let owner = ContainerOwner { name: Some("main".to_owned()), pod: Some(pod) };
+    let (claim_uid, container) = (claim(), ContainerId::new("one").unwrap());
+    let used = ContainerUse { claim: &claim_uid, container: &container, pid: 7, sets: None, owner: owner.clone() };
+    record(&machine.root(), machine.dir().path(), used).unwrap();
+    let note = machine.dir().of(&claim()).unwrap().remove(0).note.unwrap();
+    assert_eq!(note.owner, owner);
+    let mut earlier = serde_json::to_value(&note).unwrap();
+    for field in ["name", "pod"] {
+        assert!(earlier.as_object_mut().unwrap().remove(field).is_some(), "{field}");
+    }
+    let earlier: ContainerNote = serde_json::from_value(earlier).unwrap();
+    assert_eq!(earlier, ContainerNote { owner: ContainerOwner::default(), ..note });
 }

@@ -8,9 +8,9 @@ use std::{io::Read, path::PathBuf};
 use hostler_api::ClaimUid;
 use hostler_linux::SysRoot;
 
-use super::{HookError, OciState, bad, bounded, read_config};
+use super::{HookError, OciConfig, OciState, bad, bounded, read_config};
 use crate::{
-    containers::{self, ContainerId, ContainerSets, ContainerUse, RecordError},
+    containers::{self, ContainerId, ContainerOwner, ContainerSets, ContainerUse, RecordError},
     pinning,
 };
 
@@ -61,8 +61,11 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
         return Err(HookError::NoProcess);
     }
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
-    let sets = share_of(&recording.claim, &state);
-    let used = ContainerUse { claim: &recording.claim, container: &id, pid: state.pid, sets };
+    // Without its configuration the note still keeps the claim.
+    let config = read_config(&state.bundle).ok();
+    let sets = config.as_ref().and_then(|config| share_of(&recording.claim, config));
+    let owner = config.map(|config| ContainerOwner::of(&config.annotations)).unwrap_or_default();
+    let used = ContainerUse { claim: &recording.claim, container: &id, pid: state.pid, sets, owner };
     let recorded = containers::record(root, &recording.folder, used);
     // A kernel without user namespaces has no such file, and no other root.
     let uid_map = root.text("proc/self/uid_map");
@@ -73,8 +76,7 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
 
 /// What the container's other hooks bind it to for this claim: it may have some of its requests only. Where that cannot be
 /// told here it is left out; the hook that binds is the one that refuses.
-fn share_of(claim: &ClaimUid, state: &OciState) -> Option<ContainerSets> {
-    let config = read_config(&state.bundle).ok()?;
+fn share_of(claim: &ClaimUid, config: &OciConfig) -> Option<ContainerSets> {
     let hooks = pinning::pins_of_hooks(config.hooks.create_runtime.iter().map(|hook| hook.args.as_slice())).ok()?;
     let own: Vec<&pinning::Pins> =
         hooks.iter().filter(|hook| hook.claim == claim.as_str()).map(|hook| &hook.pins).collect();

@@ -89,7 +89,9 @@ mod tests {
         });
         let devices = vec![serde_json::from_value(device).unwrap()];
         let (state, boot_id) = (RecordState::Prepared, "boot".to_owned());
-        observation(&ClaimRecord { claim, state, boot_id, devices, metadata: None, since: None }, found, "hostler.dev")
+        let (metadata, since, reserved_for) = (None, None, Vec::new());
+        let record = ClaimRecord { claim, state, boot_id, devices, metadata, since, reserved_for };
+        observation(&record, found, "hostler.dev")
     }
 
     #[test]

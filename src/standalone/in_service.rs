@@ -110,7 +110,7 @@ mod tests {
                 consumed: Default::default(),
                 config: Vec::new(),
             };
-            let allocation = |claim| Allocation { grants: vec![grant(claim)], pod_claim_name: None };
+            let allocation = |claim| Allocation { grants: vec![grant(claim)], ..Allocation::default() };
             then(claims.iter().map(|claim| Ok(allocation(claim))).collect());
         }
     }

@@ -77,6 +77,16 @@ pub struct ResourceClaimConsumerReference {
     /// Name, in the claim's namespace.
     #[serde(default)]
     pub name: String,
+    /// Identity: a pod that is made anew under the same name has another one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+impl ResourceClaimConsumerReference {
+    /// Whether it is a pod, and not a group of them.
+    pub fn is_pod(&self) -> bool {
+        self.resource == "pods"
+    }
 }
 
 /// What was given to a claim, by all drivers.
@@ -222,7 +232,11 @@ impl ResourceClaim {
         if grants.is_empty() {
             return Err(AllocationError::NotOurs { driver: driver.to_owned() });
         }
-        Ok(Allocation { grants, pod_claim_name: self.metadata.annotations.get(POD_CLAIM_NAME).cloned() })
+        Ok(Allocation {
+            grants,
+            pod_claim_name: self.metadata.annotations.get(POD_CLAIM_NAME).cloned(),
+            reserved_for: self.status.reserved_for.clone(),
+        })
     }
 }
 

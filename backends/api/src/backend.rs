@@ -58,6 +58,12 @@ pub trait Backend: Send + Sync + 'static {
         }
     }
 
+    /// The CPUs that `device` offers, kernel numbers; empty for what is no CPUs. Pure.
+    fn cpus(&self, device: &Device) -> BTreeSet<u32> {
+        let _ = device;
+        BTreeSet::new()
+    }
+
     /// How much of what the grant asks for is free on the node of [`PlanWork::within`], in whatever unit, to compare nodes
     /// by; `None` where that is not known. Pure.
     fn free(&self, work: &PlanWork<'_>) -> Option<u64> {

@@ -92,6 +92,10 @@ impl Backend for CpuBackend {
         prepare::nodes(device)
     }
 
+    fn cpus(&self, device: &Device) -> BTreeSet<u32> {
+        offered_cpus(device).iter().collect()
+    }
+
     fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
         prepare::free(work)
     }

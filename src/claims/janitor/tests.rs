@@ -10,7 +10,7 @@ use super::{
     super::{ClaimsParts, ReadClaims, ReadContinuation, task, testing::*},
     *,
 };
-use crate::containers::{self, ContainerDir, ContainerUse};
+use crate::containers::{self, ContainerDir, ContainerOwner, ContainerUse};
 
 const GRACE: Duration = Duration::from_secs(300);
 
@@ -310,7 +310,13 @@ async fn a_claim_is_not_taken_back_while_a_container_runs_with_it() {
     #[expect(clippy::disallowed_methods, reason = "a test needs a process")]
     let mut container = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let (folder, id) = (world.temp.path().join("containers"), containers::ContainerId::new("c1").unwrap());
-    let used = ContainerUse { claim: &uid("a"), container: &id, pid: container.id(), sets: None };
+    let used = ContainerUse {
+        claim: &uid("a"),
+        container: &id,
+        pid: container.id(),
+        sets: None,
+        owner: ContainerOwner::default(),
+    };
     containers::record(&SysRoot::host(), &folder, used).unwrap();
     for seconds in [0, 100, 200, 300, 400] {
         assert_eq!(world.round(seconds).await, ["a", "b"], "the container runs");
@@ -330,7 +336,13 @@ async fn notes_of_containers_that_ended_or_have_no_claim_are_removed() {
     let mut container = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let (folder, id) = (world.temp.path().join("containers"), containers::ContainerId::new("c1").unwrap());
     for claim in ["a", "nobody"] {
-        let used = ContainerUse { claim: &uid(claim), container: &id, pid: container.id(), sets: None };
+        let used = ContainerUse {
+            claim: &uid(claim),
+            container: &id,
+            pid: container.id(),
+            sets: None,
+            owner: ContainerOwner::default(),
+        };
         containers::record(&SysRoot::host(), &folder, used).unwrap();
     }
     world.round(1).await;

@@ -105,7 +105,7 @@ fn nodes(devices: &[Device], held: &[RecordDevice], grants: &[Grant]) -> Result<
     let uid: ClaimUid = uid("holder");
     let holdings: Vec<HeldGrant<'_>> =
         held.iter().map(|device| HeldGrant { uid: &uid, name: "default/holder", device }).collect();
-    let allocation = Allocation { grants: grants.to_vec(), pod_claim_name: None };
+    let allocation = Allocation { grants: grants.to_vec(), ..Allocation::default() };
     let admitted = admit(&claim("new"), &allocation, &inventory, &backends, &holdings);
     let admitted = admitted.map_err(|error| Chain(&error).to_string())?;
     Ok(admitted.iter().map(|device| device.plan.data.as_u64().unwrap()).collect())

@@ -307,7 +307,8 @@ impl ClaimsOwner {
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
-        Ok(Some(Arc::new(ClaimRecord { claim, state: RecordState::Preparing, boot_id, devices, metadata, since })))
+        let (state, reserved_for) = (RecordState::Preparing, allocation.reserved_for);
+        Ok(Some(Arc::new(ClaimRecord { claim, state, boot_id, devices, metadata, since, reserved_for })))
     }
 
     /// Decides as for a claim that is to be prepared, and leaves it at that.

@@ -52,6 +52,7 @@ fn table(claims: Vec<(&str, Vec<RecordDevice>)>) -> ClaimTable {
             devices,
             metadata: None,
             since: None,
+            reserved_for: Vec::new(),
         };
         (uid, ClaimView::Recorded { record: record.into(), problem: None, busy: None })
     };

@@ -34,7 +34,8 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
 
 fn record(devices: Vec<RecordDevice>) -> ClaimRecord {
     let claim = ClaimRef { namespace: "ml".to_owned(), name: "a".to_owned(), uid: ClaimUid::new("u1").unwrap() };
-    ClaimRecord { claim, state: RecordState::Prepared, boot_id: "b".to_owned(), devices, metadata: None, since: None }
+    let (state, boot_id) = (RecordState::Prepared, "b".to_owned());
+    ClaimRecord { claim, state, boot_id, devices, metadata: None, since: None, reserved_for: Vec::new() }
 }
 
 fn inventory(health: Health) -> Inventory {

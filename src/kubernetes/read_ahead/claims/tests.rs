@@ -38,7 +38,7 @@ fn call(name: &str, uid: &str) -> ClaimRef {
 fn allocation(pool: &str) -> Allocation {
     let grant = serde_json::json!({"request": "r", "pool": pool, "device": "card-0"});
     let grant: Grant = serde_json::from_value(grant).unwrap();
-    Allocation { grants: vec![grant], pod_claim_name: None }
+    Allocation { grants: vec![grant], ..Allocation::default() }
 }
 
 fn found(uid: &str, pool: &str) -> Option<(ClaimUid, Allocation)> {

@@ -99,6 +99,7 @@ fn table(grants: Vec<serde_json::Value>) -> ClaimTable {
         devices: grants.into_iter().map(device).collect(),
         metadata: None,
         since: None,
+        reserved_for: Vec::new(),
     };
     let view = ClaimView::Recorded { record: Arc::new(record), problem: None, busy: None };
     ClaimTable { claims: BTreeMap::from([(uid, view)]) }
