@@ -31,6 +31,7 @@ mod figures {
     pub(crate) mod inventory;
     pub(crate) mod machine;
     pub(crate) mod pictures;
+    pub(crate) mod pod_resources;
     pub(crate) mod report;
     pub(crate) mod rig;
     pub(crate) mod samples;
@@ -40,12 +41,13 @@ mod figures {
 }
 
 use figures::{
-    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, report, scan, stuck,
+    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, pod_resources, report,
+    scan, stuck,
 };
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
@@ -58,6 +60,7 @@ const SECTIONS: [Section; 12] = [
     ("audit", audit::measure),
     ("stuck", stuck::measure),
     ("pictures", pictures::measure),
+    ("pod_resources", pod_resources::measure),
 ];
 
 fn main() {

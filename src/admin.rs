@@ -12,6 +12,7 @@ mod failures;
 mod metrics;
 mod nri;
 mod orders;
+mod pod_usage;
 mod pods;
 mod process;
 mod scrape;
@@ -65,7 +66,7 @@ use crate::{
     nri::NriSide,
     pods::PodsReader,
     standalone::ManifestFolder,
-    usage::holders,
+    usage::{holders, pods::PodUsageReader},
 };
 
 /// What the answers are made of. Cheap to clone.
@@ -138,6 +139,8 @@ pub struct AdminParts {
     pub kubelet: Option<KubeletSide>,
     /// The container runtime's side.
     pub nri: NriSide,
+    /// Who holds what, by pod.
+    pub pod_usage: PodUsageReader,
 }
 
 /// What is known of the kubelet.
@@ -240,6 +243,7 @@ impl AdminService {
             .route("/v1/claims/{claim}/prepare", post(claims::prepare))
             .route("/v1/claims/{claim}/explain", get(explain::explain))
             .route("/v1/claims/{claim}/forget", post(claims::forget))
+            .route("/v1/pods", get(pod_usage::list))
             .layer(from_fn(in_one_shape))
             // For `hostler ready --socket`: probes speak lines, not JSON.
             .route("/readyz", get(ready))

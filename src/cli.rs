@@ -32,6 +32,7 @@ mod output;
 mod paint;
 mod picture;
 mod plain;
+mod pods;
 mod ready;
 mod run;
 mod save;
@@ -73,6 +74,7 @@ enum CliCommand {
     Diff(diff::DiffArgs),
     Claim(claim::ClaimArgs),
     Device(device::DeviceArgs),
+    Pods(pods::PodsArgs),
     Bitstream(bitstream::BitstreamArgs),
     Cdi(cdi::CdiArgs),
     Config(config::ConfigArgs),
@@ -181,6 +183,7 @@ fn dispatch(command: CliCommand, out: &mut dyn Write) -> Result<CliOutcome, CliF
         CliCommand::Diff(args) => diff::run(&args, out),
         CliCommand::Claim(args) => claim::run(args, out),
         CliCommand::Device(args) => device::run(&args, out),
+        CliCommand::Pods(args) => pods::run(&args, out),
         CliCommand::Bitstream(args) => bitstream::run(&args, out),
         CliCommand::Cdi(args) => cdi::run(&args, out),
         CliCommand::Config(args) => config::run(&args, out),

@@ -12,6 +12,7 @@ mod error;
 mod fields;
 mod listen;
 mod nri;
+mod pod_resources;
 mod read;
 mod section;
 pub(crate) mod sockets;
@@ -32,6 +33,7 @@ pub use audit::AuditConfig;
 pub use error::{ConfigErrors, ConfigMistake};
 pub use listen::{ListenAddress, ScrapeAddress};
 pub use nri::{NriConfig, NriMode, SharedPoolMode};
+pub use pod_resources::PodResourcesConfig;
 pub use section::BackendSection;
 pub use sockets::KubeletSocketPaths;
 pub use topology::{TopologyExportConfig, TopologyManagerPolicy, TopologyManagerScope};
@@ -74,6 +76,8 @@ pub struct DaemonConfig {
     pub nri: NriConfig,
     /// Whether containers stay bound to what their claims say.
     pub audit: AuditConfig,
+    /// The socket that tells which pod holds what.
+    pub pod_resources: PodResourcesConfig,
     /// The kinds of hardware to look after.
     #[serde(skip_deserializing)]
     pub backends: BackendsConfig,
@@ -323,6 +327,7 @@ impl Default for DaemonConfig {
             metrics: MetricsConfig::default(),
             nri: NriConfig::default(),
             audit: AuditConfig::default(),
+            pod_resources: PodResourcesConfig::default(),
             backends: BackendsConfig::default(),
         }
     }

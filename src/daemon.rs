@@ -15,6 +15,7 @@ mod lock;
 mod necessities;
 mod notify;
 mod nri;
+mod pod_resources;
 mod reload;
 
 use std::{
@@ -110,6 +111,9 @@ pub enum DaemonError {
     /// The kubelet's sockets could not be made.
     #[error("failed to listen for the kubelet")]
     Kubelet(#[source] crate::socket::SocketError),
+    /// The socket that tells which pod holds what could not be made.
+    #[error("failed to listen for those who ask which pod holds what")]
+    PodResources(#[source] crate::socket::SocketError),
     /// A part of the daemon has ended.
     #[error("{name} ended")]
     Ended {
@@ -276,6 +280,8 @@ async fn start(
     start_restoring(&source, &claims, &inventory, &machine, tasks);
     // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
     let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
+    let tellers = (pods_rx.clone(), nri.seen_rx.clone());
+    let pod_usage = pod_resources::start(&config, tellers, &claims, &inventory, &metrics, tasks).await?;
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         driver: config.driver.clone(),
@@ -296,6 +302,7 @@ async fn start(
         necessities_rx,
         kubelet: services.side(),
         nri,
+        pod_usage,
     });
     stage.live(admin.clone());
     start_scrapes(&config, &source, &stage, tasks);

@@ -42,6 +42,8 @@ pub enum ServedSocket {
     KubeletService,
     /// The kubelet, asking who is there.
     KubeletRegistration,
+    /// Agents that ask which pod holds what.
+    PodResources,
 }
 
 impl ServedSocket {
@@ -58,7 +60,8 @@ impl ServedSocket {
             // As many as ask in earnest at the same time, and some more.
             Self::Metrics | Self::Admin => (64, spare / 4),
             Self::KubeletService => (32, spare / 4),
-            Self::KubeletRegistration | Self::Scrapes => (16, spare / 8),
+            Self::PodResources => (16, spare / 8),
+            Self::KubeletRegistration | Self::Scrapes => (16, spare / 16),
         };
         part.clamp(FEWEST, most)
     }
@@ -76,13 +79,14 @@ mod tests {
             ServedSocket::Admin,
             ServedSocket::KubeletService,
             ServedSocket::KubeletRegistration,
+            ServedSocket::PodResources,
         ];
         for limit in [128, 256, 1024, 1 << 20, u64::MAX] {
             let taken: u64 = sockets.iter().map(|socket| socket.most(limit)).sum();
             assert!(taken + OWN <= limit, "{limit}: {taken}");
         }
         let at_256 = sockets.map(|socket| socket.most(256));
-        assert_eq!(at_256, [48, 16, 48, 32, 16]);
-        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 5]);
+        assert_eq!(at_256, [48, 12, 48, 32, 12, 16]);
+        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 6]);
     }
 }

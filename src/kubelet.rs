@@ -18,6 +18,7 @@ mod connection;
 mod dra;
 mod handover;
 mod health;
+pub mod pod_resources;
 mod registration;
 
 use std::{
@@ -221,7 +222,7 @@ async fn serve_socket(
     stop: CancellationToken,
 ) -> Result<(), KubeletError> {
     let path = socket.path().to_owned();
-    info!(path = %path.display(), "listening for the kubelet");
+    info!(path = %path.display(), "listening");
     let (connections_tx, connections_rx) = mpsc::channel(1);
     let connections = ReceiverStream::new(connections_rx).map(move |accepted: std::io::Result<_>| {
         accepted.map(|accepted| connection::CountedConnection::new(accepted, count.clone()))

@@ -2,6 +2,7 @@
 //! [`admin`](crate::admin), which answers whoever asks for figures.
 
 mod audit;
+mod pod_resources;
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
@@ -14,6 +15,8 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+
+pub use pod_resources::{PodResourcesApi, PodResourcesCall, PodResourcesMetrics};
 
 /// What was done with a claim.
 #[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
@@ -128,6 +131,7 @@ pub struct Metrics {
     events: Counters,
     audit: audit::AuditMetrics,
     log_lines_dropped: Counter<u64, AtomicU64>,
+    pod_resources: PodResourcesMetrics,
     nri: NriCounters,
 }
 
@@ -156,6 +160,7 @@ impl Default for Metrics {
             audit: audit::AuditMetrics::default(),
             log_lines_dropped: Counter::default(),
             nri: NriCounters::default(),
+            pod_resources: PodResourcesMetrics::default(),
         };
         metrics.begin_at_zero();
         metrics
@@ -274,6 +279,11 @@ impl Metrics {
         self.nri.refused.inc_by(refused as u64);
     }
 
+    /// Counters of calls that ask which pod holds what.
+    pub fn pod_resources(&self) -> &PodResourcesMetrics {
+        &self.pod_resources
+    }
+
     /// Adds every counter to what is told.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("claim_operations", "Answers to calls for claims, by outcome", self.operations.clone());
@@ -304,5 +314,6 @@ impl Metrics {
         self.audit.register(registry);
         let help = "Lines of the log that were dropped since nobody read it in time";
         registry.register("log_lines_dropped", help, self.log_lines_dropped.clone());
+        self.pod_resources.register(registry);
     }
 }

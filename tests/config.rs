@@ -27,6 +27,8 @@ fn the_example_explains_every_key() {
     config.topology_export.topology_manager_policy = Some(hostler::config::TopologyManagerPolicy::None);
     config.topology_export.topology_manager_scope = Some(hostler::config::TopologyManagerScope::Pod);
     config.metrics.scrape = Some(hostler::config::ScrapeAddress("[::]:9464".parse().unwrap()));
+    config.pod_resources.socket = Some(config.pod_resources_socket());
+    config.pod_resources.kubelet_socket = Some(config.kubelet_pod_resources_socket());
     let all: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
     let mut missing = Vec::new();
     look_for(&all, "", &text, &mut missing);

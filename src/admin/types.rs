@@ -1,5 +1,7 @@
 //! What goes over the admin socket, both ways. JSON; a field may be added, none changes its meaning.
 
+mod pods;
+
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use hostler_api::{ClaimState, Quantity};
@@ -9,6 +11,7 @@ pub use crate::{
     standalone::{CreateClaim, CreateDevice},
     usage::holders::{DeviceDrain, HeldAmount, MachineUsage},
 };
+pub use pods::{AdminPod, AdminPodClaim, AdminPodContainer, AdminPodDevice};
 
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, Deserialize, Serialize)]

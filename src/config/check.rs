@@ -7,7 +7,7 @@ use std::{
 
 use hostler_api::{DriverName, NodeName};
 
-use super::{ClusterMode, ConfigMistake, DaemonConfig, ListenAddress};
+use super::{ClusterMode, ConfigMistake, DaemonConfig, ListenAddress, pod_resources};
 
 /// The kernel's limit for the path of a unix socket, without the NUL byte.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -29,6 +29,7 @@ pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     scrape(config, &mut problems);
     topology_export(config, &mut problems);
     times(config, &mut problems);
+    pod_resources::problems(&config.pod_resources, &mut problems);
     level(&config.log.level, &mut problems);
     problems.extend(config.audit.problems());
     backends(config, &mut problems);
@@ -70,6 +71,8 @@ fn paths(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
         ("hook_dir", &config.hook_dir),
         ("cluster.kubeconfig", &config.cluster.kubeconfig),
         ("nri.socket", &config.nri.socket),
+        ("pod_resources.socket", &config.pod_resources.socket),
+        ("pod_resources.kubelet_socket", &config.pod_resources.kubelet_socket),
     ];
     for (key, path) in optional {
         problems.extend(path.as_ref().and_then(|path| path_problem(key, path)));
@@ -96,6 +99,10 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     check("paths.run", &config.admin_socket());
     if let Some(socket) = &config.nri.socket {
         check("nri.socket", socket);
+    }
+    if config.pod_resources.enabled {
+        let is_named = config.pod_resources.socket.is_some();
+        check(if is_named { "pod_resources.socket" } else { "paths.run" }, &config.pod_resources_socket());
     }
     if config.kubelet.enabled {
         // Either can be shortened; the longer one is where there is something to gain.

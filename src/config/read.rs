@@ -39,6 +39,7 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let metrics = reader.section("metrics", &mut root);
     let nri = reader.section("nri", &mut root);
     let audit = reader.section("audit", &mut root);
+    let pod_resources = reader.section("pod_resources", &mut root);
     let backends = reader.backends(&mut root);
     let scalars: DaemonConfig = reader.keys("", root, &["backends"]);
     let config = DaemonConfig {
@@ -51,6 +52,7 @@ pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
         metrics,
         nri,
         audit,
+        pod_resources,
         backends,
         ..scalars
     };

@@ -367,7 +367,7 @@ const MODULES: &[ModuleRule] = &[
     },
     ModuleRule {
         module: "usage",
-        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "tasks", "config"],
+        never: &["kubelet", "kubernetes", "standalone", "admin", "cli", "daemon", "hook", "config"],
         why: "the view of the machine is concluded from the owners' states; whoever shows it asks for it",
     },
     ModuleRule {

@@ -120,6 +120,8 @@ mod tests {
         config.topology_export.topology_manager_policy = Some(TopologyManagerPolicy::None);
         config.topology_export.topology_manager_scope = Some(TopologyManagerScope::Pod);
         config.nri.socket = Some("/x".into());
+        config.pod_resources.socket = Some(config.pod_resources_socket());
+        config.pod_resources.kubelet_socket = Some(config.kubelet_pod_resources_socket());
         config.backends.fake.config.script = "/x".into();
         config.backends.fake.config.state_dir = Some("/x".into());
         let table: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();

@@ -34,6 +34,7 @@ pub mod http2;
 pub mod kubelet;
 pub mod node;
 pub mod nri;
+pub mod pod_resources;
 pub mod scraper;
 pub mod systemd;
 pub mod uevents;

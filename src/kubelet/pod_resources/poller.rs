@@ -1,0 +1,144 @@
+//! Asks the kubelet for its own pods: one poller, however many ask us.
+//!
+//! A kubelet that is away costs nothing but news: its last answer is used, and marked as stale.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use hostler_api::Chain;
+use hostler_proto::pod_resources_v1::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, ListPodResourcesRequest, PodResources,
+    pod_resources_lister_client::PodResourcesListerClient,
+};
+use tokio::{sync::watch, time::sleep};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+use tracing::{info, warn};
+
+use super::{KubeletPollParts, merge};
+use crate::tasks::Tasks;
+
+/// What an answer may have: that of a node with many pods and devices is larger than the usual 4 MiB.
+const MOST_BYTES: usize = 16 << 20;
+/// How long a call may take. A kubelet answers from memory.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Pauses after failures: from one that a restart takes to one that costs nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The name under which unix sockets are called.
+const ORIGIN: &str = "http://localhost";
+
+/// What the kubelet tells of its own, mended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KubeletPods {
+    /// Its pods, sorted.
+    pub pods: Vec<PodResources>,
+    /// What it can hand out itself.
+    pub allocatable: AllocatableResourcesResponse,
+}
+
+/// Why the kubelet gave no answer.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("{} cannot be a socket's address", path.display())]
+    Address {
+        path: std::path::PathBuf,
+        #[source]
+        source: tonic::transport::Error,
+    },
+    #[error("the kubelet said {}: {}", .0.code(), .0.message())]
+    Call(Status),
+}
+
+/// Asks the kubelet for as long as the daemon runs; the latest good answer is what is read.
+pub fn poll_kubelet(parts: KubeletPollParts, tasks: &Tasks) -> watch::Receiver<Arc<KubeletPods>> {
+    let (pods_tx, pods_rx) = watch::channel(Arc::default());
+    let stop = tasks.stop_token();
+    let poller = KubeletPoller { parts, pods_tx, client: None, failed: None };
+    tasks.service("kubelet pods", async move {
+        // Cancel safe: an answer that did not come is asked for again by the next daemon.
+        stop.run_until_cancelled(poller.run()).await;
+        Ok(())
+    });
+    pods_rx
+}
+
+struct KubeletPoller {
+    parts: KubeletPollParts,
+    pods_tx: watch::Sender<Arc<KubeletPods>>,
+    client: Option<PodResourcesListerClient<Channel>>,
+    /// The pause after the last failure.
+    failed: Option<Duration>,
+}
+
+impl KubeletPoller {
+    async fn run(mut self) {
+        // Nothing is known of it yet.
+        self.parts.metrics.set_kubelet_stale(true);
+        loop {
+            let pause = match self.ask().await {
+                Ok(answer) => self.answered(answer),
+                Err(error) => self.failed(&error),
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn ask(&mut self) -> Result<KubeletPods, PollError> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(client(&self.parts.socket)?),
+        };
+        let listed = client.list(ListPodResourcesRequest {}).await.map_err(PollError::Call)?;
+        let allocatable = match client.get_allocatable_resources(AllocatableResourcesRequest {}).await {
+            Ok(allocatable) => allocatable.into_inner(),
+            // Kubelets can be without it.
+            Err(status) if matches!(status.code(), Code::Unknown | Code::Unimplemented) => Default::default(),
+            Err(status) => return Err(PollError::Call(status)),
+        };
+        Ok(KubeletPods {
+            pods: merge::mended(listed.into_inner()),
+            allocatable: merge::mended_allocatable(allocatable),
+        })
+    }
+
+    fn answered(&mut self, answer: KubeletPods) -> Duration {
+        if self.failed.take().is_some() {
+            info!(path = %self.parts.socket.display(), "the kubelet tells of its pods again");
+        }
+        self.parts.metrics.set_kubelet_stale(false);
+        self.pods_tx.send_if_modified(|known| {
+            let is_new = **known != answer;
+            if is_new {
+                *known = Arc::new(answer);
+            }
+            is_new
+        });
+        self.parts.every
+    }
+
+    fn failed(&mut self, error: &PollError) -> Duration {
+        self.parts.metrics.set_kubelet_stale(true);
+        if self.failed.is_none() {
+            let path = self.parts.socket.display();
+            warn!(path = %path, error = %Chain(error), "the kubelet cannot be asked for its pods: its last answer is used");
+        }
+        let pause = self.failed.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        self.failed = Some(pause);
+        // Nodes that lost their kubelets at one moment are not to ask at one moment.
+        pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+    }
+}
+
+/// It connects when it is used, and again whenever that is needed.
+fn client(socket: &Path) -> Result<PodResourcesListerClient<Channel>, PollError> {
+    let failed = |source| PollError::Address { path: socket.to_owned(), source };
+    let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).map_err(failed)?;
+    let endpoint = endpoint.connect_timeout(PATIENCE).timeout(PATIENCE).origin(http_origin());
+    Ok(PodResourcesListerClient::new(endpoint.connect_lazy()).max_decoding_message_size(MOST_BYTES))
+}
+
+fn http_origin() -> tonic::transport::Uri {
+    tonic::transport::Uri::from_static(ORIGIN)
+}
