@@ -30,6 +30,7 @@ mod figures {
     pub(crate) mod idle;
     pub(crate) mod inventory;
     pub(crate) mod machine;
+    pub(crate) mod nri;
     pub(crate) mod pictures;
     pub(crate) mod pod_resources;
     pub(crate) mod report;
@@ -41,13 +42,13 @@ mod figures {
 }
 
 use figures::{
-    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, pictures, pod_resources, report,
-    scan, stuck,
+    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources,
+    report, scan, stuck,
 };
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
@@ -57,6 +58,7 @@ const SECTIONS: [Section; 13] = [
     ("cluster", cluster::measure),
     ("ahead", ahead::measure),
     ("hook", hook::measure),
+    ("nri", nri::measure),
     ("audit", audit::measure),
     ("stuck", stuck::measure),
     ("pictures", pictures::measure),
