@@ -214,12 +214,19 @@ impl SpecDir {
     /// # Errors
     /// [`DirError::List`].
     pub fn list(&self, vendor: &str) -> Result<Vec<SpecFile>, DirError> {
+        Ok(self.named(vendor)?.into_iter().filter_map(|path| SpecFile::of_vendor(path, vendor)).collect())
+    }
+
+    /// The JSON files that are named as one vendor's, unread.
+    ///
+    /// # Errors
+    /// [`DirError::List`].
+    pub fn named(&self, vendor: &str) -> Result<Vec<PathBuf>, DirError> {
         let prefix = format!("{vendor}-");
         let is_named = |path: &PathBuf| {
             extension(path) == Some(SpecExtension::Json) && stem(path).is_some_and(|stem| stem.starts_with(&prefix))
         };
-        let files = self.entries()?.into_iter().filter(is_named).filter_map(SpecFile::load);
-        Ok(files.filter(|file| file.vendor().is_none_or(|found| found == vendor)).collect())
+        Ok(self.entries()?.into_iter().filter(is_named).collect())
     }
 
     /// Removes temporary files that a crash left behind, and says how many. Only for the start: a write under way in
@@ -254,6 +261,11 @@ impl SpecDir {
 }
 
 impl SpecFile {
+    /// Reads a file that is named as a vendor's; `None` where its content is another's, and where it went away meanwhile.
+    pub fn of_vendor(path: PathBuf, vendor: &str) -> Option<Self> {
+        Self::load(path).filter(|file| file.vendor().is_none_or(|found| found == vendor))
+    }
+
     /// Reads and validates a file; `None` where it went away meanwhile.
     fn load(path: PathBuf) -> Option<Self> {
         let spec = read_spec(&path);

@@ -97,7 +97,7 @@ impl CdiSpec {
     /// # Errors
     /// None for the types of this crate; the serializer's interface has one.
     pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut text = escape_for_yaml(&serde_json::to_string_pretty(self)?);
+        let mut text = escape_for_yaml(serde_json::to_string_pretty(self)?);
         text.push('\n');
         Ok(text.into_bytes())
     }
@@ -173,7 +173,11 @@ fn with_hint(mut error: ParseError) -> ParseError {
 
 /// Runtimes read JSON with a YAML parser. Within strings JSON allows some characters that YAML refuses (DEL, C1 controls,
 /// the byte order mark) or takes for a line break and folds into a space (NEL, LS, PS); both know `\u` escapes for them.
-fn escape_for_yaml(json: &str) -> String {
+fn escape_for_yaml(json: String) -> String {
+    // Nearly every file is this.
+    if json.bytes().all(|byte| byte < 0x7f) {
+        return json;
+    }
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         match c {

@@ -15,6 +15,9 @@ use crate::FileError;
 /// Where a process finds what it has open itself. A shell hands pipes over under these names.
 const OWN_DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
+/// Room that is made at once for what a file says to hold: a sparse one says much.
+const MOST_ROOM: usize = 1 << 20;
+
 /// Opens a regular file, also through links.
 ///
 /// # Errors
@@ -69,7 +72,10 @@ pub fn read_argument(path: &Path, most: u64) -> Result<String, FileError> {
 /// # Errors
 /// When more comes, or it cannot be read.
 pub fn read_stream(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    read_into(Vec::new(), from, most)
+}
+
+fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     // One byte more than may be: what is longer is noticed.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large("more bytes than it may have", most)) } else { Ok(bytes) }
@@ -90,7 +96,9 @@ pub(crate) fn opened(path: &Path, options: &OpenOptions) -> io::Result<(File, Me
 /// The content of an open file. One that grows meanwhile is noticed too.
 pub(crate) fn read_opened(file: File, found: &Metadata, most: u64) -> io::Result<Vec<u8>> {
     expect_size(found, most)?;
-    read_stream(file, most)
+    // With room for all of it and the byte that is not there, two reads are enough.
+    let room = usize::try_from(found.len()).unwrap_or_default().saturating_add(1).min(MOST_ROOM);
+    read_into(Vec::with_capacity(room), file, most)
 }
 
 pub(crate) fn with_flags(flags: OFlags) -> OpenOptions {

@@ -74,6 +74,21 @@ fn what_is_wrong_is_said_as_a_derived_reader_would_say_it() {
 }
 
 #[test]
+fn a_file_that_says_the_same_in_other_words_is_the_same() {
+    let text = String::from_utf8(bytes(&json!({"a": "\u{e9} \" \\", "b": 1}))).unwrap();
+    let content = FORMAT.decode::<Value>(text.as_bytes()).unwrap();
+    for other in [
+        text.replace("\u{e9}", "\\u00e9"),
+        text.replace("\n", "\r\n\t"),
+        text.replace("\"a\"", "\"\\u0061\""),
+        text.replace("\"b\": 1", "\"b\": 2, \"b\": 1"),
+    ] {
+        assert_ne!(other, text);
+        assert_eq!(FORMAT.decode::<Value>(other.as_bytes()).unwrap(), content, "{other}");
+    }
+}
+
+#[test]
 fn a_content_of_another_shape_is_refused_although_it_is_whole() {
     let bytes = bytes(&json!({"a": 1}));
     let error = FORMAT.decode::<Vec<u8>>(&bytes).unwrap_err();

@@ -46,8 +46,8 @@ impl RootFolder {
         if self.is_host() {
             return self.open(relative, OFlag::O_RDONLY);
         }
-        let file = self.file(relative, OFlag::O_RDONLY)?;
-        expect_size(&file.metadata()?, MOST_BYTES)?;
+        let (file, found) = self.file(relative, OFlag::O_RDONLY)?;
+        expect_size(&found, MOST_BYTES)?;
         Ok(file)
     }
 
@@ -57,7 +57,7 @@ impl RootFolder {
         if self.is_host() {
             return self.open(relative, OFlag::O_WRONLY | OFlag::O_TRUNC);
         }
-        let file = self.file(relative, OFlag::O_WRONLY)?;
+        let (file, _) = self.file(relative, OFlag::O_WRONLY)?;
         file.set_len(0)?;
         Ok(file)
     }
@@ -113,10 +113,11 @@ impl RootFolder {
     }
 
     /// A regular file of a tree. A FIFO is not waited for, and no terminal becomes ours.
-    fn file(&self, relative: &Path, flags: OFlag) -> io::Result<File> {
+    fn file(&self, relative: &Path, flags: OFlag) -> io::Result<(File, Metadata)> {
         let file = self.inside(relative, flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)?;
-        expect_file(&file.metadata()?)?;
-        Ok(file)
+        let found = file.metadata()?;
+        expect_file(&found)?;
+        Ok((file, found))
     }
 
     fn inside(&self, relative: &Path, flags: OFlag) -> io::Result<File> {
