@@ -24,14 +24,15 @@ pub mod recover;
 pub mod restore;
 pub mod spec;
 pub mod store;
+mod table;
 pub mod task;
 #[cfg(test)]
 mod testing;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_api::{
-    Allocation, Chain, ClaimRef, ClaimState, ClaimUid, DeviceName, ShareId, resource::ResourceClaimConsumerReference,
+    Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId, resource::ResourceClaimConsumerReference,
 };
 use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{inventory::Inventory, metrics::FailureReason};
 
+pub use table::{ClaimTable, ClaimView};
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
 
 /// What a [`ReadClaims`] says of one claim.
@@ -330,29 +332,6 @@ pub struct ClaimFailure {
     pub at: SystemTime,
 }
 
-/// Everything that is known about claims, at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct ClaimTable {
-    /// By UID.
-    pub claims: BTreeMap<ClaimUid, ClaimView>,
-}
-
-/// A claim, for readers.
-#[derive(Clone, Debug)]
-pub enum ClaimView {
-    /// Known from a record.
-    Recorded {
-        /// The record.
-        record: Arc<store::ClaimRecord>,
-        /// What is wrong with it now, if anything: a failed undo, a reboot since.
-        problem: Option<String>,
-        /// The work that is under way on it.
-        busy: Option<BusyClaim>,
-    },
-    /// The record cannot be understood.
-    Quarantined(Arc<recover::QuarantinedClaim>),
-}
-
 /// Work that is under way on a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BusyClaim {
@@ -403,84 +382,5 @@ impl ClaimOperation {
             Self::Describe => "being described",
             Self::Recover => "being recovered",
         }
-    }
-}
-
-impl ClaimView {
-    /// How far it is. A claim with a problem is not ready, whatever its record says.
-    pub fn state(&self) -> ClaimState {
-        match self {
-            Self::Quarantined(_) => ClaimState::Quarantined,
-            Self::Recorded { record, problem: None, .. } if record.state == store::RecordState::Prepared => {
-                ClaimState::Prepared
-            }
-            Self::Recorded { .. } => ClaimState::Preparing,
-        }
-    }
-
-    /// The work that is under way on it.
-    pub fn busy(&self) -> Option<BusyClaim> {
-        match self {
-            Self::Recorded { busy, .. } => *busy,
-            Self::Quarantined(_) => None,
-        }
-    }
-
-    /// Whether a start has not made it right yet.
-    fn is_recovering(&self) -> bool {
-        self.busy().is_some_and(|busy| busy.operation == ClaimOperation::Recover)
-    }
-
-    /// Namespace, name and UID, where known.
-    pub fn claim(&self) -> Option<&ClaimRef> {
-        match self {
-            Self::Recorded { record, .. } => Some(&record.claim),
-            Self::Quarantined(quarantined) => quarantined.claim.as_ref(),
-        }
-    }
-
-    /// Who might use it when it came onto record, where that is known.
-    pub fn reserved_for(&self) -> &[ResourceClaimConsumerReference] {
-        match self {
-            Self::Recorded { record, .. } => &record.reserved_for,
-            Self::Quarantined(_) => &[],
-        }
-    }
-
-    /// What it holds, as far as known.
-    pub fn devices(&self) -> &[store::RecordDevice] {
-        match self {
-            Self::Recorded { record, .. } => &record.devices,
-            Self::Quarantined(quarantined) => &quarantined.devices,
-        }
-    }
-
-    /// Whether it is the same view, and not merely an equal one: records are compared by where they are.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Recorded { record, problem, busy },
-                Self::Recorded { record: other_record, problem: other_problem, busy: other_busy },
-            ) => Arc::ptr_eq(record, other_record) && problem == other_problem && busy == other_busy,
-            (Self::Quarantined(found), Self::Quarantined(other)) => Arc::ptr_eq(found, other),
-            _ => false,
-        }
-    }
-}
-
-impl ClaimTable {
-    /// Whether readers would see nothing new in the other table.
-    fn is_same(&self, other: &Self) -> bool {
-        let same = |((uid, view), (other_uid, other)): ((&ClaimUid, &ClaimView), (&ClaimUid, &ClaimView))| {
-            uid == other_uid && view.is_same(other)
-        };
-        self.claims.len() == other.claims.len() && self.claims.iter().zip(&other.claims).all(same)
-    }
-
-    /// Pool, device and holder of everything that is held.
-    pub fn held_devices(&self) -> impl Iterator<Item = (&str, &DeviceName, &ClaimUid)> {
-        self.claims.iter().flat_map(|(uid, view)| {
-            view.devices().iter().map(move |device| (device.grant.pool.as_str(), &device.grant.device, uid))
-        })
     }
 }

@@ -259,11 +259,13 @@ pub fn sweep(
     let mut removed = 0;
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        let Some(uid) = uid_of(&entry.file_name()) else { continue };
+        if uid_of(&entry.file_name()).is_none_or(|uid| is_recorded(&uid)) {
+            continue;
+        }
         let modified = entry.metadata().and_then(|file| file.modified());
         // A clock that was set back makes a file of the future, which is left for later.
         let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= older_than));
-        if is_old && !is_recorded(&uid) {
+        if is_old {
             fs::remove_file(entry.path()).map_err(FileError::at("remove", &entry.path()))?;
             removed += 1;
         }

@@ -13,12 +13,16 @@
 //! | not understood | | any | quarantine: devices stay taken, nothing is touched |
 //! | none | | there | quarantine, with what the file says it holds |
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_backend::VerifyWork;
-use hostler_cdi::{DirError, SpecDir};
-use tracing::{info, warn};
+use hostler_cdi::{DirError, SpecDir, SpecFile};
+use tracing::{debug, info, warn};
 
 use super::{
     ClaimError, ClaimView,
@@ -85,24 +89,33 @@ impl RecoveryAction {
 pub struct FoundCdi {
     /// The file.
     pub path: PathBuf,
-    /// What its annotation says that the claim holds, if it can be read.
+    /// What its annotation says that the claim holds, if it was read and can be.
     pub holdings: Option<ClaimHoldings>,
 }
 
-/// The CDI files of claims in a folder, and what they say their claims hold.
+/// The CDI files of claims in a folder, and what those of claims without a sound record say that they hold. What is in the
+/// others is compared with the record anyway, when the claim has its turn.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn found_cdi(cdi: &SpecDir, naming: &CdiNaming) -> Result<BTreeMap<ClaimUid, FoundCdi>, DirError> {
-    let files = cdi.list(&naming.driver)?.into_iter();
-    Ok(files
-        .filter_map(|file| {
-            let uid = naming.claim_of_stem(file.stem()?)?;
-            let annotation = file.spec.ok().and_then(|mut spec| spec.annotations.remove(HOLDINGS_ANNOTATION));
-            let holdings = annotation.and_then(|text| serde_json::from_str(&text).ok());
-            Some((uid, FoundCdi { path: file.path, holdings }))
-        })
-        .collect())
+pub fn found_cdi(
+    cdi: &SpecDir,
+    naming: &CdiNaming,
+    records: &[LoadedRecord],
+) -> Result<BTreeMap<ClaimUid, FoundCdi>, DirError> {
+    let sound: BTreeSet<&ClaimUid> = records.iter().filter(|it| it.record.is_ok()).map(|it| &it.uid).collect();
+    let found = |path: PathBuf| {
+        let uid = naming.claim_of_stem(path.file_stem()?.to_str()?)?;
+        let found = if sound.contains(&uid) { FoundCdi { path, holdings: None } } else { read_cdi(path, naming)? };
+        Some((uid, found))
+    };
+    Ok(cdi.named(&naming.driver)?.into_iter().filter_map(found).collect())
+}
+
+fn read_cdi(path: PathBuf, naming: &CdiNaming) -> Option<FoundCdi> {
+    let file = SpecFile::of_vendor(path, &naming.driver)?;
+    let annotation = file.spec.ok().and_then(|mut spec| spec.annotations.remove(HOLDINGS_ANNOTATION));
+    Some(FoundCdi { path: file.path, holdings: annotation.and_then(|text| serde_json::from_str(&text).ok()) })
 }
 
 /// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a record
@@ -228,9 +241,17 @@ pub(super) fn begin(
     metrics: &Metrics,
 ) -> RecoveryStart {
     let mut start = RecoveryStart::default();
+    let kept = actions.values().filter(|action| matches!(action, RecoveryAction::Keep(_))).count();
+    if !actions.is_empty() {
+        info!(claims = actions.len(), kept, "recovering claims");
+    }
     for (uid, action) in actions {
         metrics.recovered(action.name());
-        info!(claim.uid = %uid, action = action.name(), "recovering claim");
+        match action {
+            // All claims of a host whose daemon was started again; the log has no room for thousands of lines at once.
+            RecoveryAction::Keep(_) => debug!(claim.uid = %uid, action = action.name(), "recovering claim"),
+            _ => info!(claim.uid = %uid, action = action.name(), "recovering claim"),
+        }
         match action {
             RecoveryAction::Quarantine(found) => {
                 warn!(claim.uid = %uid, path = %found.path.display(), error = found.reason, "claim quarantined");

@@ -105,7 +105,9 @@ mod tests {
     fn table(record: ClaimRecord, busy: Option<BusyClaim>) -> ClaimTable {
         let uid = record.claim.uid.clone();
         let view = ClaimView::Recorded { record: Arc::new(record), problem: None, busy };
-        ClaimTable { claims: [(uid, view)].into() }
+        let mut table = ClaimTable::default();
+        table.show(uid, Some(view));
+        table
     }
 
     /// What the devices of a record are found in.

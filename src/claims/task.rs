@@ -32,7 +32,7 @@ use super::{
     executor::ClaimExecutor,
     metadata, recover,
     spec::CdiNaming,
-    store::{RecordDevice, RecordDir, StoreError},
+    store::{LoadedRecord, RecordDevice, RecordDir, StoreError},
 };
 use crate::{
     containers::{ClaimContainer, ContainerDir},
@@ -150,7 +150,6 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     let cdi = SpecDir::new(parts.cdi);
     cdi.create().and_then(|()| cdi.remove_leftovers()).map_err(ClaimsStartError::Cdi)?;
     let loaded = records.load().map_err(ClaimsStartError::Records)?;
-    let found = recover::found_cdi(&cdi, &parts.naming).map_err(ClaimsStartError::Cdi)?;
     let naming = Arc::new(parts.naming.clone());
     let inventory_rx = parts.inventory.reader().subscribe();
     let executor = ClaimExecutor {
@@ -164,7 +163,9 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         lock: parts.lock,
     };
     let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
-    let plan = recover::plan(loaded.into_iter().map(held_to).collect(), found, &executor.boot_id);
+    let loaded: Vec<LoadedRecord> = loaded.into_iter().map(held_to).collect();
+    let found = recover::found_cdi(&executor.cdi, &executor.naming, &loaded).map_err(ClaimsStartError::Cdi)?;
+    let plan = recover::plan(loaded, found, &executor.boot_id);
     // Nothing else writes them yet, so their age does not matter.
     metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| plan.contains_key(uid));
     let recovery = recover::begin(&executor, plan, &parts.metrics);
@@ -307,14 +308,13 @@ impl ClaimsHandle {
     pub async fn recovered(&self, within: Duration) {
         let unanswered = self.inventory.reader().latest().unanswered.clone();
         let is_hopeless = |view: &ClaimView| view.devices().iter().any(|it| unanswered.contains_key(&it.backend));
-        let is_waited_for = |view: &&ClaimView| view.is_recovering() && !is_hopeless(view);
         let mut table_rx = self.table();
-        let done = table_rx.wait_for(|table| !table.claims.values().any(|view| is_waited_for(&view)));
+        let done = table_rx.wait_for(|table| table.recovering().all(is_hopeless));
         // An owner that has ended ends the daemon.
         drop(timeout(within, done).await);
         let table = self.table_rx.borrow().clone();
         let mut late: BTreeMap<&BackendName, usize> = BTreeMap::new();
-        for view in table.claims.values().filter(|view| view.is_recovering()) {
+        for view in table.recovering() {
             let backends: BTreeSet<&BackendName> = view.devices().iter().map(|device| &device.backend).collect();
             backends.into_iter().for_each(|backend| *late.entry(backend).or_default() += 1);
         }

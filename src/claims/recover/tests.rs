@@ -109,8 +109,24 @@ fn what_a_claims_cdi_file_says_is_read_back() {
     dir.write(&naming.stem(&uid("a")), &cdi_spec(&held, &naming)).unwrap();
     std::fs::write(temp.path().join("hostler.dev-claim_b.json"), "garbage").unwrap();
     std::fs::write(temp.path().join("other.json"), "{}").unwrap();
-    let found = found_cdi(&dir, &naming).unwrap();
+    let found = found_cdi(&dir, &naming, &[]).unwrap();
     assert_eq!(found.keys().collect::<Vec<_>>(), [&uid("a"), &uid("b")]);
     assert_eq!(found[&uid("a")].holdings.as_ref().unwrap().claim, held.claim);
     assert!(found[&uid("b")].holdings.is_none());
+    let damaged = LoadedRecord { record: Err("its checksum is wrong".to_owned()), ..loaded(&held) };
+    let found = found_cdi(&dir, &naming, &[damaged]).unwrap();
+    assert_eq!(found[&uid("a")].holdings.as_ref().unwrap().claim, held.claim);
+}
+
+/// Thousands of them are compared with their records later, one after the other, while the first are ready already.
+#[test]
+fn the_cdi_file_of_a_claim_with_a_sound_record_is_not_opened_to_make_a_plan() {
+    let temp = tempfile::tempdir().unwrap();
+    let naming = naming();
+    let dir = SpecDir::new(temp.path());
+    let held = record("a", RecordState::Prepared, "now");
+    dir.write(&naming.stem(&uid("a")), &cdi_spec(&held, &naming)).unwrap();
+    let found = found_cdi(&dir, &naming, &[loaded(&held)]).unwrap();
+    assert!(found[&uid("a")].holdings.is_none(), "it says something, which nobody has read");
+    assert_eq!(plan(vec![loaded(&held)], found, "now")[&uid("a")].name(), "keep");
 }

@@ -32,7 +32,7 @@ use crate::{
     metrics::Metrics,
     tasks::Tasks,
 };
-use entry::{ClaimEntry, ClaimWork, QuarantinedEntry};
+use entry::{ClaimEntries, ClaimEntry, ClaimWork, QuarantinedEntry};
 use lanes::BackendLanes;
 pub(super) use operate::OperateCall;
 pub(in crate::claims) use operate::OperateJob;
@@ -72,7 +72,7 @@ pub(super) struct ClaimsOwnerParts {
 /// The owner of the claim table.
 pub(super) struct ClaimsOwner {
     parts: ClaimsOwnerParts,
-    entries: BTreeMap<ClaimUid, ClaimEntry>,
+    entries: ClaimEntries,
     quarantined: BTreeMap<ClaimUid, QuarantinedEntry>,
     operations: OperateQueues,
     lanes: BackendLanes,
@@ -83,10 +83,8 @@ pub(super) struct ClaimsOwner {
     answers: Vec<AnsweredCall>,
     /// What is logged when the answers are on their way: nobody should wait for a log.
     ended: Vec<EndedWork>,
-    /// Whether work was under way on a claim when the inventory changed.
-    describe_again: bool,
-    /// Whether anything has happened since the table was made.
-    unshown: bool,
+    /// The claims on which work was under way when the inventory changed.
+    describe_again: BTreeSet<ClaimUid>,
     stopping: bool,
 }
 
@@ -125,13 +123,14 @@ impl EndedWork {
 
 impl ClaimsOwner {
     pub(super) fn new(parts: ClaimsOwnerParts, start: RecoveryStart) -> Self {
-        let (mut entries, mut quarantined) = (BTreeMap::new(), BTreeMap::new());
+        let (mut entries, mut quarantined) = (ClaimEntries::default(), BTreeMap::new());
         for (uid, view) in start.table {
             match view {
                 ClaimView::Recorded { record, problem, .. } => {
                     entries.insert(uid, ClaimEntry::new(record, problem));
                 }
                 ClaimView::Quarantined(claim) => {
+                    entries.touch(&uid);
                     let name = claim.claim.as_ref().map_or_else(|| "unknown name".to_owned(), ClaimRef::full_name);
                     quarantined.insert(uid, QuarantinedEntry { name, claim });
                 }
@@ -151,8 +150,7 @@ impl ClaimsOwner {
             turns: RequestTurns::default(),
             answers: Vec::new(),
             ended: Vec::new(),
-            describe_again: false,
-            unshown: true,
+            describe_again: BTreeSet::new(),
             stopping: false,
         };
         owner.publish();
@@ -180,7 +178,6 @@ impl ClaimsOwner {
             }
             if let Some(calls) = self.turns.next() {
                 let began = Instant::now();
-                self.unshown = true;
                 self.take(calls);
                 self.turns.took(began.elapsed());
             }
@@ -193,7 +190,6 @@ impl ClaimsOwner {
     }
 
     fn hear(&mut self, request: ClaimsRequest) {
-        self.unshown |= !matches!(request, ClaimsRequest::Ping(_));
         match request {
             ClaimsRequest::Stop => {
                 self.stopping = true;
@@ -205,7 +201,7 @@ impl ClaimsOwner {
             // Whoever asked may have stopped waiting.
             ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
             ClaimsRequest::InventoryChanged => {
-                self.describe();
+                self.describe(&self.described());
                 self.start_recoveries();
             }
             ClaimsRequest::Calls(calls) => self.turns.add(calls),
@@ -274,8 +270,7 @@ impl ClaimsOwner {
             Ok(None) => self.answer(call, Ok(Vec::new())),
             Ok(Some(record)) => {
                 // From here on the devices of a new claim are taken, although nothing is on disk yet.
-                let entry = self.entries.entry(call.uid.clone());
-                let entry = entry.or_insert_with(|| ClaimEntry::new(record.clone(), None));
+                let entry = self.entries.get_or_insert(&call.uid, || ClaimEntry::new(record.clone(), None));
                 entry.work = Some(ClaimWork::begin(operation, vec![call]));
                 return Some(record);
             }
@@ -374,14 +369,14 @@ impl ClaimsOwner {
     fn finish(&mut self, finished: FinishedWork) {
         match finished {
             FinishedWork::Claims { backends, outcomes } => {
+                let uids: Vec<ClaimUid> = outcomes.iter().map(|outcome| outcome.uid.clone()).collect();
                 outcomes.into_iter().for_each(|outcome| self.finish_claim(outcome));
                 self.leave_lanes(&backends);
+                let again: Vec<ClaimUid> = uids.into_iter().filter(|uid| self.describe_again.remove(uid)).collect();
+                self.describe(&again);
             }
             FinishedWork::Recovered(lane) => self.finish_recovery(&lane),
             FinishedWork::Operated { backend, result } => self.finish_operation(&backend, result),
-        }
-        if std::mem::take(&mut self.describe_again) {
-            self.describe();
         }
         self.start_operations();
     }
@@ -418,15 +413,23 @@ impl ClaimsOwner {
         calls.into_iter().for_each(|call| self.take(vec![call]));
     }
 
-    /// Compares what containers can read with the inventory, on every claim on which nothing is under way.
-    fn describe(&mut self) {
+    /// The claims whose containers can read about their devices.
+    fn described(&self) -> Vec<ClaimUid> {
+        let described = self.entries.iter().filter(|(_, entry)| entry.record.metadata.is_some());
+        described.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Compares what containers of these claims can read with the inventory; of those on which work is under way, after that.
+    fn describe(&mut self, uids: &[ClaimUid]) {
         let inventory = self.parts.executor.inventory.latest();
         let mut redescribed = Vec::new();
-        for entry in self.entries.values_mut().filter(|entry| entry.record.metadata.is_some()) {
+        for uid in uids {
+            let Some(entry) = self.entries.get(uid) else { continue };
             if entry.work.is_some() {
-                self.describe_again = true;
+                self.describe_again.insert(uid.clone());
             } else if self.parts.executor.is_ready(&entry.record)
                 && let Some(metadata) = metadata::described_anew(&entry.record, &inventory)
+                && let Some(entry) = self.entries.get_mut(uid)
             {
                 entry.work = Some(ClaimWork::begin(ClaimOperation::Describe, Vec::new()));
                 redescribed.push(RedescribedClaim { before: entry.record.clone(), metadata });
@@ -453,25 +456,37 @@ impl ClaimsOwner {
         executor.records.set_aside(uid).map_err(failed)?;
         executor.remove_cdi(uid)?;
         self.quarantined.remove(uid);
+        self.entries.touch(uid);
         warn!(claim.uid = %uid, "quarantined claim forgotten");
         Ok(())
     }
 
-    /// Shows readers the table, if it is another one than they have seen.
+    /// Shows readers what is another than they have seen. The table is changed in place where nobody has kept it.
     fn publish(&mut self) {
-        if !std::mem::take(&mut self.unshown) {
+        let touched = self.entries.take_touched();
+        if touched.is_empty() {
             return;
         }
-        let recorded = self.entries.iter().map(|(uid, entry)| (uid.clone(), entry.view()));
-        let unsure =
-            self.quarantined.iter().map(|(uid, entry)| (uid.clone(), ClaimView::Quarantined(entry.claim.clone())));
-        let table = ClaimTable { claims: recorded.chain(unsure).collect() };
+        let mut news: Vec<(ClaimUid, Option<ClaimView>)> = touched
+            .into_iter()
+            .map(|uid| {
+                let view = self.view(&uid);
+                (uid, view)
+            })
+            .collect();
         self.parts.table_tx.send_if_modified(|shown| {
-            let is_new = !shown.is_same(&table);
-            if is_new {
-                *shown = Arc::new(table);
+            news.retain(|(uid, view)| !shown.shows(uid, view.as_ref()));
+            if news.is_empty() {
+                return false;
             }
-            is_new
+            let table = Arc::make_mut(shown);
+            news.into_iter().for_each(|(uid, view)| table.show(uid, view));
+            true
         });
+    }
+
+    fn view(&self, uid: &ClaimUid) -> Option<ClaimView> {
+        let unsure = || Some(ClaimView::Quarantined(self.quarantined.get(uid)?.claim.clone()));
+        self.entries.get(uid).map(ClaimEntry::view).or_else(unsure)
     }
 }

@@ -276,6 +276,22 @@ async fn a_ping_wakes_nobody_who_reads_the_table() {
     assert!(table.has_changed().unwrap());
 }
 
+/// A start of thousands of claims, each of which is news, would make thousands of tables of thousands of claims.
+#[tokio::test]
+async fn news_of_a_claim_go_into_the_table_that_is_there_unless_somebody_has_kept_it() {
+    let world = ClaimsWorld::new();
+    let handle = world.start().await;
+    let place = || Arc::as_ptr(&handle.table().borrow().clone());
+    let first = place();
+    prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
+    assert_eq!(place(), first);
+    let kept = handle.table().borrow().clone();
+    unprepare(&handle, &claim("a")).await.unwrap();
+    assert!(kept.claims.contains_key(&uid("a")), "what somebody has kept does not change under his eyes");
+    assert_ne!(place(), first);
+    assert!(handle.table().borrow().claims.is_empty());
+}
+
 #[tokio::test]
 async fn a_claim_that_is_worked_on_says_with_what_and_since_when() {
     let world = ClaimsWorld::new();

@@ -1,12 +1,13 @@
 //! A claim in the owner's table, and the work that is under way on it.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Deref,
     sync::Arc,
     time::{Instant, SystemTime},
 };
 
-use hostler_api::BackendName;
+use hostler_api::{BackendName, ClaimUid};
 
 use crate::{
     claims::{BusyClaim, ClaimOperation, ClaimView, call::ClaimCall, recover::QuarantinedClaim, store::ClaimRecord},
@@ -61,6 +62,57 @@ impl ClaimEntry {
     pub(super) fn view(&self) -> ClaimView {
         let busy = self.work.as_ref().map(|work| work.busy);
         ClaimView::Recorded { record: self.record.clone(), problem: self.problem.clone(), busy }
+    }
+}
+
+/// The claims that have a record, by UID, and of which of them readers may not have seen the latest. Whoever changes one
+/// notes that by doing so: showing it costs what has changed, and not what there is.
+#[derive(Default)]
+pub(super) struct ClaimEntries {
+    entries: BTreeMap<ClaimUid, ClaimEntry>,
+    touched: BTreeSet<ClaimUid>,
+}
+
+impl Deref for ClaimEntries {
+    type Target = BTreeMap<ClaimUid, ClaimEntry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl ClaimEntries {
+    /// Notes that there may be news of a claim.
+    pub(super) fn touch(&mut self, uid: &ClaimUid) {
+        if !self.touched.contains(uid) {
+            self.touched.insert(uid.clone());
+        }
+    }
+
+    /// The claims that there may be news of since this was asked last.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<ClaimUid> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub(super) fn get_mut(&mut self, uid: &ClaimUid) -> Option<&mut ClaimEntry> {
+        self.touch(uid);
+        self.entries.get_mut(uid)
+    }
+
+    pub(super) fn insert(&mut self, uid: ClaimUid, entry: ClaimEntry) {
+        self.touch(&uid);
+        self.entries.insert(uid, entry);
+    }
+
+    pub(super) fn remove(&mut self, uid: &ClaimUid) {
+        self.touch(uid);
+        self.entries.remove(uid);
+    }
+
+    /// The entry of a claim, which is made where there is none.
+    pub(super) fn get_or_insert(&mut self, uid: &ClaimUid, make: impl FnOnce() -> ClaimEntry) -> &mut ClaimEntry {
+        self.touch(uid);
+        self.entries.entry(uid.clone()).or_insert_with(make)
     }
 }
 

@@ -1,0 +1,163 @@
+//! What readers see of all claims.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hostler_api::{ClaimRef, ClaimState, ClaimUid, DeviceName, resource::ResourceClaimConsumerReference};
+
+use super::{BusyClaim, ClaimOperation, recover, store};
+
+/// Everything that is known about claims, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimTable {
+    /// By UID.
+    pub claims: BTreeMap<ClaimUid, ClaimView>,
+    /// Those that a start has not made right yet. Whoever waits for them looks at every table of that time.
+    recovering: BTreeSet<ClaimUid>,
+}
+
+/// A claim, for readers.
+#[derive(Clone, Debug)]
+pub enum ClaimView {
+    /// Known from a record.
+    Recorded {
+        /// The record.
+        record: Arc<store::ClaimRecord>,
+        /// What is wrong with it now, if anything: a failed undo, a reboot since.
+        problem: Option<String>,
+        /// The work that is under way on it.
+        busy: Option<BusyClaim>,
+    },
+    /// The record cannot be understood.
+    Quarantined(Arc<recover::QuarantinedClaim>),
+}
+
+impl ClaimView {
+    /// How far it is. A claim with a problem is not ready, whatever its record says.
+    pub fn state(&self) -> ClaimState {
+        match self {
+            Self::Quarantined(_) => ClaimState::Quarantined,
+            Self::Recorded { record, problem: None, .. } if record.state == store::RecordState::Prepared => {
+                ClaimState::Prepared
+            }
+            Self::Recorded { .. } => ClaimState::Preparing,
+        }
+    }
+
+    /// The work that is under way on it.
+    pub fn busy(&self) -> Option<BusyClaim> {
+        match self {
+            Self::Recorded { busy, .. } => *busy,
+            Self::Quarantined(_) => None,
+        }
+    }
+
+    /// Whether a start has not made it right yet.
+    fn is_recovering(&self) -> bool {
+        self.busy().is_some_and(|busy| busy.operation == ClaimOperation::Recover)
+    }
+
+    /// Namespace, name and UID, where known.
+    pub fn claim(&self) -> Option<&ClaimRef> {
+        match self {
+            Self::Recorded { record, .. } => Some(&record.claim),
+            Self::Quarantined(quarantined) => quarantined.claim.as_ref(),
+        }
+    }
+
+    /// Who might use it when it came onto record, where that is known.
+    pub fn reserved_for(&self) -> &[ResourceClaimConsumerReference] {
+        match self {
+            Self::Recorded { record, .. } => &record.reserved_for,
+            Self::Quarantined(_) => &[],
+        }
+    }
+
+    /// What it holds, as far as known.
+    pub fn devices(&self) -> &[store::RecordDevice] {
+        match self {
+            Self::Recorded { record, .. } => &record.devices,
+            Self::Quarantined(quarantined) => &quarantined.devices,
+        }
+    }
+
+    /// Whether it is the same view, and not merely an equal one: records are compared by where they are.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Recorded { record, problem, busy },
+                Self::Recorded { record: other_record, problem: other_problem, busy: other_busy },
+            ) => Arc::ptr_eq(record, other_record) && problem == other_problem && busy == other_busy,
+            (Self::Quarantined(found), Self::Quarantined(other)) => Arc::ptr_eq(found, other),
+            _ => false,
+        }
+    }
+}
+
+impl ClaimTable {
+    /// Whether readers would see nothing new if this is what there is of a claim now.
+    pub(super) fn shows(&self, uid: &ClaimUid, view: Option<&ClaimView>) -> bool {
+        match (self.claims.get(uid), view) {
+            (None, None) => true,
+            (Some(shown), Some(view)) => shown.is_same(view),
+            _ => false,
+        }
+    }
+
+    /// Takes in what there is of a claim now.
+    pub(super) fn show(&mut self, uid: ClaimUid, view: Option<ClaimView>) {
+        if view.as_ref().is_some_and(ClaimView::is_recovering) {
+            self.recovering.insert(uid.clone());
+        } else {
+            self.recovering.remove(&uid);
+        }
+        match view {
+            Some(view) => drop(self.claims.insert(uid, view)),
+            None => drop(self.claims.remove(&uid)),
+        }
+    }
+
+    /// The claims that a start has not made right yet.
+    pub(super) fn recovering(&self) -> impl Iterator<Item = &ClaimView> {
+        self.recovering.iter().filter_map(|uid| self.claims.get(uid))
+    }
+
+    /// Pool, device and holder of everything that is held.
+    pub fn held_devices(&self) -> impl Iterator<Item = (&str, &DeviceName, &ClaimUid)> {
+        self.claims.iter().flat_map(|(uid, view)| {
+            view.devices().iter().map(move |device| (device.grant.pool.as_str(), &device.grant.device, uid))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::claims::testing::{record, uid};
+
+    fn view(operation: Option<ClaimOperation>) -> ClaimView {
+        let busy = operation.map(|operation| BusyClaim { operation, since: SystemTime::UNIX_EPOCH });
+        ClaimView::Recorded { record: Arc::new(record("a", store::RecordState::Prepared, "now")), problem: None, busy }
+    }
+
+    #[test]
+    fn a_table_shows_the_last_that_it_was_told_of_a_claim() {
+        let mut table = ClaimTable::default();
+        assert!(table.shows(&uid("a"), None));
+        let recovering = view(Some(ClaimOperation::Recover));
+        assert!(!table.shows(&uid("a"), Some(&recovering)));
+        table.show(uid("a"), Some(recovering.clone()));
+        assert!(table.shows(&uid("a"), Some(&recovering)));
+        assert_eq!(table.recovering().count(), 1);
+        let ready = view(None);
+        assert!(!table.shows(&uid("a"), Some(&ready)), "the record is another one");
+        table.show(uid("a"), Some(ready));
+        assert_eq!((table.recovering().count(), table.claims.len()), (0, 1));
+        table.show(uid("a"), None);
+        assert!(table.claims.is_empty() && table.shows(&uid("a"), None));
+    }
+}
