@@ -37,23 +37,22 @@ mod figures {
     pub(crate) mod rig;
     pub(crate) mod samples;
     pub(crate) mod scan;
+    pub(crate) mod start;
     pub(crate) mod stuck;
     pub(crate) mod synthetic;
 }
 
-use figures::{
-    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources,
-    report, scan, stuck,
-};
+use figures::{ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources, report, scan, start, stuck};
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
     ("claims", claims::measure),
     ("idle", idle::measure),
+    ("start", start::measure),
     ("cycles", cycles::measure),
     ("cluster", cluster::measure),
     ("ahead", ahead::measure),
