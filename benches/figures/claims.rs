@@ -3,12 +3,17 @@
 use std::{
     fs::{self, File},
     io::Write,
-    path::Path,
-    process::{Command, Stdio},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use hostler_testing::kubelet::KubeletPlugin;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 
 use super::{
     machine,
@@ -34,15 +39,69 @@ pub(crate) fn measure(report: &mut Report) {
     let on = machine::file_system(ground.path());
     let [prepare, unprepare] =
         ["prepare", "unprepare"].map(|what| format!("{what} of one CPU claim, p50, state on {on}"));
-    report.median_at_most(&prepare, millis(1.0), &Samples::new(times.prepare), how);
+    report.median_at_most(&prepare, millis(0.8), &Samples::new(times.prepare), how);
     report.median_at_most(&unprepare, millis(0.6), &Samples::new(times.unprepare), how);
     report.median("the same claim prepared again", &Samples::new(times.again), how);
     disk(report, &on, times.raw);
     let [prepare, unprepare] =
         ["prepare", "unprepare"].map(|what| format!("{what} of {BATCH} CPU claims in one request"));
-    report.median_at_most(&prepare, millis(30.0), &Samples::new(times.prepare_batch), how);
+    let batches = Samples::new(times.prepare_batch);
+    report.median_at_most(&prepare, millis(15.0), &batches, how);
     report.median(&unprepare, &Samples::new(times.unprepare_batch), how);
+    beside_a_writer(report, ground.path(), batches.median());
     in_memory(report);
+}
+
+/// The same while others keep the file system busy: what is waited for is our own bytes, not theirs.
+fn beside_a_writer(report: &mut Report, ground: &Path, alone: Duration) {
+    let writer = DirtyWriter::start(ground);
+    let times = Times::taken_in(ground);
+    let dirty = format!("; {} MB of it dirty at the end", writer.dirty() / 1_000_000);
+    drop(writer);
+    let Some(times) = times else { return };
+    let how = format!(
+        "the same beside a process of its own that writes as fast as it can{dirty}; the target is the time alone"
+    );
+    let figure = format!("prepare of {BATCH} CPU claims in one request, beside a writer");
+    report.median_at_most(&figure, alone, &Samples::new(times.prepare_batch), &how);
+}
+
+/// A process that writes a file again and again, and its file. Both go with it.
+struct DirtyWriter {
+    writer: Child,
+    file: PathBuf,
+}
+
+impl DirtyWriter {
+    /// Comes back when there are two gigabytes that are not on the disk yet, or as many as the kernel lets there be.
+    fn start(ground: &Path) -> Self {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let file = ground.join("dirty");
+        let again = "while dd if=/dev/zero of=\"$0\" bs=1M count=3000 conv=notrunc 2>/dev/null; do :; done";
+        let writer = Command::new("sh").args(["-c", again]).arg(&file).process_group(0).spawn().unwrap();
+        let (writer, began) = (Self { writer, file }, Instant::now());
+        while writer.dirty() < 2_000_000_000 && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        writer
+    }
+
+    /// Bytes of all files that are not on the disk yet.
+    fn dirty(&self) -> u64 {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let of =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse().ok());
+        [of("Dirty:"), of("Writeback:")].into_iter().flatten().sum::<u64>() * 1024
+    }
+}
+
+impl Drop for DirtyWriter {
+    fn drop(&mut self) {
+        let group = Pid::from_raw(i32::try_from(self.writer.id()).unwrap());
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = self.writer.wait();
+        let _ = fs::remove_file(&self.file);
+    }
 }
 
 /// The same where flushing costs nothing: what is left is ours.
