@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use hostler_testing::host::{Host, SCRIPT};
+use hostler_testing::host::{Host, SCRIPT, wait_for};
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use serde_json::json;
 
@@ -106,9 +106,11 @@ fn a_daemon_starts_whatever_lies_where_its_records_notes_drains_and_manifests_sh
         assert!(drains.contains("drains.json") && drains.contains(trap.distrust()), "{trap:?}: {drains}");
         let shown = host.run_ok(&["claim", "show", "good"]);
         assert!(shown.contains("box"), "what cannot be judged counts as a container: {shown}");
-        let log = host.log();
-        let note = log.lines().find(|line| line.contains("box.5.json")).unwrap_or_default();
-        assert!(note.contains(trap.distrust()), "{trap:?}: {log}");
+        // A line of the log can come after the answer that it is about.
+        let note = wait_for("the note in the log", || {
+            host.log().lines().find(|line| line.contains("box.5.json")).map(str::to_owned)
+        });
+        assert!(note.contains(trap.distrust()), "{trap:?}: {note}");
         let refused = host.run_refused(&["claim", "prepare", "bad", "--namespace", "default"]);
         assert!(refused.contains("default_bad.yaml") || refused.contains("bad.json"), "{trap:?}: {refused}");
         assert!(peak_kibibytes(&host) < MOST_KIBIBYTES / 4, "{trap:?}");
