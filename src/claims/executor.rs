@@ -46,10 +46,11 @@ pub(super) struct ClaimOutcome {
 /// A claim on its way through [`ClaimExecutor::prepare`].
 struct PreparingClaim {
     record: ClaimRecord,
-    /// Whether the record on disk says that the claim is ready in this boot. Containers may be running with it: the
-    /// record is not written again, and an error undoes nothing.
+    /// Whether its record says that the claim is ready in this boot. Containers may be running with it: an error undoes
+    /// nothing.
     ready: bool,
-    /// Whether the hardware has to be made ready.
+    /// Whether the hardware has to be made ready, and the record written: a claim without a CDI file was never promised, and
+    /// what is known of it need not have got to the disk.
     redo: bool,
     /// Whether making it ready changes something that has to be undone. Then the record says so before.
     changes_hardware: bool,
@@ -108,6 +109,7 @@ impl ClaimExecutor {
         job: &OperateJob,
         give: impl FnOnce(&dyn Backend, &OperateWork<'_>) -> Result<OperationOutcome, BackendError>,
     ) -> Result<OperationOutcome, ClaimError> {
+        self.may_act()?;
         let backend = self.backends.get(&job.backend).ok_or_else(|| ClaimError::NoBackend {
             backend: job.backend.to_string(),
             device: job.device.name.clone(),
@@ -150,7 +152,7 @@ impl ClaimExecutor {
     }
 
     /// Whether this daemon is still the only one that works on its folders.
-    fn may_act(&self) -> Result<(), ClaimError> {
+    pub(super) fn may_act(&self) -> Result<(), ClaimError> {
         Ok(self.lock.check()?)
     }
 
@@ -210,7 +212,7 @@ impl ClaimExecutor {
 
     fn write_records(&self, claims: &mut [PreparingClaim], which: impl Fn(&PreparingClaim) -> bool) {
         let mut written: Vec<&mut PreparingClaim> =
-            claims.iter_mut().filter(|claim| claim.failed.is_none() && !claim.ready && which(claim)).collect();
+            claims.iter_mut().filter(|claim| claim.failed.is_none() && claim.redo && which(claim)).collect();
         if written.is_empty() {
             return;
         }

@@ -9,7 +9,11 @@ use hostler_backend::Pinning;
 use hostler_linux::SysRoot;
 
 use super::{
-    super::{ClaimOperation, ClaimView, ReadContinuation, store::RecordState, testing::*},
+    super::{
+        ClaimOperation, ClaimView, ReadContinuation,
+        store::{self, RecordState},
+        testing::*,
+    },
     *,
 };
 
@@ -215,13 +219,15 @@ async fn two_requests_for_one_claim_at_once_are_one_piece_of_work() {
     let (one, two) = tokio::join!(prepare(&handle, &claim), async {
         let mut table = handle.table();
         table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
-        let second = prepare(&handle, &claim);
+        let mut second = CallAnswers::new();
+        let call = second.prepare(&claim);
+        handle.send(ClaimsRequest::Calls(vec![call])).await;
+        handle.ping().await;
         drop(gate);
-        second.await
+        second.collect().await.remove(&uid("a")).unwrap()
     });
     assert_eq!(one.unwrap(), two.unwrap());
-    let steps = world.bench.steps();
-    assert_eq!(steps.iter().filter(|step| *step == "prepare a").count(), 1, "{steps:?}");
+    assert_eq!(world.bench.steps(), ["plan a", "prepare a", "verify a"], "the second has nothing checked again");
 }
 
 #[tokio::test]
@@ -233,13 +239,41 @@ async fn an_unprepare_during_a_prepare_runs_after_it() {
     let (prepared, taken_back) = tokio::join!(prepare(&handle, &claim), async {
         let mut table = handle.table();
         table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
-        let taking_back = unprepare(&handle, &claim);
+        let mut taking_back = CallAnswers::new();
+        let call = taking_back.call(uid("a"), CallKind::Unprepare);
+        handle.send(ClaimsRequest::Calls(vec![call])).await;
+        handle.ping().await;
+        assert_eq!(world.bench.steps(), ["plan a", "prepare a"], "nothing is taken back yet");
         drop(gate);
-        taking_back.await
+        taking_back.collect().await.remove(&uid("a")).unwrap()
     });
     prepared.unwrap();
     taken_back.unwrap();
     assert!(world.files("claims").is_empty() && world.bench.ready().is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_whose_record_could_not_be_written_is_promised_only_when_it_is() {
+    let world = ClaimsWorld::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let record = world.temp.path().join("claims/a.json");
+    let gate = world.gate("prepare");
+    let (refused, ()) = tokio::join!(prepare(&handle, &claim), async {
+        let mut table = handle.table();
+        table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
+        // Wherever the first record is by now, the second one finds something in its way, and so does taking it away.
+        while std::fs::remove_file(&record).is_err() {
+            tokio::task::yield_now().await;
+        }
+        std::fs::create_dir(&record).unwrap();
+        drop(gate);
+    });
+    refused.unwrap_err();
+    std::fs::remove_dir(&record).unwrap();
+    prepare(&handle, &claim).await.unwrap();
+    let kept = store::decode(&std::fs::read(&record).unwrap()).unwrap();
+    assert_eq!((kept.claim, kept.state), (claim, RecordState::Prepared));
 }
 
 #[tokio::test]
