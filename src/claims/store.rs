@@ -234,18 +234,25 @@ impl RecordDir {
         Ok(Self { path, journal })
     }
 
-    /// Writes records durably: all of them are on disk when this returns, or, on an error, none that is new.
+    /// Writes records durably: all of them are on disk when this returns.
+    ///
+    /// The journal has the word before any file has its name: a file that a start finds is one that the journal vouches
+    /// for, also when this process dies in between and the machine a moment later.
     ///
     /// # Errors
-    /// When any step fails. Records that were there before are then the old or the new ones, whole in either case.
+    /// When any step fails. Each record is then the old or the new one, whole in either case.
     pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
         let entry = JournalEntry::written(records)?;
         let written: Result<Vec<_>, StoreError> =
             records.iter().map(|record| write_temporary(&self.path, record)).collect();
-        for (file, path) in written? {
+        let written = written?;
+        // Held over both: files that are flushed in between would be those of before.
+        let mut journal = self.journal();
+        journal.append(&entry)?;
+        for (file, path) in written {
             file.publish(&path)?;
         }
-        self.journal().append(&entry)
+        Ok(())
     }
 
     /// Removes records durably. A record that is already gone is fine: the kubelet repeats calls.
@@ -254,6 +261,9 @@ impl RecordDir {
     /// When a file cannot be removed or the disk fails.
     pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
         let uids: Vec<&ClaimUid> = uids.into_iter().collect();
+        if uids.is_empty() {
+            return Ok(());
+        }
         let entry = JournalEntry::removed(&uids)?;
         for uid in uids {
             remove_file(&file(&self.path, uid))?;

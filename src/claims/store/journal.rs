@@ -1,7 +1,7 @@
 //! What the record files say since the last checkpoint, once more, in one file that takes one flush for a change.
 //!
 //! ```text
-//!   files written, not flushed ──► entry appended, flushed ──► done, and promised
+//!   entry appended, flushed ──► files get their names, not flushed ──► done, and promised
 //!                          many entries ──► files flushed, folder flushed ──► next generation of the journal: checkpoint
 //! ```
 //!
@@ -19,7 +19,7 @@ use hostler_files::{FileError, Journal, JournalContent, open_file, read_trusted,
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ClaimRecord, MOST_BYTES, StoreError, encode, file, remove_file, write_temporary};
+use super::{ClaimRecord, MOST_BYTES, StoreError, decode, encode, file, remove_file, write_temporary};
 
 /// What the journal is called, beside the folder.
 const NAME: &str = "claims.journal";
@@ -30,6 +30,9 @@ const ROOM: u64 = 1 << 20;
 /// From here on, in percent of the room, a checkpoint is made when nobody waits. What is above it is left for those who
 /// come before that.
 const TIDY_FROM: u64 = 50;
+
+/// What it may grow to, in percent of the room: a start reads no more than twice that.
+const MOST_FILLING: u64 = 12_800;
 
 /// The version of the entries, and of the records in them.
 const VERSION: u64 = 1;
@@ -91,6 +94,8 @@ pub(super) struct RecordJournal {
     boot_id: String,
     /// Files that may not be on the disk yet. Their names may not be either, nor that others are gone.
     unflushed: BTreeSet<ClaimUid>,
+    /// From how much of its room on, in percent, nothing is appended before the files have been flushed, or could not be.
+    full_at: u64,
 }
 
 impl RecordJournal {
@@ -104,18 +109,27 @@ impl RecordJournal {
         let unflushed = last_words.keys().cloned().collect();
         if boot.as_deref() != Some(boot_id) {
             for (uid, last_word) in &last_words {
-                replay(folder, uid, last_word.as_ref())?;
+                replay(folder, uid, last_word.as_ref(), boot_id)?;
             }
         }
-        let mut journal = Self { folder: folder.to_owned(), journal, boot_id: boot_id.to_owned(), unflushed };
+        let (folder, boot_id) = (folder.to_owned(), boot_id.to_owned());
+        let mut journal = Self { folder, journal, boot_id, unflushed, full_at: 100 };
         journal.checkpoint()?;
         Ok(journal)
     }
 
-    /// Puts an entry on the disk; its files have been written or removed.
+    /// Puts an entry on the disk; its files are about to be written, or have been removed. Where files cannot be flushed
+    /// the journal goes on and grows: what they have is in it.
     pub(super) fn append(&mut self, entry: &JournalEntry) -> Result<(), StoreError> {
-        if self.journal.filling() >= 100 {
-            self.checkpoint()?;
+        let filling = self.journal.filling();
+        if filling >= self.full_at {
+            match self.checkpoint() {
+                Err(error) if filling < MOST_FILLING => {
+                    self.full_at = filling + 100;
+                    warn!(error = %Chain(&error), "records are not flushed; their journal goes on");
+                }
+                done => done?,
+            }
         }
         self.unflushed.extend(entry.written.iter().cloned());
         self.journal.append(&entry.line)?;
@@ -138,6 +152,7 @@ impl RecordJournal {
         let head = serde_json::to_vec(&head).map_err(|source| StoreError::Entry { source })?;
         self.journal.begin(&head)?;
         self.unflushed.clear();
+        self.full_at = 100;
         Ok(())
     }
 }
@@ -168,9 +183,14 @@ fn read(path: &Path, content: &JournalContent) -> Result<LastWords, StoreError> 
     Ok((head.map(|head| head.boot), last_words))
 }
 
-/// Makes the file of a claim say what the journal says.
-fn replay(folder: &Path, uid: &ClaimUid, last_word: Option<&ClaimRecord>) -> Result<(), StoreError> {
+/// Makes the file of a claim say what the journal says; not one that was written in this boot, by a version of hostler that
+/// knows no journal.
+fn replay(folder: &Path, uid: &ClaimUid, last_word: Option<&ClaimRecord>, boot_id: &str) -> Result<(), StoreError> {
     let path = file(folder, uid);
+    let is_newer = |found: Vec<u8>| decode(&found).is_ok_and(|record| record.boot_id == boot_id);
+    if read_trusted(&path, MOST_BYTES).is_ok_and(is_newer) {
+        return Ok(());
+    }
     let Some(record) = last_word else { return remove_file(&path) };
     let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
     match read_trusted(&path, MOST_BYTES) {

@@ -342,6 +342,65 @@ fn a_journal_that_is_full_is_begun_anew_and_loses_nothing() {
 }
 
 #[test]
+fn files_that_cannot_be_flushed_stop_nobody_and_their_journal_grows() {
+    let (temp, dir) = dir();
+    let bad = temp.path().join("claims/bad.json");
+    dir.write(&[&record("bad", RecordState::Prepared, "boot")]).unwrap();
+    fs::remove_file(&bad).unwrap();
+    fs::create_dir(&bad).unwrap();
+    let batch: Vec<ClaimRecord> =
+        (0..100).map(|number| record(&format!("c{number}"), RecordState::Prepared, "boot")).collect();
+    let journal = || fs::metadata(temp.path().join("claims.journal")).unwrap().len();
+    while journal() <= 2 << 20 {
+        dir.write(&batch.iter().collect::<Vec<_>>()).unwrap();
+    }
+    dir.remove([&uid("c0")]).unwrap();
+    fs::remove_dir(&bad).unwrap();
+    dir.checkpoint().unwrap();
+    dir.write(&[&record("last", RecordState::Prepared, "boot")]).unwrap();
+    assert_eq!(journal(), 1 << 20);
+    drop(dir);
+    assert_eq!(RecordDir::open(temp.path().join("claims"), "next boot").unwrap().load().unwrap().len(), 100);
+}
+
+#[test]
+fn a_file_without_a_word_in_the_journal_cannot_come_to_be() {
+    let (temp, dir) = dir();
+    let (path, old) = (temp.path().join("claims/a.json"), record("a", RecordState::Preparing, "boot"));
+    dir.write(&[&old]).unwrap();
+    dir.checkpoint().unwrap();
+    let before = fs::read(&path).unwrap();
+    // What a process leaves that dies after its word is in the journal and before the file has its name.
+    dir.write(&[&record("a", RecordState::Prepared, "boot")]).unwrap();
+    fs::write(&path, &before).unwrap();
+    drop(dir);
+    for boot_id in ["boot", "next boot"] {
+        let loaded = RecordDir::open(temp.path().join("claims"), boot_id).unwrap().load().unwrap();
+        assert_eq!(loaded[0].record, Ok(old.clone()), "nobody was told of the other one");
+    }
+}
+
+#[test]
+fn removing_nothing_writes_nothing() {
+    let (temp, dir) = dir();
+    let journal = temp.path().join("claims.journal");
+    let before = fs::read(&journal).unwrap();
+    dir.remove([]).unwrap();
+    assert_eq!(fs::read(&journal).unwrap(), before);
+}
+
+#[test]
+fn what_a_version_without_a_journal_wrote_in_this_boot_is_newer_than_the_journal() {
+    let (temp, dir) = dir();
+    dir.write(&[&record("a", RecordState::Preparing, "boot")]).unwrap();
+    drop(dir);
+    let newer = record("a", RecordState::Prepared, "next boot");
+    fs::write(temp.path().join("claims/a.json"), encode(&newer).unwrap()).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "next boot").unwrap();
+    assert_eq!(dir.load().unwrap()[0].record, Ok(newer));
+}
+
+#[test]
 fn a_journal_of_a_later_version_is_not_guessed_at() {
     let (temp, dir) = dir();
     drop(dir);
