@@ -195,6 +195,7 @@ impl ClaimsOwner {
                 self.stopping = true;
                 // Dropping the calls tells the callers, here and below.
                 self.turns = RequestTurns::default();
+                self.drop_waiting_orders();
             }
             ClaimsRequest::Finished(finished) => self.finish(finished),
             _ if self.stopping => {}
@@ -452,6 +453,7 @@ impl ClaimsOwner {
             return Err(ClaimError::NotQuarantined(uid.clone()));
         }
         let executor = &self.parts.executor;
+        executor.may_act()?;
         let failed = |source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) };
         executor.records.set_aside(uid).map_err(failed)?;
         executor.remove_cdi(uid)?;

@@ -270,6 +270,16 @@ impl ClaimsOwner {
         }
     }
 
+    /// Drops the orders that have not begun, which tells whoever waits that the daemon stops.
+    pub(super) fn drop_waiting_orders(&mut self) {
+        for queue in self.operations.0.values_mut() {
+            queue.next.clear();
+            if matches!(queue.stage, OperateStage::Waiting(_)) {
+                queue.stage = OperateStage::Answered;
+            }
+        }
+    }
+
     fn start_operation(&mut self, backend: BackendName) {
         let Some(queue) = self.operations.0.get_mut(&backend) else { return };
         let OperateStage::Waiting(call) = std::mem::replace(&mut queue.stage, OperateStage::Answered) else { return };

@@ -293,3 +293,24 @@ async fn a_daemon_that_stops_ends_the_order_under_way_and_tells_those_that_wait(
     order.done().await;
     assert!(waiting.end_rx.await.is_err());
 }
+
+#[tokio::test]
+async fn an_order_that_waits_when_the_daemon_stops_is_not_begun() {
+    let world = ClaimsWorld::new();
+    let handle = world.start().await;
+    let claim = world.allocate("a", &[grant("one")]);
+    let gate = world.gate("verify");
+    let (prepared, order) = tokio::join!(prepare(&handle, &claim), async {
+        let mut table = handle.table();
+        table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
+        let order = TestOrder::give(&handle, "two").await;
+        assert_eq!(order.obstacles().len(), 1);
+        handle.send(ClaimsRequest::Stop).await;
+        drop(gate);
+        order
+    });
+    prepared.unwrap();
+    order.end_rx.await.unwrap_err();
+    let steps = world.bench.steps();
+    assert!(!steps.iter().any(|step| step.starts_with("operate")), "{steps:?}");
+}
