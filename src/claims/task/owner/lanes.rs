@@ -68,11 +68,7 @@ pub(super) struct BackendLanes {
 impl BackendLanes {
     /// Gives a batch back if it can begin.
     fn enter(&mut self, batch: ClaimBatch) -> Option<ClaimBatch> {
-        if let Some(full) = batch.backends.iter().find(|backend| self.is_full(backend)) {
-            if !self.waiting.iter().any(|waiting| waiting.backends.contains(full)) {
-                let threads = MOST_THREADS;
-                warn!(backend = %full, threads, "all threads of the backend are at work: further claims of it wait");
-            }
+        if batch.backends.iter().any(|backend| self.is_full(backend)) {
             self.waiting.push_back(batch);
             return None;
         }
@@ -80,6 +76,12 @@ impl BackendLanes {
             *self.threads.entry(backend.clone()).or_default() += 1;
         }
         Some(batch)
+    }
+
+    /// The backend that a batch would be the first to wait for.
+    fn newly_full(&self, batch: &ClaimBatch) -> Option<&BackendName> {
+        let full = self.threads.keys().find(|backend| batch.backends.contains(*backend) && self.is_full(backend))?;
+        (!self.waiting.iter().any(|waiting| waiting.backends.contains(full))).then_some(full)
     }
 
     /// A batch is done: what can begin now, in the order in which it came.
@@ -102,6 +104,10 @@ impl ClaimsOwner {
     /// Has claims worked on, as soon as their backends have threads for them. They count as worked on from now on.
     pub(super) fn work(&mut self, operation: ClaimOperation, records: Vec<Arc<ClaimRecord>>) {
         for batch in ClaimBatch::apart(operation, records) {
+            if let Some(backend) = self.lanes.newly_full(&batch) {
+                let threads = MOST_THREADS;
+                warn!(backend = %backend, threads, "all threads of the backend are at work: further claims of it wait");
+            }
             if let Some(batch) = self.lanes.enter(batch) {
                 self.start_batch(batch);
             }
@@ -166,9 +172,12 @@ mod tests {
     fn a_backend_whose_threads_are_all_at_work_holds_up_only_what_touches_it() {
         let mut lanes = BackendLanes::default();
         for _ in 0..MOST_THREADS {
+            assert_eq!(lanes.newly_full(&batch("hangs", &["fpga"])), None);
             assert!(lanes.enter(batch("hangs", &["fpga"])).is_some());
         }
+        assert_eq!(lanes.newly_full(&batch("late", &["fpga"])), Some(&name("fpga")), "worth a word");
         assert!(lanes.enter(batch("late", &["fpga"])).is_none());
+        assert_eq!(lanes.newly_full(&batch("both", &["cpu", "fpga"])), None, "that was said");
         assert!(lanes.enter(batch("both", &["cpu", "fpga"])).is_none());
         assert!(lanes.enter(batch("last", &["fpga"])).is_none());
         assert!(lanes.enter(batch("other", &["cpu"])).is_some(), "it is not behind what waits for the other backend");
