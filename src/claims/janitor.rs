@@ -213,7 +213,8 @@ impl Janitor {
     fn candidates(&mut self, scope: LookScope, now: Instant) -> Vec<Arc<ClaimRecord>> {
         let table = self.parts.claims.table().borrow().clone();
         self.watched.retain(|uid, _| table.claims.contains_key(uid));
-        self.contested.retain(|uid, _| table.claims.contains_key(uid));
+        // Those that are being taken back have no more to be looked at; if that fails, the next refusal tells of them again.
+        self.contested.retain(|uid, _| table.claims.get(uid).is_some_and(|view| !is_taken_back(view)));
         let is_due = |uid: &ClaimUid| scope == LookScope::All || self.contested.get(uid).is_some_and(|due| *due <= now);
         let recorded = table.claims.iter().filter_map(|(uid, view)| match view {
             ClaimView::Recorded { record, .. } if is_due(uid) && !is_taken_back(view) => Some(record.clone()),

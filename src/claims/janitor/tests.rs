@@ -1,6 +1,9 @@
 //! The janitor with a real claims task, real notes of containers, and restarts in between.
 
-use std::{fs, sync::Mutex};
+use std::{
+    fs,
+    sync::{Mutex, mpsc},
+};
 
 use hostler_api::{Allocation, ClaimRef};
 use hostler_linux::SysRoot;
@@ -41,6 +44,7 @@ impl ObserveClaims for Api {
 struct JanitorWorld {
     temp: tempfile::TempDir,
     api: Arc<Api>,
+    bench: Arc<BenchBackend>,
     janitor: Janitor,
     start: Instant,
     metrics: Metrics,
@@ -57,13 +61,13 @@ impl JanitorWorld {
     /// With claims `a` and `b`, both prepared and seen once.
     async fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
-        let api = Arc::new(Api(Mutex::default()));
+        let (api, bench) = (Arc::new(Api(Mutex::default())), BenchBackend::new());
         let (tasks, _ended_rx) = Tasks::new();
         let metrics = Metrics::default();
         let boot_id = hostler_linux::boot::boot_id(&SysRoot::host()).unwrap();
         let containers = ContainerDir::new(temp.path().join("containers"), SysRoot::host(), boot_id);
         let parts = ClaimsParts {
-            inventory: scanned(BenchBackend::new(), temp.path(), &tasks).await,
+            inventory: scanned(bench.clone(), temp.path(), &tasks).await,
             reader: api.clone(),
             records: temp.path().join("claims"),
             cdi: temp.path().join("cdi"),
@@ -81,7 +85,7 @@ impl JanitorWorld {
         let state = temp.path().to_owned();
         let parts = JanitorParts { claims, observer, release_after: GRACE, state, metrics: metrics.clone() };
         let janitor = Janitor::new(parts, &tasks);
-        let mut world = Self { temp, api, janitor, start: Instant::now(), metrics };
+        let mut world = Self { temp, api, bench, janitor, start: Instant::now(), metrics };
         world.round(0).await;
         world
     }
@@ -255,6 +259,25 @@ async fn a_holder_that_is_needed_keeps_its_device_and_is_looked_at_once_for_each
     world.thief(60).await.unwrap_err();
     assert_eq!(world.contested_round(60).await, ["a", "b"], "nothing is known of it");
     assert!(world.janitor.contested.is_empty());
+}
+
+#[tokio::test]
+async fn a_holder_that_is_being_taken_back_is_not_looked_at_again_and_again() {
+    let mut world = JanitorWorld::new().await;
+    let claims = world.janitor.parts.claims.clone();
+    let (gate, closed) = mpsc::channel();
+    *world.bench.gate.lock().unwrap() = Some(("unprepare", closed));
+    let taking_back = tokio::spawn({
+        let claims = claims.clone();
+        async move { claims.unprepare(vec![claim("a")]).await }
+    });
+    let is_busy = |table: &Arc<ClaimTable>| table.claims.get(&uid("a")).is_some_and(|view| view.busy().is_some());
+    claims.table().wait_for(is_busy).await.unwrap();
+    world.thief(1).await.unwrap_err();
+    assert_eq!(world.contested_round(1).await, ["a", "b"]);
+    assert!(world.janitor.contested.is_empty(), "the next look would be due at once");
+    drop::<mpsc::Sender<()>>(gate);
+    taking_back.await.unwrap().remove(&uid("a")).unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -100,11 +100,10 @@ pub fn judge(doubt: Option<ReleaseDoubt>, look: &ClaimLook, grace: Duration) -> 
         return ReleaseVerdict::Doubt(ReleaseDoubt { why, seen_for: Duration::ZERO });
     };
     let doubt = ReleaseDoubt { seen_for: doubt.seen_for + look.since_last.unwrap_or_default(), ..doubt };
-    let wait = if look.contested { grace.min(LOOK_AGAIN) } else { grace };
-    if look.runs || look.since_last.is_none() || doubt.seen_for < wait {
-        return ReleaseVerdict::Doubt(doubt);
-    }
-    ReleaseVerdict::Release(doubt)
+    let Some(since_last) = look.since_last.filter(|_| !look.runs) else { return ReleaseVerdict::Doubt(doubt) };
+    // However long it was doubted before: a container that is being made is noted between these two looks.
+    let long_enough = doubt.seen_for >= grace || look.contested && since_last >= grace.min(LOOK_AGAIN);
+    if long_enough { ReleaseVerdict::Release(doubt) } else { ReleaseVerdict::Doubt(doubt) }
 }
 
 #[cfg(test)]
@@ -161,6 +160,7 @@ mod tests {
             ("the first look", None, contested(seen, 60), Doubt(gone(0))),
             ("the second at once", Some(gone(0)), contested(seen, late - 1), Doubt(gone(late - 1))),
             ("the second", Some(gone(0)), contested(seen, late), Release(gone(late))),
+            ("two at once after an earlier daemon's", Some(gone(240)), contested(seen, 1), Doubt(gone(241))),
             ("it is still allocated", Some(gone(0)), contested(Some(ClaimObservation::Allocated), late), Trust),
             ("nothing was seen", Some(gone(60)), contested(None, late), Doubt(gone(60))),
             (
