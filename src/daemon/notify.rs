@@ -24,7 +24,8 @@ fn send(states: &[NotifyState<'_>]) {
 /// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
 /// the first scan and again for recovery. What takes longer is left to the limits of the unit.
 pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
-    let period = patience / 2;
+    send(&[NotifyState::Status("starting")]);
+    let period = period().min(patience / 2);
     let mut timer = interval_at(Instant::now() + period, period);
     let limit = Instant::now() + patience * 2 + OWN_WORK;
     tokio::pin!(start);
@@ -33,16 +34,17 @@ pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Durati
             // Cancel safe: polled to its end by the next round.
             started = &mut start => return started,
             // Cancel safe: a tick that was not taken is still due.
-            now = timer.tick(), if Instant::now() < limit => extend(now, limit, period),
+            now = timer.tick(), if Instant::now() < limit => extend(now, limit, patience),
         }
     }
 }
 
-/// Asks for the time until the next message and as much again, but not beyond the limit.
-fn extend(now: Instant, limit: Instant, period: Duration) {
-    let more = (period * 2).min(limit.saturating_duration_since(now));
+/// Asks for more time than passes until the next message, but not beyond the limit.
+fn extend(now: Instant, limit: Instant, patience: Duration) {
+    let more = patience.min(limit.saturating_duration_since(now));
     let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
-    send(&[NotifyState::ExtendTimeoutUsec(more), NotifyState::Status("starting: not every backend has answered yet")]);
+    // A daemon that has stood by has a watchdog already.
+    send(&[NotifyState::ExtendTimeoutUsec(more), NotifyState::Watchdog]);
 }
 
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
@@ -80,7 +82,10 @@ pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     loop {
         tokio::select! {
             // Cancel safe: polled to its end by the next round.
-            waited = &mut waiting => return waited,
+            waited = &mut waiting => {
+                send(&[NotifyState::Watchdog, NotifyState::Status("taking over")]);
+                return waited;
+            }
             // Cancel safe: a tick that was not taken is still due.
             _ = timer.tick() => send(&[NotifyState::Watchdog]),
         }
