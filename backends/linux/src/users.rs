@@ -50,7 +50,7 @@ pub fn users(root: &SysRoot, nodes: &[String]) -> Result<Vec<DeviceUser>, ReadFa
 fn has_open(root: &SysRoot, pid: u32, wanted: &[DeviceNodeId]) -> Result<bool, ReadFailure> {
     let folder = format!("proc/{pid}/fd");
     for file in allowed(root.names(&folder))?.unwrap_or_default() {
-        let file = allowed(root.metadata(format!("{folder}/{file}")))?.flatten();
+        let file = answering(root.metadata(format!("{folder}/{file}")))?.flatten();
         if file.is_some_and(|file| wanted.contains(&DeviceNodeId::of(&file))) {
             return Ok(true);
         }
@@ -62,6 +62,15 @@ fn has_open(root: &SysRoot, pid: u32, wanted: &[DeviceNodeId]) -> Result<bool, R
 fn allowed<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// What a file system says of a file; `None` where it says nothing. Other people's files can be on one whose server is gone,
+/// which is no reason to keep a device: the nodes of devices are on one that the kernel has in memory.
+fn answering<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
+    match answer {
+        Err(failure) if !failure.is_shortage() => Ok(None),
         answer => answer.map(Some),
     }
 }
@@ -78,5 +87,32 @@ enum DeviceNodeId {
 impl DeviceNodeId {
     fn of(file: &Metadata) -> Self {
         if file.file_type().is_char_device() { Self::Device(file.rdev()) } else { Self::File(file.dev(), file.ino()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_answer_is_no_device_and_hides_no_user() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(tree.path());
+        let path = |below: &str| tree.path().join(below);
+        for folder in ["dev", "proc/7/fd", "proc/8/fd"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        fs::write(path("dev/card"), "").unwrap();
+        fs::write(path("proc/8/comm"), "trainer\n").unwrap();
+        // As a file on a server that is gone: there, and every question about it fails.
+        for process in [7, 8] {
+            symlink("3", path(&format!("proc/{process}/fd/3"))).unwrap();
+        }
+        symlink("/dev/card", path("proc/8/fd/4")).unwrap();
+        root.metadata("proc/7/fd/3").unwrap_err();
+        let found = users(&root, &["/dev/card".to_owned()]).unwrap();
+        assert_eq!(found, [DeviceUser { pid: 8, name: "trainer".to_owned() }]);
     }
 }
