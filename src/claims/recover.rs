@@ -119,18 +119,22 @@ fn read_cdi(path: PathBuf, naming: &CdiNaming) -> Option<FoundCdi> {
 }
 
 /// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a record
-/// finds accidents; whoever can write one can write that too. Of a backend that is not enabled nothing is given.
-pub(super) fn hold_to_backends(loaded: LoadedRecord, backends: &BackendRegistry) -> LoadedRecord {
-    let held = |record: ClaimRecord| match foreign(&record, backends) {
+/// finds accidents; whoever can write one can write that too. Of a backend that is not enabled nothing is given, nor of what
+/// an earlier boot gave: that is prepared anew, since names of devices change with every boot.
+pub(super) fn hold_to_backends(loaded: LoadedRecord, backends: &BackendRegistry, boot_id: &str) -> LoadedRecord {
+    let held = |record: ClaimRecord| match foreign(&record, backends, boot_id) {
         None => Ok(record),
         Some(reason) => Err(reason),
     };
     LoadedRecord { record: loaded.record.and_then(held), ..loaded }
 }
 
-fn foreign(record: &ClaimRecord, backends: &BackendRegistry) -> Option<String> {
+fn foreign(record: &ClaimRecord, backends: &BackendRegistry, boot_id: &str) -> Option<String> {
     if let Some(name) = names(record).find(|name| !is_name(name)) {
         return Some(format!("{name:?} is no name"));
+    }
+    if record.awaits_prepare(boot_id) {
+        return None;
     }
     record.devices.iter().find_map(|device| {
         let work = VerifyWork { claim: &record.claim.uid, grant: &device.grant, plan: &device.plan };

@@ -162,7 +162,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
         boot_id: parts.boot_id,
         lock: parts.lock,
     };
-    let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends);
+    let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends, &executor.boot_id);
     let loaded: Vec<LoadedRecord> = loaded.into_iter().map(held_to).collect();
     let found = recover::found_cdi(&executor.cdi, &executor.naming, &loaded).map_err(ClaimsStartError::Cdi)?;
     let plan = recover::plan(loaded, found, &executor.boot_id);

@@ -60,7 +60,7 @@ fn a_record_that_gives_what_its_backend_never_does_is_quarantined_whatever_its_c
     let changed = |change: fn(&mut ClaimRecord)| {
         let mut record = record("a", RecordState::Prepared, "now");
         change(&mut record);
-        hold_to_backends(loaded(&record), &backends).record
+        hold_to_backends(loaded(&record), &backends, "now").record
     };
     changed(|_| ()).unwrap();
     let memory = changed(|record| {
@@ -79,6 +79,20 @@ fn a_record_that_gives_what_its_backend_never_does_is_quarantined_whatever_its_c
         assert!(changed(change).unwrap_err().ends_with("is no name"));
     }
     changed(|record| record.devices[0].backend = BackendName::new("disabled").unwrap()).unwrap();
+}
+
+#[test]
+fn what_an_earlier_boot_gave_is_given_to_nobody_and_held_to_nothing() {
+    let backends = BackendRegistry::new([BenchBackend::new() as std::sync::Arc<dyn hostler_backend::Backend>]);
+    use RecordState::{Prepared, Restoring};
+    for (state, boot_id, is_held) in [(Prepared, "before", false), (Restoring, "now", false), (Prepared, "now", true)] {
+        let mut record = record("a", state, boot_id);
+        // As it was called then.
+        let node = hostler_cdi::DeviceNode { path: "/dev/accel/accel0".to_owned(), ..Default::default() };
+        record.devices[0].edits.device_nodes.push(node);
+        let judged = hold_to_backends(loaded(&record), &backends, "now").record;
+        assert_eq!(judged.is_err(), is_held, "{state:?} {boot_id}");
+    }
 }
 
 #[test]
