@@ -96,6 +96,14 @@ impl ClaimView {
     }
 }
 
+impl FromIterator<(ClaimUid, ClaimView)> for ClaimTable {
+    fn from_iter<T: IntoIterator<Item = (ClaimUid, ClaimView)>>(claims: T) -> Self {
+        let mut table = Self::default();
+        claims.into_iter().for_each(|(uid, view)| table.show(uid, Some(view)));
+        table
+    }
+}
+
 impl ClaimTable {
     /// Whether readers would see nothing new if this is what there is of a claim now.
     pub(super) fn shows(&self, uid: &ClaimUid, view: Option<&ClaimView>) -> bool {

@@ -79,7 +79,7 @@ pub(super) fn table(claims: &[(&str, &[&str])]) -> ClaimTable {
         let record = Arc::new(serde_json::from_value(record).unwrap());
         (ClaimUid::new(*uid).unwrap(), ClaimView::Recorded { record, problem: None, busy: None })
     });
-    ClaimTable { claims: claims.collect() }
+    claims.collect()
 }
 
 /// A machine with these CPUs, of which the first stays with the system, and a shared pool.

@@ -10,7 +10,7 @@ use hostler_linux::SysRoot;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use super::{
-    super::{ClaimsParts, ReadClaims, ReadContinuation, task, testing::*},
+    super::{ClaimTable, ClaimsParts, ReadClaims, ReadContinuation, task, testing::*},
     *,
 };
 use crate::containers::{self, ContainerDir, ContainerOwner, ContainerUse};

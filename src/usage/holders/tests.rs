@@ -56,7 +56,7 @@ fn table(claims: Vec<(&str, Vec<RecordDevice>)>) -> ClaimTable {
         };
         (uid, ClaimView::Recorded { record: record.into(), problem: None, busy: None })
     };
-    ClaimTable { claims: claims.into_iter().map(view).collect() }
+    claims.into_iter().map(view).collect()
 }
 
 fn inventory(backend_name: &str, devices: Vec<Device>, counter_sets: Vec<CounterSet>) -> Inventory {
