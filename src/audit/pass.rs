@@ -318,8 +318,7 @@ impl Drift<'_> {
     }
 
     fn in_words(&self) -> String {
-        let (id, seen, wanted, cause) =
-            (self.id(), self.seen_in_words(), self.wanted.in_words(), self.cause.sentence());
-        format!("container {id} was changed to {seen} from {wanted}, {cause}")
+        let (seen, wanted, cause) = (self.seen_in_words(), self.wanted.in_words(), self.cause.sentence());
+        format!("it was changed to {seen} from {wanted}, {cause}")
     }
 }
