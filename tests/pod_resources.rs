@@ -10,19 +10,23 @@
 
 use std::{fs, io::Write, process::Stdio};
 
-use hostler_proto::pod_resources_v1::{
-    AllocatableResourcesResponse, CdiDevice, ClaimResource, ContainerDevices, ContainerResources, DynamicResource,
-    ListPodResourcesRequest, NumaNode, PodResources, TopologyInfo,
+use hostler_proto::{
+    dra_v1::Claim,
+    pod_resources_v1::{
+        AllocatableResourcesResponse, CdiDevice, ClaimResource, ContainerDevices, ContainerResources, DynamicResource,
+        ListPodResourcesRequest, NumaNode, PodResources, TopologyInfo,
+    },
 };
 use hostler_testing::{
     apiserver::{ApiServer, ApiServerOptions},
     binary::binary,
-    host::{Host, wait_for},
+    host::{Host, PATIENCE, wait_for},
     kubelet::{Kubelet, KubeletPlugin, KubeletRelease, claim},
     node::{TestNode, named, uid},
     pod_resources::{KubeletPodResources, KubeletTruth, PodResourcesReader},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tonic::Code;
 
 const SCRIPT: &str = r#"
@@ -318,19 +322,23 @@ fn people_see_who_holds_what_and_where() {
     assert!(node.run_ok(&["pods", "-o", "yaml"]).contains("known_by: note"));
 }
 
-/// A daemon in a cluster in which it may see no pods.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_role_for_pods_the_record_tells_for_whom_a_claim_is_reserved() {
+/// A daemon in a cluster, with more lines of that section, and the kubelet's view of it.
+async fn in_cluster(more: &str) -> (ApiServer, Host, KubeletPlugin) {
     const USER: &str = "system:serviceaccount:hostler-system:hostler";
     let server = ApiServer::start(ApiServerOptions::default()).await;
     server.user(USER, Some("node"));
     let mut host = Host::bare(SCRIPT);
     let config = fs::read_to_string(host.path("hostler.toml")).unwrap();
     let kubeconfig = server.kubeconfig(USER);
-    let cluster = format!("[cluster]\nmode = \"kubernetes\"\nkubeconfig = \"{}\"\n", kubeconfig.display());
+    let cluster = format!("[cluster]\nmode = \"kubernetes\"\nkubeconfig = \"{}\"\n{more}", kubeconfig.display());
     fs::write(host.path("hostler.toml"), config.replace("[cluster]\n", &cluster)).unwrap();
     host.start();
-    let mut plugin: KubeletPlugin = Kubelet::new(host.path("kubelet"), KubeletRelease::V1_36).register().await.unwrap();
+    let plugin = Kubelet::new(host.path("kubelet"), KubeletRelease::V1_36).register().await.unwrap();
+    (server, host, plugin)
+}
+
+/// Claim `ml/train` with a share of the scripted memory, reserved for pod `train-0` and prepared.
+async fn prepared_for_a_pod(server: &ApiServer, plugin: &mut KubeletPlugin, pod_uid: &str) -> Claim {
     let object = server.create(json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "train", "namespace": "ml"},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "fake"}}]}},
@@ -343,11 +351,18 @@ async fn without_a_role_for_pods_the_record_tells_for_whom_a_claim_is_reserved()
         json!({
             "allocation": {"devices": {"results": [share]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
                 {"key": "metadata.name", "operator": "In", "values": ["node"]}]}]}},
-            "reservedFor": [{"resource": "pods", "name": "train-0", "uid": "pod-5f0c"}],
+            "reservedFor": [{"resource": "pods", "name": "train-0", "uid": pod_uid}],
         }),
     );
     let claim = claim("ml", "train", object["metadata"]["uid"].as_str().unwrap());
     plugin.prepare(std::slice::from_ref(&claim)).await.unwrap()[&claim.uid].clone().unwrap();
+    claim
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_pods_are_not_watched_the_record_tells_for_whom_a_claim_is_reserved() {
+    let (server, mut host, mut plugin) = in_cluster("watch_pods = false\n").await;
+    let claim = prepared_for_a_pod(&server, &mut plugin, "pod-5f0c").await;
     let record = host.path(&format!("state/claims/{}.json", claim.uid));
     let record: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
     assert_eq!(record["record"]["reserved_for"], json!([{"resource": "pods", "name": "train-0", "uid": "pod-5f0c"}]));
@@ -363,6 +378,42 @@ async fn without_a_role_for_pods_the_record_tells_for_whom_a_claim_is_reserved()
     host.start();
     let reader = PodResourcesReader::connect(&host.path("run/pod-resources.sock")).await.unwrap();
     assert_eq!(reader.list().await, pods, "a restart keeps it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watched_pods_are_listed_with_what_each_container_has_until_they_have_ended() {
+    let (server, host, mut plugin) = in_cluster("").await;
+    let object = server.create(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train-0", "namespace": "ml"},
+        "spec": {
+            "nodeName": "node",
+            "initContainers": [
+                {"name": "first", "image": "none", "resources": {"claims": [{"name": "c"}]}},
+                {"name": "proxy", "image": "none", "restartPolicy": "Always"},
+            ],
+            "containers": [
+                {"name": "main", "image": "none", "resources": {"claims": [{"name": "c", "request": "r"}]}},
+                {"name": "idle", "image": "none"},
+            ],
+            "resourceClaims": [{"name": "c", "resourceClaimName": "train"}],
+        },
+    }));
+    prepared_for_a_pod(&server, &mut plugin, object["metadata"]["uid"].as_str().unwrap()).await;
+    let reader = PodResourcesReader::connect(&host.path("run/pod-resources.sock")).await.unwrap();
+    let listed = async |wanted: &[(&str, usize)]| loop {
+        let pods = reader.list().await;
+        let told = pods.iter().flat_map(|pod| &pod.containers);
+        let told: Vec<(&str, usize)> = told.map(|it| (it.name.as_str(), it.dynamic_resources.len())).collect();
+        if told == wanted {
+            return;
+        }
+    };
+    timeout(PATIENCE, listed(&[("proxy", 0), ("main", 1), ("idle", 0)])).await.expect("the pod is listed");
+    assert_eq!(reader.get("ml", "train-0").await.unwrap().containers[1].memory[0].size, 1 << 30);
+    server.set_status("pods", "ml/train-0", json!({"phase": "Succeeded"}));
+    timeout(PATIENCE, listed(&[])).await.expect("the pod has ended");
+    let error = reader.get("ml", "train-0").await.unwrap_err();
+    assert_eq!(error.message(), "pod train-0 in namespace ml not found");
 }
 
 /// The pod `ml/train-0` as the kubelet knows it, with a device plugin's device on two nodes and another driver's claim.
