@@ -123,7 +123,7 @@ pub(crate) fn give(usage: &mut MachineUsage, holder: usize, path: &str, amount: 
     let device = usage.devices.iter_mut().find(|device| device.path() == path).unwrap();
     let cpus: IdSet = cpus.parse().unwrap();
     let taken = amount.map(|(name, amount)| (name.to_owned(), Quantity::whole(amount)));
-    for (name, amount) in &taken {
+    if let Some((name, amount)) = &taken {
         let known = device.amounts.get_mut(name).unwrap();
         (known.held, known.free) = (known.held.plus(*amount), known.free.minus(*amount));
     }
