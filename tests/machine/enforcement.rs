@@ -40,6 +40,20 @@ fn a_container_has_the_processors_and_the_memory_of_its_claim_and_keeps_them() {
 
 #[test]
 #[ignore = "needs the emulated machine: make test-machine"]
+fn what_somebody_writes_into_the_cgroup_of_a_container_is_undone() {
+    let mut guest = Guest::with_daemon();
+    let claim = guest.claim("train", &["cpu/numa1,cpus=2", "memory/node3,memory=64Mi"]);
+    let container = Container::with_claim(&mut guest, "train", &claim);
+    let bound = Bound { cpus: "2-3".into(), mems: "3".into() };
+    assert_eq!(container.bound(&mut guest), bound);
+    guest.ok("echo 0-3 >/sys/fs/cgroup/train/cpuset.cpus; echo 0-3 >/sys/fs/cgroup/train/cpuset.mems");
+    guest.wait_for("the container to be bound again", |guest| (container.bound(guest) == bound).then_some(()));
+    assert_eq!(container.cgroup_file(&mut guest, "cpuset.cpus"), "2-3");
+    guest.assert_alive();
+}
+
+#[test]
+#[ignore = "needs the emulated machine: make test-machine"]
 fn a_container_whose_cgroup_cannot_have_the_claimed_processors_does_not_start() {
     let mut guest = Guest::with_daemon();
     let claim = guest.claim("train", &["cpu/numa1,cpus=2"]);

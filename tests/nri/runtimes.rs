@@ -9,8 +9,8 @@ use hostler_proto::nri::{Event, StateChangeEvent, SynchronizeRequest};
 use hostler_testing::{
     host::wait_for,
     nri::{
-        CallError, Moment, NriVersion, PLUGIN_SERVICE, PluginLink, RUNTIME_SERVICE, RawMessage, RpcResponse, Runtime,
-        Trunk, UNIMPLEMENTED,
+        CallError, Moment, NriVersion, PLUGIN_SERVICE, PluginLink, REQUEST_LIMIT, RUNTIME_SERVICE, RawMessage,
+        RpcResponse, Runtime, Trunk, UNIMPLEMENTED,
     },
 };
 use prost::Message;
@@ -138,6 +138,16 @@ fn a_runtime_that_hangs_up_at_any_moment_is_called_again() {
         Moment::Synchronized,
     ] {
         survives(moment, |_, link| link.close());
+    }
+}
+
+#[test]
+fn a_runtime_that_has_no_patience_is_called_again() {
+    for moment in [Moment::Registered, Moment::Sent("Configure")] {
+        survives(moment, |runtime, _| {
+            runtime.limit(Duration::ZERO);
+            runtime.at(Moment::Accepted, |runtime, _| runtime.limit(REQUEST_LIMIT));
+        });
     }
 }
 

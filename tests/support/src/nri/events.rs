@@ -110,7 +110,7 @@ impl Runtime {
         let request = UpdateContainerRequest {
             pod: pod(&container),
             container: self.message(&container),
-            linux_resources: Some(wanted.clone()),
+            linux_resources: Some(as_told(wanted)),
         };
         let mut wishes = Wishes::default();
         for plugin in self.subscribed(Event::UpdateContainer) {
@@ -279,6 +279,16 @@ impl Runtime {
 
 fn pod(container: &RuntimeContainer) -> Option<PodSandbox> {
     Some(container.asked.sandbox())
+}
+
+/// What the kubelet does not say is told as zero.
+fn as_told(wanted: &LinuxResources) -> LinuxResources {
+    let mut told = wanted.clone();
+    let cpu = told.cpu.get_or_insert_default();
+    cpu.quota.get_or_insert_default();
+    cpu.period.get_or_insert_default();
+    told.memory.get_or_insert_default().limit.get_or_insert_default();
+    told
 }
 
 fn refused(outcome: Result<Empty, CallError>) -> Result<(), String> {
