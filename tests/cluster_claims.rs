@@ -515,6 +515,26 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
     assert_eq!(said(), 1);
 }
 
+/// From 1.36 on; the API server calls the claim invalid then.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_drivers_own_permission_is_missing_that_is_said_once_with_what_to_grant() {
+    let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/cluster/rbac.yaml")).unwrap();
+    let rules = PolicyRule::from_yaml(&role);
+    let without = rules.into_iter().filter(|rule| rule.resources != ["resourceclaims/driver"]).collect();
+    let server = ApiServer::of(ApiServerRelease::V1_36).await;
+    server.allow(USER, without);
+    let mut rig = Rig::on(server, "").await;
+    let claim = rig.allocate("train", &["card-0"]);
+    rig.prepare(&claim).await.unwrap();
+    let said = || rig.host.log().matches("the status of claims is not written; looking again every hour").count();
+    wait_for("the warning", || (said() > 0).then_some(()));
+    assert!(rig.host.log().contains("associated-node:update on resourceclaims/driver"), "{}", rig.host.log());
+    let other = rig.allocate("other", &["card-1"]);
+    let mut plugin = rig.plugin.clone();
+    plugin.prepare(&[other]).await.unwrap();
+    assert_eq!((said(), rig.host.log().matches("the claim's status is not written").count()), (1, 0));
+}
+
 /// The role that is shipped, the policy of `deploy/cluster/policy-node.yaml` in short, and everything that a daemon does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
@@ -545,7 +565,7 @@ async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
     rig.server.until("it is published again", |view| (view.list("resourceslices").len() == 1).then_some(())).await;
     assert!(rig.explained("train").contains("it is prepared"));
     rig.unprepare(&claim).await.unwrap();
-    let refused: Vec<_> = rig.server.log().into_iter().filter(|call| call.status == 403).collect();
+    let refused: Vec<_> = rig.server.log().into_iter().filter(|call| [403, 422].contains(&call.status)).collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
 

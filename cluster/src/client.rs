@@ -289,14 +289,7 @@ fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
         let text = String::from_utf8_lossy(body);
         Status { message: text.trim().to_owned(), ..Status::default() }
     });
-    let details = said.details.as_ref();
-    let in_body = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0).map(u64::from);
-    StatusError {
-        code,
-        names_an_object: details.is_some_and(|details| !details.name.is_empty()),
-        retry_after: retry_after.or(in_body).map(Duration::from_secs),
-        message: said.message,
-    }
+    StatusError::new(code, retry_after.map(Duration::from_secs), said)
 }
 
 async fn within<T>(

@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, time::Duration};
 
 use hostler_api::resource::GROUP;
+use kube::core::Status;
 
 /// Why a call to the API server gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,14 @@ impl ApiFailure {
         self.status().map(|status| status.code)
     }
 
+    /// Whether the server said no for want of a permission on `resource`. Some permissions it looks for only when it has read
+    /// the object; then it calls the object invalid, and says of a field that changing it is forbidden.
+    pub fn lacks_permission(&self, resource: &str) -> bool {
+        self.status().is_some_and(|status| {
+            status.code == 403 || status.forbidden_fields.iter().any(|why| why.contains(resource))
+        })
+    }
+
     /// How long the server wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(|status| status.retry_after)
@@ -103,17 +112,34 @@ pub struct StatusError {
     pub names_an_object: bool,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
+    /// Why fields of the object may not be what they were to be, in the server's words.
+    pub forbidden_fields: Vec<String>,
+}
+
+/// The reason of such a field among the causes of a no.
+const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
+
+impl StatusError {
+    /// What the server put into words, as far as it did. What its header says of a pause goes before what the words say.
+    pub(crate) fn new(code: u16, retry_after: Option<Duration>, said: Status) -> Self {
+        let details = said.details.as_ref();
+        let in_words = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        let causes = details.map_or(&[][..], |details| &details.causes);
+        let forbidden = causes.iter().filter(|cause| cause.reason == FORBIDDEN_FIELD);
+        Self {
+            code,
+            names_an_object: details.is_some_and(|details| !details.name.is_empty()),
+            retry_after: retry_after.or(in_words.map(|seconds| Duration::from_secs(seconds.into()))),
+            forbidden_fields: forbidden.map(|cause| cause.message.clone()).collect(),
+            message: said.message,
+        }
+    }
 }
 
 impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::Status(StatusError {
-                code: status.code,
-                names_an_object: status.details.as_ref().is_some_and(|details| !details.name.is_empty()),
-                retry_after: None,
-                message: status.message,
-            }),
+            kube::Error::Api(status) => Self::Status(StatusError::new(status.code, None, *status)),
             error => Self::Connection(Box::new(error)),
         }
     }
@@ -160,7 +186,6 @@ mod tests {
     use std::io;
 
     use hostler_api::Chain;
-    use kube::core::Status;
 
     use super::*;
 
@@ -192,6 +217,20 @@ mod tests {
             assert!(said.contains(words), "{words} is not in: {said}");
         }
         assert_eq!(Chain(&api(403, "no")).to_string(), "failed to get ResourceClaim a/b: no");
+    }
+
+    #[test]
+    fn a_permission_that_is_looked_for_late_is_missed_as_any_other() {
+        let invalid = |reason: &str| {
+            let said = serde_json::json!({ "code": 422, "details": { "causes": [
+                { "reason": reason, "message": "Forbidden: it requires resource=\"things/part\"", "field": "status.part" },
+            ] } });
+            failure(kube::Error::Api(serde_json::from_value::<Status>(said).unwrap().boxed()))
+        };
+        assert!(invalid("FieldValueForbidden").lacks_permission("things/part"));
+        assert!(!invalid("FieldValueForbidden").lacks_permission("things/whole"));
+        assert!(!invalid("FieldValueInvalid").lacks_permission("things/part"));
+        assert!(api(403, "no").lacks_permission("things/part"));
     }
 
     #[test]

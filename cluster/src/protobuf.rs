@@ -2,7 +2,10 @@
 //! object that goes back: the server writes what is opaque to it in another way than it has it (without spaces, `<` as
 //! `\u003c`), and takes what comes back for a change.
 
-use kube::core::Status;
+use kube::core::{
+    Status,
+    response::{StatusCause, StatusDetails},
+};
 use prost::{
     DecodeError, Message,
     encoding::{DecodeContext, WireType, bytes, decode_key, decode_varint, skip_field},
@@ -92,13 +95,13 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Status> {
         return None;
     }
     let said = StatusMessage::decode(&*ProtobufObject::decode(body).ok()?.message).ok()?;
-    let details = said.details.map(|details| kube::core::response::StatusDetails {
+    let details = said.details.map(|details| StatusDetails {
         name: details.name,
         retry_after_seconds: details.retry_after_seconds.max(0).cast_unsigned(),
+        causes: details.causes.into_iter().map(StatusCause::from).collect(),
         group: String::new(),
         kind: String::new(),
         uid: String::new(),
-        causes: Vec::new(),
     });
     Some(Status { message: said.message, details, ..Status::default() })
 }
@@ -115,8 +118,26 @@ struct StatusMessage {
 struct StatusDetailsMessage {
     #[prost(string, tag = "1")]
     name: String,
+    #[prost(message, repeated, tag = "4")]
+    causes: Vec<StatusCauseMessage>,
     #[prost(int32, tag = "5")]
     retry_after_seconds: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StatusCauseMessage {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(string, tag = "3")]
+    field: String,
+}
+
+impl From<StatusCauseMessage> for StatusCause {
+    fn from(StatusCauseMessage { reason, message, field }: StatusCauseMessage) -> Self {
+        Self { reason, message, field }
+    }
 }
 
 #[cfg(test)]
@@ -144,13 +165,21 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_in_this_form_too() {
-        let status = StatusMessage {
-            message: "not found".to_owned(),
-            details: Some(StatusDetailsMessage { name: "train".to_owned(), retry_after_seconds: 3 }),
+        let cause = StatusCauseMessage {
+            reason: "FieldValueForbidden".to_owned(),
+            message: "it is another's".to_owned(),
+            field: "status".to_owned(),
         };
+        let details = StatusDetailsMessage { name: "train".to_owned(), causes: vec![cause], retry_after_seconds: 3 };
+        let status = StatusMessage { message: "not found".to_owned(), details: Some(details) };
         let sent = ProtobufObject { envelope: Vec::new(), message: status.encode_to_vec() }.encode();
         let said = refusal(&sent).unwrap();
-        assert_eq!((&*said.message, said.details.unwrap().retry_after_seconds), ("not found", 3));
+        let details = said.details.unwrap();
+        assert_eq!((&*said.message, details.retry_after_seconds), ("not found", 3));
+        assert_eq!(
+            (&*details.causes[0].reason, &*details.causes[0].message),
+            ("FieldValueForbidden", "it is another's")
+        );
         assert_eq!(refusal(b"{}").map(|said| said.message), None);
     }
 }

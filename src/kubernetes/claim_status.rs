@@ -47,6 +47,10 @@ const TRIES: usize = 5;
 /// The HTTP status that says so.
 const CONFLICT: u16 = 409;
 
+/// What it takes from Kubernetes 1.36 on beside the right to write the status. The API server calls the claim invalid where
+/// it is missing.
+const DRIVER_PERMISSION: &str = "resourceclaims/driver";
+
 const DROPPED: &str = "the API server drops the field: switch its feature gate DRAResourceClaimDeviceStatus on, or cluster.claim_status off";
 const FORBIDDEN: &str = "grant update on resourceclaims/status, and associated-node:update on \
                          resourceclaims/driver with the driver's name, or switch cluster.claim_status off";
@@ -151,7 +155,7 @@ impl StatusWriter {
             match self.bring_up_to_date(&record.claim, wanted).await {
                 Ok(StatusWriteOutcome::Kept | StatusWriteOutcome::Gone) => {}
                 Ok(StatusWriteOutcome::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
-                Err(failure) if failure.code() == Some(403) => {
+                Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => {
                     return PassOutcome::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
                 }
                 Err(failure) => {
@@ -232,6 +236,8 @@ impl StatusWriter {
                 }
             }
             Ok(StatusWriteOutcome::Gone) => known.gone = true,
+            // A permission may be granted.
+            Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => return written,
             // What the server refuses for its content it would refuse again.
             Err(failure) if matches!(failure.code(), Some(400 | 422)) => known.ours = wanted,
             Ok(StatusWriteOutcome::Dropped) | Err(_) => return written,

@@ -3,10 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    refusal::{StatusError, qualified},
-    resources::RequestTarget,
-};
+use super::{refusal::StatusError, resources::RequestTarget};
 
 /// Somebody with a token.
 #[derive(Clone, Debug)]
@@ -105,10 +102,9 @@ impl ApiUser {
         if (associated && allowed("associated-node")) || allowed("arbitrary-node") {
             return Ok(());
         }
-        let resource = qualified("resourceclaims/driver", super::resources::DRA);
         let needed = if associated { "associated-node" } else { "arbitrary-node" };
         Err(format!(
-            "changing status.devices requires {needed}:{verb} permission on {resource} {driver:?} for user {:?}",
+            "it requires resource=\"resourceclaims/driver\", verb=\"{needed}:{verb}\" permission on {driver:?} for user {:?}",
             self.name
         ))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    refusal::{FieldError, StatusError},
+    refusal::FieldError,
     resources::{ApiServerRelease, DRA},
     rules::ServerSettings,
     slices::{check_driver, check_label, items},
@@ -171,26 +171,22 @@ fn check_network(errors: &mut Vec<FieldError>, path: &str, data: &Value) {
     }
 }
 
-/// Since 1.36 it takes more than the right to write the status: one for the allocation, and one for each driver.
-pub(crate) fn authorize(
-    settings: &ServerSettings,
-    call: &ApiRequest,
-    old: &Value,
-    claim: &Value,
-) -> Result<(), StatusError> {
+/// Since 1.36 it takes more than the right to write the status: one for the allocation, and one for each driver. Who lacks
+/// them hears so from the validation: the claim is invalid.
+pub(crate) fn authorize(settings: &ServerSettings, call: &ApiRequest, old: &Value, claim: &Value) -> Vec<FieldError> {
     if !settings.is_on("DRAResourceClaimGranularStatusAuthorization") || !call.target.is_status() {
-        return Ok(());
+        return Vec::new();
     }
+    let mut errors = Vec::new();
     let (before, after) = (&old["status"], &claim["status"]);
     let name = call.target.name.as_deref().unwrap_or_default();
-    let forbid = |why: &str| StatusError::forbidden(call.target.resource, DRA, name, why);
     let binds = ["allocation", "reservedFor"].iter().any(|field| before[*field] != after[*field]);
     if binds && !call.user.may(call.verb, DRA, "resourceclaims/binding", name) {
         let why = format!(
-            "User {:?} cannot {} resource \"resourceclaims/binding\" in API group {DRA:?}",
-            call.user.name, call.verb
+            "it requires resource=\"resourceclaims/binding\", verb={:?} permission for user {:?}",
+            call.verb, call.user.name
         );
-        return Err(forbid(&why));
+        errors.push(FieldError::forbidden("status", &why));
     }
     let nodes = &after["allocation"]["nodeSelector"]["nodeSelectorTerms"];
     let node = match items(nodes) {
@@ -201,9 +197,9 @@ pub(crate) fn authorize(
     let changed =
         after.iter().filter(|one| !before.contains(one)).chain(before.iter().filter(|one| !after.contains(one)));
     let drivers: BTreeSet<&str> = changed.filter_map(|device| device["driver"].as_str()).collect();
-    drivers
-        .into_iter()
-        .try_for_each(|driver| call.user.authorize_driver(call.verb, driver, node).map_err(|why| forbid(&why)))
+    let refused = drivers.into_iter().filter_map(|driver| call.user.authorize_driver(call.verb, driver, node).err());
+    errors.extend(refused.map(|why| FieldError::forbidden("status.devices", &why)));
+    errors
 }
 
 /// The node of a term that is for one node only.

@@ -128,8 +128,20 @@ struct RefusalMessage {
 struct RefusalDetailsMessage {
     #[prost(string, tag = "1")]
     name: String,
+    #[prost(message, repeated, tag = "4")]
+    causes: Vec<RefusalCauseMessage>,
     #[prost(int32, tag = "5")]
     retry_after_seconds: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RefusalCauseMessage {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(string, tag = "3")]
+    field: String,
 }
 
 fn text(value: &Value) -> String {
@@ -158,8 +170,14 @@ pub(crate) fn encode(object: &Value) -> Vec<u8> {
 fn refusal(status: &Value) -> Vec<u8> {
     let details = &status["details"];
     let number = |value: &Value| i32::try_from(value.as_i64().unwrap_or_default()).unwrap_or_default();
+    let cause = |cause: &Value| RefusalCauseMessage {
+        reason: text(&cause["reason"]),
+        message: text(&cause["message"]),
+        field: text(&cause["field"]),
+    };
     let details = details.is_object().then(|| RefusalDetailsMessage {
         name: text(&details["name"]),
+        causes: list(&details["causes"]).map(cause).collect(),
         retry_after_seconds: number(&details["retryAfterSeconds"]),
     });
     let code = number(&status["code"]);

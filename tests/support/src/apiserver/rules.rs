@@ -90,13 +90,11 @@ pub(crate) fn check(
     if old.is_none() && !is_subdomain(name) {
         errors.push(FieldError::invalid("metadata.name", &object["metadata"]["name"], "must be a DNS subdomain"));
     }
-    if !errors.is_empty() {
-        return Err(StatusError::invalid(target.resource, target.api.group, name, &errors));
+    if let Some(old) = old.filter(|_| target.resource.kind == ObjectKind::ResourceClaim) {
+        errors.extend(claims::authorize(settings, call, old, object));
     }
-    match old {
-        Some(old) if target.resource.kind == ObjectKind::ResourceClaim => {
-            claims::authorize(settings, call, old, object)
-        }
-        _ => Ok(()),
+    if errors.is_empty() {
+        return Ok(());
     }
+    Err(StatusError::invalid(target.resource, target.api.group, name, &errors))
 }
