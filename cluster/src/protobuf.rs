@@ -53,6 +53,17 @@ pub fn protobuf_fields(message: &[u8]) -> Result<Vec<ProtobufField<'_>>, DecodeE
     Ok(fields)
 }
 
+/// Why what the server sent is no object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtobufObjectError {
+    /// It is in another form than the one that was asked for: a proxy's page, for example.
+    #[error("the answer is not in the binary form ({MEDIA_TYPE})")]
+    OtherForm,
+    /// A message in it is none.
+    #[error(transparent)]
+    Message(#[from] DecodeError),
+}
+
 /// An object, with its message to be read and replaced.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProtobufObject {
@@ -64,9 +75,9 @@ pub struct ProtobufObject {
 
 impl ProtobufObject {
     /// What the server sent.
-    pub(crate) fn decode(sent: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(sent: &[u8]) -> Result<Self, ProtobufObjectError> {
         let (mut envelope, mut message) = (Vec::new(), Vec::new());
-        for field in protobuf_fields(sent.strip_prefix(MAGIC).unwrap_or_default())? {
+        for field in protobuf_fields(sent.strip_prefix(MAGIC).ok_or(ProtobufObjectError::OtherForm)?)? {
             match field.number {
                 MESSAGE => message = field.content.to_vec(),
                 _ => envelope.extend_from_slice(field.whole),
@@ -160,6 +171,13 @@ mod tests {
     fn a_message_that_is_cut_short_is_none() {
         for end in [1, 2, 4] {
             protobuf_fields(&b"\x0a\x04\x0a\x02v1"[..end]).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_answer_in_another_form_is_no_object() {
+        for sent in [&b""[..], b"k8s", b"{\"kind\":\"ResourceClaim\"}", b"<html>"] {
+            assert!(matches!(ProtobufObject::decode(sent), Err(ProtobufObjectError::OtherForm)), "{sent:?}");
         }
     }
 
