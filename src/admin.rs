@@ -246,6 +246,7 @@ impl AdminService {
             .route("/v1/pods", get(pod_usage::list))
             .layer(from_fn(in_one_shape))
             // For `hostler ready --socket`: probes speak lines, not JSON.
+            .route("/healthz", get(alive))
             .route("/readyz", get(ready))
             .with_state(self)
     }
@@ -420,6 +421,10 @@ const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 /// the API server or for the daemon before this one.
 async fn healthz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
     let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
+    alive(State(admin.clone())).await
+}
+
+async fn alive(State(admin): State<AdminService>) -> (StatusCode, String) {
     match timeout(OWNER_PATIENCE, admin.ping()).await {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(_) => {

@@ -318,6 +318,7 @@ fn what_a_claim_asks_beyond_amounts_stands_beside_them() {
 fn readiness_can_be_asked_of_a_socket() {
     let daemon = Daemon::start();
     assert_eq!(daemon.ok(&["ready"]), "ready\n");
+    assert_eq!(daemon.ok(&["ready", "--alive"]), "ok\n");
     let socket = daemon.dir.path().join("nobody.sock");
     let output = Command::new(env!("CARGO_BIN_EXE_hostler")).args(["ready", "--socket"]).arg(&socket).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
