@@ -2,14 +2,19 @@
 //!
 //! A map with numbers for keys is written by JSON with quoted keys, by a YAML writer with numbers, and whoever reads both
 //! finds two different documents. So what is written is the JSON, in the order of its fields.
+//!
+//! What a terminal would act upon leaves this program as `\u200e`, which is the same text in JSON and in YAML between double
+//! quotes, and another one elsewhere.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use hostler_api::plain;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Number;
+use serde_saphyr::DoubleQuoted;
 
 /// A JSON value whose fields keep their order.
 #[derive(Debug)]
@@ -25,7 +30,26 @@ enum OrderedJson {
 /// The YAML of a value.
 pub(super) fn to_yaml(value: &impl Serialize) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     let json: OrderedJson = serde_json::from_str(&serde_json::to_string(value)?)?;
+    if json.has_name_to_quote() {
+        // The writer lets nobody quote a key. JSON is YAML, with quotes around everything.
+        return Ok(serde_json::to_string_pretty(value)? + "\n");
+    }
     Ok(serde_saphyr::to_string(&json)?)
+}
+
+/// Whether a text is the same for its readers only between double quotes.
+fn needs_quotes(text: &str) -> bool {
+    matches!(plain(text), Cow::Owned(_))
+}
+
+impl OrderedJson {
+    fn has_name_to_quote(&self) -> bool {
+        match self {
+            Self::List(values) => values.iter().any(Self::has_name_to_quote),
+            Self::Object(fields) => fields.iter().any(|(name, value)| needs_quotes(name) || value.has_name_to_quote()),
+            Self::Null | Self::Truth(_) | Self::Number(_) | Self::Text(_) => false,
+        }
+    }
 }
 
 impl Serialize for OrderedJson {
@@ -34,6 +58,7 @@ impl Serialize for OrderedJson {
             Self::Null => serializer.serialize_none(),
             Self::Truth(value) => serializer.serialize_bool(*value),
             Self::Number(value) => value.serialize(serializer),
+            Self::Text(value) if needs_quotes(value) => DoubleQuoted(value).serialize(serializer),
             Self::Text(value) => serializer.serialize_str(value),
             Self::List(values) => serializer.collect_seq(values),
             Self::Object(fields) => serializer.collect_map(fields.iter().map(|(name, value)| (name, value))),
@@ -150,6 +175,21 @@ mod tests {
         let text = to_yaml(&json!({ "list": ODD, "map": values })).unwrap();
         let read: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(read, json!({ "list": ODD, "map": values }), "{text}");
+    }
+
+    /// As they leave the program.
+    #[test]
+    fn texts_that_are_made_plain_for_terminals_stay_what_json_says() {
+        for odd in
+            ["a\u{200c}b", "\u{200b}", "two\nlines\u{202e}", "\u{feff}a: \"b\" \\", "\u{61c}", "\u{2028}", "\u{1b}[2J"]
+        {
+            for document in [json!({ "list": [odd, "on"] }), json!({ "map": { odd: odd } })] {
+                let text = plain(&to_yaml(&document).unwrap()).into_owned();
+                let read: Value = serde_saphyr::from_str(&text).unwrap();
+                assert_eq!(read, document, "{text}");
+            }
+        }
+        assert_eq!(to_yaml(&json!({ "name": "a\u{200c}b" })).unwrap(), "name: \"a\u{200c}b\"\n");
     }
 
     #[test]
