@@ -89,7 +89,7 @@ enum CliCommand {
 }
 
 /// The option that every subcommand with a configuration takes.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 struct ConfigFileArgs {
     /// Configuration file; without it /etc/hostler/hostler.toml if there is one, else the defaults
     #[arg(long, value_name = "FILE")]

@@ -310,7 +310,8 @@ fn what_a_claim_asks_beyond_amounts_stands_beside_them() {
 
     let quadlet = daemon.ok(&["claim", "show", "a", "-o", "quadlet"]);
     assert_eq!(quadlet.matches("\nAddDevice=hostler.dev/claim=").count(), 2, "{quadlet}");
-    assert!(quadlet.contains("claim prepare default/a\n"), "{quadlet}");
+    let socket = daemon.dir.path().join("run/admin.sock").display().to_string();
+    assert!(quadlet.contains(&format!("claim prepare default/a --socket {socket}\n")), "the same daemon: {quadlet}");
     daemon.stop();
 }
 
@@ -343,6 +344,9 @@ fn completion_knows_the_devices_and_claims_of_the_daemon() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(completed(&["claim", "show", "--socket", &socket, "m"]), "ml/a");
+    assert_eq!(completed(&["claim", "show", &format!("--socket={socket}"), "m"]), "ml/a");
+    let config = daemon.dir.path().join("hostler.toml");
+    assert_eq!(completed(&["claim", "show", &format!("--config={}", config.display()), "m"]), "ml/a");
     assert_eq!(completed(&["claim", "delete", "--socket", &socket, "ml/a", "ml"]), "ml/a");
     assert_eq!(completed(&["device", "drain", "--socket", &socket, "cpu"]), "cpu/numa0");
     assert_eq!(completed(&["claim", "create", "x", "--socket", &socket, "--device", "mem"]), "memory/node0");

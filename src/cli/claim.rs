@@ -142,12 +142,12 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
         ClaimCommand::Show(args) => {
             let name = ClaimName::new(&args.claim, &args.namespace)?;
             let claim = args.daemon.client()?.get(&name.path(""))?;
-            show::write(&claim, args.output, out)?;
+            show::write(&claim, args.output, &args.daemon, out)?;
         }
         ClaimCommand::Prepare(args) => {
             let name = ClaimName::new(&args.claim, &args.namespace)?;
             let claim = args.daemon.client()?.post(&name.path("/prepare"), &())?;
-            show::write(&claim, args.output, out)?;
+            show::write(&claim, args.output, &args.daemon, out)?;
         }
         ClaimCommand::Delete(args) => delete(&args, out)?,
         ClaimCommand::Forget(args) => {
@@ -201,5 +201,5 @@ fn create(args: ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> 
     if args.dry_run && args.output == ClaimFormat::Table {
         writeln!(out, "dry run: nothing was changed; this claim could be had now")?;
     }
-    show::write(&claim, args.output, out)
+    show::write(&claim, args.output, &args.daemon, out)
 }

@@ -32,7 +32,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The options of every subcommand that asks the daemon.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub(super) struct DaemonArgs {
     /// Admin socket of the daemon; without it admin.sock in the paths.run of the configuration
     #[arg(long, value_name = "PATH")]
@@ -50,6 +50,25 @@ impl DaemonArgs {
         };
         Ok(DaemonClient::at(socket))
     }
+
+    /// The options that mean the same daemon to a command that another program runs later, from another folder.
+    pub(super) fn options(&self) -> Result<String, CliFailure> {
+        let mut options = String::new();
+        for (option, path) in [("--socket", &self.socket), ("--config", &self.config.config)] {
+            let Some(path) = path else { continue };
+            let path = std::path::absolute(path)
+                .map_err(|source| CliFailure::step(format!("find out where {} is", path.display()), source))?;
+            options.push_str(&format!(" {option} {}", systemd_word(&path.display().to_string())));
+        }
+        Ok(options)
+    }
+}
+
+/// A word of a command line in a unit of systemd, which reads blanks, quotes, backslashes, `%` and `$` in its own way.
+fn systemd_word(text: &str) -> String {
+    let escaped = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@,%$".contains(c);
+    if escaped.chars().all(is_plain) { escaped } else { format!("\"{escaped}\"") }
 }
 
 /// A client of one daemon.
@@ -396,6 +415,20 @@ mod tests {
         served.join().unwrap();
         assert!(matches!(probe(&ListenAddress::Tcp(address), "/readyz").unwrap_err(), ClientError::Unreachable { .. }));
         assert!(matches!(probe(&ListenAddress::Off, "/readyz").unwrap_err(), ClientError::Off));
+    }
+
+    #[test]
+    fn the_same_daemon_is_meant_by_whoever_runs_the_command_later() {
+        let args = |socket: Option<&str>, config: Option<&str>| DaemonArgs {
+            socket: socket.map(PathBuf::from),
+            config: ConfigFileArgs { config: config.map(PathBuf::from) },
+        };
+        assert_eq!(args(None, None).options().unwrap(), "");
+        assert_eq!(args(Some("/run/b.sock"), None).options().unwrap(), " --socket /run/b.sock");
+        let here = std::env::current_dir().unwrap().join("h.toml");
+        let expected = format!(" --config {}", systemd_word(here.to_str().unwrap()));
+        assert_eq!(args(None, Some("h.toml")).options().unwrap(), expected);
+        assert_eq!(systemd_word("/a b/50%\"$x\\"), r#""/a b/50%%\"$$x\\""#);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io::Write,
+    os::unix::ffi::OsStrExt,
     path::PathBuf,
     time::Duration,
 };
@@ -101,9 +102,19 @@ fn config() -> Option<DaemonConfig> {
 
 /// The value of an option on the command line that is being typed.
 fn typed(option: &str) -> Option<OsString> {
-    let words: Vec<OsString> = env::args_os().collect();
-    let at = words.iter().position(|word| word == option)?;
-    words.get(at + 1).cloned()
+    value_in(env::args_os(), option)
+}
+
+/// The word after the option, or what stands in the same word behind `=`.
+fn value_in(mut words: impl Iterator<Item = OsString>, option: &str) -> Option<OsString> {
+    while let Some(word) = words.next() {
+        match word.as_bytes().strip_prefix(option.as_bytes()) {
+            Some(b"") => return words.next(),
+            Some([b'=', value @ ..]) => return Some(OsStr::from_bytes(value).to_owned()),
+            _ => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -111,6 +122,20 @@ mod tests {
     use clap::ValueEnum;
 
     use super::*;
+
+    #[test]
+    fn options_are_understood_however_they_are_typed() {
+        for (line, expected) in [
+            ("hostler --socket /a m", Some("/a")),
+            ("hostler --socket=/a m", Some("/a")),
+            ("hostler --sockets /b --socket=/a=b", Some("/a=b")),
+            ("hostler --socket", None),
+            ("hostler m", None),
+        ] {
+            let words = line.split(' ').map(OsString::from);
+            assert_eq!(value_in(words, "--socket"), expected.map(OsString::from), "{line}");
+        }
+    }
 
     #[test]
     fn every_shell_gets_a_script_that_asks_this_binary() {

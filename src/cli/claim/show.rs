@@ -12,6 +12,7 @@ use crate::{
     admin::types::{AdminClaim, AdminClaimDevice},
     cli::{
         CliFailure,
+        client::DaemonArgs,
         output::{Listed, OutputFormat, TableWidth, write_object},
         plain::for_people,
         table::TextTable,
@@ -72,7 +73,12 @@ fn lasts(since: u64, now: SystemTime) -> String {
 }
 
 /// One claim in the wanted shape.
-pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write) -> Result<(), CliFailure> {
+pub(super) fn write(
+    claim: &AdminClaim,
+    format: ClaimFormat,
+    daemon: &DaemonArgs,
+    out: &mut dyn Write,
+) -> Result<(), CliFailure> {
     let object =
         |format, out: &mut dyn Write| write_object("Claim", claim, format, out, || details(claim, SystemTime::now()));
     match format {
@@ -91,21 +97,21 @@ pub(super) fn write(claim: &AdminClaim, format: ClaimFormat, out: &mut dyn Write
         }
         ClaimFormat::Quadlet => {
             let program = env::current_exe().unwrap_or_else(|_| "/usr/bin/hostler".into());
-            out.write_all(quadlet(claim, &program)?.as_bytes())?;
+            out.write_all(quadlet(claim, &program, &daemon.options()?)?.as_bytes())?;
         }
     }
     Ok(())
 }
 
-/// A drop-in for the .container file of a Quadlet. The claim is made ready in front of the container, also after a reboot.
-fn quadlet(claim: &AdminClaim, program: &Path) -> Result<String, CliFailure> {
+/// A drop-in for the .container file of a Quadlet, with the options that mean the same daemon. The claim is made ready in front of the container, also after a reboot.
+fn quadlet(claim: &AdminClaim, program: &Path, options: &str) -> Result<String, CliFailure> {
     let (name, program) = (name_of(claim), program.display());
     let devices: String = cdi_ids(claim)?.iter().map(|id| format!("AddDevice={id}\n")).collect();
     Ok(format!(
         "# Claim {name}, for NAME.container.d/hostler.conf beside NAME.container\n\
          [Unit]\nWants=hostler.service\nAfter=hostler.service\n\n\
          [Container]\n{devices}\n\
-         [Service]\nExecStartPre={program} claim prepare {name}\n"
+         [Service]\nExecStartPre={program} claim prepare {name}{options}\n"
     ))
 }
 
@@ -219,7 +225,7 @@ mod tests {
 
     fn written(claim: &AdminClaim, format: ClaimFormat) -> Result<String, CliFailure> {
         let mut out = Vec::new();
-        write(claim, format, &mut out)?;
+        write(claim, format, &DaemonArgs::default(), &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -314,6 +320,8 @@ AddDevice=hostler.dev/claim=5f0c-1
 ExecStartPre=/usr/bin/hostler claim prepare default/training
 ";
         let claim = claim(&["hostler.dev/claim=5f0c-0", "hostler.dev/claim=5f0c-1"]);
-        assert_eq!(quadlet(&claim, Path::new("/usr/bin/hostler")).unwrap(), expected);
+        assert_eq!(quadlet(&claim, Path::new("/usr/bin/hostler"), "").unwrap(), expected);
+        let elsewhere = quadlet(&claim, Path::new("/usr/bin/hostler"), " --socket /run/other.sock").unwrap();
+        assert!(elsewhere.ends_with("claim prepare default/training --socket /run/other.sock\n"), "{elsewhere}");
     }
 }
