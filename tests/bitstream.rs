@@ -7,6 +7,9 @@ use std::{
     process::{Command, Output},
 };
 
+use hostler::claims::store::{ClaimRecord, RecordDir};
+use serde_json::json;
+
 const INTERFACE: &str = "1a422218-6dba-448e-b302-425cbcde1406";
 const AFU: &str = "d8424dc4a4a3c413f89e433683f9040b";
 
@@ -18,7 +21,8 @@ impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store");
-        let config = format!("[backends.fpga]\nbitstreams = {store:?}\n");
+        let state = folder.path().join("state");
+        let config = format!("[paths]\nstate = {state:?}\n[backends.fpga]\nbitstreams = {store:?}\n");
         fs::write(folder.path().join("hostler.toml"), config).unwrap();
         Self { folder }
     }
@@ -46,6 +50,21 @@ impl Place {
         let mut list: serde_json::Value = serde_json::from_str(&said).unwrap();
         assert_eq!((&list["apiVersion"], &list["kind"]), (&"output.hostler.dev/v1".into(), &"BitstreamList".into()));
         list["items"].take()
+    }
+
+    /// Records a claim that needs a bitstream, as the daemon does; gives the folder.
+    fn record(&self, uid: &str, digest: &str) -> RecordDir {
+        let record: ClaimRecord = serde_json::from_value(json!({
+            "claim": { "namespace": "default", "name": uid, "uid": uid }, "state": "prepared", "boot_id": "boot",
+            "devices": [{
+                "backend": "fpga", "grant": { "request": "fpga", "pool": "n1/fpga", "device": "region-0" },
+                "plan": { "data": { "digest": digest } },
+            }],
+        }))
+        .unwrap();
+        let records = RecordDir::open(self.path("state/claims"), "boot").unwrap();
+        records.write(&[&record]).unwrap();
+        records
     }
 
     fn add(&self, name: &str, bytes: &[u8]) -> (Option<i32>, String, String) {
@@ -131,9 +150,7 @@ fn what_is_removed_is_gone_and_what_is_needed_stays() {
     assert_eq!(place.said(&["list", "-o", "name"]).1, "one\ntwo\n", "all or none");
 
     // A claim may be prepared again after a reboot, and a region is made blank in the end.
-    let records = place.path("state/claims");
-    fs::create_dir_all(&records).unwrap();
-    fs::write(records.join("u1.json"), format!("{{\"digest\": \"{digest}\"}}")).unwrap();
+    place.record("u1", &digest);
     let store = place.path("store");
     let blank = "1a4222186dba448eb302425cbcde1406";
     let config = format!(
@@ -144,9 +161,45 @@ fn what_is_removed_is_gone_and_what_is_needed_stays() {
     assert!(place.said(&["remove", "one"]).2.contains("one is needed by backends.fpga.blank"));
     let (code, _, error) = place.said(&["remove", &digest]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("two is needed by the claim of record") && error.contains("u1.json; --force"), "{error}");
+    assert!(error.contains("two is needed by claim u1 of record") && error.contains("u1.json; --force"), "{error}");
     let (code, said, _) = place.said(&["remove", "one", "two", "--force"]);
     assert_eq!((code, said.lines().count()), (Some(0), 2));
     assert_eq!(place.list(), serde_json::json!([]));
     assert_eq!(fs::read_dir(store).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_is_removed_while_it_cannot_be_told_what_claims_need() {
+    let place = Place::new();
+    place.add("one", b"one");
+    place.add("two", b"two");
+    let digest = place.list()[1]["digest"].as_str().unwrap().to_owned();
+    let refused = |name: &str, words: &[&str]| {
+        let (code, said, error) = place.said(&["remove", name]);
+        assert_eq!((code, &*said), (Some(1), ""), "{error}");
+        assert!(words.iter().chain(&["--force"]).all(|word| error.contains(word)), "{words:?}: {error}");
+    };
+    let records = place.record("u1", &digest);
+    let path = place.path("state/claims/u1.json");
+    let whole = fs::read(&path).unwrap();
+
+    // The power failed: the journal has what the files have lost.
+    fs::remove_file(&path).unwrap();
+    refused("two", &["two is needed by claim u1 of record", "claims.journal"]);
+    fs::write(&path, &whole).unwrap();
+    records.checkpoint().unwrap();
+    refused("two", &["two is needed by claim u1 of record", "u1.json"]);
+
+    fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    refused("one", &["one may be needed by the claim of record", "u1.json", "it is not the JSON of a claim record"]);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    refused("one", &["one may be needed by the claim of record", "it cannot be read"]);
+    fs::remove_dir(&path).unwrap();
+
+    fs::remove_dir(place.path("state/claims")).unwrap();
+    fs::write(place.path("state/claims"), "no folder").unwrap();
+    refused("one", &["failed to read which bitstreams claims need"]);
+    fs::remove_file(place.path("state/claims")).unwrap();
+    assert_eq!(place.said(&["remove", "one", "two"]).0, Some(0), "no folder, no claims");
 }

@@ -21,7 +21,8 @@ use std::{
 };
 
 use crate::{
-    Durability, FileError, PendingFile, TemporaryName, TrustError, sync_folder, trusted::open_trusted_to_write,
+    Durability, FileError, PendingFile, TemporaryName, TrustError, read_trusted, sync_folder,
+    trusted::open_trusted_to_write,
 };
 
 /// What a journal may have grown to: far more than it has room for, when files could not be written for long.
@@ -73,6 +74,17 @@ impl Journal {
         file.read_exact_at(&mut bytes, 0).map_err(FileError::at("read", path))?;
         let (generation, content) = parse(&bytes);
         Ok((Self { path: path.to_owned(), file, room, generation, head: Vec::new(), end: 0 }, content))
+    }
+
+    /// What the journal at `path` holds, for those who only look: nothing where it is absent. Somebody may be writing it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or others can have changed it.
+    pub fn look(path: &Path) -> Result<JournalContent, TrustError> {
+        match read_trusted(path, MOST_BYTES) {
+            Err(error) if error.is_absent() => Ok(JournalContent::default()),
+            bytes => Ok(parse(&bytes?).1),
+        }
     }
 
     /// Begins a generation: what stands in the journal counts no more. To be called when all of it is on the disk

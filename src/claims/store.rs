@@ -43,7 +43,7 @@ const FORMAT: EnvelopeFormat =
 const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
 
 /// What a record has at most: far more than 128 grants with all the configuration that the API server takes.
-const MOST_BYTES: u64 = 16 << 20;
+pub const MOST_RECORD_BYTES: u64 = 16 << 20;
 
 /// What is known of a claim, whole: nothing else is needed to take it back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -140,6 +140,14 @@ pub enum StoreError {
         /// The latest that is known.
         known: u64,
     },
+    /// Lines of the journal cannot be read, and nobody has put it right yet.
+    #[error("{lines} lines of {} are damaged", path.display())]
+    JournalDamaged {
+        /// The journal.
+        path: PathBuf,
+        /// How many.
+        lines: usize,
+    },
     /// An entry of the journal is not what it was written as, or could not be written.
     #[error("failed to convert an entry of the journal")]
     Entry {
@@ -195,12 +203,12 @@ pub fn salvage(bytes: &[u8]) -> Option<ClaimHoldings> {
     FORMAT.salvage(bytes)
 }
 
-/// A file of the folder, read.
+/// A record that was read.
 #[derive(Debug)]
 pub struct LoadedRecord {
-    /// From the file's name.
+    /// From the file's name, or from the journal.
     pub uid: ClaimUid,
-    /// The file.
+    /// The file in which it was found.
     pub path: PathBuf,
     /// Its content as far as it could be read; empty if not at all.
     pub bytes: Vec<u8>,
@@ -311,33 +319,57 @@ impl RecordDir {
     /// # Errors
     /// When the folder cannot be read.
     pub fn load(&self) -> Result<Vec<LoadedRecord>, StoreError> {
-        let mut names = names(&self.path)?;
-        names.sort_unstable();
-        Ok(names.iter().filter_map(|name| self.load_one(name)).collect())
-    }
-
-    fn load_one(&self, name: &str) -> Option<LoadedRecord> {
-        let uid = ClaimUid::new(name.strip_suffix(".json")?).ok()?;
-        let path = self.path.join(name);
-        let (bytes, record) = match read_trusted(&path, MOST_BYTES) {
-            Err(error) => (Vec::new(), Err(format!("it cannot be read: {}", Chain(&error)))),
-            Ok(bytes) => {
-                let record = decode(&bytes)
-                    .map_err(DecodeError::from)
-                    .and_then(|record| {
-                        let found = record.claim.uid.clone();
-                        if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
-                    })
-                    .map_err(|error| Chain(&error).to_string());
-                (bytes, record)
-            }
-        };
-        Some(LoadedRecord { uid, path, bytes, record })
+        load(&self.path)
     }
 
     fn journal(&self) -> MutexGuard<'_, RecordJournal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Every record of a folder that somebody else may be at work in, or nobody since the machine went down: what the files say
+/// comes first, then the last that the journal has of each claim, which the files may have lost. A folder that is absent
+/// holds none.
+///
+/// # Errors
+/// When the folder or the journal cannot be read.
+pub fn look(folder: &Path) -> Result<Vec<LoadedRecord>, StoreError> {
+    let mut all = match load(folder) {
+        Err(StoreError::File(error)) if error.source.kind() == io::ErrorKind::NotFound => Vec::new(),
+        loaded => loaded?,
+    };
+    let (path, records) = journal::last_records(folder)?;
+    for record in records {
+        let uid = record.claim.uid.clone();
+        let bytes = encode(&record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
+        all.push(LoadedRecord { uid, path: path.clone(), bytes, record: Ok(record) });
+    }
+    Ok(all)
+}
+
+fn load(folder: &Path) -> Result<Vec<LoadedRecord>, StoreError> {
+    let mut names = names(folder)?;
+    names.sort_unstable();
+    Ok(names.iter().filter_map(|name| load_one(folder, name)).collect())
+}
+
+fn load_one(folder: &Path, name: &str) -> Option<LoadedRecord> {
+    let uid = ClaimUid::new(name.strip_suffix(".json")?).ok()?;
+    let path = folder.join(name);
+    let (bytes, record) = match read_trusted(&path, MOST_RECORD_BYTES) {
+        Err(error) => (Vec::new(), Err(format!("it cannot be read: {}", Chain(&error)))),
+        Ok(bytes) => {
+            let record = decode(&bytes)
+                .map_err(DecodeError::from)
+                .and_then(|record| {
+                    let found = record.claim.uid.clone();
+                    if found == uid { Ok(record) } else { Err(DecodeError::WrongClaim { found }) }
+                })
+                .map_err(|error| Chain(&error).to_string());
+            (bytes, record)
+        }
+    };
+    Some(LoadedRecord { uid, path, bytes, record })
 }
 
 /// The file of a claim's record. A UID holds no character that could lead elsewhere.

@@ -1,9 +1,8 @@
 //! `hostler bitstream`: the store of what FPGAs are programmed with. Works on the folder; no daemon is needed.
 
-use std::{fs, io::Write, path::PathBuf};
+use std::{io::Write, path::PathBuf};
 
 use clap_complete::engine::ArgValueCompleter;
-use hostler_files::read_text;
 use hostler_fpga::{
     bitstream::Guid,
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
@@ -15,10 +14,11 @@ use super::{
     table::TextTable,
     watch::{FileChanges, ListOptions, WatchArgs, show_list},
 };
-use crate::{config::DaemonConfig, units};
-
-/// What a record of a claim has at most.
-const MOST_RECORD_BYTES: u64 = 16 << 20;
+use crate::{
+    claims::store::{self, LoadedRecord},
+    config::DaemonConfig,
+    units,
+};
 
 /// Keep the bitstreams that claims may name for FPGAs
 #[derive(clap::Args, Debug)]
@@ -33,7 +33,7 @@ enum BitstreamCommand {
     Add(BitstreamAddArgs),
     /// List the bitstreams of the store
     List(BitstreamWatchArgs),
-    /// Take bitstreams out of the store; refused for those that a claim or the configuration needs
+    /// Take bitstreams out of the store; refused where a claim or the configuration needs them, or that cannot be told
     Remove(BitstreamRemoveArgs),
     /// Check that bitstreams are what they were when they were added
     Verify(BitstreamVerifyArgs),
@@ -65,7 +65,7 @@ struct BitstreamRemoveArgs {
     /// Names or digests
     #[arg(value_name = "NAME|DIGEST", required = true, add = ArgValueCompleter::new(completions::bitstreams))]
     references: Vec<String>,
-    /// Take it out although a claim or the configuration needs it
+    /// Take it out although a claim or the configuration needs it, or may need it
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -98,7 +98,7 @@ struct BitstreamListArgs {
     config: ConfigFileArgs,
 }
 
-fn store(config: &DaemonConfig) -> BitstreamStore {
+fn bitstreams(config: &DaemonConfig) -> BitstreamStore {
     BitstreamStore::new(&config.backends.fpga.config.bitstreams)
 }
 
@@ -132,7 +132,7 @@ pub(super) fn run(args: &BitstreamArgs, out: &mut dyn Write) -> Result<CliOutcom
 }
 
 fn add(args: &BitstreamAddArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = store(&args.config.load()?);
+    let store = bitstreams(&args.config.load()?);
     let wish = BitstreamDetails {
         name: args.name.clone(),
         interface_id: args.interface_id.clone(),
@@ -153,22 +153,26 @@ fn add(args: &BitstreamAddArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFa
 /// All that can be taken out are, or none of them.
 fn remove(args: &BitstreamRemoveArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let config = args.config.load()?;
-    let store = store(&config);
+    let bitstreams = bitstreams(&config);
     let failed = |source| CliFailure::step("remove the bitstreams", source);
-    let found: Result<Vec<Bitstream>, _> = args.references.iter().map(|reference| store.find(reference)).collect();
+    let found: Result<Vec<Bitstream>, _> = args.references.iter().map(|reference| bitstreams.find(reference)).collect();
     let found = found.map_err(failed)?;
     if !args.force {
-        found.iter().try_for_each(|bitstream| refuse_needed(bitstream, &config))?;
+        let records = store::look(&config.paths.state.join("claims")).map_err(|source| {
+            CliFailure::step("read which bitstreams claims need; --force removes all the same", source)
+        })?;
+        found.iter().try_for_each(|bitstream| refuse_needed(bitstream, &config, &records))?;
     }
     for bitstream in &found {
-        store.remove(&bitstream.digest).map_err(failed)?;
+        bitstreams.remove(&bitstream.digest).map_err(failed)?;
         writeln!(out, "{} removed: {}", bitstream.name, bitstream.digest)?;
     }
     Ok(CliOutcome::Done)
 }
 
-/// A claim that is on record may be prepared again after a reboot, and regions are made blank when claims end.
-fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig) -> Result<(), CliFailure> {
+/// A claim that is on record may be prepared again after a reboot, and regions are made blank when claims end. What a record
+/// needs that cannot be understood is not known, so it may be this.
+fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig, records: &[LoadedRecord]) -> Result<(), CliFailure> {
     let (name, digest) = (&bitstream.name, bitstream.digest.to_string());
     let blank = &config.backends.fpga.config.blank;
     let refused =
@@ -176,21 +180,20 @@ fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig) -> Result<(), Cli
     if let Some((interface, _)) = blank.iter().find(|(_, meant)| *meant == name || **meant == digest) {
         return refused(format!("backends.fpga.blank of the configuration, for interface {interface}"));
     }
-    let records = config.paths.state.join("claims");
-    // A folder that is not there holds no claim; whoever may not look into it may not remove anything either.
-    let entries = fs::read_dir(&records).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
-    let names_it = |entry: &fs::DirEntry| {
-        entry.file_type().is_ok_and(|kind| kind.is_file())
-            && read_text(&entry.path(), MOST_RECORD_BYTES).is_ok_and(|record| record.contains(&digest))
-    };
-    match entries.iter().find(|entry| names_it(entry)) {
-        Some(entry) => refused(format!("the claim of record {}", entry.path().display())),
+    if let Some(record) = records.iter().find(|record| String::from_utf8_lossy(&record.bytes).contains(&digest)) {
+        return refused(format!("claim {} of record {}", record.uid, record.path.display()));
+    }
+    match records.iter().find_map(|loaded| Some((&loaded.path, loaded.record.as_ref().err()?))) {
+        Some((path, why)) => Err(CliFailure::Said(format!(
+            "{name} may be needed by the claim of record {}: {why}; --force removes it all the same",
+            path.display()
+        ))),
         None => Ok(()),
     }
 }
 
 fn list(args: &BitstreamWatchArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = store(&args.list.config.load()?);
+    let store = bitstreams(&args.list.config.load()?);
     let fetch = || store.list().map_err(|source| CliFailure::step("list the bitstreams", source));
     let options = ListOptions { format: args.list.output, watch: args.watch };
     show_list(options, &mut FileChanges, out, fetch, |all, _| table(all))?;
@@ -207,7 +210,7 @@ fn table(all: &[Bitstream]) -> String {
 }
 
 fn verify(args: &BitstreamVerifyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = store(&args.list.config.load()?);
+    let store = bitstreams(&args.list.config.load()?);
     let findings = store.verify(&args.references).map_err(|source| CliFailure::step("check the bitstreams", source))?;
     let bad = findings.iter().filter(|finding| finding.problem.is_some()).count();
     let line =

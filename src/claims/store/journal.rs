@@ -19,7 +19,7 @@ use hostler_files::{FileError, Journal, JournalContent, open_file, read_trusted,
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ClaimRecord, MOST_BYTES, StoreError, decode, encode, file, remove_file, write_temporary};
+use super::{ClaimRecord, MOST_RECORD_BYTES, StoreError, decode, encode, file, remove_file, write_temporary};
 
 /// What the journal is called, beside the folder.
 const NAME: &str = "claims.journal";
@@ -183,17 +183,28 @@ fn read(path: &Path, content: &JournalContent) -> Result<LastWords, StoreError> 
     Ok((head.map(|head| head.boot), last_words))
 }
 
+/// The last records that the journal beside `folder` has of claims, for those who only look.
+pub(super) fn last_records(folder: &Path) -> Result<(PathBuf, Vec<ClaimRecord>), StoreError> {
+    let path = folder.with_file_name(NAME);
+    let content = Journal::look(&path)?;
+    if content.damaged > 0 {
+        return Err(StoreError::JournalDamaged { path, lines: content.damaged });
+    }
+    let (_, last_words) = read(&path, &content)?;
+    Ok((path, last_words.into_values().flatten().collect()))
+}
+
 /// Makes the file of a claim say what the journal says; not one that was written in this boot, by a version of hostler that
 /// knows no journal.
 fn replay(folder: &Path, uid: &ClaimUid, last_word: Option<&ClaimRecord>, boot_id: &str) -> Result<(), StoreError> {
     let path = file(folder, uid);
     let is_newer = |found: Vec<u8>| decode(&found).is_ok_and(|record| record.boot_id == boot_id);
-    if read_trusted(&path, MOST_BYTES).is_ok_and(is_newer) {
+    if read_trusted(&path, MOST_RECORD_BYTES).is_ok_and(is_newer) {
         return Ok(());
     }
     let Some(record) = last_word else { return remove_file(&path) };
     let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
-    match read_trusted(&path, MOST_BYTES) {
+    match read_trusted(&path, MOST_RECORD_BYTES) {
         Ok(found) if found == content => return Ok(()),
         Ok(_) => info!(claim.uid = %uid, "record written again from the journal"),
         Err(error) => info!(claim.uid = %uid, error = %Chain(&error), "record written again from the journal"),

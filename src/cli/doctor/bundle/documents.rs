@@ -8,15 +8,13 @@ use hostler_files::read_file;
 use serde_json::{Value, json};
 
 use crate::{
+    claims::store::MOST_RECORD_BYTES,
     cli::client::{DaemonClient, segment},
     config::DaemonConfig,
 };
 
 /// A cluster's daemon asks the API server for each; this many take seconds, not minutes.
 const MOST_EXPLAINED: usize = 64;
-
-/// As the daemon reads them.
-const MOST_RECORD_BYTES: u64 = 16 << 20;
 
 /// A document and its name in the bundle.
 type BundleDocument = (String, Value);
