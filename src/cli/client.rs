@@ -332,6 +332,8 @@ mod tests {
             let mut request = vec![0; 4096];
             let length = stream.read(&mut request).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
+            // Until the client has what it wants, or gives up.
+            let _ = stream.read(&mut [0]);
             String::from_utf8(request[..length].to_vec()).unwrap()
         });
         (dir, DaemonClient { socket, patience: PATIENCE }, served)
@@ -367,9 +369,7 @@ mod tests {
     fn whoever_waits_in_vain_is_told_how_long_that_was() {
         let (_dir, client, _served) = daemon("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n");
         let error = client.patient(Duration::from_millis(50)).get::<u32>("/v1/claims").unwrap_err();
-        assert!(
-            ["the daemon gave no answer within 50ms", "the daemon broke the connection"].contains(&&*error.to_string())
-        );
+        assert_eq!(error.to_string(), "the daemon gave no answer within 50ms");
         assert_eq!(ClientError::TimedOut(Duration::from_secs(960)).to_string(), "the daemon gave no answer within 16m");
     }
 

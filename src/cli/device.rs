@@ -222,32 +222,25 @@ fn operate(
     let client = daemon.client()?.patient(*timeout + LONGEST_ORDER);
     let path = format!("/v1/devices/{}/operate?timeout={}", segment(name), duration::format(*timeout));
     let mut done = None;
-    client.follow(&path, &operation, |line| match line {
-        AdminOrderLine::Done(operated) => {
-            done = Some(operated);
-            Ok(())
-        }
-        AdminOrderLine::Failed { error, .. } => Err(ClientError::Refused(error)),
-        progress => {
-            // Beside the result, for whoever watches. It may be closed.
-            let _ = writeln!(io::stderr(), "{}", in_words(&progress));
-            Ok(())
-        }
+    client.follow(&path, &operation, |line| {
+        let progress = match line {
+            AdminOrderLine::Done(operated) => {
+                done = Some(operated);
+                return Ok(());
+            }
+            AdminOrderLine::Failed { error, .. } => return Err(ClientError::Refused(error)),
+            AdminOrderLine::Waiting { obstacles } if obstacles.is_empty() => "waiting for its turn".to_owned(),
+            AdminOrderLine::Waiting { obstacles } => format!("waiting for {}", obstacles.join(", ")),
+            AdminOrderLine::UnderWay => "under way".to_owned(),
+            AdminOrderLine::Scanned => "scanned".to_owned(),
+        };
+        // Beside the result, for whoever watches. It may be closed.
+        let _ = writeln!(io::stderr(), "{progress}");
+        Ok(())
     })?;
     let operated = done.ok_or(ClientError::Cut)?;
     writeln!(out, "{}/{} {}ed: {}", operated.backend, operated.device, operation.word(), operated.done)?;
     Ok(())
-}
-
-fn in_words(progress: &AdminOrderLine) -> String {
-    match progress {
-        AdminOrderLine::Waiting { obstacles } if obstacles.is_empty() => "waiting for its turn".to_owned(),
-        AdminOrderLine::Waiting { obstacles } => format!("waiting for {}", obstacles.join(", ")),
-        AdminOrderLine::UnderWay => "under way".to_owned(),
-        AdminOrderLine::Scanned => "scanned".to_owned(),
-        AdminOrderLine::Done(operated) => operated.done.clone(),
-        AdminOrderLine::Failed { error, .. } => error.clone(),
-    }
 }
 
 fn rehearse(
