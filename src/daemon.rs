@@ -11,6 +11,7 @@ mod audit;
 mod claim_source;
 mod install;
 mod kubelet_services;
+mod life;
 mod lock;
 mod necessities;
 mod notify;
@@ -22,7 +23,10 @@ use std::{
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -36,12 +40,9 @@ use hostler_linux::{
     uevent::{QuietPeriod, UeventSource},
 };
 use kubelet_services::KubeletServices;
+use life::{DaemonLife, StopSignals};
 pub use reload::ConfigReload;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::{
@@ -55,7 +56,7 @@ use crate::{
         restore,
         spec::CdiNaming,
     },
-    config::{ClusterMode, DaemonConfig, KubeletSocketPaths, UeventMode},
+    config::{ClusterMode, DaemonConfig, UeventMode},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
@@ -63,10 +64,9 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubelet,
     metrics::Metrics,
     registry,
-    tasks::{EndedService, Tasks},
+    tasks::Tasks,
 };
 
 /// Why the daemon ended.
@@ -133,75 +133,14 @@ pub enum DaemonError {
 /// # Errors
 /// When it cannot start, or when a part ends by itself.
 pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -> Result<(), DaemonError> {
-    let mut signals = StopSignals::new().map_err(DaemonError::Signals)?;
+    let signals = StopSignals::new().map_err(DaemonError::Signals)?;
     let (tasks, ended_rx) = Tasks::new();
     let kubelet_sockets = config.kubelet.enabled.then(|| config.kubelet_sockets());
     let metrics = Metrics::counting(reload.log.dropped());
     reload::start(reload, &tasks).map_err(DaemonError::Signals)?;
-    let patience = config.inventory.answer_within;
-    let starting = notify::starting(start(config, machine, metrics, &tasks), patience);
-    let result = tokio::select! {
-        // Dropped when a signal comes first: nothing has been promised yet, and a restart recovers the rest.
-        started = starting => match started {
-            Ok(()) => return wait(&mut signals, ended_rx, kubelet_sockets, &tasks).await,
-            Err(error) => Err(error),
-        },
-        () = signals.recv() => Ok(()),
-    };
-    tasks.stop_token().cancel();
-    result
-}
-
-async fn wait(
-    signals: &mut StopSignals,
-    mut ended_rx: mpsc::UnboundedReceiver<EndedService>,
-    kubelet_sockets: Option<KubeletSocketPaths>,
-    tasks: &Tasks,
-) -> Result<(), DaemonError> {
-    let result = tokio::select! {
-        // Cancel safe: a message that was not taken stays in the channel; a signal is remembered.
-        Some(EndedService { name, outcome }) = ended_rx.recv() => Err(DaemonError::Ended { name, source: outcome.err() }),
-        () = signals.recv() => Ok(()),
-    };
-    if let Err(error) = &result {
-        error!(error = %Chain(error), "stopping, since a part has ended");
-    } else {
-        info!("stopping");
-    }
-    notify::stopping();
-    if let Some(sockets) = kubelet_sockets.filter(|_| result.is_ok()) {
-        tokio::select! {
-            // Cancel safe: it only waits.
-            () = kubelet::hand_over(&sockets) => {}
-            // Cancel safe: a signal that was not taken is still pending.
-            () = signals.recv() => return Err(DaemonError::Impatient),
-        }
-    }
-    tasks.stop_token().cancel();
-    tokio::select! {
-        () = tasks.drain() => result,
-        () = signals.recv() => Err(DaemonError::Impatient),
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            // Cancel safe: a signal that was not taken is still pending.
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+    let (patience, promised) = (config.inventory.answer_within, AtomicBool::new(false));
+    let starting = notify::starting(start(config, machine, metrics, &promised, &tasks), patience);
+    DaemonLife { signals, ended_rx, kubelet_sockets, tasks: tasks.clone() }.lead(starting, &promised).await
 }
 
 /// The machine that is looked after.
@@ -240,11 +179,12 @@ impl HeldMachine {
     }
 }
 
-/// Starts everything.
+/// Starts everything. From when on others rely on it, `promised` says.
 async fn start(
     config: DaemonConfig,
     machine: RunningMachine,
     metrics: Metrics,
+    promised: &AtomicBool,
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let started = Instant::now();
@@ -269,6 +209,7 @@ async fn start(
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
     claims.recovered(config.inventory.answer_within).await;
     let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);
+    promised.store(true, Ordering::Relaxed);
     services.begin(claims.clone());
     let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
