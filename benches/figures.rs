@@ -42,7 +42,10 @@ mod figures {
     pub(crate) mod synthetic;
 }
 
-use figures::{ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources, report, scan, start, stuck};
+use figures::{
+    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources,
+    report, scan, start, stuck,
+};
 
 type Section = (&'static str, fn(&mut report::Report));
 

@@ -78,7 +78,10 @@ impl DirtyWriter {
         const PATIENCE: Duration = Duration::from_secs(20);
         let file = ground.join("dirty");
         let again = "while dd if=/dev/zero of=\"$0\" bs=1M count=3000 conv=notrunc 2>/dev/null; do :; done";
-        let writer = Command::new("sh").args(["-c", again]).arg(&file).process_group(0).spawn().unwrap();
+        // Ends by itself where this program is killed: it would fill the disk's time for ever.
+        let mut command = Command::new("timeout");
+        command.args(["90", "sh", "-c", again]).arg(&file).process_group(0);
+        let writer = command.spawn().unwrap();
         let (writer, began) = (Self { writer, file }, Instant::now());
         while writer.dirty() < 2_000_000_000 && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
