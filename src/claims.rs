@@ -31,9 +31,7 @@ mod testing;
 
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{
-    Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId, resource::ResourceClaimConsumerReference,
-};
+use hostler_api::{Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId};
 use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};

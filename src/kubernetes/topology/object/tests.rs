@@ -102,7 +102,7 @@ fn table(grants: Vec<serde_json::Value>) -> ClaimTable {
         reserved_for: Vec::new(),
     };
     let view = ClaimView::Recorded { record: Arc::new(record), problem: None, busy: None };
-    ClaimTable { claims: BTreeMap::from([(uid, view)]) }
+    [(uid, view)].into_iter().collect()
 }
 
 fn exported(inventory: &Inventory, claims: &ClaimTable) -> TopologyContent {
