@@ -1,6 +1,16 @@
 //! What systemd is told: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
 
-use std::time::Duration;
+use std::{
+    env, io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+    time::Duration,
+};
 
 use sd_notify::NotifyState;
 use tokio::time::{Instant, interval_at};
@@ -15,16 +25,35 @@ const OWN_WORK: Duration = Duration::from_secs(60);
 /// How often the status line is refreshed where no watchdog asks for more.
 const REFRESH: Duration = Duration::from_secs(15);
 
-fn send(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        warn!(error = %error, "failed to notify systemd");
+/// Whether the message was taken. A manager that does not read its socket must not hold the daemon: what does not fit there
+/// is left out, and said again by whoever needs it heard.
+fn send(states: &[NotifyState<'_>]) -> bool {
+    match deliver(states) {
+        Ok(()) => true,
+        Err(error) => {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                warn!(error = %error, "failed to notify systemd");
+            }
+            false
+        }
     }
+}
+
+fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&path)?,
+    };
+    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
 /// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
 /// the first scan and again for recovery. What takes longer is left to the limits of the unit.
 pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
-    send(&[NotifyState::Status("starting")]);
     let period = period().min(patience / 2);
     let mut timer = interval_at(Instant::now() + period, period);
     let limit = Instant::now() + patience * 2 + OWN_WORK;
@@ -49,7 +78,7 @@ fn extend(now: Instant, limit: Instant, patience: Duration) {
 
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
 pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
-    send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
+    let mut is_heard = send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
     let (admin, stop) = (admin.clone(), tasks.stop_token());
     tasks.service("notify", async move {
         let mut timer = tokio::time::interval(period());
@@ -60,7 +89,11 @@ pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
             };
             tokio::select! {
                 // Dropped at the end only.
-                () = alive => send(&[NotifyState::Watchdog, NotifyState::Status(&status(&admin))]),
+                () = alive => {
+                    let status = status(&admin);
+                    let alive = [NotifyState::Ready, NotifyState::Watchdog, NotifyState::Status(&status)];
+                    is_heard |= send(&alive[usize::from(is_heard)..]);
+                }
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }
@@ -76,7 +109,8 @@ fn period() -> Duration {
 
 /// Another daemon is live; this one is ready to take over as soon as `waiting` ends. It has a watchdog too.
 pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
-    send(&[NotifyState::Ready, NotifyState::Status("standing by: another daemon is live")]);
+    let standing_by = [NotifyState::Ready, NotifyState::Status("standing by: another daemon is live")];
+    let mut is_heard = send(&standing_by);
     let mut timer = tokio::time::interval(period());
     tokio::pin!(waiting);
     loop {
@@ -87,7 +121,10 @@ pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
                 return waited;
             }
             // Cancel safe: a tick that was not taken is still due.
-            _ = timer.tick() => send(&[NotifyState::Watchdog]),
+            _ = timer.tick() => {
+                is_heard = is_heard || send(&standing_by);
+                send(&[NotifyState::Watchdog]);
+            }
         }
     }
 }

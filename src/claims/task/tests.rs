@@ -243,12 +243,12 @@ async fn an_unprepare_during_a_prepare_runs_after_it() {
         let call = taking_back.call(uid("a"), CallKind::Unprepare);
         handle.send(ClaimsRequest::Calls(vec![call])).await;
         handle.ping().await;
-        assert_eq!(world.bench.steps(), ["plan a", "prepare a"], "nothing is taken back yet");
         drop(gate);
         taking_back.collect().await.remove(&uid("a")).unwrap()
     });
     prepared.unwrap();
     taken_back.unwrap();
+    assert_eq!(world.bench.steps(), ["plan a", "prepare a", "verify a", "unprepare a"]);
     assert!(world.files("claims").is_empty() && world.bench.ready().is_empty());
 }
 
