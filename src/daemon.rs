@@ -56,7 +56,7 @@ use crate::{
         restore,
         spec::CdiNaming,
     },
-    config::{ClusterMode, DaemonConfig, UeventMode},
+    config::{ClusterMode, DaemonConfig, PathsConfig, UeventMode},
     containers::ContainerDir,
     inventory::{
         drains::DrainError,
@@ -188,9 +188,7 @@ async fn start(
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let started = Instant::now();
-    for path in [&config.paths.run, &config.paths.state] {
-        private_folder(path)?;
-    }
+    private_folders(&config.paths)?;
     let inventory = start_inventory(&config, &machine.root, tasks).await;
     // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     let stage = DaemonStage::default();
@@ -245,15 +243,30 @@ async fn start(
         nri,
         pod_usage,
     });
-    stage.live(admin.clone());
     start_scrapes(&config, &source, &stage, tasks);
-    if probes == ProbeState::Missing {
-        serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
-    }
-    serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)?;
+    serve(&config, &admin, stage, probes, tasks).await.map_err(DaemonError::Admin)?;
     info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
     notify::ready(&admin, tasks);
     Ok(())
+}
+
+/// Opens the doors for people and their tools, but those that stand open.
+async fn serve(
+    config: &DaemonConfig,
+    admin: &AdminService,
+    stage: DaemonStage,
+    probes: ProbeState,
+    tasks: &Tasks,
+) -> Result<(), admin::ServeError> {
+    stage.live(admin.clone());
+    if probes == ProbeState::Missing {
+        serve_metrics(stage, config.metrics_listen(), tasks).await?;
+    }
+    serve_admin(admin.clone(), config.admin_socket(), tasks).await
+}
+
+fn private_folders(paths: &PathsConfig) -> Result<(), DaemonError> {
+    [&paths.run, &paths.state].into_iter().try_for_each(|path| private_folder(path))
 }
 
 fn private_folder(path: &Path) -> Result<(), DaemonError> {

@@ -202,7 +202,7 @@ impl Terminal {
     }
 
     /// Whether the terminal is as it was before, once the view has ended.
-    fn is_given_back(mut self) -> bool {
+    fn gives_the_terminal_back(mut self) -> bool {
         wait_for("the end", || self.script.try_wait().unwrap());
         let text = self.text();
         let (left, entered) = (text.rfind("\x1b[?1049l"), text.rfind("\x1b[?1049h"));
@@ -221,17 +221,17 @@ fn running(socket: &Path) -> Option<u32> {
 }
 
 #[test]
-fn the_terminal_is_given_back_however_the_live_view_ends() {
+fn the_terminal_gives_the_terminal_back_however_the_live_view_ends() {
     let host = host();
     for (index, signal) in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT].into_iter().enumerate() {
         let Some(terminal) = Terminal::start(&host, &format!("terminal-{index}")) else { return };
         terminal.signal(signal);
-        assert!(terminal.is_given_back(), "{signal}");
+        assert!(terminal.gives_the_terminal_back(), "{signal}");
     }
     for (name, keys) in [("q", "q"), ("control-c", "\x03")] {
         let Some(mut terminal) = Terminal::start(&host, name) else { return };
         terminal.press(keys);
-        assert!(terminal.is_given_back(), "{name}");
+        assert!(terminal.gives_the_terminal_back(), "{name}");
     }
 }
 
@@ -252,5 +252,5 @@ fn keys_change_what_is_shown_and_a_daemon_that_went_away_is_waited_for() {
     host.run_ok(&["claim", "prepare", "zulu"]);
     terminal.shows("default/zulu");
     terminal.press("q");
-    assert!(terminal.is_given_back());
+    assert!(terminal.gives_the_terminal_back());
 }

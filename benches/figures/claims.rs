@@ -92,8 +92,9 @@ impl DirtyWriter {
     /// Bytes of all files that are not on the disk yet.
     fn dirty(&self) -> u64 {
         let text = fs::read_to_string("/proc/meminfo").unwrap();
-        let of =
-            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse().ok());
+        let of = |key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        };
         [of("Dirty:"), of("Writeback:")].into_iter().flatten().sum::<u64>() * 1024
     }
 }

@@ -218,6 +218,7 @@ fn packed(number: u8, values: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one message after the other, each of the ones before")]
 fn pod_resources_have_the_numbers_of_the_kubelet() {
     use pod_resources_v1::{
         AllocatableResourcesRequest, AllocatableResourcesResponse, CdiDevice, ClaimResource, ContainerDevices,

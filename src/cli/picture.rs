@@ -11,7 +11,7 @@ use crate::usage::holders::MachineUsage;
 
 /// The machine as a drawing, with its devices, holders and distances.
 pub(super) fn svg(usage: &MachineUsage) -> String {
-    svg::document(drawing::machine(usage))
+    svg::document(&drawing::machine(usage))
 }
 
 #[cfg(test)]

@@ -258,11 +258,11 @@ impl Session {
             }
             "PostStartContainer" => {
                 let PostStartContainerRequest { pod, container } = decode(payload, "PostStartContainerRequest")?;
-                Ok(self.started(pod, container, facts))
+                Ok(self.started(pod.as_ref(), container, facts))
             }
             "UpdateContainer" => {
                 let UpdateContainerRequest { pod, container, .. } = decode(payload, "UpdateContainerRequest")?;
-                Ok(self.update(pod, container, facts).encode_to_vec())
+                Ok(self.update(pod.as_ref(), container, facts).encode_to_vec())
             }
             "StopContainer" => {
                 let StopContainerRequest { container, .. } = decode(payload, "StopContainerRequest")?;
@@ -364,12 +364,12 @@ impl Session {
 
     fn update(
         &mut self,
-        pod: Option<PodSandbox>,
+        pod: Option<&PodSandbox>,
         container: Option<Container>,
         facts: &PinningFacts,
     ) -> UpdateContainerResponse {
         let container = container.unwrap_or_default();
-        self.known.meet(pod.as_ref(), &container, facts);
+        self.known.meet(pod, &container, facts);
         let pins = self.known.intended(&container.id).filter(|pins| !pins.is_empty()).cloned();
         let own = pins.map(|pins| {
             self.known.told(&container.id, &pins);
@@ -379,17 +379,17 @@ impl Session {
         UpdateContainerResponse { update: own.into_iter().chain(others).collect(), evict: Vec::new() }
     }
 
-    fn started(&mut self, pod: Option<PodSandbox>, container: Option<Container>, facts: &PinningFacts) -> Vec<u8> {
+    fn started(&mut self, pod: Option<&PodSandbox>, container: Option<Container>, facts: &PinningFacts) -> Vec<u8> {
         let container = container.unwrap_or_default();
         // Some runtimes make containers while they tell of the others, and tell of those to nobody.
-        self.known.meet(pod.as_ref(), &container, facts);
+        self.known.meet(pod, &container, facts);
         self.known.runs(&container.id, container.pid);
         Empty {}.encode_to_vec()
     }
 
     fn state_change(&mut self, change: StateChangeEvent, facts: &PinningFacts) -> Vec<u8> {
         match change.event() {
-            Event::PostStartContainer => return self.started(change.pod, change.container, facts),
+            Event::PostStartContainer => return self.started(change.pod.as_ref(), change.container, facts),
             Event::RemoveContainer => self.known.removed(&change.container.unwrap_or_default().id),
             _ => {}
         }

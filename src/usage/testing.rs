@@ -101,6 +101,7 @@ pub(crate) fn device(backend: &str, name: &str, numa_node: Option<u32>, amounts:
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
 fn cpu_device(node: u32, cpus: IdSet) -> DeviceUsage {
     DeviceUsage {
         cpus: cpus.clone(),

@@ -267,7 +267,7 @@ async fn a_holder_that_is_being_taken_back_is_not_looked_at_again_and_again() {
     let claims = world.janitor.parts.claims.clone();
     let (gate, closed) = mpsc::channel();
     *world.bench.gate.lock().unwrap() = Some(("unprepare", closed));
-    let taking_back = tokio::spawn({
+    let taking_back = world.janitor.tasks.job({
         let claims = claims.clone();
         async move { claims.unprepare(vec![claim("a")]).await }
     });

@@ -11,14 +11,14 @@ use super::{
 const MARGIN: u32 = 12;
 
 /// A document that every viewer shows alike: no scripts, no styles from elsewhere, one font of one width.
-pub(super) fn document(picture: PictureBox) -> String {
+pub(super) fn document(picture: &PictureBox) -> String {
     let (width, height) = (picture.width + 2 * MARGIN, picture.height + 2 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"12\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    draw(&picture, MARGIN, MARGIN, &mut svg);
+    draw(picture, MARGIN, MARGIN, &mut svg);
     svg.push_str("</svg>\n");
     svg
 }

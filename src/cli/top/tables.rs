@@ -28,9 +28,9 @@ pub(super) fn table(view: &PageView<'_>, legend: &Legend) -> Vec<PageLine> {
     let usage = view.usage;
     match view.table {
         TopTable::Claim if usage.holders.is_empty() => vec![PageLine::of(vec![PageSpan::plain("no claims")])],
-        TopTable::Claim => lines(&["CLAIM", "STATE", "CPUS", "HOLDS"], claims(usage, legend)),
-        TopTable::Namespace => lines(&["NAMESPACE", "CLAIMS", "HOLDS"], namespaces(usage, legend)),
-        TopTable::Node => lines(&["NUMA NODE", "HOLDERS", "FREE"], nodes(usage, legend)),
+        TopTable::Claim => lines(&["CLAIM", "STATE", "CPUS", "HOLDS"], &claims(usage, legend)),
+        TopTable::Namespace => lines(&["NAMESPACE", "CLAIMS", "HOLDS"], &namespaces(usage, legend)),
+        TopTable::Node => lines(&["NUMA NODE", "HOLDERS", "FREE"], &nodes(usage, legend)),
     }
 }
 
@@ -106,7 +106,7 @@ fn cpus_of(usage: &MachineUsage, legend: &Legend, group: usize) -> IdSet {
 }
 
 /// Columns as wide as their widest cell; the last one as long as it is.
-fn lines(headings: &[&str], rows: Vec<Row>) -> Vec<PageLine> {
+fn lines(headings: &[&str], rows: &[Row]) -> Vec<PageLine> {
     let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
@@ -118,7 +118,7 @@ fn lines(headings: &[&str], rows: Vec<Row>) -> Vec<PageLine> {
         padded.join("  ").trim_end().to_owned()
     };
     let mut lines = vec![PageLine::of(vec![PageSpan::bold(format!("  {}", text(&headings)))])];
-    for (letter, cells) in &rows {
+    for (letter, cells) in rows {
         let (sign, tone) = letter.map_or((" ".to_owned(), Tone::Plain), |(letter, tone)| (letter.to_string(), tone));
         let sign = PageSpan { text: sign, tone, is_bold: true, is_dim: false };
         lines.push(PageLine::of(vec![sign, PageSpan::plain(format!(" {}", text(cells)))]));

@@ -53,7 +53,9 @@ pub(super) fn encoded(message: &impl Message) -> Bytes {
 
 /// A value that was made of two others, and is made anew when one of them is another one.
 #[derive(Debug)]
-pub(super) struct MadeOnce<A, B, T>(Mutex<Option<(Arc<A>, Arc<B>, Arc<T>)>>);
+pub(super) struct MadeOnce<A, B, T>(Mutex<Option<MadeOf<A, B, T>>>);
+
+type MadeOf<A, B, T> = (Arc<A>, Arc<B>, Arc<T>);
 
 impl<A, B, T> Default for MadeOnce<A, B, T> {
     fn default() -> Self {

@@ -148,6 +148,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers make both on the spot")]
     fn of(spec: Value, status: Value) -> NodePod {
         let metadata = json!({"name": "train", "namespace": "ml", "uid": "p1", "labels": {"a": "b"}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});

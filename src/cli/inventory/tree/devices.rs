@@ -67,9 +67,9 @@ impl PoolDevices<'_> {
         let mut lines = Vec::new();
         for run in self.devices.chunk_by(|one, next| facts(one) == facts(next)) {
             if run.len() > MOST_EQUAL {
-                lines.push(device_line(&run_path(self.pool, run), facts(run[0])));
+                lines.push(device_line(&run_path(self.pool, run), &facts(run[0])));
             } else {
-                let line = |device: &&Device| device_line(&device_path(self.pool, device), facts(device));
+                let line = |device: &&Device| device_line(&device_path(self.pool, device), &facts(device));
                 lines.extend(run.iter().map(line));
             }
         }
@@ -88,7 +88,7 @@ fn run_path(pool: &ScannedPool, run: &[&Device]) -> String {
     format!("{} … {} ({})", device_path(pool, run[0]), run[run.len() - 1].name, run.len())
 }
 
-fn device_line(path: &str, facts: [String; 3]) -> TextTree {
+fn device_line(path: &str, facts: &[String; 3]) -> TextTree {
     let mut text = format!("▪ {path}");
     for fact in facts.iter().filter(|fact| !fact.is_empty() && *fact != "Healthy") {
         text.push_str("  ");

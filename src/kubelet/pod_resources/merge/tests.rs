@@ -174,6 +174,9 @@ fn used(claim: &str) -> ClaimUse {
     ClaimUse { claim, state: ClaimState::Prepared, devices: vec![device] }
 }
 
+/// A pod, and its containers with their CPUs.
+type PodCpus<'a> = (&'a str, Vec<(&'a str, &'a [i64])>);
+
 #[test]
 fn the_kubelet_tells_the_container_of_a_claim_where_nobody_else_can() {
     let reserved = PodUsage {
@@ -191,14 +194,14 @@ fn the_kubelet_tells_the_container_of_a_claim_where_nobody_else_can() {
     let placed = placed(&usage, &kubelet);
     assert!(placed.unused.is_empty() && placed.pods.iter().all(|pod| pod.claims.is_empty()), "{placed:?}");
     let merged = pods(answers::pods(&placed, DRIVER), &kubelet, &placed.ended, DRIVER);
-    let cpus: Vec<(&str, Vec<(&str, &[i64])>)> = merged
+    let cpus: Vec<PodCpus<'_>> = merged
         .iter()
         .map(|pod| {
             let containers = pod.containers.iter().map(|container| (&*container.name, &*container.cpu_ids));
             (&*pod.name, containers.collect())
         })
         .collect();
-    let expected: [(&str, Vec<(&str, &[i64])>); 2] =
+    let expected: [PodCpus<'_>; 2] =
         [("a", vec![("one", &[4]), ("two", &[4]), ("log", &[])]), ("b", vec![("main", &[4]), ("side", &[4])])];
     assert_eq!(cpus, expected);
     for container in merged.iter().flat_map(|pod| &pod.containers).filter(|container| container.name != "log") {

@@ -168,7 +168,7 @@ fn a_device_of_a_backend_that_does_not_answer_is_neither_gone_nor_broken() {
     for problem in [None, Some("it is being recovered")] {
         let told = claim_devices(
             &record(vec![held("a", None)]),
-            ClaimTrouble { problem: problem, degraded: None },
+            ClaimTrouble { problem, degraded: None },
             &inventory,
             DRIVER,
             at(1),

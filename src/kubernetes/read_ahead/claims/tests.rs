@@ -115,7 +115,7 @@ fn a_claim_goes_with_its_pod() {
     let ended = NodePod { ended: true, ..own.clone() };
     let anew = pod("a", "p2", &[PodClaim::Named("a-x".to_owned())]);
     for next in [vec![], vec![started], vec![ended], vec![anew]] {
-        let (mut ahead, read) = begun(&[own.clone()]);
+        let (mut ahead, read) = begun(std::slice::from_ref(&own));
         ahead.finish(&read, found("c1", "n/fake"));
         ahead.want(&wanted(&known(&next)));
         assert!(is_nothing(&ahead.take(&call("a-x", "c1"))), "{next:?}");
