@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Only a claim that was made for its pod is kept, and only when everything was seen that keeps it as it is for as long
-//! as the pod lives ([`settled`]). What was read serves one call. Nothing of it is on disk.
+//! as the pod lives ([`mod@settled`]). What was read serves one call. Nothing of it is on disk.
 
 mod claims;
 mod settled;
