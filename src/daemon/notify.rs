@@ -9,6 +9,7 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -25,11 +26,18 @@ const OWN_WORK: Duration = Duration::from_secs(60);
 /// How often the status line is refreshed where no watchdog asks for more.
 const REFRESH: Duration = Duration::from_secs(15);
 
+/// Whether systemd was told that the daemon is ready: from then on its watchdog counts, also while a daemon that has stood by
+/// recovers. There is one service manager for a process.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
 /// Whether the message was taken. A manager that does not read its socket must not hold the daemon: what does not fit there
 /// is left out, and said again by whoever needs it heard.
 fn send(states: &[NotifyState<'_>]) -> bool {
     match deliver(states) {
-        Ok(()) => true,
+        Ok(()) => {
+            IS_READY.fetch_or(matches!(states, [NotifyState::Ready, ..]), Ordering::Relaxed);
+            true
+        }
         Err(error) => {
             if error.kind() != io::ErrorKind::WouldBlock {
                 warn!(error = %error, "failed to notify systemd");
@@ -54,8 +62,9 @@ fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
 /// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
 /// the first scan and again for recovery. What takes longer is left to the limits of the unit.
 pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
-    let period = period().min(patience / 2);
+    let period = patience / 2;
     let mut timer = interval_at(Instant::now() + period, period);
+    let mut watchdog = interval_at(Instant::now() + self::period(), self::period());
     let limit = Instant::now() + patience * 2 + OWN_WORK;
     tokio::pin!(start);
     loop {
@@ -63,17 +72,27 @@ pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Durati
             // Cancel safe: polled to its end by the next round.
             started = &mut start => return started,
             // Cancel safe: a tick that was not taken is still due.
-            now = timer.tick(), if Instant::now() < limit => extend(now, limit, patience),
+            now = timer.tick(), if Instant::now() < limit => extend(now, limit, period),
+            // Cancel safe: a tick that was not taken is still due.
+            now = watchdog.tick() => {
+                if now < limit && IS_READY.load(Ordering::Relaxed) {
+                    send(&[NotifyState::Watchdog]);
+                }
+            }
         }
     }
 }
 
-/// Asks for more time than passes until the next message, but not beyond the limit.
-fn extend(now: Instant, limit: Instant, patience: Duration) {
-    let more = patience.min(limit.saturating_duration_since(now));
+/// Asks for the time until the next message and as much again, but not beyond the limit.
+fn extend(now: Instant, limit: Instant, period: Duration) {
+    let more = (period * 2).min(limit.saturating_duration_since(now));
     let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
-    // A daemon that has stood by has a watchdog already.
-    send(&[NotifyState::ExtendTimeoutUsec(more), NotifyState::Watchdog]);
+    let mut states = vec![NotifyState::ExtendTimeoutUsec(more)];
+    // Whoever has stood by has said what it does.
+    if !IS_READY.load(Ordering::Relaxed) {
+        states.push(NotifyState::Status("starting: not every backend has answered yet"));
+    }
+    send(&states);
 }
 
 /// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
