@@ -124,6 +124,18 @@ fn a_backend_that_hangs_at_the_start_is_unknown_until_it_answers_and_the_others_
 }
 
 #[test]
+fn a_service_manager_that_does_not_read_holds_nobody_up_and_hears_it_all_later() {
+    let mut host = host();
+    let systemd = Systemd::new(&mut host);
+    systemd.fill();
+    host.start();
+    host.run_ok(&["claim", "create", "a", "-d", "fake/card-0"]);
+    systemd.wait_for("READY=1");
+    systemd.fill();
+    assert!(host.stop().success(), "nor does it keep a daemon from ending");
+}
+
+#[test]
 fn a_scan_that_hangs_later_leaves_what_is_known_and_claims_on_it_as_they_are() {
     let mut host = host();
     host.start();

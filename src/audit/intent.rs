@@ -22,6 +22,8 @@ pub(super) struct NotedContainer {
     pub(super) note: ContainerNote,
     /// By claim, what of it the container has; `None` where that was not noted.
     pub(super) shares: BTreeMap<ClaimUid, Option<Pins>>,
+    /// Why these may not be all of its claims, if that is so. It must not lose what it has of the others.
+    pub(super) doubt: Option<String>,
 }
 
 /// What a container is to be bound to.
@@ -29,21 +31,20 @@ pub(super) struct NotedContainer {
 pub(super) enum BindingIntent {
     /// To this. Nodes that programs need besides are not in it.
     Bound(Pins),
+    /// Nobody can say now: a claim of it is worked on, which is no word to hold anybody to.
+    Later,
     /// Nobody can say, for this reason.
     Unknown(String),
 }
 
-/// The claims that bind anything and are ready.
-pub(super) fn binding_claims(table: &ClaimTable) -> impl Iterator<Item = (&ClaimUid, &ClaimRecord)> {
-    table.claims.iter().filter_map(|(uid, view)| match view {
-        // What is worked on is no word to hold anybody to.
-        ClaimView::Recorded { record, busy: None, .. }
-            if record.state == RecordState::Prepared && record.devices.iter().any(|held| held.plan.pinning.binds()) =>
-        {
-            Some((uid, &**record))
-        }
-        _ => None,
-    })
+/// The claims that bind anything, or may: a container is bound to all of its claims together, so none of them is left out,
+/// however it stands with it.
+pub(super) fn binding_claims(table: &ClaimTable) -> impl Iterator<Item = &ClaimUid> {
+    let binds = |view: &ClaimView| match view {
+        ClaimView::Recorded { record, .. } => record.devices.iter().any(|held| held.plan.pinning.binds()),
+        ClaimView::Quarantined(_) => true,
+    };
+    table.claims.iter().filter_map(move |(uid, view)| binds(view).then_some(uid))
 }
 
 /// The names of the claims of a container that are on record.
@@ -53,10 +54,18 @@ pub(super) fn claims_of(container: &NotedContainer, table: &ClaimTable) -> Vec<C
 
 /// What a container is to be bound to.
 pub(super) fn intent(container: &NotedContainer, table: &ClaimTable) -> BindingIntent {
+    if let Some(doubt) = &container.doubt {
+        return BindingIntent::Unknown(doubt.clone());
+    }
     let mut shares = Vec::new();
     for (uid, noted) in &container.shares {
-        let Some(ClaimView::Recorded { record, .. }) = table.claims.get(uid) else {
-            return BindingIntent::Unknown(format!("its claim {uid} is not on record"));
+        let record = match table.claims.get(uid) {
+            Some(ClaimView::Recorded { record, busy: None, .. }) if record.state == RecordState::Prepared => record,
+            Some(ClaimView::Recorded { .. }) => return BindingIntent::Later,
+            Some(ClaimView::Quarantined(_)) => {
+                return BindingIntent::Unknown(format!("its claim {uid} is quarantined"));
+            }
+            None => return BindingIntent::Unknown(format!("its claim {uid} is not on record")),
         };
         match share(record, noted.as_ref()) {
             Ok(pins) => shares.push(pins),

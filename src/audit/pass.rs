@@ -125,21 +125,35 @@ impl Auditor {
         look
     }
 
-    /// The containers that run with claims that bind anything.
+    /// The containers that run with claims that bind anything. A note that is missing here would take from a container what
+    /// it has of that claim, so whoever may have one is in doubt.
     fn running(&self, table: &ClaimTable) -> BTreeMap<ContainerKey, NotedContainer> {
         let mut running: BTreeMap<ContainerKey, NotedContainer> = BTreeMap::new();
-        for (uid, _) in intent::binding_claims(table) {
-            let found = self.containers.of(uid).inspect_err(|error| {
-                warn!(claim.uid = %uid, error = %error, "containers are not audited: their notes cannot be read");
-            });
-            for container in found.into_iter().flatten().filter(|container| container.runs) {
-                let Some(note) = container.note else { continue };
+        let (mut doubts, mut unread) = (BTreeMap::new(), None);
+        for uid in intent::binding_claims(table) {
+            let found = match self.containers.of(uid) {
+                Ok(found) => found,
+                Err(error) => {
+                    warn!(claim.uid = %uid, error = %error, "containers are not audited: their notes cannot be read");
+                    unread = Some(format!("whether it has claim {uid} cannot be read: {error}"));
+                    continue;
+                }
+            };
+            for container in found.into_iter().filter(|container| container.runs) {
+                let Some(note) = container.note else {
+                    let reason = format!("its note of claim {uid} is not understood");
+                    doubts.insert(container.id.as_str().to_owned(), reason);
+                    continue;
+                };
                 let share = note.sets.as_ref().map(|sets| Pins { cpus: sets.cpus.clone(), mems: sets.mems.clone() });
                 let id = container.id.as_str().to_owned();
                 let key = (id.clone(), note.started);
-                let noted = running.entry(key).or_insert(NotedContainer { id, note, shares: BTreeMap::new() });
-                noted.shares.insert(uid.clone(), share);
+                let new = NotedContainer { id, note, shares: BTreeMap::new(), doubt: None };
+                running.entry(key).or_insert(new).shares.insert(uid.clone(), share);
             }
+        }
+        for container in running.values_mut() {
+            container.doubt = doubts.get(&container.id).cloned().or_else(|| unread.clone());
         }
         running
     }
@@ -162,6 +176,7 @@ impl Auditor {
                 }
                 Err(error) => self.leave_unseen(container, known, Chain(&error).to_string()),
             },
+            BindingIntent::Later => None,
             BindingIntent::Unknown(reason) => self.leave_unseen(container, known, reason),
         };
         let claims = intent::claims_of(container, table);

@@ -17,6 +17,7 @@ use hostler_linux::{
 use super::*;
 use crate::claims::{
     ClaimOperation, ClaimView,
+    recover::QuarantinedClaim,
     store::{ClaimRecord, RecordState, decode},
 };
 
@@ -65,6 +66,28 @@ impl AuditMachine {
         record.devices = requests.iter().map(held).collect();
         let view = ClaimView::Recorded { record: Arc::new(record), problem: None, busy: None };
         self.table.claims.insert(uid(name), view);
+    }
+
+    fn work_on(&mut self, name: &str) {
+        let Some(ClaimView::Recorded { busy, .. }) = self.table.claims.get_mut(&uid(name)) else { return };
+        let since = SystemTime::now();
+        *busy = Some(crate::claims::BusyClaim { operation: ClaimOperation::Prepare, since });
+    }
+
+    fn set_state(&mut self, name: &str, state: RecordState) {
+        let Some(ClaimView::Recorded { record, .. }) = self.table.claims.get_mut(&uid(name)) else { return };
+        Arc::make_mut(record).state = state;
+    }
+
+    fn quarantine(&mut self, name: &str) {
+        let quarantined = QuarantinedClaim {
+            uid: uid(name),
+            path: "/records/b.json".into(),
+            reason: "its checksum is wrong".to_owned(),
+            claim: None,
+            devices: Vec::new(),
+        };
+        self.table.claims.insert(uid(name), ClaimView::Quarantined(Arc::new(quarantined)));
     }
 
     /// A container whose process `pid` is in `pods/<id>`, bound as it was made, with these shares of claims.
@@ -259,14 +282,49 @@ fn claims_that_are_worked_on_are_not_audited() {
     let mut machine = AuditMachine::new();
     machine.claim("a", &[("cpus", "2-3")]);
     machine.container("c1", 42, "0-7", &[("a", Some("2-3"))]);
-    let mut auditor = machine.auditor();
-    for view in machine.table.claims.values_mut() {
-        let ClaimView::Recorded { busy, .. } = view else { continue };
-        let since = SystemTime::now();
-        *busy = Some(crate::claims::BusyClaim { operation: ClaimOperation::Unprepare, since });
-    }
-    assert_eq!(auditor.look(&machine.table, Instant::now()).containers, 0);
+    machine.work_on("a");
+    let look = machine.auditor().look(&machine.table, Instant::now());
+    assert_eq!((look.table, look.news.len()), (AuditTable::default(), 0));
     assert_eq!(machine.kernel.take_writes(), [""; 0]);
+}
+
+#[test]
+fn a_container_does_not_lose_what_it_has_of_a_claim_that_cannot_be_judged_now() {
+    type Change = fn(&mut AuditMachine);
+    let cases: [(&str, Change, Option<&str>); 5] = [
+        ("it is prepared again", |machine| machine.work_on("b"), None),
+        ("it is not ready", |machine| machine.set_state("b", RecordState::Preparing), None),
+        ("its record is not understood", |machine| machine.quarantine("b"), Some("its claim b is quarantined")),
+        (
+            "its note is not understood",
+            |machine| {
+                machine.tree.file("notes/b/c1.7.json", "no note");
+            },
+            Some("its note of claim b is not understood"),
+        ),
+        (
+            "its notes cannot be read",
+            |machine| {
+                fs::remove_dir_all(machine.tree.path("notes/b")).unwrap();
+                machine.tree.file("notes/b", "no folder");
+            },
+            Some("whether it has claim b cannot be read"),
+        ),
+    ];
+    for (case, change, expected) in cases {
+        let mut machine = AuditMachine::new();
+        machine.claim("a", &[("cpus", "2-3")]);
+        machine.claim("b", &[("cpus", "5")]);
+        machine.container("c1", 42, "2-3,5", &[("a", Some("2-3")), ("b", Some("5"))]);
+        let mut auditor = machine.auditor();
+        auditor.look(&machine.table, Instant::now());
+        change(&mut machine);
+        let look = auditor.look(&machine.table, Instant::now());
+        assert_eq!((machine.kernel.take_writes().len(), machine.has("c1").as_str()), (0, "2-3,5"), "{case}");
+        let unseen = look.table.unseen(&uid("a")).join(" ");
+        assert_eq!(unseen.is_empty(), expected.is_none(), "{case}: {unseen}");
+        assert!(unseen.contains(expected.unwrap_or_default()), "{case}: {unseen}");
+    }
 }
 
 #[test]

@@ -18,6 +18,13 @@ impl Systemd {
         Self(socket)
     }
 
+    /// Leaves no room for a message, as a manager does that does not read.
+    pub fn fill(&self) {
+        let (sender, address) = (UnixDatagram::unbound().unwrap(), self.0.local_addr().unwrap());
+        sender.set_nonblocking(true).unwrap();
+        while sender.send_to(b"X_FILLED=1\n", address.as_pathname().unwrap()).is_ok() {}
+    }
+
     /// The next message.
     pub fn next(&self) -> String {
         let mut message = [0; 4096];
