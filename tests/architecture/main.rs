@@ -47,14 +47,23 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-controller",
         folder: "controller/",
-        ours: &["hostler-api", "hostler-cluster", "hostler-files"],
+        ours: &["hostler-allocator", "hostler-api", "hostler-cluster", "hostler-files"],
         never: &["udev", "tonic"],
+        only: &[],
+    },
+    // Pure: whoever asks it brings what it reads, and can ask again with other facts.
+    CrateRule {
+        name: "hostler-allocator",
+        folder: "allocator/",
+        ours: &["hostler-api"],
+        never: &["kube", "k8s-openapi", "tokio", "hyper", "tonic", "udev", "nix", "rustix"],
         only: &[],
     },
     CrateRule {
         name: "hostler",
         folder: "src/",
         ours: &[
+            "hostler-allocator",
             "hostler-api",
             "hostler-backend",
             "hostler-cdi",

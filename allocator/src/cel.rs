@@ -1,0 +1,1 @@
+//! CEL expressions over a device, as Kubernetes compiles and runs them.

@@ -1,0 +1,1 @@
+//! What fits where: sets of pods on nodes, each decided once by the allocator.
