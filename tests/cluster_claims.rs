@@ -4,12 +4,16 @@
 
 use std::{
     fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use hostler_linux::IdSet;
 use hostler_proto::dra_v1::{Claim, Device};
 use hostler_testing::{
     apiserver::{self, ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, FaultEffect, PolicyRule},
+    container::{Container, containers_work_here},
     host::{Host, wait_for},
     kubelet::{self, Kubelet, KubeletPlugin, claim},
 };
@@ -46,7 +50,10 @@ impl Rig {
     }
 
     async fn on(server: ApiServer, cluster: &str) -> Self {
-        let mut host = Host::bare(SCRIPT);
+        Self::on_host(server, Host::bare(SCRIPT), cluster).await
+    }
+
+    async fn on_host(server: ApiServer, mut host: Host, cluster: &str) -> Self {
         let kubeconfig = server.kubeconfig(USER);
         server.user(USER, Some("node"));
         let config = fs::read_to_string(host.path("hostler.toml")).unwrap();
@@ -608,4 +615,56 @@ fn without_a_cluster_a_claim_is_explained_from_its_manifest() {
     let told = host.run_ok(&["explain", "claim", "bad"]);
     assert!(told.contains("claim default/bad, uid u2: failed") && told.contains("u1 (default/good)"), "{told}");
     assert!(host.run_ok(&["explain", "claim", "good"]).contains("it is prepared and holds 1 device"));
+}
+
+/// The CPUs that a cgroup is bound to.
+fn bound_cpus(cgroup: &Path) -> IdSet {
+    fs::read_to_string(cgroup.join("cpuset.cpus")).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_did_to_a_container_is_told_in_events_of_its_claim() {
+    if !containers_work_here() {
+        return;
+    }
+    let unbound = Container::new().run().cpus;
+    if unbound.len() < 2 {
+        let _ = writeln!(io::stderr(), "skipped: containers have CPUs {unbound} here, and two are needed");
+        return;
+    }
+    let server = ApiServer::start(ApiServerOptions::default()).await;
+    let host = Host::with("", "[backends.cpu]\nfull_cores = false\n");
+    let mut rig = Rig::on_host(server, host, "").await;
+    let one = json!({
+        "request": "r", "driver": "hostler.dev", "pool": "node/cpu", "device": "numa0",
+        "shareID": "5c8a8a4e-6f1c-4c0f-8f43-6d3d0c4e2f11", "consumedCapacity": {"cpus": "1"},
+    });
+    let claim = rig.allocate_with("pinned", &json!({"results": [one]}));
+    let ids: Vec<String> =
+        rig.prepare(&claim).await.unwrap().into_iter().flat_map(|device| device.cdi_device_ids).collect();
+    let container = Container::new().inject(&rig.host.path("cdi"), &ids).start();
+    let shown: Value = serde_json::from_str(&rig.host.run_ok(&["claim", "show", &claim.uid, "-o", "json"])).unwrap();
+    let cgroup = PathBuf::from(shown["containers"][0]["cgroup"].as_str().unwrap());
+    let promised = bound_cpus(&cgroup);
+
+    // While nobody is there to see it.
+    rig.host.kill();
+    fs::write(cgroup.join("cpuset.cpus"), unbound.to_string()).unwrap();
+    rig.host.start();
+    let event = rig.event("CpusetMended").await;
+    assert_eq!(
+        (&event["involvedObject"]["kind"], &event["involvedObject"]["name"]),
+        (&json!("ResourceClaim"), &json!("pinned"))
+    );
+    assert!(event["message"].as_str().unwrap().contains("while nobody looked"), "{event}");
+    assert_eq!(bound_cpus(&cgroup), promised);
+
+    for _ in 0..3 {
+        wait_for("the container to be put back", || (bound_cpus(&cgroup) == promised).then_some(()));
+        fs::write(cgroup.join("cpuset.cpus"), unbound.to_string()).unwrap();
+    }
+    let event = rig.event("CpusetDegraded").await;
+    assert!(event["message"].as_str().unwrap().contains("left as it is now"), "{event}");
+    assert_eq!(bound_cpus(&cgroup), unbound);
+    drop(container);
 }
