@@ -34,7 +34,11 @@ fn pod(name: &str, node: &str) -> Value {
 impl Rig {
     /// The daemon may do what these files grant; everything if there are none.
     async fn granted(files: &[&str], cluster: &str) -> Self {
-        let server = ApiServer::of(ApiServerRelease::V1_36).await;
+        Self::of(ApiServerRelease::V1_36, files, cluster).await
+    }
+
+    async fn of(release: ApiServerRelease, files: &[&str], cluster: &str) -> Self {
+        let server = ApiServer::of(release).await;
         server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
         for file in files {
             server.allow(USER, role(file));
@@ -85,6 +89,17 @@ async fn the_pods_of_this_node_are_known_and_those_of_others_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pods_are_streamed_and_listed_where_the_server_streams_nothing() {
+    for (release, lists) in [(ApiServerRelease::V1_36, 0), (ApiServerRelease::V1_33, 1)] {
+        let rig = Rig::of(release, &[], "").await;
+        rig.wait_for_pods(0);
+        rig.server.create(pod("here", "node"));
+        rig.wait_for_pods(1);
+        assert_eq!(rig.calls().iter().filter(|call| call.verb == "list").count(), lists, "{release:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_ends_expires_or_breaks_misses_no_pod() {
     let rig = Rig::granted(&[], "").await;
     rig.wait_for_pods(0);
@@ -108,7 +123,7 @@ async fn without_the_role_for_pods_everything_else_works_and_the_reason_is_told_
     let reason = wait_for("the reason", || {
         let told = rig.told();
         let reason = told["error"].as_str()?.to_owned();
-        (told["known"] == false && reason.contains("cannot list resource \"pods\"")).then_some(reason)
+        (told["known"] == false && reason.contains("cannot watch resource \"pods\"")).then_some(reason)
     });
     assert!(reason.contains("component `pods` of deploy/"), "{reason}");
     assert!(rig.host.run_ok(&["status"]).contains("pods     not known: failed to watch the pods of this node"));

@@ -59,10 +59,10 @@ pub(crate) fn measure(report: &mut Report) {
     let before = Memory::of(rig.host.pid());
     calls(&rig, &reader, MANY_CALLS);
     let after = Memory::of(rig.host.pid());
-    let grown = Amount::Bytes(after.rss.cast_signed() - before.rss.cast_signed());
-    let detail = format!("{} to {}", Amount::from(before.rss), Amount::from(after.rss));
+    let grown = Amount::Bytes(after.anonymous.cast_signed() - before.anonymous.cast_signed());
+    let detail = format!("{} to {}", Amount::from(before.anonymous), Amount::from(after.anonymous));
     let how = format!("the same, {MANY_CALLS} calls after {WARM_UP} to warm up");
-    let figure = "growth of resident memory over 100,000 calls of `List`";
+    let figure = "growth of anonymous memory over 100,000 calls of `List`";
     report.at_most(figure, Amount::Bytes(MOST_GROWTH), grown, &detail, &how);
 }
 

@@ -63,6 +63,11 @@ impl ApiFailure {
         })
     }
 
+    /// Whether the server takes a watch that begins with a list for a mistake of the caller, as one without `WatchList` does.
+    pub fn is_refused_stream(&self) -> bool {
+        matches!(self.code(), Some(400 | 422))
+    }
+
     /// How long the server wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(|status| status.retry_after)

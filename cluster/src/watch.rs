@@ -53,6 +53,9 @@ pub enum ListFreshness {
     /// As the server has it in memory, which may be some moments old; the watch tells the rest. For kinds of which there
     /// are very many: older servers read all of them from their store to find a node's.
     Cached,
+    /// The same, one object after the other as changes come, so that nobody ever holds the whole list in memory. Servers
+    /// without `WatchList` (on by default since 1.34) refuse it, see [`ApiFailure::is_refused_stream`].
+    Streamed,
 }
 
 impl ApiClient {
@@ -64,7 +67,11 @@ impl ApiClient {
         let api: Api<O> = Api::all_with(self.kube(), &all.api_resource());
         let step = format!("watch {what}");
         let config = watcher::Config::default().fields(fields);
-        let config = if freshness == ListFreshness::Cached { config.any_semantic() } else { config };
+        let config = match freshness {
+            ListFreshness::Newest => config,
+            ListFreshness::Cached => config.any_semantic(),
+            ListFreshness::Streamed => config.streaming_lists(),
+        };
         Box::pin(watcher(api, config).map(move |event| match event {
             Ok(event) => Ok(translated(event)),
             Err(error) => Err(ApiFailure::Call { step: step.clone(), source: cause(error) }),

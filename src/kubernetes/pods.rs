@@ -45,7 +45,7 @@ const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(600);
 pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> PodsReader {
     let unheard = PodsOfNode::Unknown("the API server has not answered yet".to_owned());
     let (pods_tx, pods_rx) = watch::channel(unheard);
-    let watch = PodWatch { cluster, metrics, word: LatestWord::new(pods_tx) };
+    let watch = PodWatch { cluster, metrics, word: LatestWord::new(pods_tx), freshness: ListFreshness::Streamed };
     let stop = tasks.stop_token();
     tasks.service("pods", async move {
         tokio::select! {
@@ -61,6 +61,8 @@ struct PodWatch {
     cluster: ClusterNode,
     metrics: Metrics,
     word: LatestWord,
+    /// A server that streams no lists is asked for one, until the daemon starts anew.
+    freshness: ListFreshness,
 }
 
 impl PodWatch {
@@ -69,6 +71,11 @@ impl PodWatch {
         let mut refused = Backoff::new(FIRST_REFUSED_PAUSE, LONGEST_REFUSED_PAUSE);
         loop {
             let failure = self.follow().await;
+            if self.freshness == ListFreshness::Streamed && failure.is_refused_stream() {
+                debug!(error = %Chain(&failure), "the pods of this node are listed, not streamed");
+                self.freshness = ListFreshness::Cached;
+                continue;
+            }
             if self.word.was_heard() {
                 away.reset();
                 refused.reset();
@@ -88,7 +95,7 @@ impl PodWatch {
         let selector = format!("spec.nodeName={}", self.cluster.node());
         let all = Collection::core("Pod", "pods");
         let what = "the pods of this node";
-        let mut events = self.cluster.client().watch::<PodObject>(&all, &selector, ListFreshness::Cached, what);
+        let mut events = self.cluster.client().watch::<PodObject>(&all, &selector, self.freshness, what);
         loop {
             // Both arms are cancel safe: streams and timers lose nothing.
             tokio::select! {
