@@ -1,8 +1,10 @@
 //! What every part of hostler says of devices and claims: names, quantities, grants, limits, and the shapes of
-//! `resource.k8s.io` in all versions that are spoken. No I/O, no clock, nothing of a daemon or of a controller.
+//! `resource.k8s.io` in all versions that are spoken, and of nodes and pods. No I/O, no clock, nothing of a daemon or of
+//! a controller.
 
 mod chain;
 mod claim;
+pub mod core;
 mod grant;
 pub mod limits;
 mod listed;

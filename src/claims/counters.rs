@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Access, DeviceName, Grant, Quantity, few};
+use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
 use super::{ClaimError, admit::HeldGrant};
@@ -66,8 +66,8 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolde
             users.iter().filter_map(|user| Some((user, taken(user.consumes, &wanted.set, counter)?))).collect();
         let used = taking.iter().fold(Quantity::default(), |sum, (_, amount)| sum.plus(*amount));
         // A counter that nobody has described has nothing to give.
-        let free = set.map_or(Quantity::default(), |set| value(set, counter)).minus(used);
-        if *amount > free {
+        let total = set.map_or(Quantity::default(), |set| value(set, counter));
+        if !policy::fits(*amount, used, total) {
             let holder = |(user, amount): &(&CounterHolder<'_>, Quantity)| {
                 format!("{} ({}): {} with {}", user.holder.uid, user.holder.name, amount.human(), user.device)
             };
@@ -76,7 +76,7 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolde
                 device: device.name.clone(),
                 counter: format!("{counter} in set {}", wanted.set),
                 wanted: amount.human(),
-                free: free.human(),
+                free: total.minus(used).human(),
                 holders: if holders.is_empty() { "nobody".to_owned() } else { holders },
             });
         }

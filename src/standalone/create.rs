@@ -7,7 +7,7 @@ use hostler_api::{
     resource::{
         AllocationConfigSource, AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult,
         DeviceRequestAllocationResult, OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimMetadata,
-        ResourceClaimStatus,
+        ResourceClaimSpec, ResourceClaimStatus,
     },
 };
 use hostler_backend::{Capacity, ConfigProblem, Device, Sharing, opaque::OpaqueConfig};
@@ -150,9 +150,12 @@ pub fn allocate(
             uid: Some(uid.to_owned()),
             ..ResourceClaimMetadata::default()
         },
-        spec: serde_json::Value::Null,
+        spec: ResourceClaimSpec::default(),
         status: ResourceClaimStatus {
-            allocation: Some(AllocationResult { devices: DeviceAllocationResult { results: results?, config } }),
+            allocation: Some(AllocationResult {
+                devices: DeviceAllocationResult { results: results?, config },
+                ..AllocationResult::default()
+            }),
             ..ResourceClaimStatus::default()
         },
     })
@@ -232,7 +235,7 @@ fn consume(wanted: &CreateDevice, device: &Device) -> Result<BTreeMap<String, se
         .map(|(name, capacity, policy)| {
             let rest = if wanted.capacity.is_empty() { capacity.value } else { policy.default };
             let asked = wanted.capacity.get(name.as_str()).map_or(rest, |asked| asked.get());
-            let given = asked.round_up(policy.min, policy.step);
+            let given = policy.round_up(asked);
             check_amount(device, name, capacity, given)?;
             Ok((name.to_string(), given.to_string().into()))
         })

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Access, Allocation, ClaimRef, ClaimUid, DeviceName, Grant, NameError, ParseQuantityError, QualifiedName, Quantity,
-    ShareId, well_known::POD_CLAIM_NAME,
+    ShareId,
+    core::NodeSelector,
+    resource::{DeviceToleration, ResourceClaimSpec},
+    well_known::POD_CLAIM_NAME,
 };
 
 const RESULTS: &str = "status.allocation.devices.results";
@@ -24,9 +27,9 @@ pub struct ResourceClaim {
     pub kind: String,
     /// Name and identity.
     pub metadata: ResourceClaimMetadata,
-    /// What was asked for; not read.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub spec: serde_json::Value,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "ResourceClaimSpec::is_empty")]
+    pub spec: ResourceClaimSpec,
     /// What was given.
     #[serde(default)]
     pub status: ResourceClaimStatus,
@@ -91,10 +94,17 @@ impl ResourceClaimConsumerReference {
 
 /// What was given to a claim, by all drivers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AllocationResult {
     /// DeviceAllocationResult.
     #[serde(default)]
     pub devices: DeviceAllocationResult,
+    /// Where the devices can be used; anywhere where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<NodeSelector>,
+    /// When it was given, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation_timestamp: Option<String>,
 }
 
 /// DeviceAllocationResult of an allocation.
@@ -129,15 +139,15 @@ pub struct DeviceRequestAllocationResult {
     /// Parts of capacities taken: `"4"`, `4` or `1Gi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub consumed_capacity: BTreeMap<String, serde_json::Value>,
-    /// For the scheduler.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub tolerations: serde_json::Value,
-    /// For the scheduler.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub binding_conditions: serde_json::Value,
-    /// For the scheduler.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub binding_failure_conditions: serde_json::Value,
+    /// Taints that do not end the use, as they were requested.
+    #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<DeviceToleration>,
+    /// What must become true before a pod is bound.
+    #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub binding_conditions: Vec<String>,
+    /// What makes the scheduler choose anew.
+    #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub binding_failure_conditions: Vec<String>,
     /// For the kubelet.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub skip_node_operations: serde_json::Value,

@@ -4,11 +4,34 @@
 //!
 //! Two contents are equal when they mean the same: quantities by value, maps in any order, and whenever a taint was added.
 
-use std::borrow::Cow;
+use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::{Quantity, resource::SortedMap};
+use super::or_empty;
+use crate::{
+    Quantity,
+    core::{NodeSelector, ObjectMeta},
+    resource::{DeviceTaint, SortedMap},
+};
+
+/// A ResourceSlice: a part of a pool.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ResourceSlice {
+    /// Name.
+    pub metadata: ObjectMeta,
+    /// What it says.
+    pub spec: ResourceSliceSpec,
+}
+
+impl ResourceSlice {
+    /// As v1 has it, whichever way it came.
+    #[must_use]
+    pub fn unwrapped(mut self) -> Self {
+        self.spec.devices = self.spec.devices.into_iter().map(SliceDevice::unwrapped).collect();
+        self
+    }
+}
 
 /// What a slice says.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -21,6 +44,15 @@ pub struct ResourceSliceSpec {
     /// The node that can use them; absent for devices that are not one node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
+    /// The nodes that can use them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<Box<NodeSelector>>,
+    /// Whether every node can use them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_nodes: Option<bool>,
+    /// Whether each device says itself which nodes can use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_device_node_selection: Option<bool>,
     /// In the order of preference.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<SliceDevice>,
@@ -69,6 +101,15 @@ pub struct SliceDevice {
     /// What it takes of shared counters.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub consumes_counters: Vec<DeviceCounterConsumption>,
+    /// The node that can use it, where each device says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<Box<str>>,
+    /// The nodes that can use it, where each device says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<Box<NodeSelector>>,
+    /// Whether every node can use it, where each device says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_nodes: Option<bool>,
     /// Why it should not be used.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<DeviceTaint>,
@@ -181,9 +222,43 @@ impl From<Quantity> for SliceQuantity {
     }
 }
 
+impl SliceQuantity {
+    /// What it means, if anything.
+    pub fn get(self) -> Option<Quantity> {
+        self.0
+    }
+}
+
 impl<'de> Deserialize<'de> for SliceQuantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Cow::<str>::deserialize(deserializer)?.parse().ok()))
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+/// People write `memory: 4` as well as `memory: "4"`.
+struct QuantityVisitor;
+
+impl de::Visitor<'_> for QuantityVisitor {
+    type Value = SliceQuantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quantity such as 4 or \"1Gi\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<SliceQuantity, E> {
+        Ok(SliceQuantity(text.parse().ok()))
+    }
+
+    fn visit_u64<E: de::Error>(self, units: u64) -> Result<SliceQuantity, E> {
+        self.visit_str(&units.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, units: i64) -> Result<SliceQuantity, E> {
+        self.visit_str(&units.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, units: f64) -> Result<SliceQuantity, E> {
+        self.visit_str(&units.to_string())
     }
 }
 
@@ -211,29 +286,6 @@ pub struct DeviceCounterConsumption {
 pub struct Counter {
     /// How much.
     pub value: SliceQuantity,
-}
-
-/// Why a device should not be used.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeviceTaint {
-    /// What is wrong.
-    pub key: Box<str>,
-    /// The same in a word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Box<str>>,
-    /// `NoSchedule` or `NoExecute`.
-    pub effect: Box<str>,
-    /// When it was added, RFC 3339; the server fills it in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_added: Option<Box<str>>,
-}
-
-impl PartialEq for DeviceTaint {
-    /// When it was added is the server's business.
-    fn eq(&self, other: &Self) -> bool {
-        (&self.key, &self.value, &self.effect) == (&other.key, &other.value, &other.effect)
-    }
 }
 
 /// What a device stands for of a resource of the node, in 1.36.
@@ -269,11 +321,6 @@ pub struct NodeAllocatableMapping137 {
     /// Units of the resource per device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_multiplier: Option<SliceQuantity>,
-}
-
-/// Go writes a list that nobody made as `null`.
-fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]

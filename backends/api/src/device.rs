@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use hostler_api::{DeviceName, QualifiedName, Quantity};
+use hostler_api::{DeviceName, QualifiedName, Quantity, resource::policy};
 use serde::{Deserialize, Serialize};
 
 use crate::ContainerEdits;
@@ -135,6 +135,13 @@ pub struct RequestPolicy {
     pub min: Quantity,
     /// The distance between valid requests.
     pub step: Quantity,
+}
+
+impl RequestPolicy {
+    /// What a request for `asked` is given, as the scheduler rounds it.
+    pub fn round_up(&self, asked: Quantity) -> Quantity {
+        policy::round_up(asked, self.min, Some(self.step))
+    }
 }
 
 /// Whether several claims may hold a device at once.

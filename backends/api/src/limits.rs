@@ -166,7 +166,7 @@ fn policy_problem(value: Quantity, policy: &RequestPolicy) -> Option<String> {
     if default < min || default > value {
         return Some(format!("default is {default}; it must lie between min ({min}) and the value ({value})"));
     }
-    [("default", default), ("the value", value)].iter().find(|(_, amount)| amount.round_up(min, step) != *amount).map(
+    [("default", default), ("the value", value)].iter().find(|(_, amount)| policy.round_up(*amount) != *amount).map(
         |(name, amount)| format!("{name} ({amount}) cannot be requested: it is not min ({min}) plus steps of {step}"),
     )
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Quantity, few};
+use hostler_api::{Quantity, few, resource::policy};
 
 use crate::{BackendError, HeldDevice, PlanWork};
 
@@ -31,7 +31,7 @@ impl<'a> CapacityShare<'a> {
     pub fn wanted(&self) -> Result<u64, BackendError> {
         let asked = self.work.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
         let policy = self.work.device.capacity.get(self.capacity).and_then(|capacity| capacity.policy);
-        let rounded = policy.map_or(asked, |policy| asked.round_up(policy.min, policy.step));
+        let rounded = policy.map_or(asked, |policy| policy.round_up(asked));
         asked.as_whole().filter(|_| rounded == asked).ok_or_else(|| {
             let step = policy.map_or_else(|| "1".to_owned(), |policy| policy.step.human());
             BackendError::refused(format!(
@@ -51,8 +51,7 @@ impl<'a> CapacityShare<'a> {
 
     /// What is left, next to what claims hold.
     pub fn free(&self, holders: &CapacityHolders<'_>) -> u64 {
-        let whole = self.whole().as_whole().unwrap_or(0);
-        holders.0.values().fold(whole, |free, held| free.saturating_sub(*held))
+        self.whole().as_whole().unwrap_or(0).saturating_sub(holders.total())
     }
 
     /// What the grant takes, if so much is left.
@@ -61,7 +60,7 @@ impl<'a> CapacityShare<'a> {
     /// When it is not: what is wanted, what is left and who holds the rest.
     pub fn take(&self, holders: &CapacityHolders<'_>) -> Result<u64, BackendError> {
         let (wanted, free) = (self.wanted()?, self.free(holders));
-        if wanted <= free {
+        if policy::fits(Quantity::whole(wanted), Quantity::whole(holders.total()), self.whole()) {
             return Ok(wanted);
         }
         let human = |amount| Quantity::whole(amount).human();
@@ -80,6 +79,13 @@ impl<'a> CapacityShare<'a> {
 /// Claims by name, with what each holds.
 #[derive(Clone, Debug, Default)]
 pub struct CapacityHolders<'a>(BTreeMap<&'a str, u64>);
+
+impl CapacityHolders<'_> {
+    /// What they hold together.
+    fn total(&self) -> u64 {
+        self.0.values().fold(0, |sum, held| sum.saturating_add(*held))
+    }
+}
 
 impl<'a> FromIterator<(&'a str, u64)> for CapacityHolders<'a> {
     /// Adds up what a claim holds in several places; who holds nothing is none.

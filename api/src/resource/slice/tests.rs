@@ -1,6 +1,6 @@
 //! The shapes, against those that the API itself has.
 
-use k8s_openapi::api::resource::v1::ResourceSlice;
+use k8s_openapi::api::resource::v1::ResourceSlice as OfficialSlice;
 use serde_json::json;
 
 use super::*;
@@ -31,7 +31,7 @@ fn a_device_survives_reading_and_writing_in_the_shape_of_the_api() {
     assert_eq!(serde_json::to_value(&device).unwrap(), full());
     let spec = json!({"driver": "d", "nodeName": "n", "devices": [full()],
         "pool": {"name": "n/x", "generation": 3, "resourceSliceCount": 1}});
-    let official: ResourceSlice =
+    let official: OfficialSlice =
         serde_json::from_value(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {},
             "spec": spec}))
         .unwrap();
@@ -59,14 +59,46 @@ fn quantities_are_compared_by_value_and_nonsense_is_equal_to_nothing_that_is_pub
 }
 
 #[test]
-fn the_time_of_a_taint_makes_no_difference() {
-    let taint = |time: Option<&str>| DeviceTaint {
-        key: "k".into(),
-        value: None,
-        effect: "NoSchedule".into(),
-        time_added: time.map(Into::into),
+fn a_slice_says_which_nodes_can_use_its_devices() {
+    let selector = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]});
+    let device = |node: serde_json::Value| {
+        let mut device = json!({"name": "a"});
+        device.as_object_mut().unwrap().extend(node.as_object().unwrap().clone());
+        device
     };
-    assert_eq!(taint(None), taint(Some("2026-01-01T00:00:00Z")));
+    for (spec, device) in [
+        (json!({"nodeSelector": selector}), json!({})),
+        (json!({"allNodes": true}), json!({})),
+        (json!({"perDeviceNodeSelection": true}), json!({"nodeSelector": selector})),
+        (json!({"perDeviceNodeSelection": true}), json!({"allNodes": true})),
+        (json!({"perDeviceNodeSelection": true}), json!({"nodeName": "n"})),
+    ]
+    .map(|(spec, node)| (spec, device(node)))
+    {
+        let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+        let mut written = json!({"driver": "d", "pool": pool, "devices": [device]});
+        written.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let slice = json!({"metadata": {"name": "s"}, "spec": written});
+        let slice: ResourceSlice = serde_json::from_value(slice).unwrap();
+        assert_eq!(serde_json::to_value(slice.spec).unwrap(), written);
+    }
+}
+
+#[test]
+fn a_slice_of_v1beta1_is_read_as_one_of_v1() {
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let spec = json!({"driver": "d", "pool": pool, "devices": [{"name": "a", "basic": {"bindsToNode": true}}]});
+    let slice: ResourceSlice = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+    let device = SliceDevice { name: "a".into(), binds_to_node: true, ..SliceDevice::default() };
+    assert_eq!(slice.unwrapped().spec.devices, [device]);
+}
+
+#[test]
+fn quantities_may_be_numbers() {
+    for (written, expected) in [(json!(4), "4"), (json!(0.5), "500m"), (json!("1Ki"), "1024")] {
+        let quantity: SliceQuantity = serde_json::from_value(written).unwrap();
+        assert_eq!(quantity.get().unwrap().to_string(), expected);
+    }
 }
 
 #[test]

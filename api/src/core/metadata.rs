@@ -1,0 +1,25 @@
+//! Which object it is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What every object says of itself, as far as anybody asks.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Unique among the objects of a kind and a namespace.
+    pub name: String,
+    /// Empty for kinds without namespaces.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Identity: an object that is made anew under the same name has another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// For selectors.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Remarks.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}

@@ -1,0 +1,228 @@
+//! Selectors of nodes: by labels and by name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::LabelKey;
+
+/// The field of a node that a selector can name.
+const NAME_FIELD: &str = "metadata.name";
+
+/// The nodes of which at least one term is true.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelector {
+    /// The terms.
+    pub node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+/// All of its requirements must be met. A term without requirements is met by no node.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelectorTerm {
+    /// About labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<NodeSelectorRequirement>,
+    /// About fields, of which there is one: `metadata.name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_fields: Vec<NodeSelectorRequirement>,
+}
+
+/// What a label or field must be.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct NodeSelectorRequirement {
+    /// Which label or field.
+    pub key: String,
+    /// How it is compared.
+    pub operator: NodeSelectorOperator,
+    /// With what.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// How a label or field is compared.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum NodeSelectorOperator {
+    /// It has one of the values.
+    In,
+    /// It has none of the values, or is absent.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is absent.
+    DoesNotExist,
+    /// It is a greater whole number than the value.
+    Gt,
+    /// It is a smaller whole number than the value.
+    Lt,
+    /// Something that is not known here.
+    #[serde(untagged)]
+    Other(String),
+}
+
+/// Why a selector means nothing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NodeSelectorError {
+    /// The operator is none that the place allows.
+    #[error("nodeSelectorTerms[{term}].{field}[{requirement}]: operator {operator} cannot be used here")]
+    Operator {
+        /// Index of the term.
+        term: usize,
+        /// `matchExpressions` or `matchFields`.
+        field: &'static str,
+        /// Index of the requirement.
+        requirement: usize,
+        /// The operator.
+        operator: String,
+    },
+    /// A key or a value is none that the operator can work with.
+    #[error("nodeSelectorTerms[{term}].{field}[{requirement}]: {problem}")]
+    Requirement {
+        /// Index of the term.
+        term: usize,
+        /// `matchExpressions` or `matchFields`.
+        field: &'static str,
+        /// Index of the requirement.
+        requirement: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl NodeSelector {
+    /// The selector of one node.
+    pub fn of_node(name: impl Into<String>) -> Self {
+        let requirement = NodeSelectorRequirement {
+            key: NAME_FIELD.to_owned(),
+            operator: NodeSelectorOperator::In,
+            values: vec![name.into()],
+        };
+        Self {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_fields: vec![requirement],
+                ..NodeSelectorTerm::default()
+            }],
+        }
+    }
+
+    /// Whether the selector means something.
+    ///
+    /// # Errors
+    /// The first requirement that cannot be understood.
+    pub fn check(&self) -> Result<(), NodeSelectorError> {
+        self.node_selector_terms.iter().enumerate().try_for_each(|(at, term)| term.check(at))
+    }
+
+    /// Whether the node with this name and these labels is one of those. A term that cannot be understood is met by none.
+    pub fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.node_selector_terms.iter().any(|term| term.matches(name, labels))
+    }
+}
+
+impl NodeSelectorTerm {
+    fn is_empty(&self) -> bool {
+        self.match_expressions.is_empty() && self.match_fields.is_empty()
+    }
+
+    fn check(&self, term: usize) -> Result<(), NodeSelectorError> {
+        self.match_expressions.iter().enumerate().try_for_each(|(at, it)| it.check_expression(term, at))?;
+        self.match_fields.iter().enumerate().try_for_each(|(at, it)| it.check_field(term, at))
+    }
+
+    fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        !self.is_empty()
+            && self.check(0).is_ok()
+            && self.match_expressions.iter().all(|it| it.matches(labels.get(&it.key).map(String::as_str)))
+            && self.match_fields.iter().all(|it| it.matches(Some(if it.key == NAME_FIELD { name } else { "" })))
+    }
+}
+
+impl NodeSelectorRequirement {
+    /// The value is that of the label or field, where it has one.
+    fn matches(&self, value: Option<&str>) -> bool {
+        let is_listed = |value: &str| self.values.iter().any(|listed| listed == value);
+        match self.operator {
+            NodeSelectorOperator::In => value.is_some_and(is_listed),
+            NodeSelectorOperator::NotIn => !value.is_some_and(is_listed),
+            NodeSelectorOperator::Exists => value.is_some(),
+            NodeSelectorOperator::DoesNotExist => value.is_none(),
+            NodeSelectorOperator::Gt => self.numbers(value).is_some_and(|(value, limit)| value > limit),
+            NodeSelectorOperator::Lt => self.numbers(value).is_some_and(|(value, limit)| value < limit),
+            NodeSelectorOperator::Other(_) => false,
+        }
+    }
+
+    fn numbers(&self, value: Option<&str>) -> Option<(i64, i64)> {
+        Some((value?.parse().ok()?, self.values.first()?.parse().ok()?))
+    }
+
+    fn check_expression(&self, term: usize, requirement: usize) -> Result<(), NodeSelectorError> {
+        let field = "matchExpressions";
+        let wrong = |problem: &str| {
+            Err(NodeSelectorError::Requirement { term, field, requirement, problem: problem.to_owned() })
+        };
+        if LabelKey::new(self.key.as_str()).is_err() {
+            return wrong(&format!("key {:?} is not the key of a label", self.key));
+        }
+        match &self.operator {
+            NodeSelectorOperator::In | NodeSelectorOperator::NotIn if self.values.is_empty() => {
+                return wrong("operators In and NotIn need values");
+            }
+            NodeSelectorOperator::Exists | NodeSelectorOperator::DoesNotExist if !self.values.is_empty() => {
+                return wrong("operators Exists and DoesNotExist go without values");
+            }
+            NodeSelectorOperator::Gt | NodeSelectorOperator::Lt if !self.is_one_number() => {
+                return wrong("operators Gt and Lt need one whole number");
+            }
+            NodeSelectorOperator::Other(operator) => {
+                return Err(NodeSelectorError::Operator { term, field, requirement, operator: operator.clone() });
+            }
+            _ => {}
+        }
+        match self.values.iter().find(|value| !is_label_value(value)) {
+            Some(value) => wrong(&format!("{value:?} is not the value of a label")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_field(&self, term: usize, requirement: usize) -> Result<(), NodeSelectorError> {
+        let field = "matchFields";
+        if !matches!(self.operator, NodeSelectorOperator::In | NodeSelectorOperator::NotIn) {
+            let operator = self.operator.as_str().to_owned();
+            return Err(NodeSelectorError::Operator { term, field, requirement, operator });
+        }
+        if self.values.len() != 1 {
+            let problem = "exactly one value is needed".to_owned();
+            return Err(NodeSelectorError::Requirement { term, field, requirement, problem });
+        }
+        Ok(())
+    }
+
+    fn is_one_number(&self) -> bool {
+        matches!(&self.values[..], [value] if value.parse::<i64>().is_ok())
+    }
+}
+
+impl NodeSelectorOperator {
+    /// As the API writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Gt => "Gt",
+            Self::Lt => "Lt",
+            Self::Other(operator) => operator,
+        }
+    }
+}
+
+/// Empty, or as the name in a label's key.
+fn is_label_value(value: &str) -> bool {
+    value.is_empty() || (!value.contains('/') && LabelKey::new(value).is_ok())
+}
+
+#[cfg(test)]
+mod tests;
