@@ -15,6 +15,11 @@ impl<V> SortedMap<V> {
         self.0.is_empty()
     }
 
+    /// How many pairs there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// In the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (&**name, value))

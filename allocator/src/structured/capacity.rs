@@ -1,0 +1,132 @@
+//! Parts of capacities: what a request takes of a device, and whether so much is left.
+
+use std::collections::BTreeMap;
+
+use hostler_api::resource::{CapacityRequirements, SliceQuantity, policy};
+
+use super::{
+    Amount, amount,
+    bits::DeviceBits,
+    pools::{NodeDevice, NodePools},
+    state::NodeState,
+};
+
+/// What a request takes of the capacities of a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Share {
+    /// Not looked at yet.
+    Unknown,
+    /// The amounts have been worked out.
+    Known,
+    /// The device has no such capacity, or gives no such amount.
+    Refused,
+}
+
+/// Capacities during a search.
+#[derive(Debug)]
+pub(super) struct CapacityUse<'p, 'a> {
+    pools: &'p NodePools<'a>,
+    state: &'p NodeState<'p>,
+    /// By request and device.
+    shares: Vec<Share>,
+    /// By request and capacity.
+    taken: Vec<Amount>,
+    /// What this search holds, by capacity.
+    held: Vec<Amount>,
+    /// Devices of which this search holds parts.
+    in_use: DeviceBits,
+}
+
+impl<'p, 'a> CapacityUse<'p, 'a> {
+    /// For so many different requests; none where parts are not known.
+    pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize) -> Self {
+        let capacities = if requests > 0 { pools.capacities } else { 0 };
+        Self {
+            pools,
+            state,
+            shares: vec![Share::Unknown; requests * pools.devices.len()],
+            taken: vec![Amount::default(); requests * capacities],
+            held: vec![Amount::default(); capacities],
+            in_use: DeviceBits::none(pools.devices.len()),
+        }
+    }
+
+    /// Whether what the request takes of the device is left.
+    pub(super) fn fits(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
+        let at = &self.pools.devices[device];
+        if self.share(request, wanted, device, at) == Share::Refused {
+            return false;
+        }
+        at.capacities().zip(at.device.capacity.iter()).all(|(slot, (_, capacity))| {
+            let held = self.state.consumed(slot).plus(self.held[slot]);
+            policy::fits(self.taken[request * self.pools.capacities + slot], held, amount(&capacity.value))
+        })
+    }
+
+    /// Whether the device has what the request wants, were it not held by others.
+    pub(super) fn is_offered(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
+        self.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
+    }
+
+    fn share(
+        &mut self,
+        request: usize,
+        wanted: Option<&CapacityRequirements>,
+        device: usize,
+        at: &NodeDevice<'_>,
+    ) -> Share {
+        let share = request * self.pools.devices.len() + device;
+        if self.shares[share] == Share::Unknown {
+            let offset = request * self.pools.capacities;
+            let taken = &mut self.taken[offset + at.first_capacity..offset + at.capacities().end];
+            self.shares[share] = if work_out(wanted, at, taken) { Share::Known } else { Share::Refused };
+        }
+        self.shares[share]
+    }
+
+    /// Whether parts of the device are held, by this search or by others.
+    pub(super) fn is_in_use(&self, device: usize) -> bool {
+        self.state.shared.has(device) || self.in_use.has(device)
+    }
+
+    /// Takes what the request takes of the device.
+    pub(super) fn take(&mut self, request: usize, device: usize) {
+        self.in_use.insert(device);
+        for slot in self.pools.devices[device].capacities() {
+            self.held[slot] = self.held[slot].plus(self.taken[request * self.pools.capacities + slot]);
+        }
+    }
+
+    /// Gives it back. A device without capacities stays in use: upstream has nothing to see that by.
+    pub(super) fn give_back(&mut self, request: usize, device: usize) {
+        let slots = self.pools.devices[device].capacities();
+        for slot in slots.clone() {
+            self.held[slot] = self.held[slot].minus(self.taken[request * self.pools.capacities + slot]);
+        }
+        if !slots.is_empty() && self.held[slots].iter().all(|held| held.is_zero()) {
+            self.in_use.remove(device);
+        }
+    }
+
+    /// What the request takes of the device, by name.
+    pub(super) fn consumed(&self, request: usize, device: usize) -> BTreeMap<String, serde_json::Value> {
+        let at = &self.pools.devices[device];
+        let taken = |slot| self.taken[request * self.pools.capacities + slot];
+        let names = at.device.capacity.iter().map(|(name, _)| name.to_owned());
+        names.zip(at.capacities().map(|slot| taken(slot).to_string().into())).collect()
+    }
+}
+
+/// Works out what is taken of each capacity, and whether the device gives that.
+fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &mut [Amount]) -> bool {
+    let wanted = wanted.map(|wanted| &wanted.requests);
+    let has_all = wanted.is_none_or(|it| it.iter().all(|(name, _)| at.device.capacity.get(name).is_some()));
+    has_all
+        && at.device.capacity.iter().zip(taken).all(|((name, capacity), taken)| {
+            let asked: Option<&SliceQuantity> = wanted.and_then(|wanted| wanted.get(name));
+            policy::taken(asked.map(amount), capacity).is_some_and(|amount| {
+                *taken = amount;
+                true
+            })
+        })
+}

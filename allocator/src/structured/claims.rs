@@ -1,0 +1,351 @@
+//! The claims of a pod, compiled: everything about them that does not depend on the node.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_api::resource::{
+    CapacityRequirements, DeviceAllocationMode, DeviceClass, DeviceConstraint, DeviceRequest, DeviceSelector,
+    DeviceSubRequest, DeviceToleration, ExactDeviceRequest, ResourceClaim,
+};
+
+use super::{
+    fatal::Fatal,
+    quirks::{Quirk, Quirks},
+    selectors::{CompiledSelector, Selectors},
+    version::{Feature, Features},
+};
+
+/// The claims of a pod, ready to be satisfied on any node.
+#[derive(Debug)]
+pub struct CompiledClaims<'a> {
+    pub(super) claims: Vec<CompiledClaim<'a>>,
+    /// The ways to satisfy requests, of all claims.
+    pub(super) alternatives: Vec<Alternative<'a>>,
+    /// Different lists of selectors.
+    pub(super) selections: Vec<Selection<'a>>,
+    /// Different parts of capacities that are wanted; the first is none.
+    pub(super) capacities: Vec<Option<&'a CapacityRequirements>>,
+    /// Different attributes that constraints look at, with their domain and the name in it.
+    pub(super) attributes: Vec<ConstrainedAttribute<'a>>,
+    /// What the constraints of all claims say.
+    pub(super) constraints: Vec<CompiledConstraint<'a>>,
+}
+
+/// One claim.
+#[derive(Debug)]
+pub(super) struct CompiledClaim<'a> {
+    pub(super) claim: &'a ResourceClaim,
+    pub(super) requests: Vec<CompiledRequest<'a>>,
+}
+
+impl CompiledClaim<'_> {
+    /// `namespace/name`.
+    pub(super) fn full_name(&self) -> String {
+        full_name(self.claim)
+    }
+}
+
+fn full_name(claim: &ResourceClaim) -> String {
+    format!("{}/{}", claim.metadata.namespace, claim.metadata.name)
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct CompiledRequest<'a> {
+    pub(super) name: &'a str,
+    /// Whether it lists alternatives, be it only one.
+    pub(super) has_list: bool,
+    /// Its alternatives, in [`CompiledClaims::alternatives`].
+    pub(super) alternatives: std::ops::Range<usize>,
+}
+
+/// A way to satisfy a request.
+#[derive(Debug)]
+pub(super) struct Alternative<'a> {
+    /// `request` or `request/subrequest`.
+    pub(super) name: String,
+    pub(super) class: &'a DeviceClass,
+    /// `None`: all.
+    pub(super) count: Option<i64>,
+    pub(super) is_admin: bool,
+    pub(super) tolerations: &'a [DeviceToleration],
+    /// Which of the selections.
+    pub(super) selection: usize,
+    /// Which of the capacities.
+    pub(super) capacity: usize,
+    /// Which constraints are about it, in the order of the claim.
+    pub(super) constraints: Box<[usize]>,
+}
+
+/// Selectors that a device must match, those of the class first.
+#[derive(Debug)]
+pub(super) struct Selection<'a> {
+    /// For which requests, in messages.
+    class: &'a str,
+    claim: String,
+    from_class: usize,
+    texts: Vec<&'a str>,
+    pub(super) selectors: Vec<Arc<CompiledSelector>>,
+}
+
+impl<'a> Selection<'a> {
+    /// The text of a selector.
+    pub(super) fn text(&self, at: usize) -> &'a str {
+        self.texts[at]
+    }
+
+    /// Who asks for it, and which one it is there.
+    pub(super) fn owner(&self, at: usize) -> String {
+        match at.checked_sub(self.from_class) {
+            None => format!("class {}, selector #{at}", self.class),
+            Some(at) => format!("claim {}, selector #{at}", self.claim),
+        }
+    }
+}
+
+/// An attribute that constraints look at.
+#[derive(Debug)]
+pub(super) struct ConstrainedAttribute<'a> {
+    /// With its domain.
+    pub(super) name: &'a str,
+    /// Domain, and name in it.
+    pub(super) parts: Option<(&'a str, &'a str)>,
+}
+
+/// A constraint.
+#[derive(Debug)]
+pub(super) struct CompiledConstraint<'a> {
+    pub(super) constraint: &'a DeviceConstraint,
+    pub(super) kind: ConstraintKind,
+    /// Which of the attributes.
+    pub(super) attribute: usize,
+}
+
+/// What a constraint wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ConstraintKind {
+    /// One value on all devices.
+    Match,
+    /// Another value on each.
+    Distinct,
+}
+
+/// A request or one of its alternatives, as far as both have the same fields.
+struct RequestFields<'a> {
+    name: &'a str,
+    class_name: &'a str,
+    selectors: &'a [DeviceSelector],
+    mode: &'a DeviceAllocationMode,
+    count: Option<i64>,
+    admin_access: Option<bool>,
+    tolerations: &'a [DeviceToleration],
+    capacity: Option<&'a CapacityRequirements>,
+}
+
+impl<'a> RequestFields<'a> {
+    fn exactly(name: &'a str, exactly: &'a ExactDeviceRequest) -> Self {
+        Self {
+            name,
+            class_name: &exactly.device_class_name,
+            selectors: &exactly.selectors,
+            mode: &exactly.allocation_mode,
+            count: exactly.count,
+            admin_access: exactly.admin_access,
+            tolerations: &exactly.tolerations,
+            capacity: exactly.capacity.as_ref(),
+        }
+    }
+
+    fn alternative(request: &'a DeviceSubRequest) -> Self {
+        Self {
+            name: &request.name,
+            class_name: &request.device_class_name,
+            selectors: &request.selectors,
+            mode: &request.allocation_mode,
+            count: request.count,
+            admin_access: None,
+            tolerations: &request.tolerations,
+            capacity: request.capacity.as_ref(),
+        }
+    }
+}
+
+/// Compiles claims.
+pub(super) struct ClaimCompiler<'c, 'a> {
+    pub(super) features: Features,
+    pub(super) quirks: Quirks,
+    pub(super) classes: &'a BTreeMap<String, DeviceClass>,
+    pub(super) selectors: &'c Selectors,
+    pub(super) compiled: CompiledClaims<'a>,
+}
+
+impl<'c, 'a> ClaimCompiler<'c, 'a> {
+    pub(super) fn new(
+        features: Features,
+        quirks: Quirks,
+        classes: &'a BTreeMap<String, DeviceClass>,
+        selectors: &'c Selectors,
+    ) -> Self {
+        let compiled = CompiledClaims {
+            claims: Vec::new(),
+            alternatives: Vec::new(),
+            selections: Vec::new(),
+            capacities: vec![None],
+            attributes: Vec::new(),
+            constraints: Vec::new(),
+        };
+        Self { features, quirks, classes, selectors, compiled }
+    }
+
+    pub(super) fn add(&mut self, claim: &'a ResourceClaim) -> Result<(), Fatal> {
+        let first = self.compiled.constraints.len();
+        self.add_constraints(claim)?;
+        let requests = claim.spec.devices.requests.iter();
+        let requests = requests.map(|request| self.request(claim, request, first)).collect::<Result<_, Fatal>>()?;
+        self.compiled.claims.push(CompiledClaim { claim, requests });
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        claim: &'a ResourceClaim,
+        request: &'a DeviceRequest,
+        first_constraint: usize,
+    ) -> Result<CompiledRequest<'a>, Fatal> {
+        let has_list = !request.first_available.is_empty();
+        if has_list {
+            self.need(Feature::PrioritizedList, claim, &request.name, "lists alternatives")?;
+        }
+        let start = self.compiled.alternatives.len();
+        if has_list {
+            for alternative in &request.first_available {
+                let name = format!("{}/{}", request.name, alternative.name);
+                self.alternative(
+                    claim,
+                    &request.name,
+                    name,
+                    &RequestFields::alternative(alternative),
+                    first_constraint,
+                )?;
+            }
+        } else {
+            let nothing = || Fatal::no_class(full_name(claim), &request.name);
+            let exactly = request.exactly.as_ref().ok_or_else(nothing)?;
+            let fields = RequestFields::exactly(&request.name, exactly);
+            self.alternative(claim, &request.name, request.name.clone(), &fields, first_constraint)?;
+        }
+        Ok(CompiledRequest { name: &request.name, has_list, alternatives: start..self.compiled.alternatives.len() })
+    }
+
+    fn alternative(
+        &mut self,
+        claim: &'a ResourceClaim,
+        request: &str,
+        name: String,
+        fields: &RequestFields<'a>,
+        first_constraint: usize,
+    ) -> Result<(), Fatal> {
+        if fields.capacity.is_some() && !self.quirks.has(Quirk::NoConsumableCapacity) {
+            self.need(Feature::ConsumableCapacity, claim, fields.name, "wants parts of capacities")?;
+        }
+        if let Some(at) = fields.selectors.iter().position(|selector| selector.cel.is_none()) {
+            return Err(Fatal::empty_selector(full_name(claim), fields.name, at));
+        }
+        if fields.admin_access.is_some() {
+            self.need(Feature::AdminAccess, claim, fields.name, "wants access for administration")?;
+        }
+        if fields.class_name.is_empty() {
+            return Err(Fatal::no_class(full_name(claim), fields.name));
+        }
+        let class = self.classes.get(fields.class_name);
+        let class = class.ok_or_else(|| Fatal::unknown_class(full_name(claim), fields.name, fields.class_name))?;
+        let count = match fields.mode {
+            DeviceAllocationMode::ExactCount => Some(fields.count.unwrap_or(1)),
+            DeviceAllocationMode::All => None,
+            DeviceAllocationMode::Other(mode) => return Err(Fatal::unknown_mode(full_name(claim), fields.name, mode)),
+        };
+        let constraints = self.constraints_about(request, &name, first_constraint);
+        let alternative = Alternative {
+            name,
+            class,
+            count,
+            is_admin: fields.admin_access == Some(true),
+            tolerations: fields.tolerations,
+            selection: self.selection(claim, class, fields.selectors)?,
+            capacity: self.capacity(fields.capacity),
+            constraints,
+        };
+        self.compiled.alternatives.push(alternative);
+        Ok(())
+    }
+
+    fn need(&self, feature: Feature, claim: &ResourceClaim, request: &str, what: &'static str) -> Result<(), Fatal> {
+        if self.features.has(feature) {
+            return Ok(());
+        }
+        Err(Fatal::FeatureOff { claim: full_name(claim), request: request.to_owned(), what, feature: feature.gate() })
+    }
+
+    fn constraints_about(&self, request: &str, name: &str, first: usize) -> Box<[usize]> {
+        let is_about = |names: &[String]| names.is_empty() || names.iter().any(|it| it == request || it == name);
+        let constraints = self.compiled.constraints.iter().enumerate().skip(first);
+        constraints.filter(|(_, it)| is_about(&it.constraint.requests)).map(|(at, _)| at).collect()
+    }
+
+    /// Lists of selectors that are the same are one.
+    fn selection(
+        &mut self,
+        claim: &'a ResourceClaim,
+        class: &'a DeviceClass,
+        selectors: &'a [DeviceSelector],
+    ) -> Result<usize, Fatal> {
+        let own = class.spec.selectors.iter().chain(selectors);
+        // A class may have been written by a later version; upstream would fall over it.
+        let texts = own.map(|selector| selector.cel.as_ref().map(|cel| &*cel.expression)).collect::<Option<Vec<_>>>();
+        let texts = texts.ok_or_else(|| Fatal::EmptyClassSelector { class: class.metadata.name.clone() })?;
+        let from_class = class.spec.selectors.len();
+        let known = self.compiled.selections.iter().position(|known| {
+            let same_claim = selectors.is_empty() || known.claim == full_name(claim);
+            known.class == class.metadata.name && known.texts == texts && same_claim
+        });
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let selectors = texts.iter().map(|text| self.selectors.compiled(text)).collect();
+        let claim = full_name(claim);
+        self.compiled.selections.push(Selection { class: &class.metadata.name, claim, from_class, texts, selectors });
+        Ok(self.compiled.selections.len() - 1)
+    }
+
+    fn capacity(&mut self, wanted: Option<&'a CapacityRequirements>) -> usize {
+        let wanted = wanted.filter(|wanted| !wanted.requests.is_empty());
+        let known = &mut self.compiled.capacities;
+        known.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            known.push(wanted);
+            known.len() - 1
+        })
+    }
+
+    fn add_constraints(&mut self, claim: &'a ResourceClaim) -> Result<(), Fatal> {
+        for (at, constraint) in claim.spec.devices.constraints.iter().enumerate() {
+            let distinct = constraint.distinct_attribute.as_deref();
+            let distinct = distinct.filter(|_| !self.quirks.has(Quirk::NoDistinctAttribute));
+            let (kind, name) = match (constraint.match_attribute.as_deref(), distinct) {
+                (Some(name), _) => (ConstraintKind::Match, name),
+                (None, Some(name)) => (ConstraintKind::Distinct, name),
+                (None, None) => return Err(Fatal::EmptyConstraint { claim: full_name(claim), at }),
+            };
+            let attribute = self.attribute(name);
+            let compiled = CompiledConstraint { constraint, kind, attribute };
+            self.compiled.constraints.push(compiled);
+        }
+        Ok(())
+    }
+
+    fn attribute(&mut self, name: &'a str) -> usize {
+        let known = &mut self.compiled.attributes;
+        known.iter().position(|known| known.name == name).unwrap_or_else(|| {
+            known.push(ConstrainedAttribute { name, parts: name.split_once('/') });
+            known.len() - 1
+        })
+    }
+}

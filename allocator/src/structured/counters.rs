@@ -1,0 +1,228 @@
+//! Counters that devices share: numbered once per node, so that the search only adds and compares.
+
+use std::collections::HashMap;
+
+use hostler_api::resource::{DeviceCounterConsumption, SliceCounterSet, policy};
+
+use super::{
+    Amount,
+    pools::{FoundPool, NodeDevice},
+    quirks::{Quirk, Quirks},
+    state::PoolAllocations,
+};
+
+/// All counters of a node's pools.
+#[derive(Debug, Default)]
+pub(super) struct CounterLayout<'a> {
+    /// How many counters there are.
+    slots: usize,
+    /// Counters that stand and fall together: those of a pool.
+    groups: usize,
+    /// What there is, by source.
+    sources: Vec<CounterSource<'a>>,
+    /// What each device takes; empty where devices take nothing.
+    takes: Vec<Taking>,
+}
+
+/// A pool or slice that says how much of some counters there is.
+#[derive(Debug)]
+struct CounterSource<'a> {
+    group: usize,
+    driver: &'a str,
+    pool: &'a str,
+    totals: Vec<(usize, Amount)>,
+    /// Devices that take of them, also those that are for other nodes.
+    takers: Vec<(&'a str, Vec<(usize, Amount)>)>,
+}
+
+/// What a device takes.
+#[derive(Debug, Default)]
+struct Taking {
+    source: usize,
+    amounts: Box<[(usize, Amount)]>,
+}
+
+/// Numbers counters.
+pub(super) struct CounterLayoutBuilder<'a> {
+    quirks: Quirks,
+    layout: CounterLayout<'a>,
+    groups: HashMap<(&'a str, &'a str), usize>,
+    slots: HashMap<(usize, &'a str, &'a str), usize>,
+}
+
+impl<'a> CounterLayoutBuilder<'a> {
+    pub(super) fn new(quirks: Quirks) -> Self {
+        Self { quirks, layout: CounterLayout::default(), groups: HashMap::new(), slots: HashMap::new() }
+    }
+
+    /// Adds the counters of a pool, and what its devices for the node take of them.
+    pub(super) fn add_pool(&mut self, pool: &FoundPool<'a>, devices: &[NodeDevice<'a>]) {
+        let sets = pool.counter_slices.iter().flat_map(|slice| &slice.spec.shared_counters);
+        let takes_any = || devices.iter().any(|it| !it.device.consumes_counters.is_empty());
+        if self.quirks.has(Quirk::CountersPerSlice) {
+            self.add_slices(pool, devices);
+        } else if takes_any() {
+            let by_name = self.quirks.has(Quirk::CountersByPoolName);
+            let group = self.group(if by_name { "" } else { pool.driver }, pool.name);
+            self.add_source(group, pool, sets);
+            for device in devices {
+                self.add_device(device);
+            }
+            let others = pool.other_slices.iter().flat_map(|slice| &slice.spec.devices);
+            for device in others.filter(|device| !device.consumes_counters.is_empty()) {
+                self.add_taker(&device.name, &device.consumes_counters);
+            }
+        } else {
+            self.layout.takes.resize_with(self.layout.takes.len() + devices.len(), Taking::default);
+        }
+    }
+
+    /// Every slice is a group of its own.
+    fn add_slices(&mut self, pool: &FoundPool<'a>, devices: &[NodeDevice<'a>]) {
+        let mut devices = devices.iter();
+        for slice in &pool.device_slices {
+            let group = self.group("", &slice.metadata.name);
+            self.add_source(group, pool, slice.spec.shared_counters.iter());
+            for device in devices.by_ref().take(slice.spec.devices.len()) {
+                self.add_device(device);
+            }
+        }
+    }
+
+    fn add_source(&mut self, group: usize, pool: &FoundPool<'a>, sets: impl Iterator<Item = &'a SliceCounterSet>) {
+        let mut totals = Vec::new();
+        for set in sets {
+            for (counter, amount) in set.counters.iter() {
+                totals.push((self.slot(group, &set.name, counter), super::amount(&amount.value)));
+            }
+        }
+        let (driver, pool) = (pool.driver, pool.name);
+        self.layout.sources.push(CounterSource { group, driver, pool, totals, takers: Vec::new() });
+    }
+
+    /// Of the source that was added last.
+    fn add_device(&mut self, device: &NodeDevice<'a>) {
+        let mut taking = Taking::default();
+        if !device.device.consumes_counters.is_empty() {
+            let amounts = self.add_taker(&device.device.name, &device.device.consumes_counters);
+            taking = Taking { source: self.layout.sources.len() - 1, amounts: amounts.into() };
+        }
+        self.layout.takes.push(taking);
+    }
+
+    fn add_taker(&mut self, name: &'a str, consumption: &'a [DeviceCounterConsumption]) -> Vec<(usize, Amount)> {
+        let Some(group) = self.layout.sources.last().map(|source| source.group) else { return Vec::new() };
+        let mut amounts = Vec::new();
+        for consumption in consumption {
+            for (counter, amount) in consumption.counters.iter() {
+                amounts.push((self.slot(group, &consumption.counter_set, counter), super::amount(&amount.value)));
+            }
+        }
+        if let Some(source) = self.layout.sources.last_mut() {
+            source.takers.push((name, amounts.clone()));
+        }
+        amounts
+    }
+
+    fn group(&mut self, driver: &'a str, name: &'a str) -> usize {
+        let next = self.groups.len();
+        *self.groups.entry((driver, name)).or_insert(next)
+    }
+
+    fn slot(&mut self, group: usize, set: &'a str, counter: &'a str) -> usize {
+        let next = self.slots.len();
+        *self.slots.entry((group, set, counter)).or_insert(next)
+    }
+
+    pub(super) fn finish(mut self) -> CounterLayout<'a> {
+        (self.layout.groups, self.layout.slots) = (self.groups.len(), self.slots.len());
+        self.layout
+    }
+}
+
+/// What is left of the counters during a search.
+#[derive(Debug)]
+pub(super) struct CounterUse<'p, 'a> {
+    layout: &'p CounterLayout<'a>,
+    /// What there is beside what others hold; `None` where nobody has said so.
+    available: Vec<Option<Amount>>,
+    /// By group, once it is known what there is: whether others hold more than that.
+    overdrawn: Vec<Option<bool>>,
+    /// What this search holds.
+    held: Vec<Amount>,
+}
+
+impl<'p, 'a> CounterUse<'p, 'a> {
+    pub(super) fn new(layout: &'p CounterLayout<'a>) -> Self {
+        Self {
+            layout,
+            available: vec![None; layout.slots],
+            overdrawn: vec![None; layout.groups],
+            held: vec![Amount::default(); layout.slots],
+        }
+    }
+
+    /// Takes what the device takes, if that is left.
+    pub(super) fn take<'s>(
+        &mut self,
+        device: usize,
+        others: impl Fn(&str, &str) -> Option<PoolAllocations<'s>>,
+    ) -> bool {
+        if !self.has_room(device, others) {
+            return false;
+        }
+        for (slot, amount) in &self.layout.takes[device].amounts {
+            self.held[*slot] = self.held[*slot].plus(*amount);
+        }
+        true
+    }
+
+    /// Whether what the device takes is left.
+    pub(super) fn has_room<'s>(
+        &mut self,
+        device: usize,
+        others: impl Fn(&str, &str) -> Option<PoolAllocations<'s>>,
+    ) -> bool {
+        let layout = self.layout;
+        let taking = &layout.takes[device];
+        let source = &layout.sources[taking.source];
+        let overdrawn = match self.overdrawn[source.group] {
+            Some(overdrawn) => overdrawn,
+            None => self.open(source, others(source.driver, source.pool)),
+        };
+        !overdrawn
+            && taking.amounts.iter().enumerate().all(|(at, (slot, amount))| {
+                // A device that names a counter twice takes both amounts.
+                let before = taking.amounts[..at].iter().filter(|(other, _)| other == slot);
+                let held = before.fold(self.held[*slot], |held, (_, amount)| held.plus(*amount));
+                self.available[*slot].is_none_or(|available| policy::fits(*amount, held, available))
+            })
+    }
+
+    /// Gives back what the device takes.
+    pub(super) fn give_back(&mut self, device: usize) {
+        for (slot, amount) in &self.layout.takes[device].amounts {
+            self.held[*slot] = self.held[*slot].minus(*amount);
+        }
+    }
+
+    /// Finds out what others leave of the counters of a group.
+    fn open(&mut self, source: &CounterSource<'_>, others: Option<PoolAllocations<'_>>) -> bool {
+        let mut used: HashMap<usize, Amount> = HashMap::new();
+        if let Some(others) = others {
+            let takers = source.takers.iter().filter(|(device, _)| others.takes_counters(device));
+            for (slot, amount) in takers.flat_map(|(_, amounts)| amounts) {
+                let used = used.entry(*slot).or_default();
+                *used = used.plus(*amount);
+            }
+        }
+        let mut overdrawn = false;
+        for (slot, total) in &source.totals {
+            let used = used.get(slot).copied().unwrap_or_default();
+            overdrawn |= used > *total;
+            self.available[*slot] = Some(total.minus(used));
+        }
+        self.overdrawn[source.group] = Some(overdrawn);
+        overdrawn
+    }
+}

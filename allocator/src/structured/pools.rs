@@ -1,0 +1,231 @@
+//! The devices that one node can use, in the order in which the search goes through them.
+//!
+//! Everything here depends on slices and the node alone; what others hold comes in with [`AllocatedState`] only.
+//!
+//! [`AllocatedState`]: super::AllocatedState
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
+};
+
+use hostler_api::{
+    core::{NodeSelector, NodeSelectorError},
+    resource::{ResourceSlice, ResourceSliceSpec, SliceDevice},
+};
+
+use super::{
+    counters::{CounterLayout, CounterLayoutBuilder},
+    quirks::{Quirk, Quirks},
+    version::{Feature, Features},
+};
+
+mod gather;
+mod index;
+
+pub(super) use gather::FoundPool;
+pub use index::SliceIndex;
+
+/// What selectors ask of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+}
+
+impl NodeFacts<'_> {
+    /// Whether the node is the one with this name, or one of those selected, or any will do.
+    fn is_allowed(
+        &self,
+        name: Option<&str>,
+        all: Option<bool>,
+        selector: Option<&NodeSelector>,
+    ) -> Result<bool, NodeSelectorError> {
+        match (name, all, selector) {
+            (Some(name), ..) if !name.is_empty() => Ok(name == self.name),
+            (_, Some(true), _) => Ok(true),
+            (.., Some(selector)) => selector.check().map(|()| selector.matches(self.name, self.labels)),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Why the devices of a node cannot be gathered.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum GatherError {
+    /// The slice's selector of nodes means nothing.
+    #[error("slice {slice}: its nodeSelector cannot be understood")]
+    Slice {
+        /// Name of the slice.
+        slice: String,
+        /// Why.
+        #[source]
+        source: NodeSelectorError,
+    },
+    /// A device's selector of nodes means nothing.
+    #[error("slice {slice}, device {device}: its nodeSelector cannot be understood")]
+    Device {
+        /// Name of the slice.
+        slice: String,
+        /// Name of the device.
+        device: String,
+        /// Why.
+        #[source]
+        source: NodeSelectorError,
+    },
+}
+
+/// The pools that a node can use.
+#[derive(Debug)]
+pub struct NodePools<'a> {
+    pub(super) node: NodeFacts<'a>,
+    pub(super) pools: Vec<Pool<'a>>,
+    /// Of all usable pools, one pool after the other.
+    pub(super) devices: Vec<NodeDevice<'a>>,
+    pub(super) counters: CounterLayout<'a>,
+    /// The device before which the search comes to an invalid pool, where that ends it.
+    pub(super) fails_at: Option<usize>,
+    /// How many capacities all devices have together.
+    pub(super) capacities: usize,
+}
+
+/// A pool, as the node sees it.
+#[derive(Debug)]
+pub(super) struct Pool<'a> {
+    pub(super) driver: &'a str,
+    pub(super) name: &'a str,
+    pub(super) state: PoolState,
+    /// Its devices, in [`NodePools::devices`].
+    pub(super) devices: Range<usize>,
+}
+
+/// Whether devices of a pool can be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum PoolState {
+    /// They can.
+    Usable,
+    /// Some of its slices are missing.
+    Incomplete,
+    /// It contradicts itself.
+    Invalid(String),
+}
+
+/// A device that a node may use.
+#[derive(Debug)]
+pub(super) struct NodeDevice<'a> {
+    pub(super) device: &'a SliceDevice,
+    pub(super) slice: &'a ResourceSliceSpec,
+    /// The devices of its slice.
+    pub(super) siblings: Range<usize>,
+    /// Its first capacity among those of all devices.
+    pub(super) first_capacity: usize,
+}
+
+impl NodeDevice<'_> {
+    /// Whether the node can use it, where each device says that itself.
+    pub(super) fn is_for(&self, node: &NodeFacts<'_>) -> Result<bool, NodeSelectorError> {
+        if self.slice.per_device_node_selection != Some(true) {
+            return Ok(true);
+        }
+        allows(node, self.device)
+    }
+
+    /// Its capacities among those of all devices.
+    pub(super) fn capacities(&self) -> Range<usize> {
+        self.first_capacity..self.first_capacity + self.device.capacity.len()
+    }
+
+    /// `driver/pool/device`.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}/{}", self.slice.driver, self.slice.pool.name, self.device.name)
+    }
+}
+
+fn allows(node: &NodeFacts<'_>, device: &SliceDevice) -> Result<bool, NodeSelectorError> {
+    node.is_allowed(device.node_name.as_deref(), device.all_nodes, device.node_selector.as_deref())
+}
+
+impl<'a> NodePools<'a> {
+    /// The pools of a node, from the slices of all nodes.
+    ///
+    /// # Errors
+    /// When a selector of nodes means nothing.
+    pub fn gather(
+        features: Features,
+        quirks: Quirks,
+        node: NodeFacts<'a>,
+        slices: &SliceIndex<'a>,
+    ) -> Result<Self, GatherError> {
+        let found = gather::PoolSlices::find(features, quirks, &node, slices)?;
+        let mut builder = NodePoolsBuilder::new(features, quirks, node);
+        for pool in found {
+            builder.add(pool);
+        }
+        Ok(builder.finish())
+    }
+
+    /// How many devices the node may use.
+    pub fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Driver, pool and name of the devices that the node may use, in the order of the search.
+    pub fn devices(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a SliceDevice)> {
+        self.devices.iter().map(|it| (&*it.slice.driver, &*it.slice.pool.name, it.device))
+    }
+}
+
+/// Puts pools together, device after device.
+struct NodePoolsBuilder<'a> {
+    features: Features,
+    quirks: Quirks,
+    counters: CounterLayoutBuilder<'a>,
+    pools: NodePools<'a>,
+}
+
+impl<'a> NodePoolsBuilder<'a> {
+    fn new(features: Features, quirks: Quirks, node: NodeFacts<'a>) -> Self {
+        let counters = CounterLayout::default();
+        let pools = NodePools { node, pools: Vec::new(), devices: Vec::new(), counters, fails_at: None, capacities: 0 };
+        Self { features, quirks, counters: CounterLayoutBuilder::new(quirks), pools }
+    }
+
+    fn add(&mut self, found: FoundPool<'a>) {
+        let start = self.pools.devices.len();
+        let is_used = match &found.state {
+            PoolState::Usable => true,
+            PoolState::Incomplete => self.quirks.has(Quirk::IncompletePoolsUsed),
+            PoolState::Invalid(_) => {
+                if self.quirks.has(Quirk::InvalidPoolsFatal) {
+                    self.pools.fails_at.get_or_insert(start);
+                }
+                false
+            }
+        };
+        if is_used {
+            found.device_slices.iter().for_each(|slice| self.add_devices(&slice.spec));
+            if self.features.has(Feature::PartitionableDevices) {
+                self.counters.add_pool(&found, &self.pools.devices[start..]);
+            }
+        }
+        let devices = start..self.pools.devices.len();
+        self.pools.pools.push(Pool { driver: found.driver, name: found.name, state: found.state, devices });
+    }
+
+    fn add_devices(&mut self, slice: &'a ResourceSliceSpec) {
+        let start = self.pools.devices.len();
+        let siblings = start..start + slice.devices.len();
+        for device in &slice.devices {
+            let first_capacity = self.pools.capacities;
+            self.pools.capacities += device.capacity.len();
+            let siblings = siblings.clone();
+            self.pools.devices.push(NodeDevice { device, slice, siblings, first_capacity });
+        }
+    }
+
+    fn finish(self) -> NodePools<'a> {
+        NodePools { counters: self.counters.finish(), ..self.pools }
+    }
+}

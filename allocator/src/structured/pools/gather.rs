@@ -1,0 +1,232 @@
+//! Which slices make up the pools of a node: the newest generation, all there, and without contradictions.
+
+use super::{
+    BTreeMap, Feature, Features, GatherError, HashMap, HashSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice,
+    SliceIndex, allows,
+};
+
+/// A pool as it was found.
+#[derive(Debug)]
+pub(in super::super) struct FoundPool<'a> {
+    pub(in super::super) driver: &'a str,
+    pub(in super::super) name: &'a str,
+    pub(in super::super) state: PoolState,
+    /// With devices for the node.
+    pub(in super::super) device_slices: Vec<&'a ResourceSlice>,
+    /// With devices for other nodes.
+    pub(in super::super) other_slices: Vec<&'a ResourceSlice>,
+    /// With counters.
+    pub(in super::super) counter_slices: Vec<&'a ResourceSlice>,
+    has_binding_conditions: bool,
+}
+
+/// Slices for the node, by pool.
+pub(super) struct PoolSlices<'n, 'a> {
+    features: Features,
+    quirks: Quirks,
+    node: &'n NodeFacts<'a>,
+    index: &'n SliceIndex<'a>,
+}
+
+impl<'n, 'a> PoolSlices<'n, 'a> {
+    /// All pools of the node, in the order of the search.
+    pub(super) fn find(
+        features: Features,
+        quirks: Quirks,
+        node: &'n NodeFacts<'a>,
+        index: &'n SliceIndex<'a>,
+    ) -> Result<Vec<FoundPool<'a>>, GatherError> {
+        let this = Self { features, quirks, node, index };
+        let groups = newest_by_pool(this.relevant()?);
+        let mut pools: Vec<FoundPool<'a>> = groups.into_iter().filter_map(|slices| this.pool(slices)).collect();
+        let binding_last = !quirks.has(Quirk::BindingPoolsAnywhere);
+        let key = |pool: &FoundPool<'a>| (binding_last && pool.has_binding_conditions, pool.driver, pool.name);
+        pools.sort_by(|one, other| key(one).cmp(&key(other)));
+        Ok(pools)
+    }
+
+    /// Slices with devices that the node may use, or with their counters.
+    fn relevant(&self) -> Result<Vec<&'a ResourceSlice>, GatherError> {
+        let mut found = Vec::new();
+        for slice in self.index.candidates(self.node.name, self.quirks.has(Quirk::SlicesAsListed)) {
+            if self.is_known(slice) && self.is_relevant(slice)? {
+                found.push(slice);
+            }
+        }
+        if self.quirks.has(Quirk::BindingSlicesLast) {
+            found.sort_by_key(|slice| slice.spec.shared_counters.is_empty() && has_binding_conditions(slice));
+        }
+        Ok(found)
+    }
+
+    /// Slices with fields of a feature that is off are nobody's.
+    fn is_known(&self, slice: &ResourceSlice) -> bool {
+        let has_counters = !slice.spec.shared_counters.is_empty() && !self.quirks.has(Quirk::CountersPerSlice);
+        self.features.has(Feature::PartitionableDevices)
+            || (slice.spec.per_device_node_selection.is_none() && !has_counters)
+    }
+
+    fn is_relevant(&self, slice: &ResourceSlice) -> Result<bool, GatherError> {
+        let spec = &slice.spec;
+        if !spec.shared_counters.is_empty() && self.quirks.has(Quirk::CounterSlicesEverywhere) {
+            return Ok(true);
+        }
+        let (name, selector) =
+            (spec.node_name.as_deref().filter(|name| !name.is_empty()), spec.node_selector.as_deref());
+        if name.is_some() || spec.all_nodes == Some(true) || selector.is_some() {
+            let slice = &slice.metadata.name;
+            let allowed = self.node.is_allowed(name, spec.all_nodes, selector);
+            return allowed.map_err(|source| GatherError::Slice { slice: slice.clone(), source });
+        }
+        if spec.per_device_node_selection != Some(true) {
+            return Ok(false);
+        }
+        for device in &spec.devices {
+            let allowed = allows(self.node, device).map_err(|source| {
+                let (slice, device) = (slice.metadata.name.clone(), device.name.to_string());
+                GatherError::Device { slice, device, source }
+            });
+            if allowed? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A pool of slices for the node, if it is not about to be replaced.
+    fn pool(&self, slices: Vec<&'a ResourceSlice>) -> Option<FoundPool<'a>> {
+        let first = slices[0];
+        let (driver, name) = (first.spec.driver.as_str(), first.spec.pool.name.as_str());
+        let is_all = |count: usize| i64::try_from(count) == Ok(first.spec.pool.resource_slice_count);
+        let mut all = Vec::new();
+        let mut is_complete = is_all(slices.len());
+        if !is_complete && !self.quirks.has(Quirk::CompleteOnNode) {
+            all = self.of_generation(driver, name, first.spec.pool.generation)?;
+            is_complete = is_all(all.len());
+        }
+        let state = if is_complete { PoolState::Usable } else { PoolState::Incomplete };
+        let binding_conditions = slices.iter().any(|slice| self.has_devices(slice) && has_binding_conditions(slice));
+        let mut pool = FoundPool {
+            driver,
+            name,
+            state,
+            device_slices: slices,
+            other_slices: Vec::new(),
+            counter_slices: Vec::new(),
+            has_binding_conditions: binding_conditions,
+        };
+        self.sort_out(&mut pool, &all);
+        self.judge(&mut pool);
+        Some(pool)
+    }
+
+    /// All slices of a generation; `None` where a newer one has been begun.
+    fn of_generation(&self, driver: &str, pool: &str, generation: i64) -> Option<Vec<&'a ResourceSlice>> {
+        let slices = self.index.of_pool(driver, pool);
+        let is_newest = slices.iter().all(|slice| slice.spec.pool.generation <= generation);
+        is_newest.then(|| slices.into_iter().filter(|slice| slice.spec.pool.generation == generation).collect())
+    }
+
+    /// Whether devices are taken from it: one with counters has none.
+    fn has_devices(&self, slice: &ResourceSlice) -> bool {
+        self.quirks.has(Quirk::CountersPerSlice)
+            || !self.features.has(Feature::PartitionableDevices)
+            || slice.spec.shared_counters.is_empty()
+    }
+
+    fn sort_out(&self, pool: &mut FoundPool<'a>, all: &[&'a ResourceSlice]) {
+        if !self.quirks.has(Quirk::SlicesAsListed) {
+            pool.device_slices.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+        }
+        let is_for_node: HashSet<&str> = pool.device_slices.iter().map(|slice| &*slice.metadata.name).collect();
+        let others = all.iter().filter(|slice| !is_for_node.contains(&*slice.metadata.name));
+        if self.quirks.has(Quirk::CountersPerSlice) {
+            return;
+        }
+        let (devices, counters) = pool.device_slices.iter().partition(|slice| self.has_devices(slice));
+        (pool.device_slices, pool.counter_slices) = (devices, counters);
+        for slice in others {
+            let of = if self.has_devices(slice) { &mut pool.other_slices } else { &mut pool.counter_slices };
+            of.push(slice);
+        }
+    }
+
+    fn judge(&self, pool: &mut FoundPool<'a>) {
+        // What is incomplete may contradict itself for as long as it is; the oldest allocators judge it all the same.
+        if pool.state == PoolState::Incomplete && !self.quirks.has(Quirk::CountersPerSlice) {
+            return;
+        }
+        let problem = duplicate_device(&pool.device_slices).or_else(|| self.counter_problem(pool));
+        if let Some(problem) = problem {
+            pool.state = PoolState::Invalid(problem);
+        }
+    }
+
+    fn counter_problem(&self, pool: &FoundPool<'_>) -> Option<String> {
+        if self.quirks.has(Quirk::CountersPerSlice) || !self.features.has(Feature::PartitionableDevices) {
+            return None;
+        }
+        let mut sets = BTreeMap::new();
+        for set in pool.counter_slices.iter().flat_map(|slice| &slice.spec.shared_counters) {
+            if sets.insert(&*set.name, set).is_some() {
+                return Some(format!("it has two counter sets {}", set.name));
+            }
+        }
+        // Devices beside counters are no devices, but some look whether they are right.
+        let beside = pool.counter_slices.iter().filter(|_| self.quirks.has(Quirk::CounterSlicesEverywhere));
+        let slices = pool.device_slices.iter().chain(&pool.other_slices).chain(beside);
+        for device in slices.flat_map(|slice| &slice.spec.devices) {
+            for consumption in &device.consumes_counters {
+                let Some(set) = sets.get(&*consumption.counter_set) else {
+                    let missing = &consumption.counter_set;
+                    return Some(format!("device {} consumes of counter set {missing}, which it lacks", device.name));
+                };
+                if let Some((missing, _)) =
+                    consumption.counters.iter().find(|(name, _)| set.counters.get(name).is_none())
+                {
+                    let set = &consumption.counter_set;
+                    return Some(format!(
+                        "device {} consumes {missing} of counter set {set}, which it lacks",
+                        device.name
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The slices of each pool with the highest generation, in the order in which the pools first appear.
+fn newest_by_pool(slices: Vec<&ResourceSlice>) -> Vec<Vec<&ResourceSlice>> {
+    let mut groups: Vec<Vec<&ResourceSlice>> = Vec::new();
+    let mut by_pool = HashMap::new();
+    for slice in slices {
+        let at = *by_pool.entry((&*slice.spec.driver, &*slice.spec.pool.name)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(Vec::new());
+        }
+        let group = &mut groups[at];
+        let newest = group.first().map_or(i64::MIN, |first| first.spec.pool.generation);
+        if slice.spec.pool.generation > newest {
+            group.clear();
+        }
+        if slice.spec.pool.generation >= newest {
+            group.push(slice);
+        }
+    }
+    groups
+}
+
+fn has_binding_conditions(slice: &ResourceSlice) -> bool {
+    slice.spec.devices.iter().any(|device| !device.binding_conditions.is_empty())
+}
+
+fn duplicate_device(slices: &[&ResourceSlice]) -> Option<String> {
+    let names = || slices.iter().flat_map(|slice| &slice.spec.devices).map(|device| &*device.name);
+    // Names in order are the rule, and need no set.
+    if names().is_sorted_by(|one, next| one < next) {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    names().find(|name| !seen.insert(*name)).map(|name| format!("it has two devices {name}"))
+}

@@ -1,0 +1,321 @@
+//! Why a node does not fit, in words. Nothing is noted down while the search runs: who asks for a reason has it run once
+//! more, up to the request that it never got beyond.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{
+    claims::{Alternative, CompiledConstraint, ConstraintKind},
+    fatal::Fatal,
+    pools::{NodePools, PoolState},
+    search::{Chosen, MOST_DEVICES, Place, Search, Stop},
+    selection::NotSelected,
+};
+
+/// Why claims got no devices.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The node has not what they want; another may.
+    #[error(transparent)]
+    NoFit(NoFit),
+    /// No node makes a difference.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// The search took more steps than it may.
+    #[error("the search was given up after {steps} steps")]
+    OutOfBudget {
+        /// How many it took.
+        steps: u64,
+    },
+}
+
+/// The first reason why a node does not fit: of the request that could not be satisfied, whatever was chosen before.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("claim {claim}, {}", list(.alternatives))]
+pub struct NoFit {
+    /// `namespace/name` of the claim.
+    pub claim: String,
+    /// What is wrong with each way to satisfy the request.
+    pub alternatives: Vec<AlternativeNoFit>,
+    /// Pools of the node whose devices cannot be used, and why.
+    pub pools: Vec<String>,
+}
+
+fn list(alternatives: &[AlternativeNoFit]) -> String {
+    alternatives.iter().map(AlternativeNoFit::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Why one way to satisfy a request failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AlternativeNoFit {
+    /// `request` or `request/subrequest`.
+    pub request: String,
+    /// How many devices are wanted; `None`: all.
+    pub wanted: Option<i64>,
+    /// How many could be had together.
+    pub found: i64,
+    /// How many devices the node has.
+    pub devices: usize,
+    /// How many of them there are for each reason.
+    pub rejections: BTreeMap<Rejection, usize>,
+}
+
+/// Why a device cannot be had.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Rejection {
+    /// The limit of a claim would be exceeded.
+    Limit,
+    /// A selector does not match.
+    Selector(String),
+    /// It is for other nodes.
+    Node,
+    /// It has binding conditions, and the feature is off.
+    BindingConditions,
+    /// Another claim has it.
+    Allocated,
+    /// Another request of the pod has it.
+    Chosen,
+    /// It has not the capacity, or does not give such amounts.
+    Capacity,
+    /// Others took too much of its capacity.
+    CapacityTaken,
+    /// It consumes counters, and the feature is off.
+    CountersOff,
+    /// Others took too much of its counters.
+    Counters,
+    /// It has a taint.
+    Taint(String),
+    /// A constraint does not allow it.
+    Constraint(String),
+    /// With it, what follows cannot be satisfied.
+    Rest,
+}
+
+/// What is to be explained.
+#[derive(Debug)]
+pub(super) struct Explaining {
+    claim: usize,
+    request: usize,
+    /// By alternative, the attempt that got furthest.
+    attempts: BTreeMap<usize, AlternativeNoFit>,
+}
+
+impl Explaining {
+    pub(super) fn is_about(&self, claim: usize, request: usize) -> bool {
+        (self.claim, self.request) == (claim, request)
+    }
+}
+
+impl Search<'_, '_> {
+    /// Runs the search up to where an earlier one got, and says why it got no further.
+    pub(super) fn explain(mut self, furthest: (usize, usize)) -> NoFit {
+        let (claim, request) = furthest;
+        self.explaining = Some(Explaining { claim, request, attempts: BTreeMap::new() });
+        // It ended before, and ends the same way or earlier.
+        let _: Result<_, Stop> = self.run();
+        let attempts = self.explaining.map(|it| it.attempts).unwrap_or_default();
+        NoFit {
+            claim: self.compiled.claims.get(claim).map(|it| it.full_name()).unwrap_or_default(),
+            alternatives: attempts.into_values().collect(),
+            pools: bad_pools(self.pools),
+        }
+    }
+
+    /// Notes why no device could be had here, if that is asked for.
+    pub(super) fn explain_failure(&mut self, place: Place) {
+        if self.is_news(place) {
+            let mut attempt = self.attempt(place);
+            let found = self.found_earlier(place);
+            for device in (0..self.pools.devices.len()).filter(|device| !found.contains(device)) {
+                let rejection = self.rejection(place, device);
+                *attempt.rejections.entry(rejection).or_default() += 1;
+            }
+            self.note(place, attempt);
+        }
+    }
+
+    /// The devices that the same alternative has already.
+    fn found_earlier(&self, place: Place) -> Vec<usize> {
+        let is_same = |it: &&Chosen| (it.claim, it.alternative) == (place.claim, place.alternative);
+        self.chosen.iter().filter(is_same).map(|it| it.device).collect()
+    }
+
+    /// Notes that the claim cannot hold so many devices, if that is asked for.
+    pub(super) fn explain_limit(&mut self, place: Place, count: i64) {
+        if self.is_news(place) {
+            let mut attempt = self.attempt(place);
+            attempt.rejections.insert(Rejection::Limit, usize::try_from(count).unwrap_or_default());
+            self.note(place, attempt);
+        }
+    }
+
+    fn is_news(&self, place: Place) -> bool {
+        self.explaining.as_ref().is_some_and(|it| {
+            let known = it.attempts.get(&place.alternative);
+            it.is_about(place.claim, place.request) && known.is_none_or(|known| known.found < place.number)
+        })
+    }
+
+    fn note(&mut self, place: Place, attempt: AlternativeNoFit) {
+        if let Some(explaining) = &mut self.explaining {
+            explaining.attempts.insert(place.alternative, attempt);
+        }
+    }
+
+    fn attempt(&self, place: Place) -> AlternativeNoFit {
+        let alternative = &self.compiled.alternatives[place.alternative];
+        AlternativeNoFit {
+            request: alternative.name.clone(),
+            wanted: alternative.count,
+            found: place.number,
+            devices: self.pools.devices.len(),
+            rejections: BTreeMap::new(),
+        }
+    }
+
+    /// Why the device cannot be had. Selectors come first: what does not match would not help anybody if it were free.
+    fn rejection(&mut self, place: Place, device: usize) -> Rejection {
+        let alternative = &self.compiled.alternatives[place.alternative];
+        match self.selection.judge(alternative.selection, device) {
+            Ok(Some(NotSelected::Selector(at))) => {
+                let selection = &self.compiled.selections[alternative.selection];
+                return Rejection::Selector(format!("{} ({})", selection.owner(at), selection.text(at)));
+            }
+            Ok(Some(NotSelected::BindingConditions)) => return Rejection::BindingConditions,
+            Ok(Some(NotSelected::Node)) => return Rejection::Node,
+            Ok(None) => {}
+            Err(error) => return Rejection::Selector(error.to_string()),
+        }
+        if !alternative.is_admin && self.state.whole.has(device) {
+            return Rejection::Allocated;
+        }
+        if self.is_taken(place.claim, alternative.is_admin, device) {
+            return Rejection::Chosen;
+        }
+        self.shortage(alternative, device)
+            .or_else(|| self.taint(alternative, device))
+            .or_else(|| self.broken_constraint(alternative, device))
+            .unwrap_or(Rejection::Rest)
+    }
+
+    fn shortage(&mut self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
+        let wanted = self.compiled.capacities[alternative.capacity];
+        if self.has_parts() && !self.capacity.is_offered(alternative.capacity, wanted, device) {
+            return Some(Rejection::Capacity);
+        }
+        if !self.fits_capacity(alternative, device) {
+            return Some(Rejection::CapacityTaken);
+        }
+        if self.pools.devices[device].device.consumes_counters.is_empty() {
+            return None;
+        }
+        if !self.knows_counters() {
+            return Some(Rejection::CountersOff);
+        }
+        let state = self.state;
+        let is_free = self.is_shared(device) && self.capacity.is_in_use(device);
+        let fits = is_free || self.counters.has_room(device, |driver, pool| state.pool(driver, pool));
+        (!fits).then_some(Rejection::Counters)
+    }
+
+    fn taint(&self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
+        let taint = self.untolerated_taint(alternative, &self.pools.devices[device])?;
+        let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
+        Some(Rejection::Taint(format!("{}{value}:{}", taint.key, taint.effect)))
+    }
+
+    fn broken_constraint(&mut self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
+        let broken = alternative.constraints.iter().find(|constraint| !self.constraints.accepts(**constraint, device));
+        let constraint = &self.compiled.constraints[*broken?];
+        Some(Rejection::Constraint(constraint.to_string()))
+    }
+}
+
+fn bad_pools(pools: &NodePools<'_>) -> Vec<String> {
+    let bad = pools.pools.iter().filter_map(|pool| {
+        let problem = match &pool.state {
+            PoolState::Usable => return None,
+            PoolState::Incomplete => "is incomplete: some of its slices are missing".to_owned(),
+            PoolState::Invalid(problem) => format!("is invalid: {problem}"),
+        };
+        Some(format!("pool {}/{} {problem}", pool.driver, pool.name))
+    });
+    bad.collect()
+}
+
+impl fmt::Display for CompiledConstraint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self.kind {
+            ConstraintKind::Match => ("matchAttribute", &self.constraint.match_attribute),
+            ConstraintKind::Distinct => ("distinctAttribute", &self.constraint.distinct_attribute),
+        };
+        write!(f, "constraint {kind} {:?}", name.as_deref().unwrap_or_default())?;
+        match &self.constraint.requests[..] {
+            [] => Ok(()),
+            requests => write!(f, " of requests {}", requests.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for AlternativeNoFit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {:?}: ", self.request)?;
+        if self.rejections.contains_key(&Rejection::Limit) {
+            return write!(f, "with it the claim would hold more than {MOST_DEVICES} devices");
+        }
+        let matching = self.devices - self.unselected();
+        match self.wanted {
+            _ if self.devices == 0 => return f.write_str("the node has no devices"),
+            _ if matching == 0 => write!(f, "none of the node's {} matches", devices(self.devices))?,
+            None => write!(f, "it wants all of {} that match", devices(matching))?,
+            Some(wanted) => {
+                let found = self.found;
+                write!(f, "it wants {wanted} of {} that match, and {found} can be had", devices(matching))?;
+            }
+        }
+        let mut separator = ": ";
+        for (rejection, count) in &self.rejections {
+            // Why others do not match is only of interest where nothing does.
+            if matching == 0 || !rejection.is_unselected() {
+                write!(f, "{separator}{count} {rejection}")?;
+                separator = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+fn devices(count: usize) -> String {
+    if count == 1 { "1 device".to_owned() } else { format!("{count} devices") }
+}
+
+impl AlternativeNoFit {
+    fn unselected(&self) -> usize {
+        self.rejections.iter().filter(|(rejection, _)| rejection.is_unselected()).map(|(_, count)| count).sum()
+    }
+}
+
+impl Rejection {
+    fn is_unselected(&self) -> bool {
+        matches!(self, Self::Selector(_) | Self::Node | Self::BindingConditions)
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit => f.write_str("too many"),
+            Self::Selector(selector) => write!(f, "not selected by {selector}"),
+            Self::Node => f.write_str("for other nodes"),
+            Self::BindingConditions => f.write_str("with binding conditions, which are off"),
+            Self::Allocated => f.write_str("allocated"),
+            Self::Chosen => f.write_str("taken by this pod"),
+            Self::Capacity => f.write_str("without the capacity that is asked for"),
+            Self::CapacityTaken => f.write_str("without enough capacity left"),
+            Self::CountersOff => f.write_str("with counters, which are off"),
+            Self::Counters => f.write_str("without enough counters left"),
+            Self::Taint(taint) => write!(f, "with taint {taint}"),
+            Self::Constraint(constraint) => write!(f, "against {constraint}"),
+            Self::Rest => f.write_str("with which the rest of the claims cannot be satisfied"),
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! The search: claim after claim, request after request, device after device; the first solution is the answer.
+//!
+//! Every step is one call of [`Search::step`]: upstream's tests count the same steps. Nothing is allocated on the way.
+
+use hostler_api::resource::DeviceTaint;
+
+use super::{
+    bits::DeviceBits,
+    capacity::CapacityUse,
+    claims::{Alternative, CompiledClaims},
+    constraints::ConstraintUse,
+    counters::CounterUse,
+    fatal::Fatal,
+    pools::{NodeDevice, NodePools, PoolState},
+    quirks::{Quirk, Quirks},
+    selection::SelectionUse,
+    state::NodeState,
+    version::{Feature, Features},
+};
+
+/// The most devices that a claim can hold.
+pub(super) const MOST_DEVICES: i64 = 32;
+
+/// How many steps a search may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    left: u64,
+    used: u64,
+}
+
+impl Budget {
+    /// So many steps and no more. A step looks at all devices of a node at most once.
+    pub fn steps(steps: u64) -> Self {
+        Self { left: steps, used: 0 }
+    }
+
+    /// As many as it takes, which can be more than anybody waits for.
+    pub fn unlimited() -> Self {
+        Self::steps(u64::MAX)
+    }
+
+    /// How many were taken.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+}
+
+/// Why a search ended before its end.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Fatal(Fatal),
+    OutOfBudget,
+    /// What [`explain`](super::reason) wanted to know has been found out.
+    Explained,
+}
+
+impl From<Fatal> for Stop {
+    fn from(fatal: Fatal) -> Self {
+        Self::Fatal(fatal)
+    }
+}
+
+/// How a part of the search ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    Fit,
+    NoFit,
+    /// Whatever is chosen from here on, the claim gets more devices than it can hold.
+    TooMany,
+}
+
+/// A device that was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) claim: usize,
+    pub(super) request: usize,
+    pub(super) alternative: usize,
+    pub(super) device: usize,
+    /// Whether it took its counters.
+    counted: bool,
+}
+
+/// Where the search is: at the device with this number, of an alternative.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) claim: usize,
+    pub(super) request: usize,
+    pub(super) alternative: usize,
+    pub(super) number: i64,
+}
+
+/// One search on one node.
+pub(super) struct Search<'p, 'a> {
+    pub(super) features: Features,
+    pub(super) quirks: Quirks,
+    pub(super) compiled: &'p CompiledClaims<'a>,
+    pub(super) pools: &'p NodePools<'a>,
+    pub(super) state: &'p NodeState<'p>,
+    budget: &'p mut Budget,
+    pub(super) selection: SelectionUse<'p, 'a>,
+    pub(super) capacity: CapacityUse<'p, 'a>,
+    pub(super) counters: CounterUse<'p, 'a>,
+    pub(super) constraints: ConstraintUse<'p, 'a>,
+    /// By alternative: the devices, where all are wanted.
+    pub(super) all: Vec<Vec<usize>>,
+    /// Devices that this search holds, for any claim.
+    held: DeviceBits,
+    /// By claim.
+    held_by: Vec<DeviceBits>,
+    pub(super) chosen: Vec<Chosen>,
+    /// How many of them are for the claim at hand.
+    in_claim: i64,
+    /// Where the search got to: claim and request.
+    pub(super) furthest: (usize, usize),
+    /// What is to be explained, and what was found out.
+    pub(super) explaining: Option<super::reason::Explaining>,
+}
+
+impl<'p, 'a> Search<'p, 'a> {
+    pub(super) fn new(
+        features: Features,
+        quirks: Quirks,
+        compiled: &'p CompiledClaims<'a>,
+        pools: &'p NodePools<'a>,
+        state: &'p NodeState<'p>,
+        budget: &'p mut Budget,
+    ) -> Self {
+        let devices = pools.devices.len();
+        let has_parts = features.has(Feature::ConsumableCapacity) && !quirks.has(Quirk::NoConsumableCapacity);
+        let requests = if has_parts { compiled.capacities.len() } else { 0 };
+        Self {
+            features,
+            quirks,
+            compiled,
+            pools,
+            state,
+            budget,
+            selection: SelectionUse::new(features, compiled, pools),
+            capacity: CapacityUse::new(pools, state, requests),
+            counters: CounterUse::new(&pools.counters),
+            constraints: ConstraintUse::new(compiled, pools, quirks, features.has(Feature::ListTypeAttributes)),
+            all: vec![Vec::new(); compiled.alternatives.len()],
+            held: DeviceBits::none(devices),
+            held_by: vec![DeviceBits::none(devices); compiled.claims.len()],
+            chosen: Vec::with_capacity(compiled.claims.len() + compiled.alternatives.len()),
+            in_claim: 0,
+            furthest: (0, 0),
+            explaining: None,
+        }
+    }
+
+    /// Looks for devices for all claims.
+    pub(super) fn run(&mut self) -> Result<Verdict, Stop> {
+        self.find_all_devices()?;
+        let verdict = self.at_request(0, 0)?;
+        if verdict == Verdict::TooMany {
+            return Err(Fatal::LimitExceeded { limit: MOST_DEVICES }.into());
+        }
+        Ok(verdict)
+    }
+
+    /// Whether parts of capacities are known.
+    pub(super) fn has_parts(&self) -> bool {
+        self.features.has(Feature::ConsumableCapacity) && !self.quirks.has(Quirk::NoConsumableCapacity)
+    }
+
+    /// Finds the devices of requests that want all, and checks that no claim wants too many.
+    fn find_all_devices(&mut self) -> Result<(), Stop> {
+        for (claim, compiled) in self.compiled.claims.iter().enumerate() {
+            let mut devices = 0_i64;
+            for (request, compiled) in compiled.requests.iter().enumerate() {
+                let mut fewest = i64::MAX;
+                for alternative in compiled.alternatives.clone() {
+                    let place = Place { claim, request, alternative, number: 0 };
+                    let count = match self.compiled.alternatives[alternative].count {
+                        Some(count) => count,
+                        None => self.find_all(place, alternative == compiled.alternatives.start + 1)?,
+                    };
+                    fewest = fewest.min(count);
+                }
+                devices = devices.saturating_add(fewest);
+            }
+            if devices > MOST_DEVICES {
+                let claim = compiled.full_name();
+                return Err(Fatal::TooManyDevices { claim, devices, limit: MOST_DEVICES }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn find_all(&mut self, place: Place, is_second: bool) -> Result<i64, Stop> {
+        self.check_pools(place)?;
+        let first = place.alternative - usize::from(is_second);
+        // The first one's matches are known only where it wanted all, too.
+        let inherits = is_second
+            && self.quirks.has(Quirk::SecondInheritsMatches)
+            && self.compiled.alternatives[first].count.is_none();
+        let judged = if inherits { first } else { place.alternative };
+        let mut found = Vec::new();
+        for device in 0..self.pools.devices.len() {
+            if self.selection.matches(self.compiled.alternatives[judged].selection, device)?
+                && self.fits_capacity(&self.compiled.alternatives[place.alternative], device)
+            {
+                found.push(device);
+            }
+        }
+        let count = i64::try_from(found.len()).unwrap_or(i64::MAX);
+        self.all[place.alternative] = found;
+        Ok(count)
+    }
+
+    /// Nobody knows what "all" is while a pool changes or contradicts itself.
+    fn check_pools(&self, place: Place) -> Result<(), Fatal> {
+        for pool in &self.pools.pools {
+            let problem = match &pool.state {
+                PoolState::Usable => continue,
+                PoolState::Incomplete => "incomplete: some of its slices are missing".to_owned(),
+                PoolState::Invalid(problem) => format!("invalid: {problem}"),
+            };
+            return Err(Fatal::AllOfBadPool {
+                claim: self.compiled.claims[place.claim].full_name(),
+                request: self.compiled.alternatives[place.alternative].name.clone(),
+                pool: format!("{}/{}", pool.driver, pool.name),
+                problem,
+            });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Stop> {
+        self.budget.left = self.budget.left.checked_sub(1).ok_or(Stop::OutOfBudget)?;
+        self.budget.used += 1;
+        Ok(())
+    }
+
+    /// Goes on with a request, or with the next claim behind the last one.
+    fn at_request(&mut self, claim: usize, request: usize) -> Result<Verdict, Stop> {
+        self.step()?;
+        let Some(compiled) = self.compiled.claims.get(claim) else { return Ok(Verdict::Fit) };
+        let Some(compiled) = compiled.requests.get(request) else { return self.at_next_claim(claim) };
+        self.furthest = self.furthest.max((claim, request));
+        let verdict = if compiled.has_list {
+            self.first_available(claim, request, compiled.alternatives.clone())?
+        } else {
+            self.at_device(Place { claim, request, alternative: compiled.alternatives.start, number: 0 }, 0)?
+        };
+        if verdict != Verdict::Fit && self.explaining.as_ref().is_some_and(|it| it.is_about(claim, request)) {
+            return Err(Stop::Explained);
+        }
+        Ok(verdict)
+    }
+
+    fn at_next_claim(&mut self, claim: usize) -> Result<Verdict, Stop> {
+        let in_claim = std::mem::take(&mut self.in_claim);
+        let verdict = self.at_request(claim + 1, 0)?;
+        self.in_claim = in_claim;
+        // Another choice in an earlier claim may leave this one with fewer devices.
+        Ok(if verdict == Verdict::TooMany { Verdict::NoFit } else { verdict })
+    }
+
+    fn first_available(
+        &mut self,
+        claim: usize,
+        request: usize,
+        alternatives: std::ops::Range<usize>,
+    ) -> Result<Verdict, Stop> {
+        let mut verdict = Verdict::TooMany;
+        for alternative in alternatives {
+            self.step()?;
+            match self.at_device(Place { claim, request, alternative, number: 0 }, 0)? {
+                Verdict::Fit => return Ok(Verdict::Fit),
+                Verdict::NoFit => verdict = Verdict::NoFit,
+                Verdict::TooMany => {}
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Looks for one device of an alternative, beginning at `start`, and for all that follow.
+    fn at_device(&mut self, place: Place, start: usize) -> Result<Verdict, Stop> {
+        let alternative = &self.compiled.alternatives[place.alternative];
+        let all = &self.all[place.alternative];
+        if alternative.count.is_none() && all.is_empty() {
+            self.explain_failure(place);
+            return Ok(Verdict::NoFit);
+        }
+        let count = alternative.count.unwrap_or(i64::try_from(all.len()).unwrap_or(i64::MAX));
+        if place.number >= count {
+            return self.at_request(place.claim, place.request + 1);
+        }
+        if self.in_claim + count - place.number > MOST_DEVICES {
+            self.explain_limit(place, count);
+            let simple = self.quirks.has(Quirk::LimitIsNoFit);
+            return Ok(if simple { Verdict::NoFit } else { Verdict::TooMany });
+        }
+        match alternative.count {
+            None => self.take_all(place),
+            Some(_) => self.take_one(place, alternative, start),
+        }
+    }
+
+    /// Takes the next one of all devices; there is no other choice.
+    fn take_all(&mut self, place: Place) -> Result<Verdict, Stop> {
+        let at = usize::try_from(place.number).unwrap_or(usize::MAX);
+        let device = self.all[place.alternative][at];
+        if !self.take(place, device)? {
+            self.explain_failure(place);
+            return Ok(Verdict::NoFit);
+        }
+        let mut alternative = place.alternative;
+        if self.quirks.has(Quirk::AllLosesAlternative) {
+            alternative = self.compiled.claims[place.claim].requests[place.request].alternatives.start;
+        }
+        self.go_on(Place { alternative, number: place.number + 1, ..place }, 0)
+    }
+
+    /// Takes one device after the other, until all that follows works out.
+    fn take_one(&mut self, place: Place, alternative: &Alternative<'_>, start: usize) -> Result<Verdict, Stop> {
+        let end = self.pools.fails_at.unwrap_or(self.pools.devices.len());
+        for device in start..end {
+            if !self.is_candidate(place, alternative, device)? || !self.take(place, device)? {
+                continue;
+            }
+            let next = if self.quirks.has(Quirk::PermutationsWithinRequest) { 0 } else { device + 1 };
+            let verdict = self.go_on(Place { number: place.number + 1, ..place }, next)?;
+            if verdict != Verdict::NoFit {
+                return Ok(verdict);
+            }
+        }
+        if self.pools.fails_at.is_some() {
+            return Err(self.invalid_pool().into());
+        }
+        self.explain_failure(place);
+        Ok(Verdict::NoFit)
+    }
+
+    /// Goes on behind the device that was taken last, and gives it back where that does not work out.
+    fn go_on(&mut self, next: Place, start: usize) -> Result<Verdict, Stop> {
+        self.step()?;
+        let verdict = self.at_device(next, start)?;
+        if verdict != Verdict::Fit {
+            self.give_back();
+        }
+        Ok(verdict)
+    }
+
+    fn invalid_pool(&self) -> Fatal {
+        let invalid = self.pools.pools.iter().find_map(|pool| match &pool.state {
+            PoolState::Invalid(problem) => Some((pool, problem.clone())),
+            _ => None,
+        });
+        let (pool, problem) = invalid
+            .map_or_else(Default::default, |(pool, problem)| (format!("{}/{}", pool.driver, pool.name), problem));
+        Fatal::InvalidPool { pool, problem }
+    }
+
+    /// Whether the device is free, matches, and has the capacities that are wanted.
+    fn is_candidate(&mut self, place: Place, alternative: &Alternative<'_>, device: usize) -> Result<bool, Stop> {
+        Ok(!self.is_taken(place.claim, alternative.is_admin, device)
+            && self.selection.matches(alternative.selection, device)?
+            && self.fits_capacity(alternative, device))
+    }
+
+    /// Whether somebody has it who keeps this claim from getting it.
+    pub(super) fn is_taken(&self, claim: usize, is_admin: bool, device: usize) -> bool {
+        match is_admin {
+            true => self.held_by[claim].has(device),
+            false => self.state.whole.has(device) || self.held.has(device),
+        }
+    }
+
+    pub(super) fn fits_capacity(&mut self, alternative: &Alternative<'_>, device: usize) -> bool {
+        let wanted = self.compiled.capacities[alternative.capacity];
+        !self.has_parts() || self.capacity.fits(alternative.capacity, wanted, device)
+    }
+
+    /// Whether several claims can hold the device.
+    pub(super) fn is_shared(&self, device: usize) -> bool {
+        self.has_parts() && self.pools.devices[device].device.allow_multiple_allocations
+    }
+
+    /// Takes a device that matches, if it can be had.
+    fn take(&mut self, place: Place, device: usize) -> Result<bool, Stop> {
+        let alternative = &self.compiled.alternatives[place.alternative];
+        let at = &self.pools.devices[device];
+        let is_shared = self.is_shared(device);
+        if !(is_shared && alternative.is_admin) && self.is_taken(place.claim, alternative.is_admin, device) {
+            return Ok(false);
+        }
+        let Some(counted) = self.take_counters(at, device, is_shared) else { return Ok(false) };
+        if self.untolerated_taint(alternative, at).is_some() || !self.join_constraints(place, alternative, device)? {
+            if counted && !self.quirks.has(Quirk::RefusedKeepsCounters) {
+                self.counters.give_back(device);
+            }
+            return Ok(false);
+        }
+        let chosen =
+            Chosen { claim: place.claim, request: place.request, alternative: place.alternative, device, counted };
+        self.hold(chosen, is_shared);
+        if !self.still_fits(place, alternative, at, device)? {
+            if !self.quirks.has(Quirk::LateRefusalKeeps) {
+                self.release(chosen);
+            }
+            return Ok(false);
+        }
+        if is_shared {
+            self.capacity.take(alternative.capacity, device);
+        }
+        self.chosen.push(chosen);
+        self.in_claim += 1;
+        Ok(true)
+    }
+
+    /// Takes the counters of a device, if they are left: whether it took any.
+    fn take_counters(&mut self, at: &NodeDevice<'_>, device: usize, is_shared: bool) -> Option<bool> {
+        if at.device.consumes_counters.is_empty() {
+            return Some(false);
+        }
+        if !self.knows_counters() {
+            return None;
+        }
+        if is_shared && !self.quirks.has(Quirk::SharedRecounts) && self.capacity.is_in_use(device) {
+            return Some(false);
+        }
+        let state = self.state;
+        self.counters.take(device, |driver, pool| state.pool(driver, pool)).then_some(true)
+    }
+
+    /// A taint that matters and is not tolerated.
+    pub(super) fn untolerated_taint(
+        &self,
+        alternative: &Alternative<'_>,
+        at: &NodeDevice<'a>,
+    ) -> Option<&'a DeviceTaint> {
+        let any_effect = self.quirks.has(Quirk::AnyTaintEffect);
+        let matters = |taint: &DeviceTaint| any_effect || taint.prevents_allocation();
+        let is_tolerated = |taint| alternative.tolerations.iter().any(|toleration| toleration.tolerates(taint));
+        let taints = at.device.taints.iter().filter(|_| self.features.has(Feature::DeviceTaints));
+        taints.into_iter().find(|taint| matters(taint) && !is_tolerated(taint))
+    }
+
+    /// Whether counters are known.
+    pub(super) fn knows_counters(&self) -> bool {
+        self.features.has(Feature::PartitionableDevices)
+    }
+
+    /// Adds the device to all constraints that are about the request, or to none.
+    fn join_constraints(&mut self, place: Place, alternative: &Alternative<'_>, device: usize) -> Result<bool, Fatal> {
+        for (joined, constraint) in alternative.constraints.iter().enumerate() {
+            if self.constraints.add(*constraint, place.request, device) {
+                continue;
+            }
+            if alternative.count.is_none() {
+                return Err(self.all_against(place, *constraint, device));
+            }
+            for earlier in &alternative.constraints[..joined] {
+                self.constraints.remove(*earlier, place.request);
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn all_against(&self, place: Place, constraint: usize, device: usize) -> Fatal {
+        Fatal::AllAgainstConstraint {
+            claim: self.compiled.claims[place.claim].full_name(),
+            request: self.compiled.alternatives[place.alternative].name.clone(),
+            constraint: self.compiled.constraints[constraint].to_string(),
+            device: self.pools.devices[device].full_name(),
+        }
+    }
+
+    /// Looks at the capacity once more: where all devices are wanted, others may have taken it since.
+    fn still_fits(
+        &mut self,
+        place: Place,
+        alternative: &Alternative<'_>,
+        at: &NodeDevice<'_>,
+        device: usize,
+    ) -> Result<bool, Fatal> {
+        if !self.has_parts() || !self.quirks.has(Quirk::LateCheckOfAnother) {
+            return Ok(self.fits_capacity(alternative, device));
+        }
+        let number = usize::try_from(place.number).unwrap_or(usize::MAX);
+        match at.siblings.clone().nth(number) {
+            Some(another) => Ok(self.fits_capacity(alternative, another)),
+            None => Err(Fatal::NoSuchDevice { device: at.full_name(), at: number }),
+        }
+    }
+
+    fn hold(&mut self, chosen: Chosen, is_shared: bool) {
+        if !is_shared {
+            self.held.insert(chosen.device);
+            self.held_by[chosen.claim].insert(chosen.device);
+        }
+    }
+
+    /// Gives back the device that was chosen last.
+    fn give_back(&mut self) {
+        let Some(chosen) = self.chosen.pop() else { return };
+        self.in_claim -= 1;
+        if self.is_shared(chosen.device) {
+            self.capacity.give_back(self.compiled.alternatives[chosen.alternative].capacity, chosen.device);
+        }
+        self.release(chosen);
+    }
+
+    /// Ends what keeps others from a device, except its capacities.
+    fn release(&mut self, chosen: Chosen) {
+        let Chosen { claim, request, alternative, device, counted } = chosen;
+        for constraint in &self.compiled.alternatives[alternative].constraints {
+            self.constraints.remove(*constraint, request);
+        }
+        let is_shared = self.is_shared(device);
+        if !is_shared {
+            self.held_by[claim].remove(device);
+            if !self.held_by.iter().any(|held| held.has(device)) {
+                self.held.remove(device);
+            }
+        }
+        if counted && !(is_shared && self.quirks.has(Quirk::SharedKeepsCounters)) {
+            self.counters.give_back(device);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which devices match which selectors: every answer is found once and kept.
+
+use super::{
+    claims::CompiledClaims,
+    fatal::Fatal,
+    pools::NodePools,
+    version::{Feature, Features},
+};
+
+/// What is known of a device and a list of selectors.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    Unknown,
+    Matches,
+    Differs,
+}
+
+/// Why a device is not selected.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum NotSelected {
+    /// It has binding conditions, and the feature is off.
+    BindingConditions,
+    /// One of the selectors says so.
+    Selector(usize),
+    /// It is for other nodes.
+    Node,
+}
+
+/// Selections of one search.
+#[derive(Debug)]
+pub(super) struct SelectionUse<'p, 'a> {
+    compiled: &'p CompiledClaims<'a>,
+    pools: &'p NodePools<'a>,
+    binding_conditions: bool,
+    /// By selection and device.
+    answers: Vec<Answer>,
+}
+
+impl<'p, 'a> SelectionUse<'p, 'a> {
+    pub(super) fn new(features: Features, compiled: &'p CompiledClaims<'a>, pools: &'p NodePools<'a>) -> Self {
+        Self {
+            compiled,
+            pools,
+            binding_conditions: features.has(Feature::DeviceBindingConditions),
+            answers: vec![Answer::Unknown; compiled.selections.len() * pools.devices.len()],
+        }
+    }
+
+    /// Whether the device matches all selectors of a selection.
+    pub(super) fn matches(&mut self, selection: usize, device: usize) -> Result<bool, Fatal> {
+        let at = selection * self.pools.devices.len() + device;
+        if self.answers[at] == Answer::Unknown {
+            let matches = self.judge(selection, device)?.is_none();
+            self.answers[at] = if matches { Answer::Matches } else { Answer::Differs };
+        }
+        Ok(self.answers[at] == Answer::Matches)
+    }
+
+    /// Why the device is not selected, if it is not.
+    pub(super) fn judge(&self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
+        let at = &self.pools.devices[device];
+        if !self.binding_conditions && !at.device.binding_conditions.is_empty() {
+            return Ok(Some(NotSelected::BindingConditions));
+        }
+        for selector in 0..self.compiled.selections[selection].selectors.len() {
+            if !self.is_selected_by(selection, selector, device)? {
+                return Ok(Some(NotSelected::Selector(selector)));
+            }
+        }
+        let is_for = at.is_for(&self.pools.node);
+        let is_for = is_for.map_err(|error| {
+            let reason = error.to_string();
+            Fatal::NodeSelector { device: at.full_name(), reason }
+        });
+        Ok((!is_for?).then_some(NotSelected::Node))
+    }
+
+    fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
+        let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
+        let failure = |reason: &String, device: Option<String>| {
+            let (owner, selector, reason) =
+                (selection.owner(selector), selection.text(selector).to_owned(), reason.clone());
+            match device {
+                None => Fatal::Compile { owner, selector, reason },
+                Some(device) => Fatal::Evaluate { owner, selector, device, reason },
+            }
+        };
+        let program = selection.selectors[selector].as_ref().as_ref().map_err(|reason| failure(reason, None))?;
+        program.matches(&at.slice.driver, at.device).map_err(|reason| failure(&reason, Some(at.full_name())))
+    }
+}

@@ -1,0 +1,12 @@
+//! What the allocator does with whole claims on whole nodes, rule by rule.
+
+use std::collections::BTreeMap;
+
+use hostler_api::resource::{DeviceClass, ResourceClaim, ResourceSlice};
+use serde_json::{Value, json};
+
+use super::*;
+
+mod search;
+#[allow(dead_code, reason = "helpers of tests to come")]
+mod support;
