@@ -22,4 +22,4 @@ pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
 };
 pub use plain::{plain, plain_line};
-pub use quantity::{AskedQuantity, ParseQuantityError, Quantity};
+pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};

@@ -4,6 +4,13 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+mod exact;
+mod written;
+
+pub use exact::ExactQuantity;
+pub(crate) use exact::quantity_text;
+use written::{BINARY, Written};
+
 /// An amount of a capacity, never less than nothing. Unit: whatever the capacity counts (CPUs, bytes); resolution: one
 /// thousandth.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -36,10 +43,6 @@ pub enum ParseQuantityError {
 
 /// The API server holds at most 2^63 - 1 units; it also keeps every later sum and product inside 128 bits.
 const MOST_MILLI: u128 = i64::MAX as u128 * 1000;
-
-const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-const DECIMAL: [(&str, i32); 9] =
-    [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
 impl Quantity {
     /// `units` whole units.
@@ -78,11 +81,10 @@ impl Quantity {
     /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request.
     #[must_use]
     pub fn round_up(self, base: Self, step: Self) -> Self {
-        if step.milli == 0 || self.milli <= base.milli {
-            return self.max(base);
+        if self.milli <= base.milli {
+            return base;
         }
-        let over = self.milli - base.milli;
-        Self { milli: base.milli.saturating_add(over.div_ceil(step.milli).saturating_mul(step.milli)) }
+        Self { milli: base.milli.saturating_add(whole_steps(self.milli - base.milli, step.milli)) }
     }
 
     /// With a binary suffix where that is exact (`16Gi`), for people; the API gets [`Display`](fmt::Display).
@@ -92,6 +94,12 @@ impl Quantity {
             .iter()
             .find(|(_, shift)| units.trailing_zeros() >= *shift)
             .map_or_else(|| units.to_string(), |(suffix, shift)| format!("{}{suffix}", units >> shift))
+    }
+
+    /// Rounded up; amounts finer than a thousandth are, as the API server does at its own resolution.
+    fn from_nano(nano: u128) -> Option<Self> {
+        let milli = nano.div_ceil(1_000_000);
+        (milli <= MOST_MILLI).then_some(Self { milli })
     }
 }
 
@@ -105,18 +113,13 @@ impl FromStr for Quantity {
     type Err = ParseQuantityError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
-        let syntax = || ParseQuantityError::Syntax(text.to_owned());
-        let (is_negative, amount) = match text.as_bytes().first().ok_or_else(syntax)? {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let milli = parse(amount).ok_or_else(syntax)?;
-        match milli {
+        // The API server takes a text without any digit for nothing; that is more likely a mistake.
+        let written = Written::read(text).filter(|written| written.has_digits);
+        let written = written.ok_or_else(|| ParseQuantityError::Syntax(text.to_owned()))?;
+        match written.nano() {
             Some(0) => Ok(Self::default()),
-            _ if is_negative => Err(ParseQuantityError::Negative(text.to_owned())),
-            Some(milli) if milli <= MOST_MILLI => Ok(Self { milli }),
-            _ => Err(ParseQuantityError::TooMuch(text.to_owned())),
+            _ if written.is_negative => Err(ParseQuantityError::Negative(text.to_owned())),
+            nano => nano.and_then(Self::from_nano).ok_or_else(|| ParseQuantityError::TooMuch(text.to_owned())),
         }
     }
 }
@@ -165,50 +168,9 @@ impl From<AskedQuantity> for String {
     }
 }
 
-/// Thousandths; amounts finer than that are rounded up, as the API server does at its own resolution. `None` within
-/// for more than can be counted.
-fn parse(text: &str) -> Option<Option<u128>> {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let (digits, scale) = decimal(number)?;
-    let (factor, exponent) = suffix_scale(suffix)?;
-    Some(digits.and_then(|digits| scaled(digits.checked_mul(factor)?, exponent - scale + 3)))
-}
-
-/// `12.50` as (1250, 2): digits without the point, if they can be counted, and how many stood behind it.
-fn decimal(number: &str) -> Option<(Option<u128>, i32)> {
-    /// More digits than any amount needs, and few enough to count the places behind the point.
-    const MOST_DIGITS: usize = 100;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    if !all_digits || (whole.is_empty() && fraction.is_empty()) || number.len() > MOST_DIGITS {
-        return None;
-    }
-    Some((format!("0{whole}{fraction}").parse().ok(), i32::try_from(fraction.len()).ok()?))
-}
-
-/// The suffix as (factor, power of ten).
-fn suffix_scale(suffix: &str) -> Option<(u128, i32)> {
-    if suffix.is_empty() {
-        return Some((1, 0));
-    }
-    if let Some((_, shift)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Some((1 << shift, 0));
-    }
-    if let Some((_, exponent)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        return Some((1, *exponent));
-    }
-    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    (-18..=18).contains(&exponent).then_some((1, exponent))
-}
-
-fn scaled(value: u128, exponent: i32) -> Option<u128> {
-    match (10_u128.checked_pow(exponent.unsigned_abs()), exponent >= 0) {
-        (power, true) => value.checked_mul(power?),
-        (Some(power), false) => Some(value.div_ceil(power)),
-        // Smaller than what can be told apart.
-        (None, false) => Some(u128::from(value > 0)),
-    }
+/// `over` rounded up to a multiple of `step`: the one way in which the scheduler, and so everybody here, rounds requests.
+fn whole_steps(over: u128, step: u128) -> u128 {
+    if step == 0 { over } else { over.div_ceil(step).saturating_mul(step) }
 }
 
 #[cfg(test)]
@@ -248,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for text in ["", "Gi", "1gi", "1KiB", "1 Gi", "1.2.3", "--1", "+-1", "1e99", "0x10", "1,5", ".", "-", "1-1"] {
+        for text in ["", "Gi", "1gi", "1KiB", "1 Gi", "1.2.3", "--1", "+-1", "0x10", "1,5", ".", "-", "1-1"] {
             assert!(refused(text).contains("is not a quantity"), "{text:?}");
         }
     }
@@ -257,7 +219,7 @@ mod tests {
     fn amounts_beyond_what_the_api_server_holds_are_refused() {
         assert_eq!(parsed("9223372036854775807"), Some(9_223_372_036_854_775_807_000));
         let many_digits = "9".repeat(50);
-        for text in ["9223372036854775808", "8Ei", "9999999999999Pi", "10E", &many_digits] {
+        for text in ["9223372036854775808", "8Ei", "9999999999999Pi", "10E", "1e99", &many_digits] {
             assert!(refused(text).contains("is more than"), "{text:?}");
         }
     }

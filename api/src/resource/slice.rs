@@ -4,14 +4,13 @@
 //!
 //! Two contents are equal when they mean the same: quantities by value, maps in any order, and whenever a taint was added.
 
-use std::fmt;
-
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::or_empty;
 use crate::{
-    Quantity,
+    ExactQuantity, Quantity,
     core::{NodeSelector, ObjectMeta},
+    quantity::quantity_text,
     resource::{DeviceTaint, SortedMap},
 };
 
@@ -211,54 +210,51 @@ pub struct CapacityRequestPolicyRange {
     pub step: Option<SliceQuantity>,
 }
 
-/// A quantity. One that somebody else wrote and that means nothing here is equal to none of ours, and stops nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct SliceQuantity(Option<Quantity>);
-
-impl From<Quantity> for SliceQuantity {
-    fn from(quantity: Quantity) -> Self {
-        Self(Some(quantity))
-    }
+/// A quantity. One that somebody else wrote and that cannot be counted is kept as it is, and stops nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SliceQuantity {
+    /// An amount.
+    Exact(ExactQuantity),
+    /// Not an amount, or more than can be counted.
+    Unreadable(Box<str>),
 }
 
 impl SliceQuantity {
-    /// What it means, if anything.
-    pub fn get(self) -> Option<Quantity> {
-        self.0
+    /// The amount, if it is one.
+    pub fn get(&self) -> Option<ExactQuantity> {
+        match self {
+            Self::Exact(quantity) => Some(*quantity),
+            Self::Unreadable(_) => None,
+        }
+    }
+}
+
+impl From<Quantity> for SliceQuantity {
+    fn from(quantity: Quantity) -> Self {
+        Self::Exact(quantity.into())
+    }
+}
+
+impl Serialize for SliceQuantity {
+    /// Our own amounts as [`Quantity`] writes them: they shall not look different in other places.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Exact(exact) => {
+                let ours = Quantity::try_from(*exact).ok();
+                match ours.filter(|ours| ExactQuantity::from(*ours) == *exact) {
+                    Some(ours) => serializer.collect_str(&ours),
+                    None => exact.serialize(serializer),
+                }
+            }
+            Self::Unreadable(text) => serializer.serialize_str(text),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for SliceQuantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(QuantityVisitor)
-    }
-}
-
-/// People write `memory: 4` as well as `memory: "4"`.
-struct QuantityVisitor;
-
-impl de::Visitor<'_> for QuantityVisitor {
-    type Value = SliceQuantity;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quantity such as 4 or \"1Gi\"")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<SliceQuantity, E> {
-        Ok(SliceQuantity(text.parse().ok()))
-    }
-
-    fn visit_u64<E: de::Error>(self, units: u64) -> Result<SliceQuantity, E> {
-        self.visit_str(&units.to_string())
-    }
-
-    fn visit_i64<E: de::Error>(self, units: i64) -> Result<SliceQuantity, E> {
-        self.visit_str(&units.to_string())
-    }
-
-    fn visit_f64<E: de::Error>(self, units: f64) -> Result<SliceQuantity, E> {
-        self.visit_str(&units.to_string())
+        let text = quantity_text(deserializer)?;
+        Ok(text.parse().map_or_else(|_| Self::Unreadable((*text).into()), Self::Exact))
     }
 }
 

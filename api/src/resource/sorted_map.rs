@@ -1,7 +1,7 @@
 //! A small map: sorted pairs in one piece of memory. A device has a dozen attributes, and a tree per device would hold
 //! mostly holes.
 
-use std::{fmt, marker::PhantomData};
+use std::{cmp::Ordering, fmt, marker::PhantomData};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -25,9 +25,14 @@ impl<V> SortedMap<V> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
+    /// The value whose name a search by order finds: `order` says how a name stands to what is wanted.
+    pub fn search(&self, order: impl Fn(&str) -> Ordering) -> Option<&V> {
+        self.0.binary_search_by(|(name, _)| order(name)).ok().map(|at| &self.0[at].1)
+    }
+
     /// The value with this name.
     pub fn get(&self, name: &str) -> Option<&V> {
-        self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok().map(|at| &self.0[at].1)
+        self.search(|other| other.cmp(name))
     }
 }
 
