@@ -1,1 +1,185 @@
-//! CEL expressions over a device, as Kubernetes compiles and runs them.
+//! Selectors: expressions of the Common Expression Language (CEL) over a device, as Kubernetes evaluates them.
+//!
+//! A selector is compiled once and evaluated for many devices. Looking an attribute up is one search in the device's own
+//! map; no maps are built. Which expressions compile, what they answer and what they cost is what kube-scheduler says;
+//! what is not calculated here is refused by name, never guessed.
+
+mod addresses;
+mod ast;
+mod collections;
+mod compile;
+mod cost;
+mod declarations;
+mod device;
+mod evaluate;
+mod functions;
+mod lexer;
+mod macros;
+mod parser;
+mod plan;
+mod references;
+mod regex;
+mod semver;
+mod types;
+mod value;
+
+pub use device::{DeviceFacts, Property};
+use evaluate::Evaluation;
+use plan::Node;
+pub use references::References;
+use value::Value;
+
+/// What Kubernetes offers to selectors; it depends on its version and feature gates.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct CelOptions {
+    /// `device.allowMultipleAllocations` (DRAConsumableCapacity).
+    pub consumable_capacity: bool,
+    /// Attributes with several values, and `includes` (DRAListTypeAttributes).
+    pub list_attributes: bool,
+}
+
+/// A compiled selector.
+#[derive(Debug)]
+pub struct Selector {
+    plan: Node,
+    slots: usize,
+    options: CelOptions,
+}
+
+/// Why an expression is no selector.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CompileError {
+    /// More than the API server takes.
+    #[error("it has {bytes} bytes, more than {longest}")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        longest: usize,
+    },
+    /// It is not written in the language.
+    #[error("{0}")]
+    Syntax(String),
+    /// A name that means nothing.
+    #[error("unknown name {0}; a selector sees only device")]
+    UnknownName(String),
+    /// A function that does not exist.
+    #[error("unknown function {0}")]
+    UnknownFunction(String),
+    /// A field that does not exist.
+    #[error("{of} has no field {field}")]
+    NoFields {
+        /// What was looked into.
+        of: String,
+        /// What for.
+        field: String,
+    },
+    /// A function that takes something else.
+    #[error("{function} takes no ({given})")]
+    NoOverload {
+        /// The function or operator.
+        function: String,
+        /// Types of the arguments.
+        given: String,
+    },
+    /// A part of another type than its place wants.
+    #[error("expected {expected}, found {found}")]
+    Type {
+        /// What the place wants.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The whole is not a truth.
+    #[error("it evaluates to {0}, not to bool")]
+    NotBool(String),
+    /// A constant that means nothing.
+    #[error("{0}")]
+    Constant(String),
+    /// Kubernetes knows it, this library does not.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+}
+
+/// Why a selector has no answer for a device. Kubernetes gives up scheduling the pod then.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EvaluationError {
+    /// An attribute that the device does not have, without `has()` or `.?`.
+    #[error("no such key: {0}")]
+    NoSuchKey(String),
+    /// Behind the end of a list.
+    #[error("index {index:?} is out of bounds of a list of {length}")]
+    OutOfBounds {
+        /// Which element.
+        index: Option<i64>,
+        /// Of how many.
+        length: u64,
+    },
+    /// A function that takes something else.
+    #[error("{function} takes no ({found})")]
+    NoOverload {
+        /// The function or operator.
+        function: String,
+        /// Types of the arguments.
+        found: String,
+    },
+    /// A function had no result.
+    #[error("{0}")]
+    Failed(String),
+    /// The whole is not a truth.
+    #[error("it evaluated to {0}, not to bool")]
+    NotBool(String),
+    /// An attribute of the device has a value that cannot be read; no selector can judge it.
+    #[error("attribute {0} has no supported value")]
+    Attribute(String),
+    /// It took too long.
+    #[error("it costs more than 1,000,000 units")]
+    CostLimit,
+    /// Kubernetes knows it, this library does not.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+}
+
+impl EvaluationError {
+    /// Whether it ends the evaluation; other errors do not matter where `||`, `&&` or a macro has an answer without.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::CostLimit | Self::Unsupported(_))
+    }
+}
+
+impl Selector {
+    /// Compiles a text.
+    pub fn compile(text: &str, options: &CelOptions) -> Result<Self, CompileError> {
+        let expression = parser::parse(text)?;
+        let (plan, slots) = compile::compile(&expression, options)?;
+        Ok(Self { plan, slots, options: options.clone() })
+    }
+
+    /// Whether it selects the device.
+    pub fn matches(&self, facts: &DeviceFacts<'_>) -> Result<bool, EvaluationError> {
+        self.matches_at_cost(facts).0
+    }
+
+    /// The same, and what that cost.
+    pub fn matches_at_cost(&self, facts: &DeviceFacts<'_>) -> (Result<bool, EvaluationError>, u64) {
+        if let Some(fault) = facts.fault(self.options.list_attributes) {
+            return (Err(fault), 0);
+        }
+        let mut evaluation = Evaluation::new(facts, self.slots);
+        let answer = evaluation.evaluate(&self.plan).and_then(|value| truth(&value));
+        (answer, evaluation.meter.cost())
+    }
+
+    /// What its answer can depend on.
+    pub fn references(&self) -> References {
+        References::of(&self.plan)
+    }
+}
+
+fn truth(value: &Value<'_>) -> Result<bool, EvaluationError> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        Value::Optional(Some(value)) => truth(value),
+        other => Err(EvaluationError::NotBool(other.type_of().to_string())),
+    }
+}

@@ -1,0 +1,106 @@
+//! The tree that a text stands for, macros already written out.
+
+use super::{CompileError, value::Value};
+
+/// Deeper trees are refused: no selector needs them, and walking them shall not exhaust a thread's stack.
+pub(super) const DEEPEST: u16 = 120;
+
+/// The name that results of macros are collected under; no expression can write it.
+pub(super) const RESULT: &str = "@result";
+
+/// A part of an expression.
+#[derive(Clone, Debug)]
+pub(super) struct Expression {
+    pub(super) kind: Kind,
+    /// Of the tree below, this one included.
+    depth: u16,
+}
+
+/// What a part is.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Literal(Value<'static>),
+    Name(Box<str>),
+    /// `operand.field`, or `has(operand.field)`.
+    Select {
+        operand: Box<Expression>,
+        field: Box<str>,
+        is_test: bool,
+    },
+    Call {
+        function: Box<str>,
+        target: Option<Box<Expression>>,
+        arguments: Vec<Expression>,
+    },
+    /// Elements, and whether each is optional.
+    List(Vec<(Expression, bool)>),
+    /// Keys, values, and whether each is optional.
+    Map(Vec<(Expression, Expression, bool)>),
+    Fold(Box<Fold>),
+}
+
+/// What most macros become: a walk over a range that collects a result.
+#[derive(Clone, Debug)]
+pub(super) struct Fold {
+    pub(super) range: Expression,
+    pub(super) names: [Option<Box<str>>; 2],
+    pub(super) accumulator: Box<str>,
+    pub(super) initial: Expression,
+    pub(super) condition: Expression,
+    pub(super) step: Expression,
+    pub(super) result: Expression,
+}
+
+impl Expression {
+    /// One level above its parts.
+    pub(super) fn new(kind: Kind) -> Result<Self, CompileError> {
+        let mut below = 0;
+        kind.parts(&mut |part| below = below.max(part.depth));
+        match below < DEEPEST {
+            true => Ok(Self { kind, depth: below + 1 }),
+            false => Err(CompileError::Unsupported(format!("an expression nested deeper than {DEEPEST}"))),
+        }
+    }
+
+    pub(super) fn literal(value: Value<'static>) -> Self {
+        Self { kind: Kind::Literal(value), depth: 1 }
+    }
+
+    pub(super) fn name(name: &str) -> Self {
+        Self { kind: Kind::Name(name.into()), depth: 1 }
+    }
+
+    pub(super) fn call(function: &str, arguments: Vec<Self>) -> Result<Self, CompileError> {
+        Self::new(Kind::Call { function: function.into(), target: None, arguments })
+    }
+
+    pub(super) fn member_call(target: Self, function: &str, arguments: Vec<Self>) -> Result<Self, CompileError> {
+        Self::new(Kind::Call { function: function.into(), target: Some(Box::new(target)), arguments })
+    }
+
+    pub(super) fn list(elements: impl IntoIterator<Item = Self>) -> Result<Self, CompileError> {
+        Self::new(Kind::List(elements.into_iter().map(|element| (element, false)).collect()))
+    }
+}
+
+impl Kind {
+    fn parts(&self, visit: &mut impl FnMut(&Expression)) {
+        match self {
+            Self::Literal(_) | Self::Name(_) => {}
+            Self::Select { operand, .. } => visit(operand),
+            Self::Call { target, arguments, .. } => target.as_deref().into_iter().chain(arguments).for_each(visit),
+            Self::List(elements) => elements.iter().for_each(|(element, _)| visit(element)),
+            Self::Map(entries) => entries.iter().for_each(|(key, value, _)| {
+                visit(key);
+                visit(value);
+            }),
+            Self::Fold(fold) => fold.parts().into_iter().for_each(visit),
+        }
+    }
+}
+
+impl Fold {
+    fn parts(&self) -> [&Expression; 5] {
+        [&self.range, &self.initial, &self.condition, &self.step, &self.result]
+    }
+}

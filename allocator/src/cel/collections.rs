@@ -1,0 +1,218 @@
+//! Lists and maps: those that expressions make, and a device's own without copying them.
+
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+
+use super::{
+    cost::Work,
+    device::{DeviceMap, parsed_version},
+    value::{Shared, Value, count},
+};
+
+/// A list.
+#[derive(Clone, Debug)]
+pub(super) enum List<'a> {
+    Values(Arc<Vec<Value<'a>>>),
+    /// Two lists behind each other, and how long they are.
+    Joined(Arc<(List<'a>, List<'a>)>, u64),
+    Texts(&'a [String]),
+    Ints(&'a [i64]),
+    Bools(&'a [bool]),
+    Versions(&'a [String]),
+}
+
+impl<'a> List<'a> {
+    pub(super) fn new(values: Vec<Value<'a>>) -> Self {
+        Self::Values(Arc::new(values))
+    }
+
+    pub(super) fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
+        Self::new(texts.into_iter().map(|text| Value::text(text.as_ref())).collect())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Values(values) => count(values.len()),
+            Self::Joined(_, length) => *length,
+            Self::Texts(texts) | Self::Versions(texts) => count(texts.len()),
+            Self::Ints(numbers) => count(numbers.len()),
+            Self::Bools(bools) => count(bools.len()),
+        }
+    }
+
+    pub(super) fn get(&self, index: u64) -> Option<Value<'a>> {
+        if let Self::Joined(parts, _) = self {
+            let first = parts.0.len();
+            return if index < first { parts.0.get(index) } else { parts.1.get(index - first) };
+        }
+        let index = usize::try_from(index).ok()?;
+        match self {
+            Self::Values(values) => values.get(index).cloned(),
+            Self::Joined(..) => None,
+            Self::Texts(texts) => texts.get(index).map(|text| Value::Text(Shared::Borrowed(text))),
+            Self::Ints(numbers) => numbers.get(index).map(|number| Value::Int(*number)),
+            Self::Bools(bools) => bools.get(index).map(|value| Value::Bool(*value)),
+            // What is no version was refused with the whole device.
+            Self::Versions(versions) => versions.get(index).and_then(|text| parsed_version(text)),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'a>> {
+        (0..self.len()).map_while(|index| self.get(index))
+    }
+
+    /// This list with another behind it; neither is copied.
+    pub(super) fn joined(self, other: Self) -> Self {
+        match (self.len(), other.len()) {
+            (0, _) => other,
+            (_, 0) => self,
+            (one, two) => Self::Joined(Arc::new((self, other)), one.saturating_add(two)),
+        }
+    }
+
+    /// This list with more elements, in place where nothing else holds it.
+    pub(super) fn extended(self, more: impl IntoIterator<Item = Value<'a>>) -> Self {
+        let Self::Values(mut values) = self else { return self.joined(Self::new(more.into_iter().collect())) };
+        Arc::make_mut(&mut values).extend(more);
+        Self::Values(values)
+    }
+
+    pub(super) fn contains(&self, wanted: &Value<'_>, work: &mut Work) -> bool {
+        self.iter().any(|element| element.equals(wanted, work))
+    }
+
+    pub(super) fn equals(&self, other: &List<'_>, work: &mut Work) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| one.equals(&two, work))
+    }
+}
+
+/// A map.
+#[derive(Clone, Debug)]
+pub(super) enum Map<'a> {
+    Entries(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    Device(DeviceMap<'a>),
+}
+
+/// What maps that expressions make can be looked up by.
+#[derive(Clone, Debug)]
+pub(super) enum Key<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Text(Shared<'a, str>),
+}
+
+impl<'a> Key<'a> {
+    /// Whole numbers of all types are one kind of key.
+    pub(super) fn of(value: &Value<'a>) -> Option<Self> {
+        match value {
+            Value::Bool(value) => Some(Self::Bool(*value)),
+            Value::Int(number) => Some(Self::Int(*number)),
+            Value::Uint(number) => Some(Self::Uint(*number)),
+            Value::Double(_) => value.as_index().map(Self::Int),
+            Value::Text(text) => Some(Self::Text(text.clone())),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Value<'a> {
+        match self {
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Int(number) => Value::Int(*number),
+            Self::Uint(number) => Value::Uint(*number),
+            Self::Text(text) => Value::Text(text.clone()),
+        }
+    }
+
+    fn order(&self) -> (u8, i128, &str) {
+        match self {
+            Self::Bool(value) => (0, i128::from(*value), ""),
+            Self::Int(number) => (1, i128::from(*number), ""),
+            Self::Uint(number) => (1, i128::from(*number), ""),
+            Self::Text(text) => (2, 0, text),
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key<'_> {}
+
+impl<'a> Map<'a> {
+    pub(super) fn new(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
+        Self::Entries(Arc::new(entries))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Entries(entries) => entries.len(),
+            Self::Device(map) => map.entries().len(),
+        }
+    }
+
+    /// In the order of the keys; Kubernetes has none.
+    pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
+        match self {
+            Self::Entries(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
+            Self::Device(map) => map.entries(),
+        }
+    }
+
+    pub(super) fn get(&self, key: &Value<'a>) -> Option<Value<'a>> {
+        match (self, key) {
+            (Self::Entries(entries), key) => entries.get(&Key::of(key)?).cloned(),
+            (Self::Device(map), Value::Text(key)) => map.get(key),
+            (Self::Device(map), _) => map.without_key(),
+        }
+    }
+
+    /// Whether it has the key; unlike looking up, asking knows which domains there are.
+    pub(super) fn contains(&self, key: &Value<'a>) -> bool {
+        match (self, key) {
+            (Self::Device(map), Value::Text(key)) => map.contains(key),
+            (Self::Device(_), _) => false,
+            _ => self.get(key).is_some(),
+        }
+    }
+
+    /// This map with one entry more; `None` if the key is there already or can be none.
+    pub(super) fn inserted(self, key: &Value<'a>, value: Value<'a>) -> Option<Self> {
+        let key = Key::of(key)?;
+        let mut entries = match self {
+            Self::Entries(entries) => entries,
+            Self::Device(map) => {
+                let entries = map.entries().into_iter();
+                Arc::new(entries.filter_map(|(key, value)| Some((Key::of(&key)?, value))).collect())
+            }
+        };
+        if entries.contains_key(&key) {
+            return None;
+        }
+        Arc::make_mut(&mut entries).insert(key, value);
+        Some(Self::Entries(entries))
+    }
+
+    pub(super) fn equals(&self, other: &Map<'_>, work: &mut Work) -> bool {
+        let (one, two) = (self.entries(), other.entries());
+        let is_entry_equal =
+            |((key, value), (other_key, other)): (&(Value<'a>, Value<'a>), &(Value<'_>, Value<'_>))| {
+                key.equals(other_key, work) && value.equals(other, work)
+            };
+        one.len() == two.len() && one.iter().zip(&two).all(is_entry_equal)
+    }
+}

@@ -1,0 +1,227 @@
+//! Calls: which overload is meant, and what is calculated beforehand.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        CompileError,
+        ast::{Expression, Kind},
+        collections::{Key, Map},
+        cost::{Cost, Meter},
+        declarations::{Overload, UNSUPPORTED, overloads},
+        functions::Function,
+        plan::{Base, Insertion, Node},
+        regex::Regex,
+        types::Type,
+        value::Value,
+    },
+    Compiler, Typed, is_result,
+};
+
+impl Compiler<'_> {
+    pub(super) fn call(
+        &mut self,
+        function: &str,
+        target: Option<&Expression>,
+        arguments: &[Expression],
+    ) -> Result<Typed, CompileError> {
+        match function {
+            "_?._" => return self.optional_select(arguments),
+            "_&&_" | "_||_" => return self.logical(function == "_&&_", arguments),
+            _ => {}
+        }
+        let typed = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>, _>>()?;
+        let namespaced = target.and_then(|target| self.namespaced(target, function)).transpose()?;
+        let (name, target) = match namespaced {
+            Some(name) => (name, None),
+            None => (function.strip_prefix('.').unwrap_or(function).to_owned(), target),
+        };
+        let target = target.map(|target| self.expression(target)).transpose()?;
+        let (ty, cost) = self.resolve(&name, target.as_ref(), &typed)?;
+        let collects = arguments.first().is_some_and(is_result) && is_collected(&name, arguments);
+        let nodes: Vec<Node> = target.into_iter().chain(typed).map(|(_, node)| node).collect();
+        Ok((ty, if collects { collect(nodes)? } else { plan(&name, nodes, cost)? }))
+    }
+
+    /// The full name of a function whose target is only a part of its name.
+    fn namespaced(&self, target: &Expression, function: &str) -> Option<Result<String, CompileError>> {
+        let prefix = target_name(target)?;
+        let name = format!("{}.{function}", prefix.trim_start_matches('.'));
+        if name.starts_with("format.") || name.starts_with("kubernetes.") || name.starts_with("google.") {
+            return Some(Err(CompileError::Unsupported(format!("function {name}"))));
+        }
+        overloads(&name, self.options.list_attributes).map(|_| Ok(name))
+    }
+
+    /// The type of a call and what it costs.
+    fn resolve(
+        &mut self,
+        name: &str,
+        target: Option<&Typed>,
+        arguments: &[Typed],
+    ) -> Result<(Type, Cost), CompileError> {
+        let Some(overloads) = overloads(name, self.options.list_attributes) else {
+            return Err(match UNSUPPORTED.contains(&name) {
+                true => CompileError::Unsupported(format!("function {name}")),
+                false => CompileError::UnknownFunction(name.to_owned()),
+            });
+        };
+        let given: Vec<Type> = target.into_iter().chain(arguments).map(|(ty, _)| ty.clone()).collect();
+        let (mut result, mut costs) = (None, Vec::new());
+        for overload in overloads.iter().filter(|overload| overload.is_member == target.is_some()) {
+            let Some(ty) = self.matched(overload, &given) else { continue };
+            costs.push(overload.cost);
+            result = Some(match result {
+                None => ty,
+                Some(result) if result == ty || matches!(result, Type::Dyn | Type::Any) => result,
+                Some(_) => Type::Dyn,
+            });
+        }
+        let cost = Cost::by_function(name).unwrap_or(if let [cost] = costs[..] { cost } else { Cost::One });
+        result.map(|ty| (ty, cost)).ok_or_else(|| self.no_overload(name, &given))
+    }
+
+    /// The type of a call if that overload takes what is given.
+    fn matched(&mut self, overload: &Overload, given: &[Type]) -> Option<Type> {
+        if overload.arguments.len() != given.len() {
+            return None;
+        }
+        let first = self.inference.variables(2);
+        let wanted: Vec<Type> = overload.arguments.iter().map(|ty| ty.instantiated(first)).collect();
+        let fits = self.inference.assign_all(&wanted, given);
+        fits.then(|| self.inference.resolved(&overload.result.instantiated(first)))
+    }
+
+    fn no_overload(&self, name: &str, given: &[Type]) -> CompileError {
+        let given = given.iter().map(|ty| self.inference.settled(ty).to_string()).collect::<Vec<_>>().join(", ");
+        CompileError::NoOverload { function: name.to_owned(), given }
+    }
+
+    fn optional_select(&mut self, arguments: &[Expression]) -> Result<Typed, CompileError> {
+        let [operand, Expression { kind: Kind::Literal(Value::Text(field)), .. }] = arguments else {
+            return Err(CompileError::Syntax("a field must be a name".to_owned()));
+        };
+        let (operand, node) = self.expression(operand)?;
+        let ty = self.field_type(&operand, field, true)?;
+        Ok((ty, node.stepped(Node::Constant(Value::Text(field.clone())), true, false)))
+    }
+
+    fn logical(&mut self, is_and: bool, terms: &[Expression]) -> Result<Typed, CompileError> {
+        let mut nodes = Vec::with_capacity(terms.len());
+        for term in terms {
+            let (ty, node) = self.expression(term)?;
+            if !self.inference.assign(&ty, &Type::Bool) {
+                return Err(self.mismatch(&Type::Bool, &ty));
+            }
+            nodes.push(node);
+        }
+        Ok((Type::Bool, if is_and { Node::And(nodes.into()) } else { Node::Or(nodes.into()) }))
+    }
+}
+
+/// The names joined by points, if it is nothing else.
+fn target_name(target: &Expression) -> Option<String> {
+    match &target.kind {
+        Kind::Name(name) => Some(name.to_string()),
+        Kind::Select { operand, field, is_test: false } => Some(format!("{}.{field}", target_name(operand)?)),
+        _ => None,
+    }
+}
+
+fn is_collected(name: &str, arguments: &[Expression]) -> bool {
+    match name {
+        "_+_" => matches!(arguments.get(1), Some(Expression { kind: Kind::List(_), .. })),
+        "cel.@mapInsert" => true,
+        _ => false,
+    }
+}
+
+fn collect(mut nodes: Vec<Node>) -> Result<Node, CompileError> {
+    let lost = || CompileError::Unsupported("this macro".to_owned());
+    let Node::Path(path) = nodes.remove(0) else { return Err(lost()) };
+    let Base::Slot(slot) = path.base else { return Err(lost()) };
+    let insertion = match nodes.as_slice() {
+        [Node::List(_) | Node::Constant(Value::List(_))] => Insertion::Append,
+        [_] => Insertion::Entries,
+        _ => Insertion::Entry,
+    };
+    Ok(Node::Collect { slot, insertion, arguments: nodes.into() })
+}
+
+/// What a call becomes.
+fn plan(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, CompileError> {
+    let pair = |nodes: Vec<Node>| <[Node; 2]>::try_from(nodes).map(Box::new);
+    let lost = |_| CompileError::Unsupported(format!("this use of {name}"));
+    match (name, nodes.as_slice()) {
+        ("_?_:_", [_, _, _]) => {
+            let nodes = <[Node; 3]>::try_from(nodes).map_err(lost)?;
+            Ok(Node::path(Base::Choice(Box::new(nodes))))
+        }
+        ("_[_]" | "_[?_]", [_, _]) => {
+            let key = nodes.remove(1);
+            Ok(nodes.remove(0).stepped(key, name == "_[?_]", false))
+        }
+        ("_==_" | "_!=_", [_, _]) => Ok(Node::Equal { sides: pair(nodes).map_err(lost)?, is_negated: name == "_!=_" }),
+        ("or" | "orValue", [_, _]) => {
+            Ok(Node::Otherwise { sides: pair(nodes).map_err(lost)?, is_value: name == "orValue" })
+        }
+        ("@in", [_, Node::Constant(Value::List(list))]) if cost == Cost::SizeOfSecond => {
+            let constants: Option<Vec<_>> = list.iter().map(|value| is_simple(&value).then_some(value)).collect();
+            match constants {
+                Some(none) if none.is_empty() => Ok(Node::Constant(Value::Bool(false))),
+                Some(constants) => Ok(Node::OneOf(Box::new(nodes.remove(0)), constants.into())),
+                None => plain_call(name, nodes, cost),
+            }
+        }
+        _ => plain_call(name, nodes, cost),
+    }
+}
+
+/// Kubernetes looks such constants up instead of comparing one by one.
+fn is_simple(value: &Value<'_>) -> bool {
+    matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_))
+}
+
+fn plain_call(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, CompileError> {
+    if let ("@not_strictly_false", [_]) = (name, nodes.as_slice()) {
+        return Ok(Node::NotStrictlyFalse(Box::new(nodes.remove(0))));
+    }
+    let function = Function::named(name).ok_or_else(|| CompileError::Unsupported(format!("function {name}")))?;
+    if let Some(regex) = pattern(name, &nodes)? {
+        return Ok(Node::Pattern { function, regex: Box::new(regex), arguments: nodes.into(), cost });
+    }
+    let constants: Option<Vec<Value<'static>>> = nodes.iter().map(|node| node.constant().cloned()).collect();
+    let Some(constants) = constants.filter(|_| function.is_conversion() || function.is_reading()) else {
+        return Ok(Node::Call { function, arguments: nodes.into(), cost });
+    };
+    match function.call(&constants, &mut Meter::default()) {
+        Ok(value) if function.is_conversion() => Ok(Node::Constant(value)),
+        Ok(value) => {
+            let cost = cost.of(&constants, Some(&value), Meter::default().work());
+            Ok(Node::Known(value, cost))
+        }
+        // A constant that cannot be converted is refused at once, one that cannot be read when it is needed.
+        Err(error) if function.is_conversion() => Err(CompileError::Constant(error.to_string())),
+        Err(_) => Ok(Node::Call { function, arguments: nodes.into(), cost }),
+    }
+}
+
+/// The regular expression of a call, if it is a constant; then it has to be one.
+fn pattern(name: &str, nodes: &[Node]) -> Result<Option<Regex>, CompileError> {
+    match (name, nodes) {
+        ("matches" | "find" | "findAll", [_, Node::Constant(Value::Text(pattern)), ..]) => {
+            Ok(Some(Regex::new(pattern)?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The map of entries that are all constants.
+pub(super) fn constant_map(entries: &[(Node, Node, bool)]) -> Option<Node> {
+    let constants = entries.iter().map(|(key, value, is_optional)| {
+        let key = Key::of(key.constant()?).filter(|_| !is_optional)?;
+        Some((key, value.constant()?.clone()))
+    });
+    let entries: BTreeMap<_, _> = constants.collect::<Option<_>>()?;
+    Some(Node::Constant(Value::Map(Map::new(entries))))
+}

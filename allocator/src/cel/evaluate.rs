@@ -1,0 +1,343 @@
+//! Evaluating a selector for a device, with what that costs.
+
+mod fold;
+
+use std::collections::BTreeMap;
+
+use super::{
+    EvaluationError,
+    collections::{Key, List, Map},
+    cost::{Cost, Meter, NEW_LIST, NEW_MAP},
+    device::{DeviceFacts, DeviceMap},
+    functions::Function,
+    plan::{Base, Node, Path, PropertyPath, Step, StepKey},
+    regex::Regex,
+    value::Value,
+};
+
+type Evaluated<'a> = Result<Value<'a>, EvaluationError>;
+
+/// One evaluation.
+pub(super) struct Evaluation<'a> {
+    facts: &'a DeviceFacts<'a>,
+    slots: Vec<Slot<'a>>,
+    pub(super) meter: Meter,
+}
+
+/// The value of a variable.
+enum Slot<'a> {
+    /// Evaluated when it is used for the first time.
+    Later(&'a Node),
+    Known(Evaluated<'a>),
+}
+
+/// What is called, and what it costs.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    function: Function,
+    regex: Option<&'a Regex>,
+    cost: Cost,
+}
+
+/// Whether the value at the end of a path is optional.
+struct Reached<'a> {
+    value: Value<'a>,
+    is_optional: bool,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(super) fn new(facts: &'a DeviceFacts<'a>, slots: usize) -> Self {
+        let slots = (0..slots).map(|_| Slot::Known(Ok(Value::Null))).collect();
+        Self { facts, slots, meter: Meter::default() }
+    }
+
+    pub(super) fn evaluate(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match node {
+            Node::Constant(value) => Ok(value.borrowed()),
+            Node::Known(value, cost) => self.meter.charge(*cost).map(|()| value.borrowed()),
+            Node::Path(path) => self.whole_path(path),
+            Node::Call { function, arguments, cost } => {
+                self.call(Call { function: *function, regex: None, cost: *cost }, arguments)
+            }
+            Node::Pattern { function, regex, arguments, cost } => {
+                self.call(Call { function: *function, regex: Some(regex), cost: *cost }, arguments)
+            }
+            Node::NotStrictlyFalse(node) => self.not_strictly_false(node),
+            Node::Collect { slot, insertion, arguments } => self.collect(*slot, *insertion, arguments),
+            Node::And(terms) => self.logical(terms, false),
+            Node::Or(terms) => self.logical(terms, true),
+            Node::Equal { sides, is_negated } => self.equal(sides, *is_negated),
+            Node::OneOf(value, constants) => {
+                let value = self.evaluate(value)?;
+                let is_one = constants.iter().any(|constant| constant.equals(&value, self.meter.work()));
+                Ok(Value::Bool(is_one))
+            }
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Otherwise { sides, is_value } => self.otherwise(sides, *is_value),
+            Node::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    /// A path, and the step that reading its beginning is.
+    fn whole_path(&mut self, path: &'a Path) -> Evaluated<'a> {
+        let reached = self.path(path);
+        let is_free = path.is_test || matches!(path.base, Base::Choice(_));
+        self.meter.charge(u64::from(!is_free))?;
+        reached
+    }
+
+    /// Where only the steps cost: in branches of a choice, and as an index.
+    fn bare(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match node {
+            Node::Path(path) if !path.is_test => self.path(path),
+            other => self.evaluate(other),
+        }
+    }
+
+    fn path(&mut self, path: &'a Path) -> Evaluated<'a> {
+        if let Some(property) = &path.property {
+            return self.property(property, path.is_test);
+        }
+        let base = match &path.base {
+            Base::Device => Value::Map(Map::Device(DeviceMap::Device(self.facts))),
+            Base::Slot(slot) => self.variable(*slot)?,
+            Base::Value(node) => self.evaluate(node)?,
+            Base::Choice(nodes) => self.choice(nodes)?,
+        };
+        self.walk(base, &path.steps, path.is_test)
+    }
+
+    /// The common case: one look into the device.
+    fn property(&mut self, path: &'a PropertyPath, is_test: bool) -> Evaluated<'a> {
+        let found = self.facts.property(path.property, &path.domain, &path.id);
+        let is_free = path.is_optional && !is_test && found.is_none();
+        self.meter.charge(if is_free { 2 } else { 3 })?;
+        match found {
+            found if is_test => Ok(Value::Bool(found.is_some())),
+            found if path.is_optional => Ok(found.map_or(Value::Optional(None), Value::optional)),
+            Some(found) => Ok(found),
+            None => Err(EvaluationError::NoSuchKey(path.id.to_string())),
+        }
+    }
+
+    fn variable(&mut self, slot: usize) -> Evaluated<'a> {
+        if let Slot::Later(node) = self.slots[slot] {
+            let value = self.evaluate(node);
+            self.slots[slot] = Slot::Known(value);
+        }
+        match &self.slots[slot] {
+            Slot::Known(value) => value.clone(),
+            Slot::Later(_) => Err(EvaluationError::Failed("a variable has no value".to_owned())),
+        }
+    }
+
+    fn choice(&mut self, [condition, yes, no]: &'a [Node; 3]) -> Evaluated<'a> {
+        match self.evaluate(condition)? {
+            Value::Bool(true) => self.bare(yes),
+            Value::Bool(false) => self.bare(no),
+            other => Err(no_overload("_?_:_", &other)),
+        }
+    }
+
+    fn walk(&mut self, base: Value<'a>, steps: &'a [Step], is_test: bool) -> Evaluated<'a> {
+        let mut reached = match base {
+            Value::Optional(None) => return Ok(if is_test { Value::Bool(false) } else { Value::Optional(None) }),
+            Value::Optional(Some(value)) => Reached { value: (*value).clone(), is_optional: true },
+            value => Reached { value, is_optional: false },
+        };
+        for (at, step) in steps.iter().enumerate() {
+            let is_asked = is_test && at + 1 == steps.len();
+            reached.is_optional |= step.is_optional;
+            match self.step(&reached, step, is_asked)? {
+                Some(_) if is_asked => return Ok(Value::Bool(true)),
+                Some(value) => reached.value = value,
+                None if is_test => return Ok(Value::Bool(false)),
+                None => return Ok(Value::Optional(None)),
+            }
+        }
+        Ok(if reached.is_optional { Value::optional(reached.value) } else { reached.value })
+    }
+
+    /// One step; `None` where nothing is there and that is no error. A step to nothing is free unless that was asked.
+    fn step(
+        &mut self,
+        from: &Reached<'a>,
+        step: &'a Step,
+        is_asked: bool,
+    ) -> Result<Option<Value<'a>>, EvaluationError> {
+        let key = match &step.key {
+            StepKey::Constant(key) => key.borrowed(),
+            StepKey::Computed(node) => self.bare(node)?,
+        };
+        let may_be_absent = from.is_optional || is_asked;
+        let found = look_up(&from.value, &key, may_be_absent);
+        let is_free = !is_asked && matches!(found, Ok(None));
+        self.meter.charge(u64::from(!is_free))?;
+        found
+    }
+
+    fn call(&mut self, call: Call<'a>, nodes: &'a [Node]) -> Evaluated<'a> {
+        match nodes {
+            [one] => {
+                let values = [self.evaluate(one)];
+                self.called(call, values)
+            }
+            [one, two] => {
+                let values = [self.evaluate(one), self.evaluate(two)];
+                self.called(call, values)
+            }
+            nodes => {
+                let values = nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>()?;
+                self.apply(call, &values)
+            }
+        }
+    }
+
+    /// Functions see no errors, but a call with one as argument still costs.
+    fn called<const N: usize>(&mut self, call: Call<'a>, values: [Evaluated<'a>; N]) -> Evaluated<'a> {
+        let mut first_error = None;
+        let values = values.map(|value| {
+            value.unwrap_or_else(|error| {
+                first_error.get_or_insert(error);
+                Value::Null
+            })
+        });
+        match first_error {
+            None => self.apply(call, &values),
+            Some(error) => {
+                let cost = call.cost.of(&values, None, self.meter.work());
+                self.meter.charge(cost)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn apply(&mut self, call: Call<'a>, values: &[Value<'a>]) -> Evaluated<'a> {
+        if !call.cost.needs_result() {
+            let cost = call.cost.of(values, None, self.meter.work());
+            self.meter.charge(cost)?;
+        }
+        let result = match call.regex {
+            Some(regex) => call.function.call_with(regex, values, &mut self.meter),
+            None => call.function.call(values, &mut self.meter),
+        };
+        if call.cost.needs_result() {
+            let cost = call.cost.of(values, result.as_ref().ok(), self.meter.work());
+            self.meter.charge(cost)?;
+        }
+        result
+    }
+
+    /// False only for what is false; errors can still turn out not to matter.
+    fn not_strictly_false(&mut self, node: &'a Node) -> Evaluated<'a> {
+        let value = self.evaluate(node);
+        self.meter.charge(1)?;
+        match value {
+            Err(error) if error.is_final() => Err(error),
+            value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
+        }
+    }
+
+    /// Ends at the first term that decides; errors only count where no term does.
+    fn logical(&mut self, terms: &'a [Node], deciding: bool) -> Evaluated<'a> {
+        let mut first_error = None;
+        for term in terms {
+            let error = match self.evaluate(term) {
+                Ok(Value::Bool(value)) if value == deciding => return Ok(Value::Bool(deciding)),
+                Ok(Value::Bool(_)) => continue,
+                Ok(other) => no_overload(if deciding { "_||_" } else { "_&&_" }, &other),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => error,
+            };
+            first_error.get_or_insert(error);
+        }
+        first_error.map_or(Ok(Value::Bool(!deciding)), Err)
+    }
+
+    fn equal(&mut self, [one, two]: &'a [Node; 2], is_negated: bool) -> Evaluated<'a> {
+        let [one, two] = [self.evaluate(one), self.evaluate(two)];
+        let sides = match (one, two) {
+            (Ok(one), Ok(two)) => [one, two],
+            (Err(error), other) | (other, Err(error)) => {
+                let other = other.unwrap_or(Value::Null);
+                let cost = Cost::Smaller.of(&[Value::Null, other], None, self.meter.work());
+                self.meter.charge(cost)?;
+                return Err(error);
+            }
+        };
+        let is_cheap =
+            !is_negated && matches!(&sides[0], Value::Quantity(_) | Value::Semver(_) | Value::Ip(_) | Value::Cidr(_));
+        let cost = if is_cheap { Cost::One } else { Cost::Smaller };
+        let cost = cost.of(&sides, None, self.meter.work());
+        self.meter.charge(cost)?;
+        let is_equal = sides[0].equals(&sides[1], self.meter.work());
+        self.meter.check_work()?;
+        Ok(Value::Bool(is_equal != is_negated))
+    }
+
+    fn list(&mut self, elements: &'a [(Node, bool)]) -> Evaluated<'a> {
+        let mut values = Vec::with_capacity(elements.len());
+        for (element, is_optional) in elements {
+            match (self.evaluate(element)?, is_optional) {
+                (Value::Optional(value), true) => values.extend(value.map(|value| (*value).clone())),
+                (_, true) => return Err(EvaluationError::Failed("an optional element is not optional".to_owned())),
+                (value, false) => values.push(value),
+            }
+        }
+        self.meter.charge(NEW_LIST)?;
+        Ok(Value::list(values))
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Evaluated<'a> {
+        let mut values = BTreeMap::new();
+        for (key, value, is_optional) in entries {
+            let key = self.evaluate(key)?;
+            let key = Key::of(&key).ok_or_else(|| EvaluationError::Unsupported("a map with such keys".to_owned()))?;
+            match (self.evaluate(value)?, is_optional) {
+                (Value::Optional(Some(value)), true) => drop(values.insert(key, (*value).clone())),
+                (Value::Optional(None), true) => drop(values.remove(&key)),
+                (_, true) => return Err(EvaluationError::Failed("an optional entry is not optional".to_owned())),
+                (value, false) => drop(values.insert(key, value)),
+            }
+        }
+        self.meter.charge(NEW_MAP)?;
+        Ok(Value::Map(Map::new(values)))
+    }
+
+    fn otherwise(&mut self, [one, two]: &'a [Node; 2], is_value: bool) -> Evaluated<'a> {
+        match self.evaluate(one)? {
+            Value::Optional(None) => self.evaluate(two),
+            Value::Optional(Some(value)) if is_value => Ok((*value).clone()),
+            other => Ok(other),
+        }
+    }
+}
+
+/// What is behind a key; `None` where nothing is there and that is allowed.
+fn look_up<'a>(value: &Value<'a>, key: &Value<'a>, may_be_absent: bool) -> Result<Option<Value<'a>>, EvaluationError> {
+    let found = match value {
+        Value::Map(map) => map.get(key),
+        Value::List(list) => element(list, key)?,
+        _ => None,
+    };
+    match found {
+        None if !may_be_absent => Err(match (value, key) {
+            (Value::List(list), key) => EvaluationError::OutOfBounds { index: key.as_index(), length: list.len() },
+            (_, Value::Text(key)) => EvaluationError::NoSuchKey(key.to_string()),
+            (_, key) => EvaluationError::NoSuchKey(format!("{key:?}")),
+        }),
+        found => Ok(found),
+    }
+}
+
+fn element<'a>(list: &List<'a>, key: &Value<'a>) -> Result<Option<Value<'a>>, EvaluationError> {
+    let index = key
+        .as_index()
+        .ok_or_else(|| EvaluationError::Failed(format!("a list has no index of type {}", key.type_of())))?;
+    Ok(u64::try_from(index).ok().and_then(|index| list.get(index)))
+}
+
+pub(super) fn no_overload(function: &str, value: &Value<'_>) -> EvaluationError {
+    EvaluationError::NoOverload { function: function.to_owned(), found: value.type_of().to_string() }
+}

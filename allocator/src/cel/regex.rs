@@ -1,0 +1,257 @@
+//! Regular expressions as Go reads them, on Rust's engine: the two agree in what they match, and differ in some of what
+//! they read.
+
+use std::{iter::Peekable, str::Chars};
+
+use super::{CompileError, EvaluationError};
+
+/// Go repeats nothing more often.
+const MOST_REPEATED: u32 = 1000;
+
+const DIGIT: &str = "0-9";
+const SPACE: &str = r"\t\n\f\r ";
+const WORD: &str = "0-9A-Za-z_";
+
+/// A regular expression.
+#[derive(Debug)]
+pub(super) struct Regex(regex::Regex);
+
+/// Why a text is no regular expression.
+#[derive(Debug)]
+pub(super) enum RegexError {
+    Invalid(String),
+    /// Go reads it, and it is not translated here.
+    Unsupported(String),
+}
+
+impl From<RegexError> for CompileError {
+    fn from(error: RegexError) -> Self {
+        match error {
+            RegexError::Invalid(what) => Self::Constant(format!("invalid regular expression: {what}")),
+            RegexError::Unsupported(what) => Self::Unsupported(format!("regular expressions with {what}")),
+        }
+    }
+}
+
+impl From<RegexError> for EvaluationError {
+    fn from(error: RegexError) -> Self {
+        match error {
+            RegexError::Invalid(what) => Self::Failed(format!("invalid regular expression: {what}")),
+            RegexError::Unsupported(what) => Self::Unsupported(format!("regular expressions with {what}")),
+        }
+    }
+}
+
+impl Regex {
+    pub(super) fn new(pattern: &str) -> Result<Self, RegexError> {
+        let mut translation = Translation { rest: pattern.chars().peekable(), out: String::new(), was_repeated: false };
+        translation.everything()?;
+        regex::Regex::new(&translation.out).map(Self).map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => RegexError::Unsupported("very many states".to_owned()),
+            _ => RegexError::Invalid(pattern.to_owned()),
+        })
+    }
+
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    pub(super) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.0.find(text).map(|found| found.as_str())
+    }
+
+    pub(super) fn find_all<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        self.0.find_iter(text).map(|found| found.as_str())
+    }
+}
+
+struct Translation<'p> {
+    rest: Peekable<Chars<'p>>,
+    out: String,
+    /// Whether what was last is a repetition, which cannot be repeated again.
+    was_repeated: bool,
+}
+
+type Done = Result<(), RegexError>;
+
+impl Translation<'_> {
+    fn everything(&mut self) -> Done {
+        while let Some(character) = self.rest.next() {
+            match character {
+                '*' | '+' | '?' => {
+                    self.out.push(character);
+                    self.repeated()?;
+                    continue;
+                }
+                '{' => {
+                    if self.counted()? {
+                        self.repeated()?;
+                        continue;
+                    }
+                    self.literal('{');
+                }
+                '\\' => self.escape(false)?,
+                '[' => self.class()?,
+                '(' => self.group()?,
+                '.' | '^' | '$' | '|' | ')' => self.out.push(character),
+                other => self.literal(other),
+            }
+            self.was_repeated = false;
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, character: char) {
+        self.out.push_str(&regex::escape(character.encode_utf8(&mut [0; 4])));
+    }
+
+    fn repeated(&mut self) -> Done {
+        if self.was_repeated {
+            return Err(RegexError::Invalid("a repetition of a repetition".to_owned()));
+        }
+        if self.rest.next_if_eq(&'?').is_some() {
+            self.out.push('?');
+        }
+        self.was_repeated = true;
+        Ok(())
+    }
+
+    /// `{2}`, `{2,}` or `{2,5}`; anything else is a brace.
+    fn counted(&mut self) -> Result<bool, RegexError> {
+        let text: String = self.rest.clone().take_while(|character| *character != '}').collect();
+        let (least, most) = text.split_once(',').unwrap_or((&text, &text));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_closed = self.rest.clone().nth(text.chars().count()) == Some('}');
+        if !is_closed || !is_number(least) || !(most.is_empty() || is_number(most)) {
+            return Ok(false);
+        }
+        let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number <= MOST_REPEATED);
+        let bounds = (number(least), if most.is_empty() { Some(MOST_REPEATED) } else { number(most) });
+        match bounds {
+            (Some(least), Some(most)) if least <= most => {
+                self.out.push_str(&format!("{{{text}}}"));
+                self.rest.nth(text.chars().count());
+                Ok(true)
+            }
+            _ => Err(RegexError::Invalid(format!("repetition {{{text}}}"))),
+        }
+    }
+
+    fn escape(&mut self, is_in_class: bool) -> Done {
+        let class = |negated: bool, inside: &str| match (is_in_class, negated) {
+            (true, false) => inside.to_owned(),
+            (_, true) => format!("[^{inside}]"),
+            (false, false) => format!("[{inside}]"),
+        };
+        let letter = self.rest.next().ok_or_else(|| RegexError::Invalid("a lone backslash".to_owned()))?;
+        let text = match letter {
+            'd' | 'D' => class(letter == 'D', DIGIT),
+            's' | 'S' => class(letter == 'S', SPACE),
+            'w' | 'W' => class(letter == 'W', WORD),
+            'b' if !is_in_class => r"(?-u:\b)".to_owned(),
+            'A' | 'z' if !is_in_class => format!("\\{letter}"),
+            'a' | 'f' | 't' | 'n' | 'r' | 'v' => format!("\\{letter}"),
+            'p' | 'P' | 'x' => format!("\\{letter}{}", self.braced_or(if letter == 'x' { 2 } else { 1 })?),
+            'Q' => self.quoted(),
+            'B' | 'C' | '0'..='9' => return Err(RegexError::Unsupported(format!("\\{letter}"))),
+            other if other.is_ascii() && !other.is_ascii_alphanumeric() => return Ok(self.literal(other)),
+            other => return Err(RegexError::Invalid(format!("escape \\{other}"))),
+        };
+        self.out.push_str(&text);
+        Ok(())
+    }
+
+    /// What is in braces, or so many characters.
+    fn braced_or(&mut self, count: usize) -> Result<String, RegexError> {
+        let is_braced = self.rest.peek() == Some(&'{');
+        let mut text = String::new();
+        while let Some(character) = self.rest.next() {
+            text.push(character);
+            if if is_braced { character == '}' } else { text.chars().count() == count } {
+                return Ok(text);
+            }
+        }
+        Err(RegexError::Invalid("an escape that is not finished".to_owned()))
+    }
+
+    /// Everything up to `\E` stands for itself.
+    fn quoted(&mut self) -> String {
+        let mut text = String::new();
+        while let Some(character) = self.rest.next() {
+            if character == '\\' && self.rest.next_if_eq(&'E').is_some() {
+                break;
+            }
+            text.push(character);
+        }
+        regex::escape(&text)
+    }
+
+    fn group(&mut self) -> Done {
+        self.out.push('(');
+        if self.rest.next_if_eq(&'?').is_none() {
+            return Ok(());
+        }
+        self.out.push('?');
+        while let Some(character) = self.rest.next() {
+            self.out.push(character);
+            match character {
+                ':' | ')' | '>' => return Ok(()),
+                '<' | 'P' => return self.group_name(),
+                'i' | 'm' | 's' | 'U' | '-' => {}
+                other => return Err(RegexError::Invalid(format!("group (?{other}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn group_name(&mut self) -> Done {
+        for character in self.rest.by_ref() {
+            self.out.push(character);
+            if character == '>' {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn class(&mut self) -> Done {
+        self.out.push('[');
+        if self.rest.next_if_eq(&'^').is_some() {
+            self.out.push('^');
+        }
+        let mut is_first = true;
+        while let Some(character) = self.rest.next() {
+            match character {
+                ']' if !is_first => {
+                    self.out.push(']');
+                    return Ok(());
+                }
+                '[' if self.rest.peek() == Some(&':') => self.named_class(),
+                '\\' => self.escape(true)?,
+                '-' if !is_first && self.rest.peek().is_some_and(|next| *next != ']') && self.begins_range() => {
+                    self.out.push('-');
+                }
+                other => self.literal(other),
+            }
+            is_first = false;
+        }
+        Err(RegexError::Invalid("a class that is not closed".to_owned()))
+    }
+
+    /// Whether a dash stands behind a single character.
+    fn begins_range(&self) -> bool {
+        !self.out.ends_with(['[', '^', ']'])
+    }
+
+    /// `[:alpha:]` and the like; a bracket otherwise.
+    fn named_class(&mut self) {
+        let name: String = self.rest.clone().take_while(|character| *character != ']').collect();
+        match name.len() > 2 && name.ends_with(':') {
+            true => {
+                self.out.push_str(&format!("[{name}]"));
+                self.rest.nth(name.chars().count());
+            }
+            false => self.literal('['),
+        }
+    }
+}

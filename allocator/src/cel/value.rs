@@ -1,0 +1,245 @@
+//! What expressions calculate with.
+
+use std::{cmp::Ordering, net::IpAddr, ops::Deref, sync::Arc};
+
+use hostler_api::ExactQuantity;
+
+use super::{
+    addresses::Cidr,
+    collections::{List, Map},
+    cost::Work,
+    semver::Semver,
+    types::Type,
+};
+
+/// Something that is borrowed from a device or a selector, or shared with other values.
+#[derive(Debug)]
+pub(super) enum Shared<'a, T: ?Sized> {
+    Borrowed(&'a T),
+    Owned(Arc<T>),
+}
+
+/// A value of the language.
+#[derive(Clone, Debug)]
+pub(super) enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Shared<'a, str>),
+    Bytes(Shared<'a, [u8]>),
+    List(List<'a>),
+    Map(Map<'a>),
+    Optional(Option<Arc<Value<'a>>>),
+    Type(Arc<Type>),
+    Quantity(Shared<'a, ExactQuantity>),
+    Semver(Shared<'a, Semver>),
+    Ip(IpAddr),
+    Cidr(Cidr),
+}
+
+impl<T: ?Sized> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Borrowed(borrowed) => Self::Borrowed(borrowed),
+            Self::Owned(owned) => Self::Owned(Arc::clone(owned)),
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for Shared<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(borrowed) => borrowed,
+            Self::Owned(owned) => owned,
+        }
+    }
+}
+
+impl<T> Shared<'_, T> {
+    pub(super) fn owned(value: T) -> Self {
+        Self::Owned(Arc::new(value))
+    }
+}
+
+impl<T: ?Sized> Shared<'_, T> {
+    fn borrowed(&self) -> Shared<'_, T> {
+        Shared::Borrowed(self)
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn text(text: &str) -> Self {
+        Self::Text(Shared::Owned(text.into()))
+    }
+
+    pub(super) fn bytes(bytes: &[u8]) -> Self {
+        Self::Bytes(Shared::Owned(bytes.into()))
+    }
+
+    pub(super) fn list(values: Vec<Self>) -> Self {
+        Self::List(List::new(values))
+    }
+
+    pub(super) fn optional(value: Self) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    /// The same without counting references where that costs.
+    pub(super) fn borrowed(&'a self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(text.borrowed()),
+            Self::Bytes(bytes) => Self::Bytes(bytes.borrowed()),
+            Self::Quantity(quantity) => Self::Quantity(quantity.borrowed()),
+            Self::Semver(version) => Self::Semver(version.borrowed()),
+            other => other.clone(),
+        }
+    }
+
+    /// Numbers are equal across their types; values of different types are not equal, and nothing goes wrong.
+    pub(super) fn equals(&self, other: &Value<'_>, work: &mut Work) -> bool {
+        match (self, other) {
+            _ if !work.step() => false,
+            (Value::Null, Value::Null) => true,
+            (Value::Bool(one), Value::Bool(two)) => one == two,
+            (Value::Text(one), Value::Text(two)) => **one == **two,
+            (Value::Bytes(one), Value::Bytes(two)) => **one == **two,
+            (Value::List(one), Value::List(two)) => one.equals(two, work),
+            (Value::Map(one), Value::Map(two)) => one.equals(two, work),
+            (Value::Optional(one), Value::Optional(two)) => match (one, two) {
+                (Some(one), Some(two)) => one.equals(two, work),
+                (one, two) => one.is_none() && two.is_none(),
+            },
+            (Value::Type(one), Value::Type(two)) => one.runtime_name() == two.runtime_name(),
+            (Value::Quantity(one), Value::Quantity(two)) => **one == **two,
+            (Value::Semver(one), Value::Semver(two)) => one.cmp(two) == Ordering::Equal,
+            (Value::Ip(one), Value::Ip(two)) => one == two,
+            (Value::Cidr(one), Value::Cidr(two)) => one == two,
+            _ => self.compare_numbers(other) == Some(Ordering::Equal),
+        }
+    }
+
+    /// The order of two values that have one: numbers, texts, bytes and truths.
+    pub(super) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Bool(one), Value::Bool(two)) => Some(one.cmp(two)),
+            (Value::Text(one), Value::Text(two)) => Some((**one).cmp(&**two)),
+            (Value::Bytes(one), Value::Bytes(two)) => Some((**one).cmp(&**two)),
+            _ => self.compare_numbers(other),
+        }
+    }
+
+    fn compare_numbers(&self, other: &Value<'_>) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Double(one), Value::Double(two)) => one.partial_cmp(two),
+            (Value::Double(one), _) => compare_with_double(other.as_wide()?, *one).map(Ordering::reverse),
+            (_, Value::Double(two)) => compare_with_double(self.as_wide()?, *two),
+            _ => Some(self.as_wide()?.cmp(&other.as_wide()?)),
+        }
+    }
+
+    fn as_wide(&self) -> Option<i128> {
+        match self {
+            Self::Int(number) => Some(i128::from(*number)),
+            Self::Uint(number) => Some(i128::from(*number)),
+            _ => None,
+        }
+    }
+
+    /// The position that a number means; `None` where it is no whole number.
+    pub(super) fn as_index(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            Self::Uint(number) => i64::try_from(*number).ok(),
+            Self::Double(number) => whole(*number),
+            _ => None,
+        }
+    }
+
+    /// What costs are counted by: characters, bytes, elements; one for everything else.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Text(text) => count(text.chars().count()),
+            Self::Bytes(bytes) => count(bytes.len()),
+            Self::List(list) => list.len(),
+            Self::Map(map) => count(map.len()),
+            Self::Optional(Some(value)) => value.size(),
+            Self::Ip(address) => {
+                if address.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
+            }
+            Self::Cidr(cidr) => u64::from(cidr.bits).div_ceil(8),
+            _ => 1,
+        }
+    }
+
+    /// Whether it counts as nothing for `optional.ofNonZeroValue`.
+    pub(super) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(value) => !value,
+            Self::Int(number) => *number == 0,
+            Self::Uint(number) => *number == 0,
+            Self::Double(number) => *number == 0.0,
+            Self::Text(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::List(list) => list.len() == 0,
+            Self::Map(map) => map.len() == 0,
+            _ => false,
+        }
+    }
+
+    /// Its type, as far as `type()` tells types apart.
+    pub(super) fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::Text(_) => Type::Text,
+            Self::Bytes(_) => Type::Bytes,
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Type(_) => Type::Type(None),
+            Self::Quantity(_) => Type::Struct("kubernetes.Quantity"),
+            Self::Semver(_) => Type::Struct("kubernetes.Semver"),
+            Self::Ip(_) => Type::opaque("net.IP"),
+            Self::Cidr(_) => Type::opaque("net.CIDR"),
+        }
+    }
+}
+
+/// A length as costs count.
+pub(super) fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// The whole number that a floating-point number is.
+pub(super) fn whole(number: f64) -> Option<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "checked by converting back")]
+    let truncated = number as i64;
+    #[expect(clippy::cast_precision_loss, reason = "a number that loses something is not equal")]
+    let is_whole = truncated as f64 == number && truncated != i64::MAX;
+    is_whole.then_some(truncated)
+}
+
+fn compare_with_double(whole: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // 2^64 is beyond every whole number of the language, and what is below fits 128 bits.
+    if double.abs() > 18_446_744_073_709_551_616.0 {
+        return Some(if double > 0.0 { Ordering::Less } else { Ordering::Greater });
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "smaller than 2^65")]
+    let floor = double.floor() as i128;
+    Some(whole.cmp(&floor).then(if double > double.floor() { Ordering::Less } else { Ordering::Equal }))
+}
