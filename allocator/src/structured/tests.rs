@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod constraints;
+mod counters;
+mod pools;
+mod rest;
 mod search;
-#[allow(dead_code, reason = "helpers of tests to come")]
 mod support;
