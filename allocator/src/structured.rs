@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{
-    Quantity,
-    resource::{AllocationResult, DeviceClass, ResourceClaim, SliceQuantity},
-};
+use hostler_api::resource::{AllocationResult, DeviceClass, ResourceClaim};
 
 mod bits;
 mod capacity;
@@ -43,14 +40,6 @@ use search::{Search, Stop, Verdict};
 use selectors::Selectors;
 use state::NodeState;
 
-/// An amount of a capacity or a counter.
-type Amount = Quantity;
-
-/// What a quantity means; what means nothing is nothing.
-fn amount(quantity: &SliceQuantity) -> Amount {
-    quantity.get().unwrap_or_default()
-}
-
 /// One of upstream's allocators, with the classes of a cluster.
 #[derive(Debug)]
 pub struct Allocator {
@@ -64,7 +53,7 @@ impl Allocator {
     /// An allocator that does what one of upstream's does.
     pub fn new(features: Features, quirks: Quirks, classes: impl IntoIterator<Item = DeviceClass>) -> Self {
         let classes = classes.into_iter().map(|class| (class.metadata.name.clone(), class)).collect();
-        Self { features, quirks, classes, selectors: Selectors::default() }
+        Self { features, quirks, classes, selectors: Selectors::new(features, quirks) }
     }
 
     /// The one that a version has at work, with the features that are on there.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy};
+use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy::Amount};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
 use super::{ClaimError, admit::HeldGrant};
@@ -67,7 +67,7 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolde
         let used = taking.iter().fold(Quantity::default(), |sum, (_, amount)| sum.plus(*amount));
         // A counter that nobody has described has nothing to give.
         let total = set.map_or(Quantity::default(), |set| value(set, counter));
-        if !policy::fits(*amount, used, total) {
+        if !Amount::from(*amount).fits(used.into(), total.into()) {
             let holder = |(user, amount): &(&CounterHolder<'_>, Quantity)| {
                 format!("{} ({}): {} with {}", user.holder.uid, user.holder.name, amount.human(), user.device)
             };

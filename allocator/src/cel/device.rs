@@ -61,10 +61,11 @@ impl<'a> DeviceFacts<'a> {
                 DeviceAttribute::Version(version) => is_version(version),
                 DeviceAttribute::Versions(versions) => has_lists && versions.iter().all(|version| is_version(version)),
                 DeviceAttribute::Ints(_) | DeviceAttribute::Bools(_) | DeviceAttribute::Strings(_) => has_lists,
+                DeviceAttribute::Unknown(_) => false,
             };
             (!is_readable).then(|| EvaluationError::Attribute(name.to_owned()))
         });
-        let capacity = || self.capacity.iter().find(|(_, capacity)| capacity.value.exact().is_none());
+        let capacity = || self.capacity.iter().find(|(_, capacity)| capacity.value.get().is_none());
         attributes.or_else(|| {
             capacity().map(|(name, _)| EvaluationError::Unsupported(format!("the amount of capacity {name}")))
         })
@@ -115,6 +116,7 @@ fn attribute_value(attribute: &DeviceAttribute) -> Option<Value<'_>> {
         DeviceAttribute::Bools(bools) => Value::List(List::Bools(bools)),
         DeviceAttribute::Strings(texts) => Value::List(List::Texts(texts)),
         DeviceAttribute::Versions(versions) => Value::List(List::Versions(versions)),
+        DeviceAttribute::Unknown(_) => return None,
     })
 }
 

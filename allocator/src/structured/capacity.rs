@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::resource::{CapacityRequirements, SliceQuantity, policy};
+use hostler_api::{
+    ExactQuantity,
+    resource::{
+        CapacityRequirements, SliceQuantity,
+        policy::{self, Amount},
+    },
+};
 
 use super::{
-    Amount, amount,
     bits::DeviceBits,
     pools::{NodeDevice, NodePools},
     state::NodeState,
@@ -30,7 +35,7 @@ pub(super) struct CapacityUse<'p, 'a> {
     /// By request and device.
     shares: Vec<Share>,
     /// By request and capacity.
-    taken: Vec<Amount>,
+    taken: Vec<ExactQuantity>,
     /// What this search holds, by capacity.
     held: Vec<Amount>,
     /// Devices of which this search holds parts.
@@ -45,7 +50,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
             pools,
             state,
             shares: vec![Share::Unknown; requests * pools.devices.len()],
-            taken: vec![Amount::default(); requests * capacities],
+            taken: vec![ExactQuantity::ZERO; requests * capacities],
             held: vec![Amount::default(); capacities],
             in_use: DeviceBits::none(pools.devices.len()),
         }
@@ -59,8 +64,12 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         }
         at.capacities().zip(at.device.capacity.iter()).all(|(slot, (_, capacity))| {
             let held = self.state.consumed(slot).plus(self.held[slot]);
-            policy::fits(self.taken[request * self.pools.capacities + slot], held, amount(&capacity.value))
+            self.taken(request, slot).fits(held, (&capacity.value).into())
         })
+    }
+
+    fn taken(&self, request: usize, slot: usize) -> Amount {
+        self.taken[request * self.pools.capacities + slot].into()
     }
 
     /// Whether the device has what the request wants, were it not held by others.
@@ -93,7 +102,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
     pub(super) fn take(&mut self, request: usize, device: usize) {
         self.in_use.insert(device);
         for slot in self.pools.devices[device].capacities() {
-            self.held[slot] = self.held[slot].plus(self.taken[request * self.pools.capacities + slot]);
+            self.held[slot] = self.held[slot].plus(self.taken(request, slot));
         }
     }
 
@@ -101,7 +110,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
     pub(super) fn give_back(&mut self, request: usize, device: usize) {
         let slots = self.pools.devices[device].capacities();
         for slot in slots.clone() {
-            self.held[slot] = self.held[slot].minus(self.taken[request * self.pools.capacities + slot]);
+            self.held[slot] = self.held[slot].minus(self.taken(request, slot));
         }
         if !slots.is_empty() && self.held[slots].iter().all(|held| held.is_zero()) {
             self.in_use.remove(device);
@@ -118,13 +127,16 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
 }
 
 /// Works out what is taken of each capacity, and whether the device gives that.
-fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &mut [Amount]) -> bool {
+fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &mut [ExactQuantity]) -> bool {
     let wanted = wanted.map(|wanted| &wanted.requests);
     let has_all = wanted.is_none_or(|it| it.iter().all(|(name, _)| at.device.capacity.get(name).is_some()));
     has_all
         && at.device.capacity.iter().zip(taken).all(|((name, capacity), taken)| {
             let asked: Option<&SliceQuantity> = wanted.and_then(|wanted| wanted.get(name));
-            policy::taken(asked.map(amount), capacity).is_some_and(|amount| {
+            let asked = asked.map(SliceQuantity::get);
+            let share =
+                asked.map_or_else(|| policy::taken(None, capacity), |asked| policy::taken(Some(asked?), capacity));
+            share.is_some_and(|amount| {
                 *taken = amount;
                 true
             })

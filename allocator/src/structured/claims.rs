@@ -198,11 +198,11 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
 
     pub(super) fn add(&mut self, claim: &'a ResourceClaim) -> Result<(), Fatal> {
         let first = self.compiled.constraints.len();
-        self.add_constraints(claim)?;
+        let constraints = self.add_constraints(claim);
         let requests = claim.spec.devices.requests.iter();
         let requests = requests.map(|request| self.request(claim, request, first)).collect::<Result<_, Fatal>>()?;
         self.compiled.claims.push(CompiledClaim { claim, requests });
-        Ok(())
+        constraints
     }
 
     fn request(
@@ -316,10 +316,11 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         Ok(self.compiled.selections.len() - 1)
     }
 
+    /// Amounts that are held in the same way are one; others are written differently in results.
     fn capacity(&mut self, wanted: Option<&'a CapacityRequirements>) -> usize {
         let wanted = wanted.filter(|wanted| !wanted.requests.is_empty());
         let known = &mut self.compiled.capacities;
-        known.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+        known.iter().position(|known| is_identical(*known, wanted)).unwrap_or_else(|| {
             known.push(wanted);
             known.len() - 1
         })
@@ -348,4 +349,13 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
             known.len() - 1
         })
     }
+}
+
+fn is_identical(one: Option<&CapacityRequirements>, other: Option<&CapacityRequirements>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+    let quantities = one.requests.iter().zip(other.requests.iter());
+    one == other
+        && quantities
+            .filter_map(|((_, one), (_, other))| one.get().zip(other.get()))
+            .all(|(one, other)| one.is_identical(other))
 }

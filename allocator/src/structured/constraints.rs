@@ -202,6 +202,7 @@ fn values(attribute: &DeviceAttribute) -> impl Iterator<Item = Value<'_>> {
         DeviceAttribute::Bools(values) => bools = values,
         DeviceAttribute::Strings(values) => strings = values,
         DeviceAttribute::Versions(values) => versions = values,
+        DeviceAttribute::Unknown(_) => {}
     }
     one.into_iter()
         .chain(ints.iter().map(|value| Value::Int(*value)))

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use hostler_api::resource::{DeviceCounterConsumption, SliceCounterSet, policy};
+use hostler_api::resource::{DeviceCounterConsumption, SliceCounterSet, policy::Amount};
 
 use super::{
-    Amount,
     pools::{FoundPool, NodeDevice},
     quirks::{Quirk, Quirks},
     state::PoolAllocations,
@@ -93,7 +92,7 @@ impl<'a> CounterLayoutBuilder<'a> {
         let mut totals = Vec::new();
         for set in sets {
             for (counter, amount) in set.counters.iter() {
-                totals.push((self.slot(group, &set.name, counter), super::amount(&amount.value)));
+                totals.push((self.slot(group, &set.name, counter), (&amount.value).into()));
             }
         }
         let (driver, pool) = (pool.driver, pool.name);
@@ -115,7 +114,7 @@ impl<'a> CounterLayoutBuilder<'a> {
         let mut amounts = Vec::new();
         for consumption in consumption {
             for (counter, amount) in consumption.counters.iter() {
-                amounts.push((self.slot(group, &consumption.counter_set, counter), super::amount(&amount.value)));
+                amounts.push((self.slot(group, &consumption.counter_set, counter), (&amount.value).into()));
             }
         }
         if let Some(source) = self.layout.sources.last_mut() {
@@ -195,7 +194,7 @@ impl<'p, 'a> CounterUse<'p, 'a> {
                 // A device that names a counter twice takes both amounts.
                 let before = taking.amounts[..at].iter().filter(|(other, _)| other == slot);
                 let held = before.fold(self.held[*slot], |held, (_, amount)| held.plus(*amount));
-                self.available[*slot].is_none_or(|available| policy::fits(*amount, held, available))
+                self.available[*slot].is_none_or(|available| amount.fits(held, available))
             })
     }
 

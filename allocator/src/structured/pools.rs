@@ -19,6 +19,7 @@ use super::{
     quirks::{Quirk, Quirks},
     version::{Feature, Features},
 };
+use crate::cel::DeviceFacts;
 
 mod gather;
 mod index;
@@ -130,6 +131,16 @@ impl NodeDevice<'_> {
             return Ok(true);
         }
         allows(node, self.device)
+    }
+
+    /// What selectors see of it.
+    pub(super) fn facts(&self, knows_parts: bool) -> DeviceFacts<'_> {
+        DeviceFacts {
+            driver: &self.slice.driver,
+            attributes: &self.device.attributes,
+            capacity: &self.device.capacity,
+            allow_multiple_allocations: knows_parts && self.device.allow_multiple_allocations,
+        }
     }
 
     /// Its capacities among those of all devices.

@@ -135,7 +135,7 @@ impl<'p, 'a> Search<'p, 'a> {
             pools,
             state,
             budget,
-            selection: SelectionUse::new(features, compiled, pools),
+            selection: SelectionUse::new(features, quirks, compiled, pools),
             capacity: CapacityUse::new(pools, state, requests),
             counters: CounterUse::new(&pools.counters),
             constraints: ConstraintUse::new(compiled, pools, quirks, features.has(Feature::ListTypeAttributes)),

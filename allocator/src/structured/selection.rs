@@ -4,6 +4,7 @@ use super::{
     claims::CompiledClaims,
     fatal::Fatal,
     pools::NodePools,
+    quirks::{Quirk, Quirks},
     version::{Feature, Features},
 };
 
@@ -32,16 +33,23 @@ pub(super) struct SelectionUse<'p, 'a> {
     compiled: &'p CompiledClaims<'a>,
     pools: &'p NodePools<'a>,
     binding_conditions: bool,
+    knows_parts: bool,
     /// By selection and device.
     answers: Vec<Answer>,
 }
 
 impl<'p, 'a> SelectionUse<'p, 'a> {
-    pub(super) fn new(features: Features, compiled: &'p CompiledClaims<'a>, pools: &'p NodePools<'a>) -> Self {
+    pub(super) fn new(
+        features: Features,
+        quirks: Quirks,
+        compiled: &'p CompiledClaims<'a>,
+        pools: &'p NodePools<'a>,
+    ) -> Self {
         Self {
             compiled,
             pools,
             binding_conditions: features.has(Feature::DeviceBindingConditions),
+            knows_parts: !quirks.has(Quirk::NoConsumableCapacity),
             answers: vec![Answer::Unknown; compiled.selections.len() * pools.devices.len()],
         }
     }
@@ -77,15 +85,15 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
 
     fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
         let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
-        let failure = |reason: &String, device: Option<String>| {
-            let (owner, selector, reason) =
-                (selection.owner(selector), selection.text(selector).to_owned(), reason.clone());
-            match device {
-                None => Fatal::Compile { owner, selector, reason },
-                Some(device) => Fatal::Evaluate { owner, selector, device, reason },
-            }
-        };
-        let program = selection.selectors[selector].as_ref().as_ref().map_err(|reason| failure(reason, None))?;
-        program.matches(&at.slice.driver, at.device).map_err(|reason| failure(&reason, Some(at.full_name())))
+        let (owner, text) = (|| selection.owner(selector), || selection.text(selector).to_owned());
+        let compiled = selection.selectors[selector].as_ref().as_ref();
+        let compiled =
+            compiled.map_err(|error| Fatal::Compile { owner: owner(), selector: text(), reason: error.to_string() })?;
+        compiled.matches(&at.facts(self.knows_parts)).map_err(|error| Fatal::Evaluate {
+            owner: owner(),
+            selector: text(),
+            device: at.full_name(),
+            reason: error.to_string(),
+        })
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hostler_api::resource::{AllocationResult, DeviceRequestAllocationResult, SliceQuantity};
+use hostler_api::resource::{AllocationResult, DeviceRequestAllocationResult, SliceQuantity, policy::Amount};
 
 use super::{
-    Amount, amount,
     bits::DeviceBits,
     pools::NodePools,
     quirks::{Quirk, Quirks},
@@ -65,7 +64,7 @@ impl AllocatedState {
         let consumed = self.device(driver, pool, device).consumed.get_or_insert_default();
         for (capacity, quantity) in capacities {
             let sum = consumed.entry(capacity.into()).or_default();
-            *sum = sum.plus(amount(quantity));
+            *sum = sum.plus(quantity.into());
         }
     }
 
@@ -124,7 +123,7 @@ impl DeviceAllocation {
         let Some(consumed) = &mut self.consumed else { return };
         for (capacity, quantity) in capacities {
             if let Some(sum) = consumed.get_mut(&**capacity) {
-                *sum = sum.minus(amount(quantity));
+                *sum = sum.minus(quantity.into());
             }
         }
         if consumed.values().all(|sum| sum.is_zero()) {
@@ -216,7 +215,7 @@ impl PoolAllocations<'_> {
 
 #[cfg(test)]
 mod tests {
-    use hostler_api::resource::DeviceAllocationResult;
+    use hostler_api::{Quantity, resource::DeviceAllocationResult};
     use serde_json::json;
 
     use super::*;
@@ -241,7 +240,7 @@ mod tests {
             state.add(Features::all(), allocation);
         }
         let device = state.device("d", "p", "a").clone();
-        assert_eq!(device.consumed.unwrap()["memory"].to_string(), "5");
+        assert_eq!(device.consumed.unwrap()["memory"], Quantity::whole(5).into());
         assert_eq!(device.shares.len(), 2);
         assert!(state.device("d", "p", "b").is_whole);
         for allocation in shares.iter().chain([&whole]) {

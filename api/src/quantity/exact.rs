@@ -55,6 +55,11 @@ impl ExactQuantity {
         self.nano == 0
     }
 
+    /// The amount in billionths, the finest that can be written.
+    pub fn billionths(self) -> i128 {
+        self.nano
+    }
+
     /// -1, 0 or 1.
     pub fn sign(self) -> i64 {
         i64::from(self.nano.signum() == 1) - i64::from(self.nano.signum() == -1)

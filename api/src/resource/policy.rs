@@ -2,67 +2,114 @@
 //! the daemon follows where it checks or makes allocations itself.
 
 use crate::{
-    Quantity,
+    ExactQuantity, Quantity,
     resource::{CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity, SliceQuantity},
 };
 
-/// The least amount of `min`, `min + step`, … that is not below `asked`; without steps, what was asked for but at least
-/// `min`. Steps are counted in whole units, of which a fraction counts as one.
-pub fn round_up(asked: Quantity, min: Quantity, step: Option<Quantity>) -> Quantity {
-    match step {
-        _ if asked < min => min,
-        Some(step) => in_whole_units(asked).round_up(in_whole_units(min), in_whole_units(step)),
-        None => asked,
+/// An amount as sums and comparisons need it: in billionths of a unit. Less than nothing is left where others hold more
+/// than there is.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Amount(i128);
+
+impl Amount {
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The sum. No number of amounts that anybody can write reaches the end of the range.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Whether so much is left of `total`, next to what is `held` already.
+    pub fn fits(self, held: Self, total: Self) -> bool {
+        held.plus(self) <= total
     }
 }
 
-/// Whether `wanted` is left of `total`, next to what is `held` already.
-pub fn fits(wanted: Quantity, held: Quantity, total: Quantity) -> bool {
-    held.plus(wanted) <= total
+impl From<ExactQuantity> for Amount {
+    fn from(quantity: ExactQuantity) -> Self {
+        Self(quantity.billionths())
+    }
+}
+
+impl From<Quantity> for Amount {
+    fn from(quantity: Quantity) -> Self {
+        ExactQuantity::from(quantity).into()
+    }
+}
+
+impl From<&SliceQuantity> for Amount {
+    /// What means nothing is nothing.
+    fn from(quantity: &SliceQuantity) -> Self {
+        quantity.get().map(Into::into).unwrap_or_default()
+    }
+}
+
+/// The least amount of `min`, `min + step`, … that is not below `asked`; without steps, what was asked for but at least
+/// `min`. Steps are counted in whole units, of which a fraction counts as one.
+pub fn round_up(asked: ExactQuantity, min: ExactQuantity, step: Option<ExactQuantity>) -> ExactQuantity {
+    match step {
+        Some(step) => asked.round_up(min, step),
+        None => {
+            if asked < min {
+                min
+            } else {
+                asked
+            }
+        }
+    }
 }
 
 /// What a request takes of a capacity of which it asks for `asked`, or for nothing in particular. `None`: the capacity
 /// gives no such amount.
-pub fn taken(asked: Option<Quantity>, capacity: &DeviceCapacity) -> Option<Quantity> {
+pub fn taken(asked: Option<ExactQuantity>, capacity: &DeviceCapacity) -> Option<ExactQuantity> {
     let Some(policy) = capacity.request_policy.as_deref() else { return asked.or(capacity.value.get()) };
-    let default = policy.default.and_then(SliceQuantity::get);
+    let default = policy.default.as_ref().and_then(SliceQuantity::get);
     let rounded = match asked {
         Some(asked) => rounded(asked, policy)?,
         None => default.or(capacity.value.get())?,
     };
-    (default == Some(rounded) || is_given(rounded, policy)?).then_some(rounded)
+    let is_default = default.is_some_and(|default| default.is_identical(rounded));
+    (is_default || is_given(rounded, policy)?).then_some(rounded)
 }
 
-fn rounded(asked: Quantity, policy: &CapacityRequestPolicy) -> Option<Quantity> {
+fn rounded(asked: ExactQuantity, policy: &CapacityRequestPolicy) -> Option<ExactQuantity> {
     if let Some(CapacityRequestPolicyRange { min, step, .. }) = &policy.valid_range {
-        return Some(round_up(asked, min.get()?, some_or_unreadable(*step)?));
+        return Some(round_up(asked, min.get()?, if_readable(step.as_ref())?));
     }
-    let mut given = policy.valid_values.iter().filter_map(|value| value.get());
+    let mut given = policy.valid_values.iter().filter_map(SliceQuantity::get);
     Some(given.find(|value| asked <= *value).unwrap_or(asked))
 }
 
 /// Whether the policy gives this amount. `None`: the policy cannot be understood.
-fn is_given(amount: Quantity, policy: &CapacityRequestPolicy) -> Option<bool> {
+fn is_given(amount: ExactQuantity, policy: &CapacityRequestPolicy) -> Option<bool> {
     let Some(CapacityRequestPolicyRange { min, max, step }) = &policy.valid_range else {
         let values = &policy.valid_values;
         return Some(values.is_empty() || values.iter().any(|value| value.get() == Some(amount)));
     };
-    let (min, max, step) = (min.get()?, some_or_unreadable(*max)?, some_or_unreadable(*step)?);
-    let amount_in_units = in_whole_units(amount);
-    let is_a_step = |step| amount_in_units == round_up(amount_in_units, in_whole_units(min), Some(step));
+    let (min, max, step) = (min.get()?, if_readable(max.as_ref())?, if_readable(step.as_ref())?);
+    let is_a_step = |step: ExactQuantity| {
+        let (units, step) = (i128::from(amount.rounded()) - i128::from(min.rounded()), i128::from(step.rounded()));
+        units.checked_rem(step) == Some(0)
+    };
     Some(max.is_none_or(|max| amount <= max) && step.is_none_or(is_a_step))
 }
 
 /// `None` only for a quantity that is there and means nothing.
-fn some_or_unreadable(quantity: Option<SliceQuantity>) -> Option<Option<Quantity>> {
+fn if_readable(quantity: Option<&SliceQuantity>) -> Option<Option<ExactQuantity>> {
     match quantity {
         Some(quantity) => quantity.get().map(Some),
         None => Some(None),
     }
-}
-
-fn in_whole_units(amount: Quantity) -> Quantity {
-    amount.round_up(Quantity::default(), Quantity::whole(1))
 }
 
 #[cfg(test)]
@@ -129,8 +176,10 @@ mod tests {
 
     #[test]
     fn what_is_held_and_what_is_wanted_must_fit_together() {
-        let [two, three, five] = [2, 3, 5].map(Quantity::whole);
-        assert!(fits(two, three, five));
-        assert!(!fits(three, three, five));
+        let [two, three, five] = [2, 3, 5].map(|units| Amount::from(Quantity::whole(units)));
+        assert!(two.fits(three, five));
+        assert!(!three.fits(three, five));
+        assert!(!Amount::default().fits(three, two));
+        assert_eq!(two.minus(three).plus(three), two);
     }
 }

@@ -169,6 +169,9 @@ pub enum DeviceAttribute {
     Strings(Box<[String]>),
     /// Several versions.
     Versions(Box<[String]>),
+    /// A value of a kind that is not known here, or none.
+    #[serde(untagged)]
+    Unknown(serde_json::Value),
 }
 
 /// An amount, and how parts of it are requested.

@@ -140,7 +140,9 @@ pub struct RequestPolicy {
 impl RequestPolicy {
     /// What a request for `asked` is given, as the scheduler rounds it.
     pub fn round_up(&self, asked: Quantity) -> Quantity {
-        policy::round_up(asked, self.min, Some(self.step))
+        let rounded = policy::round_up(asked.into(), self.min.into(), Some(self.step.into()));
+        // More than can be counted is more than there is, rounded or not.
+        Quantity::try_from(rounded).unwrap_or(asked)
     }
 }
 

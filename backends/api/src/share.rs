@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Quantity, few, resource::policy};
+use hostler_api::{Quantity, few, resource::policy::Amount};
 
 use crate::{BackendError, HeldDevice, PlanWork};
 
@@ -60,7 +60,8 @@ impl<'a> CapacityShare<'a> {
     /// When it is not: what is wanted, what is left and who holds the rest.
     pub fn take(&self, holders: &CapacityHolders<'_>) -> Result<u64, BackendError> {
         let (wanted, free) = (self.wanted()?, self.free(holders));
-        if policy::fits(Quantity::whole(wanted), Quantity::whole(holders.total()), self.whole()) {
+        let [taken, held] = [wanted, holders.total()].map(|units| Amount::from(Quantity::whole(units)));
+        if taken.fits(held, self.whole().into()) {
             return Ok(wanted);
         }
         let human = |amount| Quantity::whole(amount).human();

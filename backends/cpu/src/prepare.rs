@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::{Access, ClaimUid, Grant, Quantity, resource::policy};
+use hostler_api::{Access, ClaimUid, Grant, Quantity};
 use hostler_backend::{
-    BackendError, Device, DevicePlan, Pinning, PlanWork, PrepareWork, Sharing, UnprepareWork,
+    BackendError, Device, DevicePlan, Pinning, PlanWork, PrepareWork, RequestPolicy, Sharing, UnprepareWork,
     opaque::{CpuConfig, CpuIsolation, CpuSpread, config_of},
 };
 use hostler_linux::{IdSet, ReadFailure, SysRoot, topology::Topology};
@@ -132,7 +132,7 @@ fn wanted(work: &PlanWork<'_>, offer: &OfferedCpus, whole: usize) -> Result<usiz
     let cpus = asked.as_whole().and_then(|cpus| usize::try_from(cpus).ok()).filter(|cpus| *cpus > 0);
     cpus.filter(|cpus| cpus.is_multiple_of(step)).ok_or_else(|| {
         let least = Quantity::whole(step as u64);
-        let fix = policy::round_up(*asked, least, Some(least));
+        let fix = RequestPolicy { default: least, min: least, step: least }.round_up(*asked);
         let unit = if step > 1 { format!("whole cores of {step} CPUs") } else { "whole CPUs".to_owned() };
         BackendError::refused(format!("{asked} CPUs of {device} cannot be given: it gives {unit}; ask for {fix}"))
     })
