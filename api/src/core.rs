@@ -3,7 +3,24 @@
 //! Types have the names of Kubernetes' own, and fields that are not known are let through.
 
 mod metadata;
+mod node;
+mod pod;
+mod requests;
 mod selector;
+mod toleration;
 
-pub use metadata::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+pub use metadata::{ObjectMeta, OwnerReference};
+pub use node::{Node, NodeCondition, NodeSpec, NodeStatus, ResourceList};
+pub use pod::{
+    Affinity, Container, ContainerPort, NodeAffinity, Pod, PodAffinity, PodResourceClaim, PodSchedulingGate, PodSpec,
+    PodStatus, PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, TopologySpreadConstraint, Volume,
+};
 pub use selector::{NodeSelector, NodeSelectorError, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
+pub use toleration::{Taint, Toleration};
+
+/// Go writes a list or a map that nobody made as `null`.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

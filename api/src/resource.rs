@@ -12,6 +12,7 @@ mod request;
 mod slice;
 mod sorted_map;
 mod taint;
+mod template;
 mod version;
 
 pub use claim::{
@@ -31,6 +32,7 @@ pub use slice::{
 };
 pub use sorted_map::SortedMap;
 pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector, DeviceToleration};
+pub use template::{ResourceClaimTemplate, ResourceClaimTemplateSpec};
 pub use version::{ApiVersion, GROUP};
 
 /// Go writes a list that nobody made as `null`.

@@ -22,4 +22,23 @@ pub struct ObjectMeta {
     /// Remarks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// Whose it is: it goes when they go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<OwnerReference>,
+    /// When it was made, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
+    /// When it was asked to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
+}
+
+/// An object that another one belongs to.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct OwnerReference {
+    /// `ReplicaSet`, `DaemonSet`, …
+    pub kind: String,
+    /// Name, in the same namespace.
+    pub name: String,
 }

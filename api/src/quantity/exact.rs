@@ -78,6 +78,13 @@ impl ExactQuantity {
         i64::try_from(units + rest.signum()).unwrap_or(if units > 0 { i64::MAX } else { i64::MIN })
     }
 
+    /// Thousandths of a unit, rounded away from zero, at most what 64 bits hold: how the scheduler counts CPU.
+    pub fn rounded_milli(self) -> i64 {
+        const MILLI: i128 = NANO as i128 / 1000;
+        let (milli, rest) = (self.nano / MILLI, self.nano % MILLI);
+        i64::try_from(milli + rest.signum()).unwrap_or(if milli > 0 { i64::MAX } else { i64::MIN })
+    }
+
     /// The nearest floating-point number, calculated as Kubernetes does: the number it holds times a power of ten.
     pub fn as_approximate_float(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a floating-point number is asked for")]

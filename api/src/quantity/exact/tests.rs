@@ -163,3 +163,10 @@ proptest! {
         prop_assert_eq!(x.sign(), i64::from(a.signum()));
     }
 }
+
+#[test]
+fn cpu_is_counted_in_thousandths_rounded_up() {
+    for (text, milli) in [("1500m", 1500), ("2", 2000), ("1n", 1), ("-1n", -1), ("0.0015", 2), ("99E", i64::MAX)] {
+        assert_eq!(exact(text).rounded_milli(), milli, "{text}");
+    }
+}
