@@ -1,1 +1,116 @@
-//! What fits where: sets of pods on nodes, each decided once by the allocator.
+//! What fits where: sets of pods on nodes, each question to the allocator asked once.
+//!
+//! A cluster of thousands of nodes has few kinds of machines, and half a million pods come from few templates. So devices
+//! are reduced to what the pods at hand can tell of them, nodes to shapes and states, and the allocator is asked once for
+//! each pair of a state and a list of claims; every other pod and node is a look into a table. The answer is that of
+//! asking pod by pod, node by node.
+
+mod amounts;
+mod answer;
+mod change;
+mod engine;
+mod facts;
+#[cfg(test)]
+mod fixtures;
+mod left;
+mod nodes;
+mod placing;
+mod pods;
+mod projection;
+mod sequences;
+mod shapes;
+mod snapshot;
+mod states;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+use placing::{Known, Placing};
+use pods::Wish;
+use projection::Projection;
+use shapes::Shapes;
+use states::States;
+use transitions::Transitions;
+
+pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict};
+pub use change::{Change, ChangeError, ParseChangeError};
+pub use engine::PlanOptions;
+pub use facts::{ClusterFacts, ObjectKey};
+pub use left::{ClusterLeft, DeviceCount, NodeLeft};
+pub use pods::PodSet;
+pub use snapshot::Snapshot;
+
+impl Snapshot {
+    /// Where the pods of `sets` go. More important ones come first, others in the order given; where not all fit so, two
+    /// more orders are tried.
+    pub fn plan(&self, sets: &[PodSet], options: &PlanOptions) -> Plan {
+        let wishes = self.wishes(sets);
+        let mut known = self.known(&wishes, options);
+        let mut plan = self.attempt(Order::AsGiven, &wishes, &mut known, options);
+        for order in [Order::LargestFirst, Order::FewestNodesFirst] {
+            if plan.sets.iter().all(|set| set.placed == set.wanted) || sets.len() < 2 {
+                break;
+            }
+            let other = self.attempt(order, &wishes, &mut known, options);
+            if other.sets.iter().all(|set| set.placed == set.wanted) {
+                plan = other;
+            }
+        }
+        plan
+    }
+
+    /// Which nodes would take one pod of the set, and why the others would not.
+    pub fn fit(&self, set: &PodSet, options: &PlanOptions) -> SetPlan {
+        let set = PodSet { count: 0, ..set.clone() };
+        let wishes = self.wishes(std::slice::from_ref(&set));
+        let mut known = self.known(&wishes, options);
+        Placing::new(&mut known, self.usage.clone(), false).explain(&wishes[0])
+    }
+
+    /// The first attempt of [`plan`](Self::plan) alone.
+    #[cfg(test)]
+    fn attempt_as_given(&self, sets: &[PodSet], options: &PlanOptions) -> Plan {
+        let wishes = self.wishes(sets);
+        let mut known = self.known(&wishes, options);
+        self.attempt(Order::AsGiven, &wishes, &mut known, options)
+    }
+
+    fn wishes(&self, sets: &[PodSet]) -> Vec<Wish> {
+        sets.iter().map(|set| Wish::new(set, self.facts())).collect()
+    }
+
+    fn known(&self, wishes: &[Wish], options: &PlanOptions) -> Known<'_> {
+        let engine = engine::Engine::new(self.facts(), options);
+        let mut projection = Projection::new(engine.references(wishes, self.facts()));
+        Known {
+            cluster: &self.cluster,
+            shapes: Shapes::new(&self.cluster, &mut projection),
+            states: States::default(),
+            transitions: Transitions::new(&self.cluster, engine),
+        }
+    }
+
+    fn attempt(&self, order: Order, wishes: &[Wish], known: &mut Known<'_>, options: &PlanOptions) -> Plan {
+        let turns = self.turns(order, wishes, known);
+        let mut placing = Placing::new(known, self.usage.clone(), options.names_devices);
+        let mut placed: Vec<(usize, SetPlan)> = turns.into_iter().map(|at| (at, placing.place(&wishes[at]))).collect();
+        placed.sort_by_key(|(at, _)| *at);
+        let after = Snapshot { cluster: self.cluster.clone(), usage: placing.usage };
+        Plan { order, sets: placed.into_iter().map(|(_, set)| set).collect(), after }
+    }
+
+    /// The indices of the sets in the order in which they are placed.
+    fn turns(&self, order: Order, wishes: &[Wish], known: &mut Known<'_>) -> Vec<usize> {
+        let mut turns: Vec<usize> = (0..wishes.len()).collect();
+        match order {
+            Order::AsGiven => {}
+            Order::LargestFirst => turns.sort_by_key(|at| std::cmp::Reverse(wishes[*at].size())),
+            Order::FewestNodesFirst => {
+                let mut placing = Placing::new(known, self.usage.clone(), false);
+                turns.sort_by_cached_key(|at| placing.explain(&wishes[*at]).room.len());
+            }
+        }
+        turns.sort_by_key(|at| std::cmp::Reverse(wishes[*at].priority));
+        turns
+    }
+}

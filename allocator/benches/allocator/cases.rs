@@ -1,0 +1,166 @@
+//! The committed cases of the parity tests: what one allocation takes, beside upstream's allocator where
+//! `HOSTLER_ORACLES` names the program that asks it, as for the parity tests.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use hostler_allocator::structured::{
+    AllocatedState, Allocator, Budget, Feature, Features, KubernetesVersion, NodeFacts, Quirks, SliceIndex, Variant,
+};
+use hostler_api::resource::{ResourceClaim, ResourceSlice, SliceQuantity};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::measure::{median, report};
+
+const VERSION: KubernetesVersion = KubernetesVersion::V1_36;
+/// Each case is asked so often in a round, and of so many rounds the median counts.
+const REPETITIONS: u32 = 500;
+const ROUNDS: usize = 5;
+
+/// A case, read.
+struct Case {
+    line: String,
+    allocator: Allocator,
+    node: String,
+    labels: BTreeMap<String, String>,
+    slices: Vec<ResourceSlice>,
+    claims: Vec<ResourceClaim>,
+    state: AllocatedState,
+}
+
+/// Times every case, and says how much faster that is than upstream.
+pub(crate) fn measure() {
+    let cases: Vec<Case> = lines().iter().filter_map(|line| Case::read(line)).collect();
+    report("cases", cases.len(), "");
+    let ours: Vec<f64> = cases.iter().map(Case::nanoseconds).collect();
+    report("median of one allocation", format!("{:.0} ns", median_of(&ours)), "");
+    let Ok(programs) = std::env::var("HOSTLER_ORACLES") else { return };
+    for program in programs.split(':') {
+        compare(program, &cases, &ours);
+    }
+}
+
+fn compare(program: &str, cases: &[Case], ours: &[f64]) {
+    let theirs = ask(program, cases);
+    let pairs: Vec<(f64, f64)> = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some((*ours, theirs?))).collect();
+    let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| theirs / ours).collect();
+    let geometric = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+    report(&format!("{program}: cases that both answer"), pairs.len(), "");
+    report(
+        "  median of one allocation",
+        format!("{:.0} ns", median_of(&pairs.iter().map(|it| it.1).collect::<Vec<_>>())),
+        "",
+    );
+    report("  so many times our time, geometric mean", format!("{geometric:.1}"), "≥ 5");
+    report("  all cases together", format!("{:.1}", sum(|it| it.1) / sum(|it| it.0)), "≥ 5");
+    report("  the case that is nearest", format!("{:.1}", ratios.iter().copied().fold(f64::INFINITY, f64::min)), "");
+}
+
+/// Nanoseconds of one allocation, by case; nothing where the program has no answer.
+fn ask(program: &str, cases: &[Case]) -> Vec<Option<f64>> {
+    let mut child = Command::new(program)
+        .args(["time", "-reuse", "-n", &REPETITIONS.to_string(), "-rounds", &ROUNDS.to_string(), "-variant", "default"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text: String = cases.iter().map(|case| format!("{}\n", case.line)).collect();
+    let mut input = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let times = |line: &str| {
+        let reply: Value = serde_json::from_str(line).ok()?;
+        reply["answers"][0]["ns"].as_array()?.get(ROUNDS / 2)?.as_f64()
+    };
+    String::from_utf8(output.stdout).unwrap().lines().map(times).collect()
+}
+
+fn median_of(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn lines() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    files.sort();
+    files
+        .iter()
+        .flat_map(|file| std::fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+fn typed<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+fn list<T: DeserializeOwned>(value: &Value) -> Option<Vec<T>> {
+    value.as_array().map_or(Some(Vec::new()), |items| items.iter().map(typed).collect())
+}
+
+impl Case {
+    /// Cases with objects that the API server would not take are not for the clock.
+    fn read(line: &str) -> Option<Self> {
+        let mut case: Value = serde_json::from_str(line).ok()?;
+        let features: Features = list::<Feature>(&case["features"])?.into_iter().collect();
+        let quirks = Quirks::of(VERSION, Variant::at_work(VERSION, features));
+        for claim in case["claims"].as_array_mut().into_iter().flatten() {
+            claim["apiVersion"] = json!("resource.k8s.io/v1");
+            claim["kind"] = json!("ResourceClaim");
+        }
+        Some(Self {
+            line: line.to_owned(),
+            allocator: Allocator::new(features, quirks, list::<hostler_api::resource::DeviceClass>(&case["classes"])?),
+            node: case["node"]["metadata"]["name"].as_str()?.to_owned(),
+            labels: typed(&case["node"]["metadata"]["labels"]).unwrap_or_default(),
+            slices: list(&case["slices"])?,
+            claims: list(&case["claims"])?,
+            state: state(&case["allocated"])?,
+        })
+    }
+
+    fn nanoseconds(&self) -> f64 {
+        let (round, ()) = median(ROUNDS, || (0..REPETITIONS).for_each(|_| self.allocate()));
+        round.as_nanos() as f64 / f64::from(REPETITIONS)
+    }
+
+    /// Everything that upstream does for a node: from slices to pools, and the search.
+    fn allocate(&self) {
+        let node = NodeFacts { name: &self.node, labels: &self.labels };
+        let Ok(pools) = self.allocator.gather(node, &SliceIndex::new(&self.slices)) else { return };
+        let Ok(claims) = self.allocator.compile(&self.claims) else { return };
+        let _ =
+            std::hint::black_box(self.allocator.allocate(&pools, &self.state, &claims, &mut Budget::steps(2_000_000)));
+    }
+}
+
+fn state(allocated: &Value) -> Option<AllocatedState> {
+    let mut state = AllocatedState::new();
+    let each = |name: &str| allocated[name].as_array().cloned().unwrap_or_default();
+    let text = |item: &Value, name: &str| item[name].as_str().map(str::to_owned);
+    let key = |item: &Value| Some([text(item, "driver")?, text(item, "pool")?, text(item, "device")?]);
+    for device in each("devices") {
+        let [driver, pool, device] = key(&device)?;
+        state.hold(&driver, &pool, &device);
+    }
+    for share in each("shares") {
+        let [driver, pool, device] = key(&share)?;
+        state.share(&driver, &pool, &device, &text(&share, "shareID")?);
+    }
+    for consumed in each("capacity") {
+        let [driver, pool, device] = key(&consumed)?;
+        let amounts: BTreeMap<String, SliceQuantity> = typed(&consumed["capacity"])?;
+        state.consume(&driver, &pool, &device, amounts.iter().map(|(name, amount)| (&**name, amount)));
+    }
+    Some(state)
+}

@@ -1,0 +1,337 @@
+//! What if: changes to what is known of a cluster, as values.
+
+mod parse;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use hostler_api::{
+    core::{Node, ObjectMeta, Taint},
+    resource::{DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector},
+};
+
+use super::{
+    facts::{ClusterFacts, ObjectKey, PackedPod, PackedSlice},
+    pods::PodSet,
+};
+
+pub use parse::ParseChangeError;
+
+/// The label by which a node's pods find their own node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// One change. Its text is what [`FromStr`](std::str::FromStr) reads.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// The node takes no new pods, and those on it go elsewhere.
+    DrainNode {
+        /// Its name.
+        node: String,
+    },
+    /// The node, its devices and its pods are gone.
+    RemoveNode {
+        /// Its name.
+        node: String,
+    },
+    /// More nodes with the same devices, of which none are taken.
+    AddNodesLike {
+        /// Name of the one that they are like.
+        node: String,
+        /// How many.
+        count: u32,
+    },
+    /// A taint on a node.
+    TaintNode {
+        /// Its name.
+        node: String,
+        /// The taint.
+        taint: Taint,
+    },
+    /// A taint of a node is gone.
+    UntaintNode {
+        /// Its name.
+        node: String,
+        /// The taint; an empty value or effect means any.
+        taint: Taint,
+    },
+    /// A taint on devices, as a DeviceTaintRule puts it there.
+    TaintDevice {
+        /// Driver.
+        driver: String,
+        /// Pool; `None`: all.
+        pool: Option<String>,
+        /// Device; `None`: all.
+        device: Option<String>,
+        /// The taint.
+        taint: Taint,
+    },
+    /// What a claim was given is free again.
+    FreeClaim {
+        /// The claim.
+        claim: ObjectKey,
+    },
+}
+
+/// Why a change cannot be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such node.
+    #[error("there is no node {node}; there are {known}")]
+    NoNode {
+        /// What was named.
+        node: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// There is no such device.
+    #[error("no slice has a device {device}; write driver/pool/device, with * for every pool or device")]
+    NoDevice {
+        /// What was named.
+        device: String,
+    },
+    /// There is no such claim.
+    #[error("there is no claim {claim}; write namespace/name")]
+    NoClaim {
+        /// What was named.
+        claim: ObjectKey,
+    },
+    /// The claim holds nothing.
+    #[error("claim {claim} was given nothing that could be free")]
+    NotAllocated {
+        /// The claim.
+        claim: ObjectKey,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_all = |name: &Option<String>| name.clone().unwrap_or_else(|| "*".to_owned());
+        match self {
+            Self::DrainNode { node } => write!(f, "drain node {node}"),
+            Self::RemoveNode { node } => write!(f, "remove node {node}"),
+            Self::AddNodesLike { node, count } => write!(f, "add node like {node} × {count}"),
+            Self::TaintNode { node, taint } => write!(f, "taint node {node} {taint}"),
+            Self::UntaintNode { node, taint } => {
+                let taint = taint.to_string();
+                write!(f, "taint node {node} {}-", taint.trim_end_matches(':'))
+            }
+            Self::TaintDevice { driver, pool, device, taint } => {
+                write!(f, "taint device {driver}/{}/{} {taint}", or_all(pool), or_all(device))
+            }
+            Self::FreeClaim { claim } => write!(f, "free claim {claim}"),
+        }
+    }
+}
+
+impl ClusterFacts {
+    /// Makes a change. The answer are the pods that lose their node by it, as sets that look for another.
+    ///
+    /// # Errors
+    /// When it names something that is not there; nothing is changed then.
+    pub fn apply(&mut self, change: &Change) -> Result<Vec<PodSet>, ChangeError> {
+        match change {
+            Change::DrainNode { node } => {
+                Arc::make_mut(self.known_node(node)?).spec.unschedulable = true;
+                Ok(self.evict(node))
+            }
+            Change::RemoveNode { node } => {
+                self.known_node(node)?;
+                Ok(self.remove_node_and_devices(node))
+            }
+            Change::AddNodesLike { node, count } => self.add_nodes_like(node, *count).map(|()| Vec::new()),
+            Change::TaintNode { node, taint } => {
+                let taints = &mut Arc::make_mut(self.known_node(node)?).spec.taints;
+                taints.retain(|other| (&other.key, &other.effect) != (&taint.key, &taint.effect));
+                taints.push(taint.clone());
+                Ok(if taint.effect == "NoExecute" { self.evict_intolerant(node, taint) } else { Vec::new() })
+            }
+            Change::UntaintNode { node, taint } => {
+                Arc::make_mut(self.known_node(node)?).spec.taints.retain(|other| !is_meant(taint, other));
+                Ok(Vec::new())
+            }
+            Change::TaintDevice { driver, pool, device, taint } => {
+                self.taint_device([Some(driver), pool.as_ref(), device.as_ref()], taint).map(|()| Vec::new())
+            }
+            Change::FreeClaim { claim } => self.free(claim).map(|()| Vec::new()),
+        }
+    }
+
+    fn known_node(&mut self, name: &str) -> Result<&mut Arc<Node>, ChangeError> {
+        if !self.nodes.contains_key(name) {
+            let names: Vec<&str> = self.node_names().collect();
+            let known = hostler_api::few(&names);
+            return Err(ChangeError::NoNode { node: name.to_owned(), known: known.to_string() });
+        }
+        Ok(self.nodes.entry(name.to_owned()).or_default())
+    }
+
+    fn remove_node_and_devices(&mut self, name: &str) -> Vec<PodSet> {
+        let evicted = self.evict(name);
+        let number = self.text_number(name);
+        self.pods.retain(|_, pod| pod.node != number);
+        self.slices.retain(|_, slice| slice.node != Some(number));
+        self.nodes.remove(name);
+        evicted
+    }
+
+    fn add_nodes_like(&mut self, name: &str, count: u32) -> Result<(), ChangeError> {
+        let model = self.known_node(name)?.clone();
+        let number = self.text_number(name);
+        let slices: Vec<(String, Arc<PackedSlice>)> = self
+            .slices
+            .iter()
+            .filter(|(_, slice)| slice.node == Some(number))
+            .map(|(n, s)| (n.clone(), s.clone()))
+            .collect();
+        let stay: Vec<(ObjectKey, PackedPod)> = self
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.node == number && pod.is_of_node)
+            .map(|(key, pod)| (key.clone(), *pod))
+            .collect();
+        let mut next = 1;
+        for _ in 0..count {
+            while self.nodes.contains_key(&copy_name(name, next)) {
+                next += 1;
+            }
+            self.add_copy(&model, &copy_name(name, next), &slices, &stay);
+        }
+        Ok(())
+    }
+
+    /// One more node, with devices of its own and the pods that every such node has.
+    fn add_copy(
+        &mut self,
+        model: &Node,
+        name: &str,
+        slices: &[(String, Arc<PackedSlice>)],
+        pods: &[(ObjectKey, PackedPod)],
+    ) {
+        let like = &model.metadata.name;
+        let mut node = model.clone();
+        node.metadata = ObjectMeta { name: name.to_owned(), uid: None, ..node.metadata };
+        node.metadata.labels.entry(HOSTNAME.to_owned()).and_modify(|hostname| name.clone_into(hostname));
+        node.spec.unschedulable = false;
+        self.nodes.insert(name.to_owned(), Arc::new(node));
+        for (slice_name, slice) in slices {
+            let pool = renamed(self.text(slice.pool), like, name);
+            let copy = slice.of_node(name, &pool, Arc::make_mut(&mut self.store));
+            self.slices.insert(renamed(slice_name, like, name), Arc::new(copy));
+        }
+        let node = self.text_number(name);
+        for (key, pod) in pods {
+            let key = ObjectKey { name: renamed(&key.name, like, name), ..key.clone() };
+            self.pods.insert(key, PackedPod { node, ..*pod });
+        }
+    }
+
+    fn taint_device(&mut self, [driver, pool, device]: [Option<&String>; 3], taint: &Taint) -> Result<(), ChangeError> {
+        let selector = DeviceTaintSelector {
+            driver: driver.cloned(),
+            pool: pool.cloned(),
+            device: device.cloned(),
+            ..Default::default()
+        };
+        let value = (!taint.value.is_empty()).then(|| taint.value.as_str().into());
+        let (key, effect) = (taint.key.as_str().into(), taint.effect.as_str().into());
+        let mut rule = DeviceTaintRule {
+            metadata: ObjectMeta::default(),
+            spec: DeviceTaintRuleSpec {
+                device_selector: Some(selector),
+                taint: DeviceTaint { key, value, effect, time_added: None },
+            },
+        };
+        if !self.has_device(&rule) {
+            let or_all = |name: Option<&String>| name.map_or("*", String::as_str).to_owned();
+            return Err(ChangeError::NoDevice { device: [driver, pool, device].map(or_all).join("/") });
+        }
+        // No name of the API has a space: it takes no rule's place.
+        rule.metadata.name = format!("what if {}", self.rules.len());
+        self.add_rule(rule);
+        Ok(())
+    }
+
+    fn has_device(&self, rule: &DeviceTaintRule) -> bool {
+        let store = &self.store;
+        self.slices.values().any(|slice| {
+            let (driver, pool) = (store.texts.get(slice.driver), store.texts.get(slice.pool));
+            let names = store.columns.get(slice.names);
+            names.iter().any(|name| rule.is_about(driver, pool, store.texts.get(*name)))
+        })
+    }
+
+    fn free(&mut self, key: &ObjectKey) -> Result<(), ChangeError> {
+        let claim = self.claims.get_mut(key).ok_or_else(|| ChangeError::NoClaim { claim: key.clone() })?;
+        if claim.allocation.is_none() {
+            return Err(ChangeError::NotAllocated { claim: key.clone() });
+        }
+        *claim = Arc::new(claim.freed());
+        Ok(())
+    }
+
+    fn evict_intolerant(&mut self, node: &str, taint: &Taint) -> Vec<PodSet> {
+        let node = self.text_number(node);
+        let store = self.store.clone();
+        self.evict_where(|pod| {
+            pod.node == node && !pod.spec(&store.texts).tolerations.iter().any(|it| it.tolerates(taint))
+        })
+    }
+
+    fn evict(&mut self, node: &str) -> Vec<PodSet> {
+        let node = self.text_number(node);
+        self.evict_where(|pod| pod.node == node && !pod.is_of_node)
+    }
+
+    /// Takes pods from their node, and what was given to claims that nobody else uses.
+    fn evict_where(&mut self, is_meant: impl Fn(&PackedPod) -> bool) -> Vec<PodSet> {
+        let going: Vec<(ObjectKey, PackedPod)> =
+            self.pods.iter().filter(|(_, pod)| is_meant(pod)).map(|(key, pod)| (key.clone(), *pod)).collect();
+        let names: HashSet<(&str, u32)> =
+            going.iter().map(|(key, _)| (&*key.namespace, self.text_number(&key.name))).collect();
+        for (key, claim) in &mut self.claims {
+            if claim.is_only_of(|pod| names.contains(&(&*key.namespace, pod))) {
+                *claim = Arc::new(claim.freed());
+            }
+        }
+        for (key, _) in &going {
+            self.pods.remove(key);
+        }
+        self.looking_for_a_node(going)
+    }
+
+    /// Pods of one owner that want the same are one set.
+    fn looking_for_a_node(&self, going: Vec<(ObjectKey, PackedPod)>) -> Vec<PodSet> {
+        let mut sets: BTreeMap<(String, String, u32), PodSet> = BTreeMap::new();
+        for (key, pod) in going.into_iter().filter(|(_, pod)| !pod.is_of_node) {
+            let name = pod.owner.map_or_else(|| format!("Pod {}", key.name), |owner| self.text(owner).to_owned());
+            let set = sets.entry((key.namespace.clone(), name.clone(), pod.spec)).or_insert_with(|| PodSet {
+                name,
+                namespace: key.namespace,
+                count: 0,
+                spec: pod.spec(&self.store.texts),
+            });
+            set.count += 1;
+        }
+        sets.into_values().collect()
+    }
+}
+
+fn is_meant(wanted: &Taint, taint: &Taint) -> bool {
+    let allows = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
+    wanted.key == taint.key && allows(&wanted.value, &taint.value) && allows(&wanted.effect, &taint.effect)
+}
+
+fn copy_name(like: &str, number: u32) -> String {
+    format!("{like}-like-{number}")
+}
+
+/// The name that belongs to another node: with its name in the place of the first one's, or behind.
+fn renamed(text: &str, like: &str, name: &str) -> String {
+    if text.contains(like) { text.replacen(like, name, 1) } else { format!("{text}-{name}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! The allocator, as the planner asks it: one node, what is taken of it, and the claims of one pod.
+
+use std::collections::{BTreeMap, HashSet};
+
+use hostler_api::{
+    ExactQuantity,
+    core::Node,
+    resource::{
+        AllocationResult, DeviceAllocationMode, DeviceSelector, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+        SliceQuantity,
+    },
+};
+
+use super::{facts::ClusterFacts, pods::Wish, projection::References};
+use crate::{
+    cel::{CelOptions, Property, Selector},
+    structured::{
+        AllocatedState, Allocator, AlternativeNoFit, Budget, Feature, Features, KubernetesVersion, NoFit, NodeFacts,
+        Quirks, Refusal, Rejection, SliceIndex, Variant,
+    },
+};
+
+/// No claim of sense comes near it; one that does would keep the scheduler busy for seconds on a node.
+const MOST_STEPS: u64 = 200_000;
+
+/// Driver, pool and name of a device.
+pub(super) type DeviceKey = (Box<str>, Box<str>, Box<str>);
+
+/// What is taken of the devices of a node.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) devices: Vec<DeviceKey>,
+    pub(super) shares: Vec<(DeviceKey, BTreeMap<String, ExactQuantity>)>,
+}
+
+/// Why nothing was allocated.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum RefusalKind {
+    /// It does not fit.
+    NoFit,
+    /// The scheduler gives up on the pod, whatever other nodes are like.
+    Fatal,
+    /// There was no answer within the steps that a question may take.
+    Undecided,
+}
+
+/// How a plan is made.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// Whose answers are given.
+    pub version: KubernetesVersion,
+    /// What is switched on there; what the version has on by itself where nothing is said.
+    pub features: Option<Features>,
+    /// How many steps the allocator may take for one pod on one node.
+    pub steps: u64,
+    /// Whether the answer names the devices of every pod.
+    pub names_devices: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        let version = KubernetesVersion::default();
+        Self { version, features: None, steps: MOST_STEPS, names_devices: false }
+    }
+}
+
+/// The allocator for one cluster.
+#[derive(Debug)]
+pub(super) struct Engine {
+    allocator: Allocator,
+    cel: CelOptions,
+    steps: u64,
+}
+
+impl Engine {
+    pub(super) fn new(facts: &ClusterFacts, options: &PlanOptions) -> Self {
+        let features = options.features.unwrap_or_else(|| Features::for_version(options.version));
+        let quirks = Quirks::of(options.version, Variant::at_work(options.version, features));
+        let classes = facts.classes.values().map(|class| (**class).clone());
+        let cel = CelOptions {
+            consumable_capacity: features.has(Feature::ConsumableCapacity),
+            list_attributes: features.has(Feature::ListTypeAttributes),
+        };
+        Self { allocator: Allocator::new(features, quirks, classes), cel, steps: options.steps }
+    }
+
+    /// What the claims are given on the node with these slices, of which so much is taken.
+    pub(super) fn allocate(
+        &self,
+        node: &Node,
+        slices: &[ResourceSlice],
+        held: &Held,
+        claims: &[ResourceClaim],
+    ) -> Result<Vec<AllocationResult>, (RefusalKind, String)> {
+        let fatal = |error: &dyn std::error::Error| (RefusalKind::Fatal, hostler_api::Chain(error).to_string());
+        let node = NodeFacts { name: &node.metadata.name, labels: &node.metadata.labels };
+        let pools = self.allocator.gather(node, &SliceIndex::new(slices)).map_err(|error| fatal(&error))?;
+        let claims = self.allocator.compile(claims).map_err(|error| fatal(&error))?;
+        let mut budget = Budget::steps(self.steps);
+        self.allocator.allocate(&pools, &held.state(), &claims, &mut budget).map_err(|refusal| match refusal {
+            Refusal::NoFit(no_fit) => (RefusalKind::NoFit, words(&no_fit)),
+            Refusal::Fatal(error) => fatal(&error),
+            Refusal::OutOfBudget { .. } => (RefusalKind::Undecided, refusal.to_string()),
+        })
+    }
+
+    /// What the answers to these wishes can depend on.
+    pub(super) fn references(&self, wishes: &[Wish], facts: &ClusterFacts) -> References {
+        let mut found = References { has_lists: self.cel.list_attributes, ..References::default() };
+        let mut texts: HashSet<&str> = HashSet::new();
+        for spec in wishes.iter().flat_map(|wish| &wish.claims).map(|claim| claim.spec()) {
+            let classes = classes_of(spec).filter_map(|class| facts.classes.get(class));
+            texts.extend(classes.flat_map(|class| &class.spec.selectors).filter_map(text));
+            texts.extend(selectors_of(spec).filter_map(text));
+            found.has_places |= modes_of(spec).any(|mode| *mode != DeviceAllocationMode::ExactCount) || has_admin(spec);
+            found.names.extend(spec.devices.constraints.iter().flat_map(|constraint| {
+                {
+                    let names = [&constraint.match_attribute, &constraint.distinct_attribute];
+                    names.into_iter().flatten().filter_map(|name| name.split_once('/'))
+                }
+                .map(|(domain, name)| (domain.to_owned(), name.to_owned()))
+            }));
+        }
+        self.add_references(texts, &mut found);
+        found
+    }
+
+    /// What the answers of selectors can depend on.
+    pub(super) fn references_of<'s>(&self, selectors: impl Iterator<Item = &'s DeviceSelector>) -> References {
+        let mut found = References { has_lists: self.cel.list_attributes, ..References::default() };
+        self.add_references(selectors.filter_map(text), &mut found);
+        found
+    }
+
+    /// The selectors, if all of them mean something.
+    pub(super) fn selectors(&self, selectors: &[DeviceSelector]) -> Option<Vec<Selector>> {
+        selectors.iter().map(|selector| Selector::compile(text(selector)?, &self.cel).ok()).collect()
+    }
+
+    fn add_references<'s>(&self, texts: impl IntoIterator<Item = &'s str>, found: &mut References) {
+        // One that does not compile has no answer on any device: the allocator fails before it looks.
+        let compiled = texts.into_iter().filter_map(|text| Selector::compile(text, &self.cel).ok());
+        compiled.for_each(|selector| found.add(selector.references()));
+    }
+}
+
+impl References {
+    fn add(&mut self, selector: crate::cel::References) {
+        let is_attribute = |property: &Property| *property == Property::Attribute;
+        let names = selector.names.into_iter().filter(|(property, ..)| is_attribute(property));
+        self.names.extend(names.map(|(_, domain, name)| (domain.into(), name.into())));
+        let domains = selector.domains.into_iter().filter(|(property, _)| is_attribute(property));
+        self.domains.extend(domains.map(|(_, domain)| domain.into()));
+        self.all |= selector.all;
+    }
+}
+
+impl Held {
+    fn state(&self) -> AllocatedState {
+        let mut state = AllocatedState::new();
+        for (driver, pool, device) in &self.devices {
+            state.hold(driver, pool, device);
+        }
+        for ((driver, pool, device), consumed) in &self.shares {
+            state.share(driver, pool, device, "held");
+            let amounts: Vec<(&str, SliceQuantity)> =
+                consumed.iter().map(|(name, amount)| (&**name, SliceQuantity::Exact(*amount))).collect();
+            if !amounts.is_empty() {
+                state.consume(driver, pool, device, amounts.iter().map(|(name, amount)| (*name, amount)));
+            }
+        }
+        state
+    }
+}
+
+fn text(selector: &DeviceSelector) -> Option<&str> {
+    selector.cel.as_ref().map(|cel| &*cel.expression)
+}
+
+fn classes_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &String> {
+    spec.devices.requests.iter().flat_map(|request| {
+        let alternatives = request.first_available.iter().map(|it| &it.device_class_name);
+        request.exactly.iter().map(|it| &it.device_class_name).chain(alternatives)
+    })
+}
+
+fn modes_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &DeviceAllocationMode> {
+    spec.devices.requests.iter().flat_map(|request| {
+        let alternatives = request.first_available.iter().map(|it| &it.allocation_mode);
+        request.exactly.iter().map(|it| &it.allocation_mode).chain(alternatives)
+    })
+}
+
+fn has_admin(spec: &ResourceClaimSpec) -> bool {
+    let requests = spec.devices.requests.iter().filter_map(|request| request.exactly.as_ref());
+    requests.filter_map(|exactly| exactly.admin_access).any(|is_admin| is_admin)
+}
+
+fn selectors_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &DeviceSelector> {
+    spec.devices.requests.iter().flat_map(|request| {
+        let alternatives = request.first_available.iter().flat_map(|it| &it.selectors);
+        request.exactly.iter().flat_map(|it| &it.selectors).chain(alternatives)
+    })
+}
+
+/// The reason without numbers and names of one node: nodes that refuse for the same reason are counted together.
+fn words(no_fit: &NoFit) -> String {
+    let alternatives: Vec<String> = no_fit.alternatives.iter().map(alternative).collect();
+    let pools = if no_fit.pools.is_empty() { "" } else { "; some of its pools are incomplete or invalid" };
+    format!("claim {}, {}{pools}", no_fit.claim, alternatives.join("; "))
+}
+
+fn alternative(no_fit: &AlternativeNoFit) -> String {
+    let request = format!("request {}", no_fit.request);
+    if no_fit.devices == 0 {
+        return format!("{request}: the node has no devices");
+    }
+    let is_selected = |rejection: &&Rejection| {
+        !matches!(rejection, Rejection::Selector(_) | Rejection::Node | Rejection::BindingConditions)
+    };
+    let list = |rejections: &[&Rejection]| rejections.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let near: Vec<&Rejection> = no_fit.rejections.keys().filter(is_selected).collect();
+    match &near[..] {
+        [] => format!("{request}: no device matches: {}", list(&no_fit.rejections.keys().collect::<Vec<_>>())),
+        near => format!("{request}: not enough devices; those that match are {}", list(near)),
+    }
+}

@@ -1,0 +1,101 @@
+//! A claim: what it asks for, what it was given, and who may use it.
+
+use hostler_api::{
+    core::NodeSelector,
+    resource::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimSpec},
+};
+
+use super::slices::{from_json, intern_json};
+use crate::plan::sequences::Texts;
+
+/// A claim, in numbers of texts.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct PackedClaim {
+    spec: u32,
+    /// Whether it goes away as soon as nobody uses it.
+    pub(in crate::plan) is_going: bool,
+    /// Names of the pods that may use it.
+    pub(in crate::plan) pods: Box<[u32]>,
+    /// How many others may.
+    others: usize,
+    /// What it was given.
+    pub(in crate::plan) allocation: Option<PackedAllocation>,
+}
+
+/// What a claim was given.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct PackedAllocation {
+    selector: u32,
+    pub(in crate::plan) results: Box<[PackedResult]>,
+}
+
+/// A device that a claim was given.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct PackedResult {
+    pub(in crate::plan) driver: u32,
+    pub(in crate::plan) pool: u32,
+    pub(in crate::plan) device: u32,
+    /// Parts of its capacities, where others may hold the rest.
+    pub(in crate::plan) consumed: Option<u32>,
+}
+
+impl PackedClaim {
+    pub(in crate::plan) fn pack(claim: &ResourceClaim, texts: &mut Texts) -> Self {
+        let reserved = &claim.status.reserved_for;
+        let pods: Box<[u32]> = reserved.iter().filter(|it| it.is_pod()).map(|it| texts.intern(&it.name)).collect();
+        Self {
+            spec: intern_json(texts, &claim.spec),
+            is_going: claim.metadata.deletion_timestamp.is_some(),
+            others: reserved.len() - pods.len(),
+            pods,
+            allocation: claim.status.allocation.as_ref().map(|given| PackedAllocation::pack(given, texts)),
+        }
+    }
+
+    /// What it asks for.
+    pub(in crate::plan) fn spec(&self, texts: &Texts) -> ResourceClaimSpec {
+        from_json(texts, self.spec).unwrap_or_default()
+    }
+
+    /// How many may use it.
+    pub(in crate::plan) fn reserved(&self) -> usize {
+        self.pods.len() + self.others
+    }
+
+    /// The same without what it was given.
+    pub(in crate::plan) fn freed(&self) -> Self {
+        Self { allocation: None, pods: Box::default(), others: 0, ..self.clone() }
+    }
+
+    /// Whether pods may use it, and only such.
+    pub(in crate::plan) fn is_only_of(&self, is_such: impl Fn(u32) -> bool) -> bool {
+        self.others == 0 && !self.pods.is_empty() && self.pods.iter().all(|pod| is_such(*pod))
+    }
+}
+
+impl PackedAllocation {
+    fn pack(given: &AllocationResult, texts: &mut Texts) -> Self {
+        // Who looks after a device with administrative access takes it from nobody.
+        let holding = given.devices.results.iter().filter(|result| result.admin_access != Some(true));
+        Self {
+            selector: intern_json(texts, &given.node_selector),
+            results: holding.map(|result| PackedResult::pack(result, texts)).collect(),
+        }
+    }
+
+    /// Where the devices can be used; `None`: anywhere.
+    pub(in crate::plan) fn selector(&self, texts: &Texts) -> Option<NodeSelector> {
+        from_json(texts, self.selector).flatten()
+    }
+}
+
+impl PackedResult {
+    fn pack(result: &DeviceRequestAllocationResult, texts: &mut Texts) -> Self {
+        Self {
+            driver: texts.intern(&result.driver),
+            pool: texts.intern(&result.pool),
+            device: texts.intern(&result.device),
+            consumed: result.share_id.as_ref().map(|_| intern_json(texts, &result.consumed_capacity)),
+        }
+    }
+}

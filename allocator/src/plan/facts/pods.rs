@@ -1,0 +1,40 @@
+//! A pod that holds something of its node. Replicas have one specification, which is held once.
+
+use hostler_api::core::{Pod, PodSpec};
+
+use super::slices::{from_json, intern_json};
+use crate::plan::sequences::Texts;
+
+/// A pod on a node, in numbers of texts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::plan) struct PackedPod {
+    pub(in crate::plan) node: u32,
+    /// What it wants; of no node.
+    pub(in crate::plan) spec: u32,
+    /// Whether it belongs to its node, as the pods of a DaemonSet and those of files on the node do.
+    pub(in crate::plan) is_of_node: bool,
+    /// Whom it was made by, if anybody.
+    pub(in crate::plan) owner: Option<u32>,
+}
+
+impl PackedPod {
+    /// Packs a pod that has a node and has not ended.
+    pub(in crate::plan) fn pack(pod: &Pod, texts: &mut Texts) -> Option<Self> {
+        if !pod.is_on_a_node() {
+            return None;
+        }
+        let owner = pod.metadata.owner_references.first();
+        let spec = PodSpec { node_name: None, ..pod.spec.clone() };
+        Some(Self {
+            node: texts.intern(pod.node()?),
+            spec: intern_json(texts, &spec),
+            is_of_node: owner.is_some_and(|owner| matches!(&*owner.kind, "DaemonSet" | "Node")),
+            owner: owner.map(|owner| texts.intern(&format!("{} {}", owner.kind, owner.name))),
+        })
+    }
+
+    /// What it wants.
+    pub(in crate::plan) fn spec(&self, texts: &Texts) -> PodSpec {
+        from_json(texts, self.spec).unwrap_or_default()
+    }
+}

@@ -1,0 +1,212 @@
+//! A slice in columns: for each attribute the numbers of its values, device by device. Slices of machines that are alike
+//! share most columns, whatever serial numbers their devices have, so that comparing two slices under the attributes that
+//! somebody asks for is comparing a few numbers.
+
+use std::collections::BTreeMap;
+
+use hostler_api::resource::{DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevice, SortedMap};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::Store;
+use crate::plan::sequences::Texts;
+
+/// In a column: the device has no such attribute.
+pub(in crate::plan) const ABSENT: u32 = u32::MAX;
+
+/// A slice, in numbers of texts and columns.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct PackedSlice {
+    pub(in crate::plan) driver: u32,
+    pub(in crate::plan) pool: u32,
+    pub(in crate::plan) generation: i64,
+    pub(in crate::plan) slice_count: i64,
+    /// The node that alone can use it.
+    pub(in crate::plan) node: Option<u32>,
+    /// What it says beside that: other ways to choose nodes, and counters.
+    pub(in crate::plan) frame: u32,
+    /// Whether devices stand for CPU, memory or another resource of their node.
+    pub(in crate::plan) has_node_resources: bool,
+    /// How many devices it has.
+    pub(in crate::plan) len: usize,
+    /// Column of the names of devices.
+    pub(in crate::plan) names: u32,
+    pub(in crate::plan) attributes: Box<[PackedAttribute]>,
+    /// Column of capacities, those of a device as one text.
+    pub(in crate::plan) capacity: u32,
+    /// Column of what else devices say, as one text.
+    pub(in crate::plan) rest: u32,
+}
+
+/// An attribute of the devices of a slice.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::plan) struct PackedAttribute {
+    pub(in crate::plan) name: u32,
+    /// Its values, by device.
+    pub(in crate::plan) column: u32,
+    /// Whether all values are of kinds that every version can read.
+    pub(in crate::plan) is_plain: bool,
+}
+
+impl PackedSlice {
+    /// Packs a slice of any version.
+    pub(in crate::plan) fn pack(slice: ResourceSlice, store: &mut Store) -> Self {
+        let mut spec = slice.unwrapped().spec;
+        let devices = std::mem::take(&mut spec.devices);
+        let node = spec.node_name.take().filter(|name| !name.is_empty()).map(|name| store.texts.intern(&name));
+        let pool = std::mem::replace(&mut spec.pool, no_pool());
+        let driver = std::mem::take(&mut spec.driver);
+        let has_node_resources = devices.iter().any(stands_for_resources);
+        let mut columns = Columns::new(devices.len());
+        for (at, device) in devices.into_iter().enumerate() {
+            columns.add(at, device, &mut store.texts);
+        }
+        Self {
+            driver: store.texts.intern(&driver),
+            pool: store.texts.intern(&pool.name),
+            generation: pool.generation,
+            slice_count: pool.resource_slice_count,
+            node,
+            frame: intern_json(&mut store.texts, &spec),
+            has_node_resources,
+            len: columns.names.len(),
+            names: store.columns.intern(&columns.names),
+            attributes: columns.attributes.iter().map(|(name, column)| column.pack(*name, store)).collect(),
+            capacity: store.columns.intern(&columns.capacity),
+            rest: store.columns.intern(&columns.rest),
+        }
+    }
+
+    /// The slice as it came, under this name.
+    pub(in crate::plan) fn unpack(&self, name: &str, store: &Store) -> ResourceSlice {
+        let mut spec = self.frame(store);
+        spec.driver = store.texts.get(self.driver).to_owned();
+        spec.node_name = self.node.map(|node| store.texts.get(node).to_owned());
+        spec.pool = ResourcePool {
+            name: store.texts.get(self.pool).to_owned(),
+            generation: self.generation,
+            resource_slice_count: self.slice_count,
+        };
+        spec.devices = (0..self.len).map(|at| self.device(at, store)).collect();
+        let mut slice = ResourceSlice { metadata: Default::default(), spec };
+        slice.metadata.name = name.to_owned();
+        slice
+    }
+
+    /// What it says without its devices, driver, pool and node.
+    pub(in crate::plan) fn frame(&self, store: &Store) -> ResourceSliceSpec {
+        from_json(&store.texts, self.frame).unwrap_or_else(no_spec)
+    }
+
+    /// One of its devices.
+    pub(in crate::plan) fn device(&self, at: usize, store: &Store) -> SliceDevice {
+        let text_of = |column: u32| store.columns.get(column)[at];
+        let attribute = |attribute: &PackedAttribute| {
+            let value = text_of(attribute.column);
+            let value = if value == ABSENT { None } else { from_json(&store.texts, value) };
+            Some((store.texts.get(attribute.name), value?))
+        };
+        SliceDevice {
+            name: store.texts.get(text_of(self.names)).into(),
+            attributes: self.attributes.iter().filter_map(attribute).collect(),
+            capacity: from_json(&store.texts, text_of(self.capacity)).unwrap_or_default(),
+            ..self.rest(at, store)
+        }
+    }
+
+    /// What a device says beside its name, attributes and capacities.
+    pub(in crate::plan) fn rest(&self, at: usize, store: &Store) -> SliceDevice {
+        from_json(&store.texts, store.columns.get(self.rest)[at]).unwrap_or_default()
+    }
+
+    /// Where the device with this name is.
+    pub(in crate::plan) fn position(&self, device: u32, store: &Store) -> Option<usize> {
+        store.columns.get(self.names).iter().position(|name| *name == device)
+    }
+
+    /// The same with other words of its devices: those of `rest`, by device.
+    pub(in crate::plan) fn with_rest(&self, rest: &[SliceDevice], store: &mut Store) -> Self {
+        let numbers: Vec<u32> = rest.iter().map(|rest| intern_json(&mut store.texts, rest)).collect();
+        Self { rest: store.columns.intern(&numbers), ..self.clone() }
+    }
+
+    /// The same slice of another node and its pool.
+    pub(in crate::plan) fn of_node(&self, node: &str, pool: &str, store: &mut Store) -> Self {
+        Self { node: Some(store.texts.intern(node)), pool: store.texts.intern(pool), ..self.clone() }
+    }
+}
+
+fn stands_for_resources(device: &SliceDevice) -> bool {
+    !device.node_allocatable_resource_mappings.is_empty() || !device.node_allocatable_resources.is_empty()
+}
+
+/// Columns while they grow.
+struct Columns {
+    len: usize,
+    names: Vec<u32>,
+    attributes: BTreeMap<u32, AttributeColumn>,
+    capacity: Vec<u32>,
+    rest: Vec<u32>,
+}
+
+struct AttributeColumn {
+    values: Vec<u32>,
+    is_plain: bool,
+}
+
+impl AttributeColumn {
+    fn new(len: usize) -> Self {
+        Self { values: vec![ABSENT; len], is_plain: true }
+    }
+
+    fn pack(&self, name: u32, store: &mut Store) -> PackedAttribute {
+        PackedAttribute { name, column: store.columns.intern(&self.values), is_plain: self.is_plain }
+    }
+}
+
+impl Columns {
+    fn new(len: usize) -> Self {
+        let empty = || Vec::with_capacity(len);
+        Self { len, names: empty(), attributes: BTreeMap::new(), capacity: empty(), rest: empty() }
+    }
+
+    fn add(&mut self, at: usize, mut device: SliceDevice, texts: &mut Texts) {
+        self.names.push(texts.intern(&std::mem::take(&mut device.name)));
+        let attributes = std::mem::take(&mut device.attributes);
+        for (key, value) in attributes.iter() {
+            let column = self.attributes.entry(texts.intern(key)).or_insert_with(|| AttributeColumn::new(self.len));
+            column.values[at] = intern_json(texts, value);
+            column.is_plain &=
+                matches!(value, DeviceAttribute::Int(_) | DeviceAttribute::Bool(_) | DeviceAttribute::String(_));
+        }
+        let capacity = std::mem::take(&mut device.capacity);
+        self.capacity.push(intern_json::<SortedMap<_>>(texts, &capacity));
+        self.rest.push(intern_json(texts, &device));
+    }
+}
+
+fn no_pool() -> ResourcePool {
+    ResourcePool { name: String::new(), generation: 0, resource_slice_count: 0 }
+}
+
+fn no_spec() -> ResourceSliceSpec {
+    ResourceSliceSpec {
+        driver: String::new(),
+        pool: no_pool(),
+        node_name: None,
+        node_selector: None,
+        all_nodes: None,
+        per_device_node_selection: None,
+        devices: Vec::new(),
+        shared_counters: Vec::new(),
+    }
+}
+
+/// The number of a value, written as JSON: the one notation that every type of the API has, and that loses nothing.
+pub(in crate::plan) fn intern_json<T: Serialize>(texts: &mut Texts, value: &T) -> u32 {
+    texts.intern(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// The value with this number.
+pub(in crate::plan) fn from_json<T: DeserializeOwned>(texts: &Texts, number: u32) -> Option<T> {
+    serde_json::from_str(texts.get(number)).ok()
+}

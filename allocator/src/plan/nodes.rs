@@ -1,0 +1,108 @@
+//! Why a pod cannot be on a node, before anybody looks at devices: the scheduler's own checks, in its order.
+
+use std::fmt;
+
+use hostler_api::core::{Node, NodeSelector, PodSpec, Taint};
+
+use super::{
+    amounts,
+    pods::Wish,
+    snapshot::{NodePlace, NodeUse},
+};
+
+/// The taint that a node has as long as it takes no new pods.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// The first reason why a pod cannot be on a node.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Reason {
+    NotReady,
+    Unschedulable,
+    OtherNode(String),
+    Taint(String),
+    NodeSelector(String),
+    NodeAffinity,
+    Port(u16),
+    Lacking { resource: String, asked: i64 },
+    ClaimElsewhere(String),
+    Devices(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReady => f.write_str("the node is not ready"),
+            Self::Unschedulable => f.write_str("the node takes no new pods (spec.unschedulable)"),
+            Self::OtherNode(name) => write!(f, "the pod wants node {name}"),
+            Self::Taint(taint) => write!(f, "taint {taint} of the node is not tolerated"),
+            Self::NodeSelector(label) => write!(f, "the node has no label {label}, which nodeSelector wants"),
+            Self::NodeAffinity => f.write_str("the node is none of those that nodeAffinity wants"),
+            Self::Port(port) => write!(f, "host port {port} is taken"),
+            Self::Lacking { resource, .. } if resource == amounts::PODS => f.write_str("the node has its most pods"),
+            Self::Lacking { resource, asked } => {
+                write!(f, "not enough {resource}: {} of it are not free", amounts::shown(resource, *asked))
+            }
+            Self::ClaimElsewhere(claim) => write!(f, "the devices of claim {claim} cannot be used on the node"),
+            Self::Devices(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Why no pod of the set can ever be on the node.
+pub(super) fn never(place: &NodePlace, wish: &Wish) -> Option<Reason> {
+    let (node, spec) = (&*place.node, &wish.spec);
+    None.or_else(|| (!node.is_ready()).then_some(Reason::NotReady))
+        .or_else(|| (node.spec.unschedulable && !bears_unschedulable(spec)).then_some(Reason::Unschedulable))
+        .or_else(|| wanted_node(node, spec))
+        .or_else(|| taint(node, spec))
+        .or_else(|| labels(place, spec))
+}
+
+/// Why no more pod of the set can be on the node for now.
+pub(super) fn not_now(place: &NodePlace, taken: &NodeUse, wish: &Wish) -> Option<Reason> {
+    let port = wish.holds.ports.iter().find(|port| taken.ports.iter().any(|other| other.collides(port)));
+    if let Some(port) = port {
+        return Some(Reason::Port(port.host_port));
+    }
+    let (resource, asked) = place.allocatable.lacking(&taken.amounts, &wish.holds.amounts)?;
+    Some(Reason::Lacking { resource: resource.to_owned(), asked })
+}
+
+/// How many pods of the set the node takes, devices apart.
+pub(super) fn room(place: &NodePlace, taken: &NodeUse, wish: &Wish) -> i64 {
+    if not_now(place, taken, wish).is_some() {
+        return 0;
+    }
+    let most = place.allocatable.fits(&taken.amounts, &wish.holds.amounts);
+    // A port of the node is there once.
+    if wish.holds.ports.is_empty() { most } else { most.min(1) }
+}
+
+fn wanted_node(node: &Node, spec: &PodSpec) -> Option<Reason> {
+    let wanted = spec.node_name.as_deref().filter(|name| !name.is_empty() && *name != node.metadata.name)?;
+    Some(Reason::OtherNode(wanted.to_owned()))
+}
+
+fn taint(node: &Node, spec: &PodSpec) -> Option<Reason> {
+    let taint = node.spec.taints.iter().find(|taint| taint.keeps_away() && !bears(spec, taint))?;
+    Some(Reason::Taint(taint.to_string()))
+}
+
+fn bears(spec: &PodSpec, taint: &Taint) -> bool {
+    spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+}
+
+fn bears_unschedulable(spec: &PodSpec) -> bool {
+    let taint = Taint { key: UNSCHEDULABLE.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    bears(spec, &taint)
+}
+
+fn labels(place: &NodePlace, spec: &PodSpec) -> Option<Reason> {
+    let labels = &place.node.metadata.labels;
+    if let Some((key, value)) = spec.node_selector.iter().find(|(key, value)| labels.get(*key) != Some(value)) {
+        return Some(Reason::NodeSelector(format!("{key}={value}")));
+    }
+    let required = spec.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+    let is_wanted = |selector: &NodeSelector| place.is_of(selector);
+    (!is_wanted(required)).then_some(Reason::NodeAffinity)
+}

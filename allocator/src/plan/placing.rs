@@ -1,0 +1,382 @@
+//! Placing sets of pods, one after the other: nodes in order, each filled as far as it goes.
+
+mod stage;
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::{
+    answer::{PlacedDevice, Placement, Refusal, SetPlan, Verdict},
+    engine::RefusalKind,
+    nodes::{self, Reason},
+    pods::Wish,
+    projection::Run,
+    shapes::{Shapes, part_of, slices_of},
+    snapshot::{Cluster, Usage},
+    states::States,
+    transitions::{GivenDevice, Step, Takes, Transitions},
+};
+
+use stage::Stage;
+
+/// What is known while questions are answered; nothing in it depends on who holds what.
+#[derive(Debug)]
+pub(super) struct Known<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) shapes: Shapes,
+    pub(super) states: States,
+    pub(super) transitions: Transitions<'a>,
+}
+
+/// Sets being placed.
+#[derive(Debug)]
+pub(super) struct Placing<'k, 'a> {
+    known: &'k mut Known<'a>,
+    pub(super) usage: Usage,
+    /// By index of the node: the state of its own devices.
+    own: Vec<u32>,
+    names_devices: bool,
+}
+
+/// One set being placed.
+struct Candidate<'w> {
+    wish: &'w Wish,
+    /// Nodes in the order in which they are filled.
+    order: Vec<usize>,
+    /// By index of the node: why it never takes a pod of the set.
+    never: Vec<Option<Reason>>,
+    plan: SetPlan,
+    /// Whether the allocator gave up somewhere.
+    gave_up: bool,
+}
+
+/// Nodes that refused a pod of the set for want of devices: the first of each state of their own devices.
+#[derive(Debug, Default)]
+struct Refused {
+    nodes: Vec<(u32, usize)>,
+    /// Up to which change of pools that several nodes see.
+    changes: u64,
+}
+
+impl<'k, 'a> Placing<'k, 'a> {
+    pub(super) fn new(known: &'k mut Known<'a>, usage: Usage, names_devices: bool) -> Self {
+        known.states.restart();
+        let Known { cluster, shapes, states, .. } = &mut *known;
+        let own = (0..cluster.nodes.len()).map(|node| states.own(cluster, shapes, &usage, node)).collect();
+        Self { known, usage, own, names_devices }
+    }
+
+    /// Places as many pods of the set as fit.
+    pub(super) fn place(&mut self, wish: &Wish) -> SetPlan {
+        let mut candidate = self.candidate(wish);
+        while candidate.plan.placed < wish.count && candidate.plan.problem.is_none() {
+            match self.stage(wish) {
+                Ok(stage) if self.fill(&stage, &mut candidate) > 0 => {}
+                Ok(_) => break,
+                Err(problem) => candidate.plan.problem = Some(problem),
+            }
+        }
+        self.explained(candidate)
+    }
+
+    /// Which nodes would take a pod of the set, and why the others would not.
+    pub(super) fn explain(&mut self, wish: &Wish) -> SetPlan {
+        let candidate = self.candidate(wish);
+        self.explained(candidate)
+    }
+
+    fn candidate<'w>(&self, wish: &'w Wish) -> Candidate<'w> {
+        let places = &self.known.cluster.nodes;
+        Candidate {
+            wish,
+            order: self.order(),
+            never: places.iter().map(|place| nodes::never(place, wish)).collect(),
+            plan: SetPlan {
+                name: wish.name.clone(),
+                namespace: wish.namespace.clone(),
+                verdict: Verdict::DoesNotFit,
+                wanted: wish.count,
+                placed: 0,
+                placements: Vec::new(),
+                problem: wish.problem.clone(),
+                room: Vec::new(),
+                refusals: Vec::new(),
+                unsupported: wish.unsupported.iter().map(|it| it.what.clone()).collect(),
+                notes: wish.notes.clone(),
+            },
+            gave_up: false,
+        }
+    }
+
+    /// Nodes with the fewest free devices first, then by name: pods fill what is begun, and leave whole machines whole.
+    fn order(&self) -> Vec<usize> {
+        let Known { shapes, states, .. } = &*self.known;
+        let mut free: HashMap<u32, usize> = HashMap::new();
+        let mut free_of = |node: usize| {
+            let own = self.own[node];
+            *free.entry(own).or_insert_with(|| states.free(own, shapes.of(node)))
+        };
+        let mut order: Vec<(usize, usize)> = (0..self.own.len()).map(|node| (free_of(node), node)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// Places as many pods as the stage allows; the answer is how many.
+    fn fill(&mut self, stage: &Stage, candidate: &mut Candidate<'_>) -> u32 {
+        let before = candidate.plan.placed;
+        if let Some(problem) = self.fatal(stage, candidate) {
+            candidate.plan.problem = Some(problem);
+            return 0;
+        }
+        let most = before.saturating_add(stage.most).min(candidate.wish.count);
+        let (mut at, mut refused) = (0, Refused { changes: self.known.states.changes(), ..Refused::default() });
+        while at < candidate.order.len() && candidate.plan.placed < most && candidate.plan.problem.is_none() {
+            let node = candidate.order[at];
+            let is_possible =
+                candidate.never[node].is_none() && stage.allows(&self.known.cluster.nodes[node]).is_none();
+            let back = is_possible.then(|| self.fill_node(at, most, stage, candidate, &mut refused)).flatten();
+            at = back.unwrap_or(at + 1);
+        }
+        let placed = candidate.plan.placed - before;
+        self.use_claims(stage, placed);
+        placed
+    }
+
+    /// Fills a node; the answer is an earlier one, if that would take a pod now.
+    fn fill_node(
+        &mut self,
+        at: usize,
+        most: u32,
+        stage: &Stage,
+        candidate: &mut Candidate<'_>,
+        refused: &mut Refused,
+    ) -> Option<usize> {
+        let node = candidate.order[at];
+        let place = &self.known.cluster.nodes[node];
+        let room = nodes::room(place, self.usage.node(node), candidate.wish);
+        let room = u32::try_from(room.max(0)).unwrap_or(u32::MAX).min(most - candidate.plan.placed);
+        let mut placement = Placement { node: place.name().to_owned(), pods: 0, devices: Vec::new() };
+        let mut back = None;
+        match stage.claims {
+            None => placement.pods = room,
+            Some(claims) => {
+                while placement.pods < room && back.is_none() && candidate.plan.problem.is_none() {
+                    if !self.add_pod(node, claims, stage, candidate, &mut placement) {
+                        refused.add(self.own[node], at);
+                        break;
+                    }
+                    back = self.ask_again(claims, candidate, refused);
+                }
+            }
+        }
+        if placement.pods > 0 {
+            self.usage.node_mut(node).add(&candidate.wish.holds, i64::from(placement.pods));
+            candidate.plan.placed += placement.pods;
+            candidate.plan.add(placement);
+        }
+        back
+    }
+
+    /// One more pod on the node, if its devices allow.
+    fn add_pod(
+        &mut self,
+        node: usize,
+        claims: u32,
+        stage: &Stage,
+        candidate: &mut Candidate<'_>,
+        placement: &mut Placement,
+    ) -> bool {
+        let Known { shapes, states, transitions, .. } = &mut *self.known;
+        let state = states.composed(self.own[node], shapes);
+        match transitions.step(state, claims, states, shapes) {
+            Step::To { state, given } => {
+                self.own[node] = states.split(state, shapes);
+                let pod = candidate.plan.placed + placement.pods;
+                self.take(node, given, stage, pod, candidate.wish, placement);
+                placement.pods += 1;
+                true
+            }
+            Step::Refused(refusal) => {
+                candidate.note(transitions.refusal(refusal));
+                false
+            }
+        }
+    }
+
+    /// Whenever something is taken of a pool that several nodes see, those that refused are asked again: the next pod comes
+    /// to them first. They hardly ever have another answer, but it can be that the scheduler gives up there.
+    fn ask_again(&mut self, claims: u32, candidate: &mut Candidate<'_>, refused: &mut Refused) -> Option<usize> {
+        let Known { shapes, states, transitions, .. } = &mut *self.known;
+        if refused.changes == states.changes() {
+            return None;
+        }
+        refused.changes = states.changes();
+        for (own, at) in &refused.nodes {
+            let state = states.composed(*own, shapes);
+            match transitions.step(state, claims, states, shapes) {
+                Step::To { .. } => return Some(*at),
+                Step::Refused(refusal) => candidate.note(transitions.refusal(refusal)),
+            }
+        }
+        None
+    }
+
+    /// Marks the devices of a pod as taken.
+    fn take(&mut self, node: usize, given: u32, stage: &Stage, pod: u32, wish: &Wish, placement: &mut Placement) {
+        let Known { cluster, shapes, transitions, .. } = &*self.known;
+        let shape = shapes.of(node);
+        let slices: Vec<usize> = slices_of(cluster, node).collect();
+        let given = transitions.given(given);
+        let mut chosen = Vec::with_capacity(given.devices.len());
+        for device in &given.devices {
+            let (part, run) = part_of(shape, device.slot);
+            let (slice, run) = (slices[part], shape.parts[part].runs[run]);
+            let at = choose(&self.usage, slice, run, device, &chosen);
+            chosen.push((device.claim, slice, at));
+            take_device(&mut self.usage, slice, at, device);
+            if self.names_devices {
+                let claim = stage.names(device.claim, wish);
+                placement.devices.push(placed_device(cluster, slice, at, device, claim, pod));
+            }
+        }
+        stage.note_new_claims(&mut self.usage, given, cluster.nodes[node].name());
+    }
+
+    /// The scheduler gives up on a pod as soon as one node that it looks at makes the allocator fail.
+    fn fatal(&mut self, stage: &Stage, candidate: &Candidate<'_>) -> Option<String> {
+        let claims = stage.claims?;
+        let Known { cluster, shapes, states, transitions } = &mut *self.known;
+        candidate.order.iter().find_map(|node| {
+            let place = &cluster.nodes[*node];
+            let is_looked_at = candidate.never[*node].is_none()
+                && nodes::not_now(place, self.usage.node(*node), candidate.wish).is_none()
+                && stage.allows(place).is_none();
+            let state = is_looked_at.then(|| states.composed(self.own[*node], shapes))?;
+            let Step::Refused(refusal) = transitions.step(state, claims, states, shapes) else { return None };
+            let (kind, reason) = transitions.refusal(refusal);
+            (*kind == RefusalKind::Fatal).then(|| reason.to_string())
+        })
+    }
+
+    /// Completes the plan of a set: what every node says to one more pod, and whether all fit.
+    fn explained(&mut self, mut candidate: Candidate<'_>) -> SetPlan {
+        let mut refused: HashMap<Reason, Vec<usize>> = HashMap::new();
+        if let Ok(stage) = self.stage(candidate.wish) {
+            for node in 0..self.own.len() {
+                match self.reason(node, &stage, &mut candidate) {
+                    Some(reason) => refused.entry(reason).or_default().push(node),
+                    None => candidate.plan.room.push(self.known.cluster.nodes[node].name().to_owned()),
+                }
+            }
+        }
+        let name = |node: usize| self.known.cluster.nodes[node].name().to_owned();
+        let mut refused: Vec<(Reason, Vec<usize>)> = refused.into_iter().collect();
+        refused.sort_by(|one, other| (other.1.len(), &one.0).cmp(&(one.1.len(), &other.0)));
+        let refusal = |(reason, nodes): (Reason, Vec<usize>)| Refusal {
+            reason: reason.to_string(),
+            nodes: nodes.into_iter().map(name).collect(),
+        };
+        let mut plan = candidate.plan;
+        plan.refusals = refused.into_iter().map(refusal).collect();
+        plan.verdict = verdict(&plan, candidate.wish, candidate.gave_up);
+        plan
+    }
+
+    fn reason(&mut self, node: usize, stage: &Stage, candidate: &mut Candidate<'_>) -> Option<Reason> {
+        let Known { cluster, shapes, states, transitions } = &mut *self.known;
+        let place = &cluster.nodes[node];
+        let early = (candidate.never[node].clone())
+            .or_else(|| nodes::not_now(place, self.usage.node(node), candidate.wish))
+            .or_else(|| stage.allows(place));
+        if early.is_some() {
+            return early;
+        }
+        let state = states.composed(self.own[node], shapes);
+        let Step::Refused(refusal) = transitions.step(state, stage.claims?, states, shapes) else { return None };
+        let (kind, reason) = transitions.refusal(refusal);
+        candidate.gave_up |= *kind == RefusalKind::Undecided;
+        Some(Reason::Devices(reason.to_string()))
+    }
+}
+
+impl Candidate<'_> {
+    fn note(&mut self, (kind, reason): &(RefusalKind, Rc<str>)) {
+        match kind {
+            RefusalKind::Fatal => self.plan.problem = Some(reason.to_string()),
+            RefusalKind::Undecided => self.gave_up = true,
+            RefusalKind::NoFit => {}
+        }
+    }
+}
+
+impl Refused {
+    fn add(&mut self, own: u32, at: usize) {
+        if !self.nodes.iter().any(|(other, _)| *other == own) {
+            self.nodes.push((own, at));
+        }
+    }
+}
+
+impl SetPlan {
+    /// Pods of a later stage can come to a node that has some.
+    fn add(&mut self, placement: Placement) {
+        match self.placements.last_mut().filter(|last| last.node == placement.node) {
+            Some(last) => {
+                last.pods += placement.pods;
+                last.devices.extend(placement.devices);
+            }
+            None => self.placements.push(placement),
+        }
+    }
+}
+
+fn verdict(plan: &SetPlan, wish: &Wish, gave_up: bool) -> Verdict {
+    let is_placed = plan.placed == plan.wanted && plan.problem.is_none();
+    let is_open =
+        if is_placed { !wish.unsupported.is_empty() } else { gave_up || wish.unsupported.iter().any(|it| it.may_help) };
+    match (is_open, is_placed) {
+        (true, _) => Verdict::Undecided,
+        (false, true) => Verdict::Fits,
+        (false, false) => Verdict::DoesNotFit,
+    }
+}
+
+/// The first device of a run that nobody has. Who only looks after devices takes others' ones as well, each once per claim.
+fn choose(usage: &Usage, slice: usize, run: Run, device: &GivenDevice, chosen: &[(usize, usize, usize)]) -> usize {
+    let is_own = |at: usize| chosen.contains(&(device.claim, slice, at));
+    let is_pods = |at: usize| chosen.iter().any(|(_, other, place)| (*other, *place) == (slice, at));
+    let is_taken = |at: usize| usage.slice(slice).is_some_and(|taken| taken.is_taken(at));
+    let is_free = |at: &usize| match &device.takes {
+        Takes::Parts(_) => true,
+        Takes::Nothing => !is_own(*at),
+        Takes::All => !is_pods(*at) && !is_taken(*at),
+    };
+    (run.start..run.start + run.len).find(is_free).unwrap_or(run.start)
+}
+
+fn take_device(usage: &mut Usage, slice: usize, at: usize, device: &GivenDevice) {
+    match &device.takes {
+        Takes::Nothing => {}
+        Takes::Parts(consumed) => usage.slice_mut(slice).shares.entry(at).or_default().add(consumed),
+        Takes::All => usage.slice_mut(slice).take(at),
+    }
+}
+
+fn placed_device(
+    cluster: &Cluster,
+    slice: usize,
+    at: usize,
+    device: &GivenDevice,
+    claim: String,
+    pod: u32,
+) -> PlacedDevice {
+    let (store, slice) = (&cluster.facts.store, &cluster.slices[slice].1);
+    let text = |number: u32| store.texts.get(number).to_owned();
+    PlacedDevice {
+        pod,
+        claim,
+        request: device.request.to_string(),
+        driver: text(slice.driver),
+        pool: text(slice.pool),
+        device: text(store.columns.get(slice.names)[at]),
+    }
+}

@@ -1,0 +1,190 @@
+//! Pods that want the same: what they want of a node and of devices, and what of it no answer takes into account.
+
+use std::sync::Arc;
+
+use hostler_api::{
+    core::{PodAffinity, PodResourceClaim, PodSpec},
+    resource::{DeviceClass, ResourceClaimSpec},
+};
+
+use super::{
+    facts::{ClusterFacts, ObjectKey},
+    snapshot::NodeUse,
+};
+
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// Pods ask for devices of a class by this name and the class's, without a claim.
+const DEVICE_CLASS_RESOURCE: &str = "deviceclass.resource.kubernetes.io/";
+/// What the API server makes of the two classes that every cluster has.
+const SYSTEM_PRIORITIES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// Pods that are alike, as a workload makes them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodSet {
+    /// What it is called in the answer.
+    pub name: String,
+    /// Namespace of the pods, their claims and templates.
+    pub namespace: String,
+    /// How many.
+    pub count: u32,
+    /// What each wants.
+    pub spec: PodSpec,
+}
+
+/// What a set wants, with the objects that it names looked up.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) count: u32,
+    pub(super) priority: i32,
+    pub(super) spec: PodSpec,
+    /// What a pod takes of its node.
+    pub(super) holds: NodeUse,
+    /// In the order of the pod.
+    pub(super) claims: Vec<ClaimWish>,
+    /// What decides where pods run and is not looked at.
+    pub(super) unsupported: Vec<Unsupported>,
+    /// What else there is to say.
+    pub(super) notes: Vec<String>,
+    /// Why no pod of it can run, whatever the nodes are like.
+    pub(super) problem: Option<String>,
+}
+
+/// Something that decides where pods run and is not looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Unsupported {
+    pub(super) what: String,
+    /// Whether pods that do not fit without it might fit with it.
+    pub(super) may_help: bool,
+}
+
+/// A claim of a pod.
+#[derive(Clone, Debug)]
+pub(super) enum ClaimWish {
+    /// Each pod gets one of its own.
+    Own(Arc<ResourceClaimSpec>),
+    /// There is one for all.
+    Named(ObjectKey, Arc<ResourceClaimSpec>),
+}
+
+impl ClaimWish {
+    pub(super) fn spec(&self) -> &Arc<ResourceClaimSpec> {
+        match self {
+            Self::Own(spec) | Self::Named(_, spec) => spec,
+        }
+    }
+}
+
+impl Wish {
+    pub(super) fn new(set: &PodSet, facts: &ClusterFacts) -> Self {
+        let (mut claims, mut problem) = (Vec::new(), None);
+        for claim in &set.spec.resource_claims {
+            match look_up(claim, &set.namespace, facts) {
+                Ok(claim) => claims.push(claim),
+                Err(missing) => problem = problem.or(Some(missing)),
+            }
+        }
+        let (priority, mut notes) = priority(&set.spec);
+        notes.extend(notes_of(&set.spec));
+        Self {
+            name: set.name.clone(),
+            namespace: ObjectKey::new(&set.namespace, "").namespace,
+            count: set.count,
+            priority,
+            spec: set.spec.clone(),
+            holds: NodeUse::of_pod(&set.spec),
+            unsupported: unsupported(&set.spec, facts),
+            claims,
+            notes,
+            problem,
+        }
+    }
+
+    /// How much a pod wants: devices first, then CPU, then memory.
+    pub(super) fn size(&self) -> (i64, i64, i64) {
+        let requests = self.claims.iter().flat_map(|claim| &claim.spec().devices.requests);
+        let devices = requests.map(|request| request.exactly.as_ref().and_then(|it| it.count).unwrap_or(1)).sum();
+        (devices, self.holds.amounts.get("cpu"), self.holds.amounts.get("memory"))
+    }
+}
+
+fn look_up(claim: &PodResourceClaim, namespace: &str, facts: &ClusterFacts) -> Result<ClaimWish, String> {
+    let key = |name: &str| ObjectKey::new(namespace, name);
+    match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
+        (Some(name), _) => {
+            let key = key(name);
+            let found = facts.claims.get(&key).ok_or_else(|| format!("there is no ResourceClaim {key}"))?;
+            if found.is_going {
+                return Err(format!("ResourceClaim {key} is being deleted"));
+            }
+            Ok(ClaimWish::Named(key, Arc::new(found.spec(&facts.store.texts))))
+        }
+        (None, Some(name)) => {
+            let key = key(name);
+            let found = facts.templates.get(&key).ok_or_else(|| format!("there is no ResourceClaimTemplate {key}"))?;
+            Ok(ClaimWish::Own(found.clone()))
+        }
+        (None, None) => Err(format!("resource claim {} of the pod names neither a claim nor a template", claim.name)),
+    }
+}
+
+fn priority(spec: &PodSpec) -> (i32, Vec<String>) {
+    match (spec.priority, spec.priority_class_name.as_deref().filter(|name| !name.is_empty())) {
+        (Some(priority), _) => (priority, Vec::new()),
+        (None, None) => (0, Vec::new()),
+        (None, Some(class)) => match SYSTEM_PRIORITIES.iter().find(|(name, _)| *name == class) {
+            Some((_, priority)) => (*priority, Vec::new()),
+            None => (0, vec![format!("priorityClassName {class} says no number; priority 0 was assumed")]),
+        },
+    }
+}
+
+fn notes_of(spec: &PodSpec) -> Vec<String> {
+    let gates: Vec<&str> = spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
+    let preferred = spec.affinity.iter().flat_map(|it| &it.node_affinity).any(|it| !it.preferred.is_empty());
+    let gated = (!gates.is_empty()).then(|| format!("its pods wait until {} let them go", hostler_api::few(gates)));
+    let liked =
+        preferred.then(|| "preferred node affinity does not change what fits, and was not looked at".to_owned());
+    gated.into_iter().chain(liked).collect()
+}
+
+/// What decides where pods run and is not looked at here, one sentence each.
+fn unsupported(spec: &PodSpec, facts: &ClusterFacts) -> Vec<Unsupported> {
+    let other = spec.scheduler_name.as_deref().filter(|name| !["", DEFAULT_SCHEDULER].contains(name));
+    let other = other.map(|name| format!("schedulerName {name}: another scheduler places its pods"));
+    let limits = limits(spec).into_iter().map(|what| Unsupported { what, may_help: false });
+    let resources = !spec.resource_claims.is_empty() && facts.slices.values().any(|slice| slice.has_node_resources);
+    let resources = resources.then(|| "devices that stand for CPU or memory of their node".to_owned());
+    let helps = other
+        .into_iter()
+        .chain(extended(spec, facts))
+        .chain(resources)
+        .map(|what| Unsupported { what, may_help: true });
+    limits.chain(helps).collect()
+}
+
+/// What can only make a pod fit on fewer nodes.
+fn limits(spec: &PodSpec) -> Vec<String> {
+    let spread = spec.topology_spread_constraints.iter().filter(|spread| spread.is_required());
+    let spread = spread.map(|it| format!("topologySpreadConstraints over {} with DoNotSchedule", it.topology_key));
+    let affinity = spec.affinity.as_ref();
+    let has_terms = |terms: Option<&PodAffinity>| terms.is_some_and(|it| !it.required.is_empty());
+    let near = has_terms(affinity.and_then(|it| it.pod_affinity.as_ref())).then(|| "required podAffinity".to_owned());
+    let far =
+        has_terms(affinity.and_then(|it| it.pod_anti_affinity.as_ref())).then(|| "required podAntiAffinity".to_owned());
+    let volumes =
+        spec.volumes.iter().filter(|it| it.is_claimed()).map(|it| format!("volume {} claims storage", it.name));
+    spread.chain(near).chain(far).chain(volumes).collect()
+}
+
+/// Devices that are asked for like CPU and memory.
+fn extended(spec: &PodSpec, facts: &ClusterFacts) -> Vec<String> {
+    let is_of_class = |name: &str| {
+        let named = |class: &Arc<DeviceClass>| class.spec.extended_resource_name.as_deref() == Some(name);
+        name.starts_with(DEVICE_CLASS_RESOURCE) || facts.classes.values().any(named)
+    };
+    let names = spec.requests().into_keys().filter(|name| is_of_class(name));
+    names.map(|name| format!("resource {name}, which a DeviceClass can satisfy")).collect()
+}

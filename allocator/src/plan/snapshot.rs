@@ -1,0 +1,96 @@
+//! A cluster at one moment, made ready for questions: which pools each node sees, and who holds what. Questions change
+//! nothing in it; what a plan would take is in a copy that shares everything else.
+
+mod pools;
+mod rules;
+mod usage;
+
+use std::{collections::HashMap, sync::Arc};
+
+use hostler_api::core::{Node, NodeSelector};
+
+use super::{
+    amounts::Amounts,
+    facts::{ClusterFacts, PackedSlice},
+};
+
+pub(super) use pools::{NodePool, Pool};
+pub(super) use usage::{GivenClaim, NodeUse, Share, SliceUse, Usage};
+
+/// A cluster at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) usage: Usage,
+}
+
+/// What questions do not change.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) facts: ClusterFacts,
+    /// By name.
+    pub(super) nodes: Vec<NodePlace>,
+    /// By name.
+    pub(super) slices: Vec<(Box<str>, Arc<PackedSlice>)>,
+    pub(super) pools: Vec<Pool>,
+    /// By driver and name.
+    pool_numbers: HashMap<(u32, u32), usize>,
+    /// What no answer can take into account.
+    pub(super) unseen: Vec<String>,
+}
+
+/// A node and what it sees.
+#[derive(Debug)]
+pub(super) struct NodePlace {
+    pub(super) node: Arc<Node>,
+    pub(super) allocatable: Amounts,
+    /// In the order of the allocator: by driver and name.
+    pub(super) pools: Box<[NodePool]>,
+}
+
+impl NodePlace {
+    pub(super) fn name(&self) -> &str {
+        &self.node.metadata.name
+    }
+
+    pub(super) fn is_of(&self, selector: &NodeSelector) -> bool {
+        selector.matches(self.name(), &self.node.metadata.labels)
+    }
+}
+
+impl Snapshot {
+    /// The cluster as `facts` tell.
+    pub fn new(mut facts: ClusterFacts) -> Self {
+        let mut unseen = rules::apply(&mut facts);
+        unseen.extend(usage::unseen(&facts));
+        let slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.as_str().into(), slice.clone())).collect();
+        let pools = pools::gather(&facts, &slices);
+        let nodes = pools::places(&facts, &slices, &pools);
+        let pool_numbers = pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
+        let cluster = Cluster { facts, nodes, slices, pools, pool_numbers, unseen };
+        Self { usage: Usage::of(&cluster), cluster: Arc::new(cluster) }
+    }
+
+    /// What is known of the cluster.
+    pub fn facts(&self) -> &ClusterFacts {
+        &self.cluster.facts
+    }
+
+    /// What no answer takes into account, in sentences.
+    pub fn unseen(&self) -> &[String] {
+        &self.cluster.unseen
+    }
+}
+
+impl Cluster {
+    pub(super) fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.binary_search_by(|node| node.name().cmp(name)).ok()
+    }
+
+    /// The device with this name: its slice, and its place in it.
+    pub(super) fn device(&self, driver: u32, pool: u32, device: u32) -> Option<(usize, usize)> {
+        let pool = &self.pools[*self.pool_numbers.get(&(driver, pool))?];
+        let at = |slice: &usize| Some((*slice, self.slices[*slice].1.position(device, &self.facts.store)?));
+        pool.slices.iter().find_map(at)
+    }
+}

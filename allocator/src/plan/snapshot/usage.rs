@@ -1,0 +1,163 @@
+//! Who holds what: devices by slice, other resources by node, claims that a plan allocates. A copy shares all that is not
+//! changed in it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use hostler_api::{
+    ExactQuantity,
+    core::{ContainerPort, NodeSelector, PodSpec},
+};
+
+use super::Cluster;
+use crate::plan::{
+    amounts::Amounts,
+    facts::{ClusterFacts, ObjectKey, PackedResult, from_json},
+};
+
+/// Who holds what.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plan) struct Usage {
+    /// By index of the slice; only slices of which something is taken.
+    slices: HashMap<usize, Arc<SliceUse>>,
+    /// By index of the node.
+    nodes: Vec<Arc<NodeUse>>,
+    /// Claims that plans have allocated, or let more pods use.
+    pub(in crate::plan) claims: HashMap<ObjectKey, GivenClaim>,
+}
+
+/// What is taken of a slice.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plan) struct SliceUse {
+    /// Devices that one claim holds alone.
+    pub(in crate::plan) taken: Vec<bool>,
+    /// Devices that several claims hold.
+    pub(in crate::plan) shares: BTreeMap<usize, Share>,
+}
+
+/// What is taken of a device that several claims hold, by name of the capacity.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plan) struct Share {
+    pub(in crate::plan) consumed: BTreeMap<String, ExactQuantity>,
+}
+
+/// What is taken of a node.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plan) struct NodeUse {
+    pub(in crate::plan) amounts: Amounts,
+    pub(in crate::plan) ports: Vec<ContainerPort>,
+}
+
+/// A claim that a plan has allocated, or lets more pods use.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct GivenClaim {
+    /// Where it can be used; `None`: anywhere.
+    pub(in crate::plan) selector: Option<NodeSelector>,
+    /// By how many pods it is used.
+    pub(in crate::plan) reserved: usize,
+}
+
+impl SliceUse {
+    pub(in crate::plan) fn is_taken(&self, at: usize) -> bool {
+        self.taken.get(at).copied().unwrap_or_default()
+    }
+
+    pub(in crate::plan) fn take(&mut self, at: usize) {
+        if self.taken.len() <= at {
+            self.taken.resize(at + 1, false);
+        }
+        self.taken[at] = true;
+    }
+}
+
+impl Share {
+    pub(in crate::plan) fn add(&mut self, more: &BTreeMap<String, ExactQuantity>) {
+        for (name, amount) in more {
+            let sum = self.consumed.entry(name.clone()).or_insert(ExactQuantity::ZERO);
+            *sum = sum.plus(*amount);
+        }
+    }
+}
+
+impl Usage {
+    /// What allocated claims and pods on nodes hold.
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let mut usage = Self { nodes: vec![Arc::default(); cluster.nodes.len()], ..Self::default() };
+        for claim in cluster.facts.claims.values() {
+            for result in claim.allocation.iter().flat_map(|given| &given.results) {
+                usage.add_result(cluster, result);
+            }
+        }
+        usage.add_pods(cluster);
+        usage
+    }
+
+    pub(in crate::plan) fn slice(&self, slice: usize) -> Option<&SliceUse> {
+        self.slices.get(&slice).map(|taken| &**taken)
+    }
+
+    pub(in crate::plan) fn slice_mut(&mut self, slice: usize) -> &mut SliceUse {
+        Arc::make_mut(self.slices.entry(slice).or_default())
+    }
+
+    pub(in crate::plan) fn node(&self, node: usize) -> &NodeUse {
+        &self.nodes[node]
+    }
+
+    pub(in crate::plan) fn node_mut(&mut self, node: usize) -> &mut NodeUse {
+        Arc::make_mut(&mut self.nodes[node])
+    }
+
+    fn add_result(&mut self, cluster: &Cluster, result: &PackedResult) {
+        let Some((slice, at)) = cluster.device(result.driver, result.pool, result.device) else { return };
+        let taken = self.slice_mut(slice);
+        match result.consumed {
+            None => taken.take(at),
+            Some(consumed) => {
+                let consumed = from_json(&cluster.facts.store.texts, consumed).unwrap_or_default();
+                taken.shares.entry(at).or_default().add(&consumed);
+            }
+        }
+    }
+
+    fn add_pods(&mut self, cluster: &Cluster) {
+        let facts = &cluster.facts;
+        let mut known: HashMap<u32, NodeUse> = HashMap::new();
+        for pod in facts.pods.values() {
+            let Some(node) = cluster.node(facts.text(pod.node)) else { continue };
+            let holds = known.entry(pod.spec).or_insert_with(|| NodeUse::of_pod(&pod.spec(&facts.store.texts)));
+            self.node_mut(node).add(holds, 1);
+        }
+    }
+}
+
+impl NodeUse {
+    /// What a pod takes.
+    pub(in crate::plan) fn of_pod(spec: &PodSpec) -> Self {
+        Self { amounts: Amounts::of_pod(&spec.requests()), ports: spec.host_ports() }
+    }
+
+    pub(in crate::plan) fn add(&mut self, pod: &Self, times: i64) {
+        self.amounts.add(&pod.amounts, times);
+        self.ports.extend(pod.ports.iter().cloned());
+    }
+}
+
+/// What pods on nodes want of others and is not looked at.
+pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    let mut repels = |pod: &crate::plan::facts::PackedPod| {
+        *known.entry(pod.spec).or_insert_with(|| {
+            let affinity = pod.spec(&facts.store.texts).affinity.and_then(|affinity| affinity.pod_anti_affinity);
+            affinity.is_some_and(|affinity| !affinity.required.is_empty())
+        })
+    };
+    match facts.pods.values().filter(|pod| repels(pod)).count() {
+        0 => Vec::new(),
+        pods => vec![format!(
+            "pods that keep others away from their nodes (required podAntiAffinity) are not looked at: {pods} of them run"
+        )],
+    }
+}
