@@ -18,7 +18,6 @@ pub mod kubelet;
 pub mod kubernetes;
 pub mod log;
 pub mod metrics;
-mod near;
 pub mod nri;
 pub mod pinning;
 pub mod pods;

@@ -3,7 +3,7 @@
 //! What a configuration may say is known to [`hostler_backend::opaque`] alone, which also reads it when a claim is
 //! prepared. Here is known where it stands: in claims, templates and classes of all versions of the API that have them.
 
-use hostler_api::few;
+use hostler_api::{ManifestFinding, few};
 use hostler_backend::{
     ConfigProblem,
     opaque::{CpuConfig, CpuIsolation, OpaqueConfig},
@@ -21,34 +21,9 @@ pub struct ValidationReport {
     /// How many objects were checked.
     pub checked: usize,
     /// What is wrong.
-    pub problems: Vec<ValidationFinding>,
+    pub problems: Vec<ManifestFinding>,
     /// What was not checked, and why.
-    pub notes: Vec<ValidationFinding>,
-}
-
-/// Something about one document.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ValidationFinding {
-    /// Which document of the text, from 1, empty ones not counted; 0 for the text as a whole.
-    pub document: usize,
-    /// `kind namespace/name`, as far as the document says.
-    pub object: String,
-    /// Field and fix; the field may be empty.
-    pub problem: ConfigProblem,
-}
-
-impl std::fmt::Display for ValidationFinding {
-    /// `document 2 (ResourceClaim default/train): spec…: reason`, without the parts that are not known.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.document > 0 {
-            write!(f, "document {}", self.document)?;
-            if !self.object.is_empty() {
-                write!(f, " ({})", self.object)?;
-            }
-            f.write_str(": ")?;
-        }
-        if self.problem.field.is_empty() { f.write_str(&self.problem.reason) } else { self.problem.fmt(f) }
-    }
+    pub notes: Vec<ManifestFinding>,
 }
 
 /// For which driver and node manifests are checked.
@@ -78,8 +53,8 @@ pub fn check(text: &str, target: ValidationTarget<'_>) -> ValidationReport {
             }
         }
         Err(reason) => {
-            let problem = ConfigProblem::new("", format!("it is not valid JSON or YAML: {reason}"));
-            report.problems.push(ValidationFinding { document: 0, object: String::new(), problem });
+            let reason = format!("it is not valid JSON or YAML: {reason}");
+            report.problems.push(ManifestFinding { reason, ..ManifestFinding::default() });
         }
     }
     report
@@ -206,7 +181,7 @@ impl DocumentChecker<'_> {
         self.report.problems.push(finding);
     }
 
-    fn finding(&self, object: &Value, problem: ConfigProblem) -> ValidationFinding {
+    fn finding(&self, object: &Value, problem: ConfigProblem) -> ManifestFinding {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let name = match (text("/metadata/namespace"), text("/metadata/name").or(text("/metadata/generateName"))) {
             (Some(namespace), Some(name)) => format!(" {namespace}/{name}"),
@@ -214,7 +189,8 @@ impl DocumentChecker<'_> {
             _ => String::new(),
         };
         let object = format!("{}{name}", text("/kind").unwrap_or_default());
-        ValidationFinding { document: self.document, object: object.trim().to_owned(), problem }
+        let ConfigProblem { field, reason } = problem;
+        ManifestFinding { document: self.document, object: object.trim().to_owned(), line: None, field, reason }
     }
 }
 

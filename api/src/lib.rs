@@ -5,10 +5,12 @@
 mod chain;
 mod claim;
 pub mod core;
+mod finding;
 mod grant;
 pub mod limits;
 mod listed;
 mod names;
+mod near;
 mod plain;
 mod quantity;
 pub mod resource;
@@ -16,10 +18,12 @@ pub mod well_known;
 
 pub use chain::Chain;
 pub use claim::{Allocation, ClaimRef, ClaimState};
+pub use finding::ManifestFinding;
 pub use grant::{Access, Grant, ShareId};
 pub use listed::{few, listed};
 pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
 };
+pub use near::did_you_mean;
 pub use plain::{plain, plain_line};
 pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_api::{Chain, ClaimRef, ClaimState, ClaimUid, resource::ResourceClaim};
+use hostler_api::{Chain, ClaimRef, ClaimState, ClaimUid, did_you_mean, resource::ResourceClaim};
 use hostler_linux::IdSet;
 use serde::Deserialize;
 
@@ -18,7 +18,6 @@ use super::{
 use crate::{
     claims::{BusyClaim, ClaimView, spec::prepared_devices, store::RecordDevice},
     inventory::Inventory,
-    near::did_you_mean,
     standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained},
 };
 

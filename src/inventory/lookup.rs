@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::{BackendName, DeviceName};
-
-use crate::near::did_you_mean;
+use hostler_api::{BackendName, DeviceName, did_you_mean};
 
 /// Backend and name of a device.
 pub type DeviceKey = (BackendName, DeviceName);

@@ -44,7 +44,7 @@ kind: Pod
 metadata: {name: p}
 ";
 
-fn lines(findings: &[ValidationFinding]) -> Vec<String> {
+fn lines(findings: &[ManifestFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 

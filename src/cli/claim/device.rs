@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{AskedQuantity, ParseQuantityError, well_known::HOSTLER_API_VERSION};
+use hostler_api::{AskedQuantity, ParseQuantityError, did_you_mean, well_known::HOSTLER_API_VERSION};
 use hostler_backend::{
     ConfigProblem,
     opaque::{FieldValues, OpaqueConfig, schema},
@@ -10,7 +10,7 @@ use hostler_backend::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};
 
-use crate::{admin::types::CreateDevice, cli::CliFailure, near::did_you_mean};
+use crate::{admin::types::CreateDevice, cli::CliFailure};
 
 /// What `--device` takes, for the help text.
 pub(super) const HELP: &str = "\
