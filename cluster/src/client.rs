@@ -9,7 +9,7 @@ use hyper::{
 };
 use kube::{
     Client,
-    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     client::Body,
     core::{Status, request},
 };
@@ -25,6 +25,9 @@ use crate::{
 /// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
 /// several.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
+const LIST_PAGE: u32 = 250;
 
 /// Calls the API server. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
@@ -105,6 +108,39 @@ impl ApiClient {
         let step = || format!("create {}", all.title(name));
         let request = all.requests().create(&PostParams::default(), json(step, object)?);
         self.call(step, request).await
+    }
+
+    /// Every object of a kind, as pages of the server's own JSON, each given to `each` when it comes: beside what is made of
+    /// them, one page is in memory at a time. The pages together show one moment.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and when the server no longer remembers that moment.
+    pub async fn list(&self, all: &Collection, each: &mut dyn FnMut(Vec<u8>)) -> Result<(), ApiFailure> {
+        let mut params = ListParams::default().limit(LIST_PAGE);
+        loop {
+            let step = || format!("list {}", all.plural());
+            let page = self.send(step, all.requests().list(&params)).await?;
+            let end: ListEnd = serde_json::from_slice(&page)
+                .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })?;
+            each(page);
+            if end.metadata.token.is_empty() {
+                return Ok(());
+            }
+            params = params.continue_token(&end.metadata.token);
+        }
+    }
+
+    /// The minor release of the server: 36 for 1.36.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn minor_release(&self) -> Result<u32, ApiFailure> {
+        let step = || "ask for the server's version".to_owned();
+        let asking = async { self.client.apiserver_version().await.map_err(CallError::from) };
+        let minor = within(CALL_TIMEOUT, step, asking).await?.minor;
+        // Some providers append a plus.
+        let digits = minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+        digits.parse().map_err(|_| ApiFailure::unusable(step(), format!("minor version {minor:?} is no number")))
     }
 
     /// Asks a question that is put as an object, which the server answers instead of storing it.
@@ -266,6 +302,19 @@ impl ApiClient {
         };
         within(CALL_TIMEOUT, step, exchange).await
     }
+}
+
+/// What a page of a list says of the next.
+#[derive(Deserialize)]
+struct ListEnd {
+    #[serde(default)]
+    metadata: ListEndMetadata,
+}
+
+#[derive(Default, Deserialize)]
+struct ListEndMetadata {
+    #[serde(default, rename = "continue")]
+    token: String,
 }
 
 #[derive(Deserialize)]

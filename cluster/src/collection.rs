@@ -50,6 +50,11 @@ impl Collection {
         &self.kind
     }
 
+    /// `resourceslices`.
+    pub fn plural(&self) -> &str {
+        &self.plural
+    }
+
     /// The object called `name`, for people: `ResourceClaim default/train`.
     pub(crate) fn title(&self, name: &str) -> String {
         match &self.namespace {
