@@ -131,6 +131,36 @@ fn cards_of_every_kind_are_in_the_capture_as_they_are_in_the_machine() {
     assert_eq!(devices(&inventory(&file)), devices(&seen));
 }
 
+/// Pool and name of every device, in order.
+fn names(devices: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut names: Vec<(String, String)> = devices.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_capture_says_what_its_machine_would_be_in_a_cluster() {
+    let (tree, (_folder, file)) = (every_kind(), place());
+    done(&["capture", "--root", tree.path("").to_str().unwrap(), "-o", &file]);
+    let objects = UnpackedCapture::open(&file).unwrap().root().first_bytes("hostler-objects.json", 1 << 20).unwrap();
+    let objects: Value = serde_json::from_slice(&objects.unwrap()).unwrap();
+    let (nodes, slices): (Vec<&Value>, Vec<&Value>) =
+        objects["items"].as_array().unwrap().iter().partition(|object| object["kind"] == "Node");
+    assert_eq!(nodes[0]["metadata"]["name"], "captured");
+    assert_eq!(nodes[0]["status"]["allocatable"]["cpu"], "2");
+    let own = |field: &Value| field.as_str().unwrap().to_owned();
+    let published = slices.iter().flat_map(|slice| {
+        assert_eq!((&slice["apiVersion"], &slice["kind"]), (&"resource.k8s.io/v1".into(), &"ResourceSlice".into()));
+        assert_eq!(slice["spec"]["nodeName"], "captured");
+        let devices = slice["spec"]["devices"].as_array().into_iter().flatten();
+        devices.map(move |device| (own(&slice["spec"]["pool"]["name"]), own(&device["name"])))
+    });
+    let seen: Value = serde_json::from_str(&inventory(&file)).unwrap();
+    let seen = seen["devices"].as_array().unwrap();
+    assert!(seen.len() > 4, "{seen:?}");
+    assert_eq!(names(published), names(seen.iter().map(|device| (own(&device["pool"]), own(&device["name"])))));
+}
+
 #[test]
 fn a_capture_through_a_pipe_is_the_same_file_whoever_makes_it() {
     let (_folder, file) = place();

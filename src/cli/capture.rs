@@ -1,6 +1,7 @@
 //! `hostler capture`: what hostler reads of this machine, in a file that can be looked at elsewhere.
 
 pub(super) mod manifest;
+mod objects;
 mod pseudonym;
 pub(super) mod take;
 

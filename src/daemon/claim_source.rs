@@ -78,12 +78,7 @@ impl ClaimSource {
         tasks: &Tasks,
     ) -> Option<watch::Receiver<Publication>> {
         let Self::Kubernetes(cluster) = self else { return None };
-        let settings = SliceSettings {
-            driver: config.driver.clone(),
-            evict_unhealthy: config.cluster.evict_unhealthy,
-            list_attributes: config.cluster.list_attributes,
-            node_allocatable: config.cluster.node_allocatable,
-        };
+        let settings = SliceSettings::of(config);
         let parts = PublisherParts { cluster: cluster.clone(), settings, inventory, metrics: metrics.clone() };
         Some(publisher::start(parts, tasks))
     }

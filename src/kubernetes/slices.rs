@@ -13,7 +13,7 @@ use hostler_backend::{CounterSet, Device};
 
 use super::features::{Dropped, Feature};
 use crate::{
-    config::NodeAllocatableNames,
+    config::{DaemonConfig, NodeAllocatableNames},
     inventory::{Inventory, Pool, UnknownPool},
 };
 
@@ -28,6 +28,18 @@ pub struct SliceSettings {
     pub list_attributes: bool,
     /// Whether and how devices say what they take of the node's own resources.
     pub node_allocatable: NodeAllocatableNames,
+}
+
+impl SliceSettings {
+    /// As the daemon's configuration wants it.
+    pub fn of(config: &DaemonConfig) -> Self {
+        Self {
+            driver: config.driver.clone(),
+            evict_unhealthy: config.cluster.evict_unhealthy,
+            list_attributes: config.cluster.list_attributes,
+            node_allocatable: config.cluster.node_allocatable,
+        }
+    }
 }
 
 /// A pool as it should be.

@@ -15,6 +15,7 @@ use hostler_linux::{
 
 use super::{
     manifest::{self, CaptureManifest, SerialNumbers},
+    objects,
     pseudonym::SerialPseudonyms,
 };
 use crate::cli::{CliFailure, doctor, inventory, machine::OpenedMachine};
@@ -60,6 +61,7 @@ pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Re
         unreadable: snapshot.unreadable(),
         ..CaptureManifest::new(taken_at(machine))
     };
+    snapshot.add(objects::FILE, objects::of(&snapshot, &machine.config)?);
     snapshot.add(manifest::FILE, manifest.to_json()?);
     let archive = snapshot.to_archive().map_err(|source: io::Error| CliFailure::step("pack the capture", source))?;
     Ok(MachineCapture { archive, manifest, replaced })

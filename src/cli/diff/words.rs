@@ -89,7 +89,8 @@ mod tests {
             BTreeMap::from([(0, NumaNode { memory_bytes: Some(1 << 30), free_bytes: Some(7), ..NumaNode::default() })]);
         let topology = Topology { online: online.parse().unwrap(), nodes, ..Topology::default() };
         let warning = |reason: &&str| BackendWarning { path: "/sys/x".to_owned(), reason: (*reason).to_owned() };
-        let pools = vec![scan::ScannedPool { backend: "fake", name: "n/fake".to_owned(), devices }];
+        let pools =
+            vec![scan::ScannedPool { backend: "fake", name: "n/fake".to_owned(), devices, counter_sets: Vec::new() }];
         let warnings = warnings.iter().map(warning).collect();
         let seen = scan::ScannedMachine {
             node: "n".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hostler_api::Chain;
-use hostler_backend::{Backend, BackendError, BackendWarning, Device, Enumeration};
+use hostler_backend::{Backend, BackendError, BackendWarning, CounterSet, Device, Enumeration};
 use hostler_linux::{ReadFailure, SysRoot, topology::Topology};
 use hostler_memory::{MemoryBackendConfig, ZoneInfo};
 
@@ -31,7 +31,7 @@ pub(in crate::cli) struct ScannedMachine {
 }
 
 /// The devices of a backend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::cli) struct ScannedPool {
     /// Name of the backend.
     pub(in crate::cli) backend: &'static str,
@@ -39,6 +39,8 @@ pub(in crate::cli) struct ScannedPool {
     pub(in crate::cli) name: String,
     /// In the backend's order.
     pub(in crate::cli) devices: Vec<Device>,
+    /// What these devices share.
+    pub(in crate::cli) counter_sets: Vec<CounterSet>,
 }
 
 impl ScannedMachine {
@@ -79,10 +81,10 @@ pub(in crate::cli) fn scan_machine(config: &DaemonConfig, root: &SysRoot, only: 
     machine.warn(empty.into_iter().collect());
     machine.warn(machine.topology.warnings.iter().map(own_warning).collect());
     for (backend, scan) in scans(config, root, &machine.topology, only) {
-        let Enumeration { devices, warnings, .. } = scan.unwrap_or_else(|error| failed(backend, &error));
+        let Enumeration { devices, counter_sets, warnings } = scan.unwrap_or_else(|error| failed(backend, &error));
         machine.warn(warnings);
         let name = format!("{}/{backend}", machine.node);
-        machine.pools.push(ScannedPool { backend, name, devices });
+        machine.pools.push(ScannedPool { backend, name, devices, counter_sets });
     }
     machine
 }

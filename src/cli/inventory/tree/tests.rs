@@ -144,7 +144,8 @@ fn as_many_nodes_as_there_can_be_are_drawn_in_one_pass_over_their_devices() {
         device
     };
     let devices = (0..NODES).map(device).collect();
-    let pools = vec![ScannedPool { backend: "memory", name: "n1/memory".to_owned(), devices }];
+    let pools =
+        vec![ScannedPool { backend: "memory", name: "n1/memory".to_owned(), devices, counter_sets: Vec::new() }];
     let machine = ScannedMachine {
         node: "n1".to_owned(),
         topology,
