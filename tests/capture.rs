@@ -161,6 +161,18 @@ fn a_capture_says_what_its_machine_would_be_in_a_cluster() {
     assert_eq!(names(published), names(seen.iter().map(|device| (own(&device["pool"]), own(&device["name"])))));
 }
 
+/// `docs/planning.md` plans with it. If what is published has changed, capture it again as it is done here.
+#[test]
+fn the_example_to_plan_with_is_as_it_would_be_made_now() {
+    let (_folder, file) = place();
+    done(&["capture", "--serials", "--root", emulated("regions").to_str().unwrap(), "-o", &file]);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plan/worker-7.tar.zst");
+    let objects = |file: &Path| {
+        UnpackedCapture::open(file).unwrap().root().first_bytes("hostler-objects.json", 1 << 20).unwrap().unwrap()
+    };
+    assert_eq!(text(&objects(&example)), text(&objects(Path::new(&file))));
+}
+
 #[test]
 fn a_capture_through_a_pipe_is_the_same_file_whoever_makes_it() {
     let (_folder, file) = place();

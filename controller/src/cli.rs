@@ -11,6 +11,7 @@ use hostler_api::Chain;
 
 use crate::{
     config::{ConfigError, ControllerConfig, DEFAULT_FILE},
+    plan::{self, PlanArgs, PlanError, PlanOutcome},
     start::{StartError, start},
 };
 
@@ -28,6 +29,7 @@ enum ControllerCommand {
     Run(ConfigArgs),
     /// Check a configuration file, and print what it comes to
     CheckConfig(ConfigArgs),
+    Plan(PlanArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -46,18 +48,38 @@ enum CommandError {
     Start(#[from] StartError),
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
-/// Runs the command; 1 when it could not do its work, 2 (clap's own) when it was called in a wrong way.
+/// What a command is said to have come to, by those that are asked something.
+const NO: u8 = 1;
+const NO_ANSWER: u8 = 2;
+
+/// Runs the command; 1 when it could not do its work, 2 (clap's own) when it was called in a wrong way. Of a question, 1 is
+/// the answer no, and 2 that there is none.
 pub(crate) fn main() -> ExitCode {
     let done = match ControllerArgs::parse().command {
-        ControllerCommand::Run(args) => run(&args),
-        ControllerCommand::CheckConfig(args) => check_config(&args),
+        ControllerCommand::Run(args) => run(&args).map(|()| ExitCode::SUCCESS),
+        ControllerCommand::CheckConfig(args) => check_config(&args).map(|()| ExitCode::SUCCESS),
+        ControllerCommand::Plan(args) => plan(&args),
     };
-    let Err(error) = done else { return ExitCode::SUCCESS };
+    let error = match done {
+        Ok(code) => return code,
+        // A reader that has seen enough is no failure.
+        Err(CommandError::Plan(PlanError::Output(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::from(NO_ANSWER);
+        }
+        Err(error) => error,
+    };
     // Whoever closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "hostler-controller: {}", Chain(&error));
-    ExitCode::FAILURE
+    if matches!(error, CommandError::Plan(_)) { ExitCode::from(NO_ANSWER) } else { ExitCode::FAILURE }
+}
+
+fn plan(args: &PlanArgs) -> Result<ExitCode, CommandError> {
+    let outcome = plan::run(args, &mut io::stdout())?;
+    Ok(if outcome == PlanOutcome::Fits { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 fn run(args: &ConfigArgs) -> Result<(), CommandError> {

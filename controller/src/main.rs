@@ -3,6 +3,7 @@
 
 mod cli;
 mod config;
+mod plan;
 mod start;
 
 use std::process::ExitCode;

@@ -1,0 +1,275 @@
+//! `hostler-controller plan`: what of the pods that want a place gets one, where, and why the others do not. Nothing is
+//! changed anywhere.
+//!
+//! ```text
+//!   files, standard input ──┐
+//!   a live cluster ─────────┼─► read ─► manifests ─► changes ─► the planner ─► answer ─► table, JSON, YAML
+//!   captures of nodes ──────┘              └─► pods: who asks ──────┘
+//! ```
+
+mod answer;
+mod capture;
+mod cluster;
+mod manifests;
+mod pods;
+mod read;
+mod table;
+mod workload;
+
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    str::FromStr,
+};
+
+use clap::ValueEnum;
+use hostler_allocator::{
+    plan::{Change, PlanOptions, PodSet, Snapshot, Verdict},
+    structured::{Feature, Features, KubernetesVersion},
+};
+use hostler_api::{Chain, did_you_mean, plain};
+use tokio::runtime;
+
+use self::{
+    answer::PlanAnswer,
+    capture::NodeCapture,
+    cluster::{ClusterReadError, LiveCluster},
+    manifests::{InputLayer, Manifests},
+    pods::AskedPods,
+    read::{InputProblem, for_each_text},
+};
+
+const EXAMPLES: &str = "\
+Changes for --what-if, which are made in their order before anything is asked:
+  drain node NODE                 its pods need another place, and none come to it
+  remove node NODE                the same, and its devices are gone
+  add node like NODE × COUNT      more nodes of a kind, with devices of their own
+  taint node NODE KEY=VALUE:EFFECT, with - behind it to take it away
+  taint device DRIVER/POOL/DEVICE KEY=VALUE:EFFECT, with * for every pool or device
+  free claim NAMESPACE/NAME       what it was given is free
+
+Exit codes: 0 all pods that want a place get one, 1 some do not, 2 wrong usage or wrong input.";
+
+/// Say which pods fit where, and why others do not: from manifests, a live cluster, or both
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+#[group(id = "input", required = true, multiple = true)]
+pub(crate) struct PlanArgs {
+    /// Manifests in YAML or JSON: nodes, slices, classes, pods, claims, workloads; a folder is read with all that is below
+    /// it; - for standard input. What they say goes before what a cluster says
+    #[arg(short, long = "filename", value_name = "FILE|DIR", group = "input")]
+    files: Vec<PathBuf>,
+    /// Read the cluster; nothing is written to it
+    #[arg(long, group = "input")]
+    cluster: bool,
+    /// Kubeconfig for it [default: the file that KUBECONFIG names, else the service account of the pod]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Add a node with the devices of a captured machine; it is called NODE, or as the file is
+    #[arg(long, value_name = "[NODE=]FILE.tar.zst", group = "input")]
+    node_capture: Vec<NodeCapture>,
+    /// Change the cluster before anything is asked; may be repeated
+    #[arg(long, value_name = "CHANGE")]
+    what_if: Vec<Change>,
+    /// Kubernetes whose scheduler is meant: 1.34 to 1.37 [default: that of the cluster, else 1.36]
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    kubernetes: Option<KubernetesVersion>,
+    /// Feature gates that are not as that version has them: NAME=true or NAME=false
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
+    feature_gates: Vec<FeatureGate>,
+    /// How the answer looks
+    #[arg(short, long, value_enum, default_value_t)]
+    output: PlanFormat,
+}
+
+/// The shape of the answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum PlanFormat {
+    /// For people
+    #[default]
+    Table,
+    /// For people, with every node
+    Wide,
+    /// For programs, as JSON
+    Json,
+    /// For programs, as YAML
+    Yaml,
+}
+
+/// What an answer came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PlanOutcome {
+    /// All pods that want a place get one.
+    Fits,
+    /// Some do not.
+    DoesNotFit,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    /// What was given is wrong.
+    #[error("{}", told(.0))]
+    Input(Vec<InputProblem>),
+    /// No threads, no timers.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterReadError),
+    /// The answer cannot be written.
+    #[error("failed to write the answer")]
+    Output(#[from] io::Error),
+    /// The answer cannot be put into YAML.
+    #[error("failed to write the answer as YAML")]
+    Yaml(#[from] serde_saphyr::SerializeError),
+}
+
+/// One to a line.
+fn told(problems: &[InputProblem]) -> String {
+    let count = if problems.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", problems.len()) };
+    let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    format!("{count} with what was given{}", lines.concat())
+}
+
+/// Answers, on `out`.
+pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, PlanError> {
+    let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
+    let server = args.read(&mut manifests, &mut problems)?;
+    let version = args.kubernetes.or(server).unwrap_or_default();
+    let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
+    let mut asked = pods::asked(&manifests);
+    let mut notes = pods::notes(&manifests);
+    // Who has lost a place comes before who never had one.
+    asked.splice(..0, args.change(&mut manifests, &mut problems));
+    if !problems.is_empty() {
+        return Err(PlanError::Input(problems));
+    }
+    let snapshot = Snapshot::new(manifests.facts);
+    notes.extend(snapshot.unseen().iter().cloned());
+    let (sets, notes_of_sets): (Vec<PodSet>, Vec<Vec<String>>) =
+        asked.into_iter().map(|asked| (asked.set, asked.notes)).unzip();
+    let plan = snapshot.plan(&sets, &options);
+    let answer = PlanAnswer::new(&snapshot, &plan, &options, notes_of_sets, notes);
+    write_answer(&answer, args.output, out)?;
+    Ok(if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit })
+}
+
+/// As a program or a person wants it.
+fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) -> Result<(), PlanError> {
+    match format {
+        PlanFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
+        PlanFormat::Wide => out.write_all(plain(&table::wide(answer)).as_bytes())?,
+        PlanFormat::Json => {
+            serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        PlanFormat::Yaml => out.write_all(serde_saphyr::to_string(answer)?.as_bytes())?,
+    }
+    Ok(())
+}
+
+impl PlanArgs {
+    /// Reads everything that was named; gives the version of the cluster, if one was asked.
+    fn read(
+        &self,
+        manifests: &mut Manifests,
+        problems: &mut Vec<InputProblem>,
+    ) -> Result<Option<KubernetesVersion>, PlanError> {
+        let server = self.read_cluster(manifests, problems)?;
+        for capture in &self.node_capture {
+            match capture.read() {
+                Ok(input) => manifests.read(&input, InputLayer::Base, problems),
+                Err(error) => problems.push(InputProblem::whole(capture.source(), Chain(&error))),
+            }
+        }
+        let mut unreadable = Vec::new();
+        for_each_text(&self.files, &mut unreadable, &mut |input| manifests.read(&input, InputLayer::Files, problems));
+        problems.extend(unreadable);
+        Ok(server)
+    }
+
+    fn read_cluster(
+        &self,
+        manifests: &mut Manifests,
+        problems: &mut Vec<InputProblem>,
+    ) -> Result<Option<KubernetesVersion>, PlanError> {
+        if !self.cluster {
+            return Ok(None);
+        }
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(PlanError::Runtime)?;
+        runtime.block_on(async {
+            let cluster = LiveCluster::connect(self.kubeconfig().as_deref()).await?;
+            cluster.read(&mut |input| manifests.read(&input, InputLayer::Base, problems)).await?;
+            if self.kubernetes.is_some() {
+                return Ok(None);
+            }
+            let minor = cluster.minor_release().await?;
+            match version(&format!("1.{minor}")) {
+                Ok(version) => Ok(Some(version)),
+                Err(reason) => {
+                    let reason = format!("its version is not known here: {reason}; choose one with --kubernetes");
+                    problems.push(InputProblem::whole(cluster::SOURCE, reason));
+                    Ok(None)
+                }
+            }
+        })
+    }
+
+    /// The variable is read only where a cluster is meant: it is there in most shells.
+    fn kubeconfig(&self) -> Option<PathBuf> {
+        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        self.kubeconfig.clone().or_else(of_shell)
+    }
+
+    fn features(&self, version: KubernetesVersion) -> Features {
+        let gates = self.feature_gates.iter();
+        gates.fold(Features::for_version(version), |features, gate| match gate.is_on {
+            true => features.with(gate.feature),
+            false => features.without(gate.feature),
+        })
+    }
+
+    /// Makes the changes; gives the pods that lose their place by them.
+    fn change(&self, manifests: &mut Manifests, problems: &mut Vec<InputProblem>) -> Vec<AskedPods> {
+        let mut evicted = Vec::new();
+        for change in &self.what_if {
+            let note = format!("without its place after: {change}");
+            match manifests.facts.apply(change) {
+                Ok(sets) => evicted.extend(sets.into_iter().map(|set| AskedPods { set, notes: vec![note.clone()] })),
+                Err(error) => problems.push(InputProblem::whole(format!("--what-if '{change}'"), Chain(&error))),
+            }
+        }
+        evicted
+    }
+}
+
+/// `1.36`.
+fn version(text: &str) -> Result<KubernetesVersion, String> {
+    let known = KubernetesVersion::ALL.into_iter().find(|version| version.as_str() == text.trim_start_matches('v'));
+    known.ok_or_else(|| format!("{text:?} is not one of 1.34, 1.35, 1.36 and 1.37"))
+}
+
+/// A feature gate that is on or off.
+#[derive(Clone, Copy, Debug)]
+struct FeatureGate {
+    feature: Feature,
+    is_on: bool,
+}
+
+impl FromStr for FeatureGate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("write NAME=true or NAME=false")?;
+        let is_on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+        let found = Feature::ALL.into_iter().find(|feature| feature.gate() == name);
+        let feature = found.ok_or_else(|| {
+            let known = Feature::ALL.map(Feature::gate);
+            let hint = did_you_mean(name, known.map(str::to_owned));
+            format!("{name} changes nothing in what is allocated; what does: {}{hint}", known.join(", "))
+        })?;
+        Ok(Self { feature, is_on })
+    }
+}

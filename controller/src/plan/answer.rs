@@ -1,0 +1,207 @@
+//! The answer, as programs read it. docs/planning.md describes it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hostler_allocator::plan::{DeviceCount, NodeLeft, Order, Placement, Plan, PlanOptions, SetPlan, Snapshot, Verdict};
+use serde::Serialize;
+
+/// Raised when a field changes its meaning or goes away; fields may be added.
+const API_VERSION: &str = "output.hostler.dev/v1";
+
+/// Nodes that are named with a reason.
+const EXAMPLES: usize = 10;
+
+/// What fits where.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PlanAnswer {
+    api_version: &'static str,
+    kind: &'static str,
+    /// Whose scheduler is meant.
+    pub(crate) kubernetes: String,
+    /// Whether all pods that want a place get one.
+    pub(crate) verdict: Verdict,
+    /// In which order sets of equal priority were placed.
+    pub(crate) order: Order,
+    /// Pods that want a place, in the order in which they were read.
+    pub(crate) pod_sets: Vec<PodSetAnswer>,
+    /// What there is by driver, and what would be left.
+    pub(crate) devices: Vec<DevicesAnswer>,
+    /// The same by class; a device can be of several.
+    pub(crate) classes: Vec<ClassAnswer>,
+    /// What there is on each node, and what would be left.
+    pub(crate) nodes: Vec<NodeAnswer>,
+    /// What makes the answer less certain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// Pods that are alike.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PodSetAnswer {
+    /// Their namespace.
+    pub(crate) namespace: String,
+    /// `Deployment train`.
+    pub(crate) name: String,
+    /// Whether all of them get a place.
+    pub(crate) verdict: Verdict,
+    /// How many want one.
+    pub(crate) wanted: u32,
+    /// How many get one.
+    pub(crate) placed: u32,
+    /// Where.
+    pub(crate) nodes: Vec<PlacementAnswer>,
+    /// Why no more fit, the reason of most nodes first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reasons: Vec<ReasonAnswer>,
+    /// What they want that is not judged here: the answer holds only as far as that has no say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unsupported: Vec<String>,
+    /// What there is to know about them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// Pods on a node.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PlacementAnswer {
+    pub(crate) node: String,
+    pub(crate) pods: u32,
+}
+
+/// Why no more pods fit.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReasonAnswer {
+    /// In words.
+    pub(crate) reason: String,
+    /// On how many nodes it is the first one; 0 for one that is not a node's.
+    pub(crate) nodes: usize,
+    /// Some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) examples: Vec<String>,
+}
+
+/// Devices of a driver.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DevicesAnswer {
+    pub(crate) driver: String,
+    #[serde(flatten)]
+    pub(crate) count: CountAnswer,
+}
+
+/// Devices of a class.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ClassAnswer {
+    pub(crate) class: String,
+    #[serde(flatten)]
+    pub(crate) count: CountAnswer,
+}
+
+/// So many devices.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct CountAnswer {
+    /// There are.
+    pub(crate) devices: usize,
+    /// Nobody holds, before.
+    pub(crate) free: usize,
+    /// Nobody would hold.
+    pub(crate) left: usize,
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeAnswer {
+    pub(crate) node: String,
+    /// Pods that would come.
+    pub(crate) placed: u32,
+    /// What would be left of its resources.
+    pub(crate) left: BTreeMap<String, String>,
+    /// Devices of its own that nobody would hold, by driver.
+    pub(crate) devices_left: BTreeMap<String, usize>,
+}
+
+impl PlanAnswer {
+    /// The answer that a plan of a snapshot is; notes are of the sets, one list each, and of the whole.
+    pub(crate) fn new(
+        before: &Snapshot,
+        plan: &Plan,
+        options: &PlanOptions,
+        notes_of_sets: Vec<Vec<String>>,
+        notes: Vec<String>,
+    ) -> Self {
+        let after = plan.after().left();
+        let sets = plan.sets.iter().zip(notes_of_sets);
+        let classes = counts(before.left_by_class(options), plan.after().left_by_class(options));
+        let drivers = counts(before.left().devices, after.devices);
+        Self {
+            api_version: API_VERSION,
+            kind: "Plan",
+            kubernetes: options.version.to_string(),
+            verdict: plan.verdict(),
+            order: plan.order,
+            pod_sets: sets.map(|(set, notes)| PodSetAnswer::new(set, notes)).collect(),
+            devices: drivers.map(|(driver, count)| DevicesAnswer { driver, count }).collect(),
+            classes: classes.map(|(class, count)| ClassAnswer { class, count }).collect(),
+            nodes: nodes(&plan.sets, after.nodes),
+            notes,
+        }
+    }
+}
+
+impl PodSetAnswer {
+    fn new(set: &SetPlan, mut notes: Vec<String>) -> Self {
+        notes.extend(set.notes.iter().cloned());
+        let place = |place: &Placement| PlacementAnswer { node: place.node.clone(), pods: place.pods };
+        Self {
+            namespace: set.namespace.clone(),
+            name: set.name.clone(),
+            verdict: set.verdict,
+            wanted: set.wanted,
+            placed: set.placed,
+            nodes: set.placements.iter().map(place).collect(),
+            reasons: if set.placed < set.wanted { reasons(set) } else { Vec::new() },
+            unsupported: set.unsupported.clone(),
+            notes,
+        }
+    }
+}
+
+/// What keeps the next pod of the set from every node.
+fn reasons(set: &SetPlan) -> Vec<ReasonAnswer> {
+    let whole =
+        set.problem.iter().map(|problem| ReasonAnswer { reason: problem.clone(), nodes: 0, examples: Vec::new() });
+    let refusals = set.refusals.iter().filter(|refusal| set.problem.as_ref() != Some(&refusal.reason));
+    let of_nodes = refusals.map(|refusal| ReasonAnswer {
+        reason: refusal.reason.clone(),
+        nodes: refusal.nodes.len(),
+        examples: refusal.nodes.iter().take(EXAMPLES).cloned().collect(),
+    });
+    whole.chain(of_nodes).collect()
+}
+
+/// What there is of each name, before and after.
+fn counts(
+    before: BTreeMap<String, DeviceCount>,
+    after: BTreeMap<String, DeviceCount>,
+) -> impl Iterator<Item = (String, CountAnswer)> {
+    before.into_iter().map(move |(name, count)| {
+        let left = after.get(&name).map_or(0, |after| after.free);
+        (name, CountAnswer { devices: count.there, free: count.free, left })
+    })
+}
+
+fn nodes(sets: &[SetPlan], left: Vec<NodeLeft>) -> Vec<NodeAnswer> {
+    let mut placed: HashMap<&str, u32> = HashMap::new();
+    for placement in sets.iter().flat_map(|set| &set.placements) {
+        *placed.entry(&placement.node).or_default() += placement.pods;
+    }
+    let answer = |left: NodeLeft| NodeAnswer {
+        placed: placed.get(&*left.node).copied().unwrap_or_default(),
+        node: left.node,
+        left: left.resources,
+        devices_left: left.devices.into_iter().map(|(driver, count)| (driver, count.free)).collect(),
+    };
+    left.into_iter().map(answer).collect()
+}

@@ -1,0 +1,102 @@
+//! Reads a live cluster: everything that decides where pods go, and nothing is written.
+
+use std::path::Path;
+
+use hostler_api::resource::{ApiVersion, GROUP};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
+
+use super::read::InputText;
+
+/// What the cluster is called in messages.
+pub(crate) const SOURCE: &str = "cluster";
+
+/// The versions in which rules were served, the best first. They are absent where their gate is off.
+const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
+
+/// Why a cluster cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterReadError {
+    /// There are no credentials.
+    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    Connect(#[source] ConnectError),
+    /// A call failed.
+    #[error("failed to read the cluster")]
+    Call(#[source] ApiFailure),
+    /// It may not be read.
+    #[error("failed to read the cluster; whoever asks needs the verb list on {plural}")]
+    Forbidden {
+        /// What.
+        plural: String,
+        /// What the server said.
+        #[source]
+        source: ApiFailure,
+    },
+}
+
+/// The cluster that was asked.
+#[derive(Debug)]
+pub(crate) struct LiveCluster {
+    client: ApiClient,
+    version: ApiVersion,
+}
+
+impl LiveCluster {
+    /// Finds out what it serves.
+    pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ClusterReadError> {
+        let client = ApiClient::new(kubeconfig).map_err(ClusterReadError::Connect)?;
+        let version = client.version().await.map_err(ClusterReadError::Call)?;
+        Ok(Self { client, version })
+    }
+
+    /// Its minor release: 36 for 1.36.
+    pub(crate) async fn minor_release(&self) -> Result<u32, ClusterReadError> {
+        self.client.minor_release().await.map_err(ClusterReadError::Call)
+    }
+
+    /// Gives every list to `each`, page by page.
+    pub(crate) async fn read(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
+        let resource = |kind, plural| Collection::resource(self.version, kind, plural);
+        for all in [
+            Collection::core("Node", "nodes"),
+            Collection::core("Pod", "pods"),
+            resource("DeviceClass", "deviceclasses"),
+            resource("ResourceSlice", "resourceslices"),
+            resource("ResourceClaim", "resourceclaims"),
+            resource("ResourceClaimTemplate", "resourceclaimtemplates"),
+        ] {
+            self.list(&all, each).await?;
+        }
+        self.list_first(&[Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")], each)
+            .await?;
+        let rules =
+            RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules"));
+        self.list_first(&rules, each).await
+    }
+
+    /// The first of `alternatives` that the server has; it may have none.
+    async fn list_first(
+        &self,
+        alternatives: &[Collection],
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<(), ClusterReadError> {
+        for all in alternatives {
+            match self.list(all, each).await {
+                Err(ClusterReadError::Call(failure)) if failure.code() == Some(404) => {}
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self, all: &Collection, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
+        let mut page = |bytes: Vec<u8>| {
+            // What is no UTF-8 is no JSON either, which the reader tells with its place.
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
+        };
+        self.client.list(all, &mut page).await.map_err(|failure| match failure.code() {
+            Some(403) => ClusterReadError::Forbidden { plural: all.plural().to_owned(), source: failure },
+            _ => ClusterReadError::Call(failure),
+        })
+    }
+}

@@ -1,0 +1,225 @@
+//! Everything that was read, by kind and name.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_api::{
+    ManifestFinding,
+    core::{Node, ObjectMeta, Pod},
+    resource::{ResourceClaim, ResourceClaimTemplate},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{
+    read::{InputProblem, InputText, ObjectHead, RawObject, for_each_object},
+    workload::{CronJob, Job, ReplicatedWorkload, Workload},
+};
+
+/// A PriorityClass.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PriorityClass {
+    /// More comes first.
+    pub(crate) value: i32,
+    /// Whether it is that of pods that name none.
+    #[serde(default)]
+    pub(crate) global_default: bool,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manifests {
+    /// What is known of the cluster.
+    pub(crate) facts: ClusterFacts,
+    /// Pods, with and without a node.
+    pub(crate) pods: BTreeMap<ObjectKey, Pod>,
+    /// What makes pods, in the order of being read.
+    pub(crate) workloads: Vec<Workload>,
+    /// Claims, and whether they have been given anything.
+    pub(crate) claims: BTreeMap<ObjectKey, bool>,
+    /// PriorityClasses.
+    pub(crate) priorities: BTreeMap<String, PriorityClass>,
+    /// Kinds that mean nothing here, with their number.
+    pub(crate) unread: BTreeMap<String, usize>,
+    origins: BTreeMap<(String, ObjectKey), Origin>,
+    /// How many objects had to be named.
+    generated: usize,
+}
+
+/// Where an object came from.
+#[derive(Clone, Debug)]
+struct Origin {
+    source: String,
+    document: usize,
+    layer: InputLayer,
+}
+
+/// What lies over what: a file says what shall be, of a cluster that says what is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum InputLayer {
+    /// A live cluster, or a captured node.
+    Base,
+    /// Files.
+    Files,
+}
+
+/// The groups of the API that are read, and the versions of each, the best first.
+const VERSIONS: [(&str, &[&str]); 5] = [
+    ("", &["v1"]),
+    ("apps", &["v1"]),
+    ("batch", &["v1"]),
+    ("resource.k8s.io", &["v1", "v1beta2", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1"]),
+];
+
+/// Rules came later than the rest of their group.
+const RULE_VERSIONS: &[&str] = &["v1", "v1beta2", "v1alpha3"];
+
+/// Kinds that are in no namespace.
+const OF_THE_CLUSTER: [&str; 5] = ["DeviceClass", "DeviceTaintRule", "Node", "PriorityClass", "ResourceSlice"];
+
+/// An object that is about to be taken over.
+struct TakenObject<'a, 'o> {
+    object: &'a RawObject<'o>,
+    head: &'a ObjectHead,
+    origin: Origin,
+}
+
+impl Manifests {
+    /// Takes over every object of a text; what is wrong with one hides no other.
+    pub(crate) fn read(&mut self, input: &InputText, layer: InputLayer, problems: &mut Vec<InputProblem>) {
+        for_each_object(input, problems, &mut |object| {
+            let head = object.head()?;
+            let origin = Origin { source: input.name.clone(), document: object.document(), layer };
+            let taken = TakenObject { object: &object, head: &head, origin };
+            self.take(taken).map_err(|finding| ManifestFinding { object: head.title(), ..finding })
+        });
+    }
+
+    fn take(&mut self, taken: TakenObject<'_, '_>) -> Result<(), ManifestFinding> {
+        let (group, kind) = (taken.head.group().to_owned(), taken.head.kind.clone());
+        match (&*group, &*kind) {
+            ("", "Node") => self.keep(taken, |all, _, it: Node| all.facts.add_node(it)),
+            ("", "Pod") => self.keep(taken, Self::add_pod),
+            ("resource.k8s.io", "ResourceSlice") => self.keep(taken, |all, _, it| all.facts.add_slice(it)),
+            ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, &it)),
+            ("resource.k8s.io", "ResourceClaimTemplate") => {
+                self.keep(taken, |all, key, it: ResourceClaimTemplate| all.facts.add_template(key, it.spec.spec))
+            }
+            ("resource.k8s.io", "DeviceClass") => self.keep(taken, |all, _, it| all.facts.add_class(it)),
+            ("resource.k8s.io", "DeviceTaintRule") => self.keep(taken, |all, _, it| all.facts.add_rule(it)),
+            ("scheduling.k8s.io", "PriorityClass") => {
+                self.keep(taken, |all, key, it: PriorityClass| all.priorities.extend([(key.name, it)]))
+            }
+            _ => self.take_workload(&group, &kind, taken),
+        }
+    }
+
+    fn add_pod(&mut self, key: ObjectKey, mut pod: Pod) {
+        name(&mut pod.metadata, &key);
+        self.facts.add_pod(&pod);
+        self.pods.insert(key, pod);
+    }
+
+    fn add_claim(&mut self, key: ObjectKey, claim: &ResourceClaim) {
+        self.facts.add_claim(claim);
+        self.claims.insert(key, claim.status.allocation.is_some());
+    }
+
+    fn take_workload(&mut self, group: &str, kind: &str, taken: TakenObject<'_, '_>) -> Result<(), ManifestFinding> {
+        let replicated = match (group, kind) {
+            ("", "ReplicationController") => "ReplicationController",
+            ("apps", "Deployment") => "Deployment",
+            ("apps", "ReplicaSet") => "ReplicaSet",
+            ("apps", "StatefulSet") => "StatefulSet",
+            ("batch", "Job") => return self.keep(taken, |all, key, it: Job| all.workloads.push(it.workload(key))),
+            ("batch", "CronJob") => {
+                return self.keep(taken, |all, key, it: CronJob| all.workloads.push(it.workload(key)));
+            }
+            _ => {
+                *self.unread.entry(kind.to_owned()).or_default() += 1;
+                return Ok(());
+            }
+        };
+        self.keep(taken, |all, key, it: ReplicatedWorkload| all.workloads.push(it.workload(replicated, key)))
+    }
+
+    /// Reads an object as what it says that it is, and has `place` put it where it belongs.
+    fn keep<T: DeserializeOwned>(
+        &mut self,
+        taken: TakenObject<'_, '_>,
+        place: impl FnOnce(&mut Self, ObjectKey, T),
+    ) -> Result<(), ManifestFinding> {
+        let TakenObject { object, head, origin } = taken;
+        check_version(object, head)?;
+        let read = object.read()?;
+        let key = self.own_name(object, head, origin)?;
+        place(self, key, read);
+        Ok(())
+    }
+
+    /// The name of an object, which no other of its kind may have.
+    fn own_name(
+        &mut self,
+        object: &RawObject<'_>,
+        head: &ObjectHead,
+        origin: Origin,
+    ) -> Result<ObjectKey, ManifestFinding> {
+        let namespace = match head.namespace() {
+            _ if OF_THE_CLUSTER.contains(&&*head.kind) => "",
+            "" => "default",
+            namespace => namespace,
+        };
+        let key = ObjectKey { namespace: namespace.to_owned(), name: head.name().to_owned() };
+        if key.name.is_empty() {
+            return self.generated_name(object, head, key);
+        }
+        match self.origins.entry((head.kind.clone(), key.clone())) {
+            Entry::Occupied(mut first) if first.get().layer < origin.layer => drop(first.insert(origin)),
+            Entry::Occupied(first) => return Err(object.finding("metadata.name", twice(first.get()))),
+            Entry::Vacant(entry) => drop(entry.insert(origin)),
+        }
+        Ok(key)
+    }
+
+    /// An API server would append something that nobody knows yet.
+    fn generated_name(
+        &mut self,
+        object: &RawObject<'_>,
+        head: &ObjectHead,
+        key: ObjectKey,
+    ) -> Result<ObjectKey, ManifestFinding> {
+        if head.generate_name().is_empty() {
+            return Err(object.finding("metadata.name", "it is missing; give the object a name"));
+        }
+        self.generated += 1;
+        Ok(ObjectKey { name: format!("{}{:05}", head.generate_name(), self.generated), ..key })
+    }
+}
+
+/// A file may leave both to the cluster.
+fn name(metadata: &mut ObjectMeta, key: &ObjectKey) {
+    metadata.namespace.clone_from(&key.namespace);
+    metadata.name.clone_from(&key.name);
+}
+
+/// Fields of another version may have other meanings.
+fn check_version(object: &RawObject<'_>, head: &ObjectHead) -> Result<(), ManifestFinding> {
+    let of_group = VERSIONS.iter().find(|(group, _)| *group == head.group()).map_or(&[][..], |(_, known)| known);
+    let known = if head.kind == "DeviceTaintRule" { RULE_VERSIONS } else { of_group };
+    if known.contains(&head.version()) {
+        return Ok(());
+    }
+    let slash = if head.group().is_empty() { "" } else { "/" };
+    let best = known.first().copied().unwrap_or_default();
+    let reason = format!("{:?} is not known; write {}{slash}{best}", head.api_version, head.group());
+    Err(object.finding("apiVersion", reason))
+}
+
+fn twice(first: &Origin) -> String {
+    let Origin { source, document, .. } = first;
+    format!("there is one of that name already, in {source}, document {document}; remove one of the two")
+}
+
+#[cfg(test)]
+mod tests;

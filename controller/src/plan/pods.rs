@@ -1,0 +1,193 @@
+//! Which pods are asked for: those that have no node, and those that workloads lack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_allocator::plan::{ObjectKey, PodSet};
+use hostler_api::{
+    core::{ObjectMeta, OwnerReference, Pod, PodSpec},
+    few,
+};
+
+use super::{manifests::Manifests, workload::Workload};
+
+/// The label that tells which ReplicaSet of a Deployment a pod is of; it is the end of the ReplicaSet's name.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Pods that are alike and want a place, and what there is to know about them.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedPods {
+    /// The pods.
+    pub(crate) set: PodSet,
+    /// What there is to know, in sentences.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Claims that were made for the pod, and go with it.
+fn uses_generated(pod: &Pod) -> Vec<String> {
+    pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.clone()).collect()
+}
+
+/// The pods that want a place: what workloads lack, and pods that nobody else asks for, in the order in which they were read.
+pub(crate) fn asked(all: &Manifests) -> Vec<AskedPods> {
+    let owners = PodOwners::new(all);
+    let mut asked = of_workloads(all, &owners);
+    asked.extend(waiting(all, &owners).into_iter().map(|set| AskedPods { set, notes: Vec::new() }));
+    asked
+}
+
+/// What workloads lack.
+fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
+    let running = owners.running(all);
+    let asked = all.workloads.iter().filter(|workload| !owners.is_part(workload)).filter_map(|workload| {
+        let there = running.get(&(workload.kind, &workload.key)).copied().unwrap_or_default();
+        let count = workload.wanted.checked_sub(there).filter(|lacking| *lacking > 0)?;
+        let mut notes: Vec<String> = workload.unseen.map(str::to_owned).into_iter().collect();
+        if there > 0 {
+            notes.push(format!("{there} of its {} pods have their place", workload.wanted));
+        }
+        let name = format!("{} {}", workload.kind, workload.key.name);
+        let set = pod_set(all, name, &workload.key.namespace, count, workload.template.spec.clone());
+        Some(AskedPods { set, notes })
+    });
+    asked.collect()
+}
+
+/// Which workload makes a pod anew when it is gone; by kind, namespace and name.
+struct PodOwners<'a>(BTreeMap<(&'a str, &'a str, &'a str), WorkloadName<'a>>);
+
+type WorkloadName<'a> = (&'static str, &'a ObjectKey);
+
+impl<'a> PodOwners<'a> {
+    fn new(all: &'a Manifests) -> Self {
+        let name = |workload: &'a Workload| {
+            let Workload { kind, key, .. } = workload;
+            ((*kind, &*key.namespace, &*key.name), (*kind, key))
+        };
+        Self(all.workloads.iter().map(name).collect())
+    }
+
+    fn find(&self, namespace: &str, kind: &str, name: &str) -> Option<WorkloadName<'a>> {
+        let workloads: &BTreeMap<(&str, &str, &str), WorkloadName<'a>> = &self.0;
+        workloads.get(&(kind, namespace, name)).copied()
+    }
+
+    /// The workload of a pod, if it was read. ReplicaSets stand between Deployments and pods, and are named after both.
+    fn of(&self, key: &ObjectKey, pod: &Pod) -> Option<WorkloadName<'a>> {
+        let owner = controller(pod)?;
+        let hash = pod.metadata.labels.get(TEMPLATE_HASH).filter(|_| owner.kind == "ReplicaSet");
+        let deployment = hash.and_then(|hash| owner.name.strip_suffix(&**hash)?.strip_suffix('-'));
+        let of_deployment = deployment.and_then(|name| self.find(&key.namespace, "Deployment", name));
+        of_deployment.or_else(|| self.find(&key.namespace, &owner.kind, &owner.name))
+    }
+
+    /// Whether what it belongs to asks for its pods.
+    fn is_part(&self, workload: &Workload) -> bool {
+        let owner = workload.owner.as_ref();
+        owner.is_some_and(|owner| self.find(&workload.key.namespace, &owner.kind, &owner.name).is_some())
+    }
+
+    /// How many pods of each have a node.
+    fn running(&self, all: &Manifests) -> BTreeMap<WorkloadName<'a>, u32> {
+        let mut running = BTreeMap::new();
+        for owner in all.pods.iter().filter(|(_, pod)| pod.is_on_a_node()).filter_map(|(key, pod)| self.of(key, pod)) {
+            *running.entry(owner).or_default() += 1;
+        }
+        running
+    }
+}
+
+/// Pods without a node that no workload asks for. Those of one owner that look alike are one set.
+fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
+    let mut sets: Vec<PodSet> = Vec::new();
+    let mut last: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for (key, pod) in all.pods.iter().filter(|(key, pod)| waits(pod) && owners.of(key, pod).is_none()) {
+        let name = match controller(pod) {
+            Some(owner) => format!("{} {}", owner.kind, owner.name),
+            None => format!("Pod {}", key.name),
+        };
+        let set = pod_set(all, name.clone(), &key.namespace, 1, with_given_claims(all, key, pod));
+        match last.get(&(&*key.namespace, name.clone())).map(|at| &mut sets[*at]).filter(|known| known.spec == set.spec)
+        {
+            Some(known) => known.count += 1,
+            None => {
+                last.insert((&key.namespace, name), sets.len());
+                sets.push(set);
+            }
+        }
+    }
+    sets
+}
+
+fn waits(pod: &Pod) -> bool {
+    let has_ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+    pod.node().is_none() && !has_ended && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// What the pod wants. A claim that was made for it and has its devices already is one that it names.
+fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
+    let mut spec = pod.spec.clone();
+    for claim in &mut spec.resource_claims {
+        let made = pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name);
+        let made = made.and_then(|status| status.resource_claim_name.clone());
+        let is_given = |name: &String| all.claims.get(&ObjectKey::new(&key.namespace, name)) == Some(&true);
+        if let Some(name) = made.filter(is_given) {
+            claim.resource_claim_template_name = None;
+            claim.resource_claim_name = Some(name);
+        }
+    }
+    spec
+}
+
+/// With the priority that the cluster would write into the pods.
+fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, mut spec: PodSpec) -> PodSet {
+    let class = match spec.priority_class_name.as_deref() {
+        None | Some("") => all.priorities.values().find(|class| class.global_default),
+        Some(name) => all.priorities.get(name),
+    };
+    spec.priority = spec.priority.or(class.map(|class| class.value));
+    PodSet { name, namespace: namespace.to_owned(), count, spec }
+}
+
+fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    controller_of(&pod.metadata)
+}
+
+/// Whoever makes the object anew when it is gone.
+pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.first()
+}
+
+/// What makes the answer about the whole less certain than it looks.
+pub(crate) fn notes(all: &Manifests) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(sets) = all.unread.get("DaemonSet") {
+        notes.push(format!("{sets} DaemonSet not asked for: only pods of it that have a node count"));
+    }
+    let others: Vec<String> = all
+        .unread
+        .iter()
+        .filter(|(kind, _)| *kind != "DaemonSet")
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    if !others.is_empty() {
+        notes.push(format!("not looked at: {}", others.join(", ")));
+    }
+    let lost = pods_with_lost_claims(all);
+    if !lost.is_empty() {
+        let pods = few(lost);
+        notes.push(format!("claims of pods that run were not given, so their devices count as free: {pods}"));
+    }
+    notes
+}
+
+/// Pods on nodes with claims of which nothing was read.
+fn pods_with_lost_claims(all: &Manifests) -> BTreeSet<&ObjectKey> {
+    let lacks = |(key, pod): &(&ObjectKey, &Pod)| {
+        let named = pod.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_name.clone());
+        let made = pod.spec.resource_claims.iter().filter(|claim| claim.resource_claim_template_name.is_some()).count();
+        let generated = uses_generated(pod);
+        let known = |name: String| all.claims.contains_key(&ObjectKey::new(&key.namespace, &name));
+        generated.len() < made || !named.chain(generated).all(known)
+    };
+    all.pods.iter().filter(|(_, pod)| pod.is_on_a_node()).filter(lacks).map(|(key, _)| key).collect()
+}

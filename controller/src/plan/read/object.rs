@@ -1,0 +1,242 @@
+//! An object of a document: what it is, read as what it should be, and where in the text its fields stand.
+
+use hostler_api::ManifestFinding;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use serde_path_to_error::deserialize;
+
+use super::{
+    document::DocumentText,
+    line::PlacedValue,
+    text::{line_at, without_place},
+};
+
+/// An object that nobody has looked into yet.
+#[derive(Debug)]
+pub(crate) struct RawObject<'a> {
+    pub(super) content: ObjectContent<'a>,
+    pub(super) place: ObjectPlace<'a>,
+    /// `apiVersion` and `kind` of what stands in a list that says them once for all.
+    pub(super) inherited: Option<(String, String)>,
+}
+
+/// What an object says.
+#[derive(Debug)]
+pub(super) enum ObjectContent<'a> {
+    /// Text of JSON.
+    Json(&'a RawValue),
+    /// A document of YAML, or a part of one.
+    Yaml(Value),
+}
+
+/// Where an object stands.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectPlace<'a> {
+    /// The whole text.
+    pub(super) text: &'a str,
+    /// The part of it between two separators.
+    pub(super) document: DocumentText<'a>,
+    /// Number of the document.
+    pub(super) number: usize,
+    /// Path in the document; empty for the document itself.
+    pub(super) path: String,
+}
+
+/// What an object says that it is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ObjectHead {
+    /// `resource.k8s.io/v1`, or `v1`.
+    pub(crate) api_version: String,
+    /// `ResourceClaim`.
+    pub(crate) kind: String,
+    metadata: HeadMetadata,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HeadMetadata {
+    name: String,
+    namespace: String,
+    generate_name: String,
+}
+
+impl ObjectHead {
+    /// `resource.k8s.io`; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// `v1`.
+    pub(crate) fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+
+    /// Its namespace; empty where it says none.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Its name; empty where it says none.
+    pub(crate) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// What its name shall begin with, where it has none.
+    pub(crate) fn generate_name(&self) -> &str {
+        &self.metadata.generate_name
+    }
+
+    /// `ResourceClaim ml/train`, as far as it says.
+    pub(crate) fn title(&self) -> String {
+        let HeadMetadata { name, namespace, generate_name } = &self.metadata;
+        let name = if name.is_empty() { generate_name } else { name };
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        format!("{} {namespace}{slash}{name}", self.kind).trim().to_owned()
+    }
+}
+
+impl RawObject<'_> {
+    /// What it says that it is.
+    ///
+    /// # Errors
+    /// When it does not, or is no object.
+    pub(crate) fn head(&self) -> Result<ObjectHead, ManifestFinding> {
+        let mut head: ObjectHead = self.parse(false)?;
+        if let Some((api_version, kind)) = self.inherited.clone().filter(|_| head.kind.is_empty()) {
+            (head.api_version, head.kind) = (api_version, kind);
+        }
+        for (field, text) in [("kind", &head.kind), ("apiVersion", &head.api_version)] {
+            if text.is_empty() {
+                return Err(ManifestFinding { object: head.title(), ..self.finding(field, "it is missing") });
+            }
+        }
+        Ok(head)
+    }
+
+    /// The object as a `T`.
+    ///
+    /// # Errors
+    /// The first field that is not what it should be.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ManifestFinding> {
+        self.parse(true)
+    }
+
+    /// The number of its document.
+    pub(crate) fn document(&self) -> usize {
+        self.place.number
+    }
+
+    /// A finding about one of its fields.
+    pub(crate) fn finding(&self, field: &str, reason: impl Into<String>) -> ManifestFinding {
+        match &self.content {
+            ObjectContent::Json(raw) => {
+                self.place.finding(field, Some(line_at(self.place.text, raw.get())), reason.into())
+            }
+            ObjectContent::Yaml(_) => self.place.yaml(field, reason.into()),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.content, ObjectContent::Yaml(Value::Null))
+    }
+
+    /// Items of the API's own lists have no kind; who is asked for the whole object gets it with one.
+    fn parse<T: DeserializeOwned>(&self, whole: bool) -> Result<T, ManifestFinding> {
+        match (&self.content, self.inherited.as_ref().filter(|_| whole)) {
+            (ObjectContent::Json(raw), None) => {
+                let mut parser = serde_json::Deserializer::from_str(raw.get());
+                deserialize(&mut parser).map_err(|error| self.place.json(raw, &error.path().to_string(), error.inner()))
+            }
+            (ObjectContent::Yaml(value), None) => self.typed(value),
+            (ObjectContent::Json(raw), Some(inherited)) => {
+                let value = serde_json::from_str(raw.get()).map_err(|error| self.place.json(raw, ".", &error))?;
+                self.typed(&with_kind(value, inherited))
+            }
+            (ObjectContent::Yaml(value), Some(inherited)) => self.typed(&with_kind(value.clone(), inherited)),
+        }
+    }
+
+    fn typed<T: DeserializeOwned>(&self, value: &Value) -> Result<T, ManifestFinding> {
+        deserialize(value)
+            .map_err(|error| self.finding(&error.path().to_string(), in_words(&error.inner().to_string())))
+    }
+}
+
+/// What a parser says, in the words of those who write manifests.
+fn in_words(said: &str) -> String {
+    let Some((found, expected)) = said.split_once(", expected ") else { return said.to_owned() };
+    let wanted = match expected {
+        "a string" | "a borrowed string" | "a formatted string" => "a text",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        map if map == "a map" || map.starts_with("a map") || map.starts_with("struct ") => "fields with values",
+        other => other,
+    };
+    format!("{found}; write {wanted}")
+}
+
+fn with_kind(mut value: Value, (api_version, kind): &(String, String)) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
+        fields.entry("kind").or_insert_with(|| kind.as_str().into());
+    }
+    value
+}
+
+impl ObjectPlace<'_> {
+    pub(super) fn below(&self, step: &str) -> Self {
+        Self { path: self.full(step), ..self.clone() }
+    }
+
+    /// A path of the object as one of the document; `.` is the object itself.
+    fn full(&self, field: &str) -> String {
+        match (self.path.as_str(), field) {
+            (path, "." | "") => path.to_owned(),
+            ("", field) => field.to_owned(),
+            (path, field) if field.starts_with('[') => format!("{path}{field}"),
+            (path, field) => format!("{path}.{field}"),
+        }
+    }
+
+    fn finding(&self, field: &str, line: Option<usize>, reason: String) -> ManifestFinding {
+        ManifestFinding { document: self.number, object: String::new(), line, field: self.full(field), reason }
+    }
+
+    /// The parser knows the line.
+    pub(super) fn json(&self, raw: &RawValue, field: &str, error: &serde_json::Error) -> ManifestFinding {
+        let line = line_at(self.text, raw.get()) + error.line().saturating_sub(1);
+        self.finding(field, Some(line), in_words(&without_place(error)))
+    }
+
+    fn yaml(&self, field: &str, reason: String) -> ManifestFinding {
+        let places = self.document.yaml::<PlacedValue>().ok();
+        let line = places.and_then(|places| places.line_of(&self.full(field))).map(|own| self.document.line(own));
+        self.finding(field, line, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_parser_says_is_put_into_the_words_of_manifests() {
+        for (said, expected) in [
+            (
+                "invalid type: string \"x\", expected u16",
+                "invalid type: string \"x\"; write a whole number that is not negative",
+            ),
+            ("invalid type: string \"x\", expected a sequence", "invalid type: string \"x\"; write a list"),
+            (
+                "invalid type: integer `7`, expected struct PodSpec",
+                "invalid type: integer `7`; write fields with values",
+            ),
+            ("missing field `template`", "missing field `template`"),
+        ] {
+            assert_eq!(in_words(said), expected);
+        }
+    }
+}

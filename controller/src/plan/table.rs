@@ -1,0 +1,202 @@
+//! The answer for people: text in columns, the reasons in sentences below.
+
+use std::fmt::Write;
+
+use hostler_allocator::plan::Verdict;
+use hostler_api::{listed, plain_line};
+
+use super::answer::{CountAnswer, NodeAnswer, PlacementAnswer, PlanAnswer, PodSetAnswer};
+
+/// Nodes that are named beside a set of pods, or a reason; -o wide names all.
+const FEW_NODES: usize = 4;
+
+/// Reasons that are told of a set of pods.
+const FEW_REASONS: usize = 3;
+
+/// Resources that are shown of nodes, as far as they have them.
+const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
+
+/// What fits, why not more, and what is left.
+pub(crate) fn narrow(answer: &PlanAnswer) -> String {
+    sections(answer, FEW_NODES, FEW_REASONS, Vec::new())
+}
+
+/// As [`narrow`], with every node and every reason.
+pub(crate) fn wide(answer: &PlanAnswer) -> String {
+    sections(answer, usize::MAX, usize::MAX, vec![nodes(&answer.nodes)])
+}
+
+fn sections(answer: &PlanAnswer, most_nodes: usize, most_reasons: usize, more: Vec<String>) -> String {
+    let mut sections = vec![placed(&answer.pod_sets, most_nodes)];
+    sections.extend(answer.pod_sets.iter().filter_map(|set| refused(set, most_nodes, most_reasons)));
+    sections.push(devices(answer));
+    sections.extend(more);
+    sections.push(notes(answer));
+    sections.push(format!("{}\n", in_short(answer)));
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n")
+}
+
+fn placed(sets: &[PodSetAnswer], most: usize) -> String {
+    if sets.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new(&["NAMESPACE", "PODS", "WANTED", "PLACED", "WHERE"]);
+    for set in sets {
+        let place = |place: &PlacementAnswer| format!("{} × {}", place.node, place.pods);
+        let places =
+            if set.nodes.is_empty() { "-".to_owned() } else { listed(most, ", ", set.nodes.iter().map(place)) };
+        table.row([&set.namespace, &set.name, &set.wanted.to_string(), &set.placed.to_string(), &places]);
+    }
+    table.text()
+}
+
+/// Why pods get no place; `None` where all do.
+fn refused(set: &PodSetAnswer, most_nodes: usize, most_reasons: usize) -> Option<String> {
+    let without = set.wanted.saturating_sub(set.placed);
+    if without == 0 && set.unsupported.is_empty() {
+        return None;
+    }
+    let mut text = match without {
+        0 => format!("{} in {}:\n", set.name, set.namespace),
+        _ => format!("{} in {}: no place for {without} of {}\n", set.name, set.namespace, set.wanted),
+    };
+    for reason in set.reasons.iter().take(most_reasons) {
+        let nodes = match reason.nodes {
+            0 => String::new(),
+            count => format!("{} ({}): ", counted(count, "node"), named(&reason.examples, count, most_nodes)),
+        };
+        text += &format!("  {nodes}{}\n", reason.reason);
+    }
+    if set.reasons.len() > most_reasons {
+        text += &format!("  {} more, with -o wide\n", counted(set.reasons.len() - most_reasons, "reason"));
+    }
+    for unsupported in &set.unsupported {
+        text += &format!("  not judged: {unsupported}\n");
+    }
+    Some(text)
+}
+
+/// The first few of nodes of which only examples are known.
+fn named(examples: &[String], count: usize, most: usize) -> String {
+    let shown: Vec<&str> = examples.iter().take(most).map(String::as_str).collect();
+    let dots = if shown.len() < count { ", …" } else { "" };
+    format!("{}{dots}", shown.join(", "))
+}
+
+/// By class, which is what claims ask for; by driver where no classes were given.
+fn devices(answer: &PlanAnswer) -> String {
+    let classes: Vec<(&String, &CountAnswer)> = answer.classes.iter().map(|it| (&it.class, &it.count)).collect();
+    let drivers: Vec<(&String, &CountAnswer)> = answer.devices.iter().map(|it| (&it.driver, &it.count)).collect();
+    let (heading, counts) = if classes.is_empty() { ("DRIVER", drivers) } else { ("CLASS", classes) };
+    if counts.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new(&[heading, "DEVICES", "FREE", "LEFT"]);
+    for (name, count) in counts {
+        table.row([name, &count.devices.to_string(), &count.free.to_string(), &count.left.to_string()]);
+    }
+    table.text()
+}
+
+fn nodes(nodes: &[NodeAnswer]) -> String {
+    let headings = ["NODE", "PLACED", "CPU LEFT", "MEMORY LEFT", "PODS LEFT", "DEVICES LEFT"];
+    let mut table = TextTable::new(&headings);
+    for node in nodes {
+        let left = RESOURCES.map(|name| node.left.get(name).cloned().unwrap_or_else(|| "-".to_owned()));
+        let devices: Vec<String> =
+            node.devices_left.iter().map(|(driver, count)| format!("{driver} {count}")).collect();
+        let devices = if devices.is_empty() { "-".to_owned() } else { devices.join(", ") };
+        let [cpu, memory, pods] = &left;
+        table.row([&node.node, &node.placed.to_string(), cpu, memory, pods, &devices]);
+    }
+    table.text()
+}
+
+fn notes(answer: &PlanAnswer) -> String {
+    let of_sets = answer
+        .pod_sets
+        .iter()
+        .flat_map(|set| set.notes.iter().map(move |note| format!("{} in {}: {note}", set.name, set.namespace)));
+    let mut text = String::new();
+    for note in of_sets.chain(answer.notes.iter().cloned()) {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "Note: {}", plain_line(&note));
+    }
+    text
+}
+
+fn in_short(answer: &PlanAnswer) -> String {
+    let wanted: u64 = answer.pod_sets.iter().map(|set| u64::from(set.wanted)).sum();
+    let placed: u64 = answer.pod_sets.iter().map(|set| u64::from(set.placed)).sum();
+    let version = &answer.kubernetes;
+    match (answer.verdict, wanted) {
+        (_, 0) => format!("Nothing to place (Kubernetes {version})."),
+        (Verdict::Fits, _) => format!("All {wanted} pods get a place (Kubernetes {version})."),
+        (Verdict::Undecided, _) => {
+            format!("{placed} of {wanted} pods get a place, if what is not judged has no say (Kubernetes {version}).")
+        }
+        (Verdict::DoesNotFit, _) => format!("{placed} of {wanted} pods get a place (Kubernetes {version})."),
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Rows under headings; columns of numbers stand at the right.
+struct TextTable {
+    rows: Vec<Vec<String>>,
+}
+
+impl TextTable {
+    fn new(headings: &[&str]) -> Self {
+        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [&String; N]) {
+        self.rows.push(cells.iter().map(|cell| plain_line(cell).into_owned()).collect());
+    }
+
+    fn text(&self) -> String {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let shapes: Vec<(usize, bool)> = (0..columns).map(|column| self.shape(column)).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&shapes).map(|(cell, (width, is_number))| {
+                let gap = " ".repeat(width - cell.chars().count());
+                if *is_number { format!("{gap}{cell}") } else { format!("{cell}{gap}") }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    fn shape(&self, column: usize) -> (usize, bool) {
+        let width = self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let is_number = |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit());
+        let mut cells = self.rows[1..].iter().map(|row| &*row[column]).filter(|cell| *cell != "-").peekable();
+        (width, cells.peek().is_some() && cells.all(is_number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_at_the_right_and_lines_have_no_tail() {
+        let mut table = TextTable::new(&["NAME", "N", "NOTE"]);
+        let cells = |cells: [&str; 3]| cells.map(str::to_owned);
+        table.row(cells(["a", "8", "läuft"]).each_ref());
+        table.row(cells(["longer", "128", ""]).each_ref());
+        assert_eq!(table.text(), "NAME      N  NOTE\na         8  läuft\nlonger  128\n");
+    }
+
+    #[test]
+    fn nodes_are_named_as_far_as_they_are_known() {
+        let names = ["a", "b"].map(str::to_owned);
+        assert_eq!(named(&names, 2, 4), "a, b");
+        assert_eq!(named(&names, 9, 4), "a, b, …");
+        assert_eq!(named(&names, 2, 1), "a, …");
+    }
+}

@@ -1,0 +1,146 @@
+//! Objects that make pods: what their pods look like, and how many of them there should be.
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
+use serde::Deserialize;
+
+use super::pods::controller_of;
+
+/// A workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    /// `Deployment`, and others.
+    pub(crate) kind: &'static str,
+    /// Its name.
+    pub(crate) key: ObjectKey,
+    /// How many pods there should be at a time.
+    pub(crate) wanted: u32,
+    /// What they look like.
+    pub(crate) template: PodTemplateSpec,
+    /// What it belongs to.
+    pub(crate) owner: Option<OwnerReference>,
+    /// What it asks for that is not looked at, in words.
+    pub(crate) unseen: Option<&'static str>,
+}
+
+/// A Deployment, ReplicaSet, StatefulSet or ReplicationController.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReplicatedWorkload {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    spec: ReplicatedSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplicatedSpec {
+    replicas: Option<u32>,
+    template: PodTemplateSpec,
+    #[serde(default)]
+    volume_claim_templates: Option<Vec<serde_json::Value>>,
+}
+
+impl ReplicatedWorkload {
+    pub(super) fn workload(self, kind: &'static str, key: ObjectKey) -> Workload {
+        let Self { metadata, spec } = self;
+        let has_storage = spec.volume_claim_templates.is_some_and(|templates| !templates.is_empty());
+        let unseen = has_storage.then_some("where its volumes can be is not looked at");
+        let owner = controller_of(&metadata).cloned();
+        Workload { kind, key, wanted: spec.replicas.unwrap_or(1), template: spec.template, owner, unseen }
+    }
+}
+
+/// A Job.
+#[derive(Debug, Deserialize)]
+pub(super) struct Job {
+    spec: JobSpec,
+    #[serde(default)]
+    status: JobStatus,
+}
+
+#[derive(Debug, Deserialize)]
+struct JobSpec {
+    parallelism: Option<u32>,
+    completions: Option<u32>,
+    #[serde(default)]
+    suspend: Option<bool>,
+    template: PodTemplateSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct JobStatus {
+    #[serde(default)]
+    succeeded: u32,
+}
+
+impl JobSpec {
+    /// A job runs no more pods at a time than it still needs.
+    fn wanted(&self, succeeded: u32) -> u32 {
+        let at_once = self.parallelism.unwrap_or(1);
+        match self.completions {
+            _ if self.suspend == Some(true) => 0,
+            Some(completions) => at_once.min(completions.saturating_sub(succeeded)),
+            None => at_once,
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn workload(self, key: ObjectKey) -> Workload {
+        let wanted = self.spec.wanted(self.status.succeeded);
+        Workload { kind: "Job", key, wanted, template: self.spec.template, owner: None, unseen: None }
+    }
+}
+
+/// A CronJob; asked for once, as its next job.
+#[derive(Debug, Deserialize)]
+pub(super) struct CronJob {
+    spec: CronJobSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CronJobSpec {
+    #[serde(default)]
+    suspend: Option<bool>,
+    job_template: JobTemplate,
+}
+
+#[derive(Debug, Deserialize)]
+struct JobTemplate {
+    spec: JobSpec,
+}
+
+impl CronJob {
+    pub(super) fn workload(self, key: ObjectKey) -> Workload {
+        let job = self.spec.job_template.spec;
+        let wanted = if self.spec.suspend == Some(true) { 0 } else { job.wanted(0) };
+        Workload { kind: "CronJob", key, wanted, template: job.template, owner: None, unseen: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wanted(spec: &serde_json::Value, succeeded: u32) -> u32 {
+        let job = json!({ "metadata": { "name": "j" }, "spec": spec, "status": { "succeeded": succeeded } });
+        serde_json::from_value::<Job>(job).unwrap().workload(ObjectKey::default()).wanted
+    }
+
+    #[test]
+    fn a_job_wants_what_it_runs_at_a_time_and_still_needs() {
+        let of = |fields: serde_json::Value| {
+            let mut spec = json!({ "template": {} });
+            spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            spec
+        };
+        assert_eq!(wanted(&of(json!({})), 0), 1);
+        assert_eq!(wanted(&of(json!({ "parallelism": 4 })), 9), 4);
+        assert_eq!(wanted(&of(json!({ "parallelism": 4, "completions": 10 })), 8), 2);
+        assert_eq!(wanted(&of(json!({ "parallelism": 4, "completions": 10 })), 12), 0);
+        assert_eq!(wanted(&of(json!({ "parallelism": 4, "suspend": true })), 0), 0);
+    }
+}
