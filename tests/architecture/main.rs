@@ -51,14 +51,6 @@ const CRATES: &[CrateRule] = &[
         never: &["udev", "tonic"],
         only: &[],
     },
-    // Pure: whoever asks it brings what it reads, and can ask again with other facts.
-    CrateRule {
-        name: "hostler-allocator",
-        folder: "allocator/",
-        ours: &["hostler-api"],
-        never: &["kube", "k8s-openapi", "tokio", "hyper", "tonic", "udev", "nix", "rustix"],
-        only: &[],
-    },
     CrateRule {
         name: "hostler",
         folder: "src/",
@@ -85,6 +77,14 @@ const CRATES: &[CrateRule] = &[
         folder: "cluster/",
         ours: &["hostler-api", "hostler-files"],
         never: &["udev", "tonic", "axum", "clap"],
+        only: &[],
+    },
+    // Pure: whoever asks it brings what it reads, and can ask again with other facts.
+    CrateRule {
+        name: "hostler-allocator",
+        folder: "allocator/",
+        ours: &["hostler-api"],
+        never: &["kube", "k8s-openapi", "tokio", "hyper", "tonic", "udev", "nix", "rustix"],
         only: &[],
     },
     CrateRule {
