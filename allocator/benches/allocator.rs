@@ -16,17 +16,23 @@ mod allocator {
     //! One file per section, and what they share.
 
     pub(crate) mod cases;
+    pub(crate) mod cel;
     pub(crate) mod clusters;
     pub(crate) mod measure;
     pub(crate) mod plan;
 }
 
-use allocator::{cases, plan};
+use allocator::{cases, cel, plan};
 
 type Section = (&'static str, fn());
 
-const SECTIONS: [Section; 4] =
-    [("cases", cases::measure), ("fit", plan::fit), ("plan", plan::plan), ("mixed", plan::mixed)];
+const SECTIONS: [Section; 5] = [
+    ("cel", cel::measure),
+    ("cases", cases::measure),
+    ("fit", plan::fit),
+    ("plan", plan::plan),
+    ("mixed", plan::mixed),
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();

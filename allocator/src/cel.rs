@@ -29,13 +29,25 @@ use plan::Node;
 pub use references::References;
 use value::Value;
 
-/// What Kubernetes offers to selectors; it depends on its version and feature gates.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+use crate::structured::KubernetesVersion;
+
+/// What Kubernetes offers to selectors. Nothing else differs between the versions that are known here: selectors are
+/// compiled with everything that a version has, whatever its feature gates say.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct CelOptions {
-    /// `device.allowMultipleAllocations` (DRAConsumableCapacity).
-    pub consumable_capacity: bool,
-    /// Attributes with several values, and `includes` (DRAListTypeAttributes).
+    /// Attributes can have several values.
     pub list_attributes: bool,
+    /// The function `includes`.
+    pub includes: bool,
+}
+
+impl CelOptions {
+    /// What a version offers, with the gate DRAListTypeAttributes on or off.
+    pub fn of(version: KubernetesVersion, list_gate: bool) -> Self {
+        let includes = version >= KubernetesVersion::V1_36;
+        let is_always_list = version >= KubernetesVersion::V1_37;
+        Self { list_attributes: includes && (list_gate || is_always_list), includes }
+    }
 }
 
 /// A compiled selector.
@@ -152,7 +164,7 @@ impl Selector {
     pub fn compile(text: &str, options: &CelOptions) -> Result<Self, CompileError> {
         let expression = parser::parse(text)?;
         let (plan, slots) = compile::compile(&expression, options)?;
-        Ok(Self { plan, slots, options: options.clone() })
+        Ok(Self { plan, slots, options: *options })
     }
 
     /// Whether it selects the device.
@@ -183,3 +195,6 @@ fn truth(value: &Value<'_>) -> Result<bool, EvaluationError> {
         other => Err(EvaluationError::NotBool(other.type_of().to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests;

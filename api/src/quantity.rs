@@ -78,13 +78,12 @@ impl Quantity {
         Self { milli: self.milli.saturating_mul(factor.milli) / 1000 }
     }
 
-    /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request.
+    /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request: in
+    /// whole units.
     #[must_use]
     pub fn round_up(self, base: Self, step: Self) -> Self {
-        if self.milli <= base.milli {
-            return base;
-        }
-        Self { milli: base.milli.saturating_add(whole_steps(self.milli - base.milli, step.milli)) }
+        let [amount, from, step] = [self, base, step].map(ExactQuantity::from);
+        Self::try_from(amount.round_up(from, step)).unwrap_or_else(|_| self.max(base))
     }
 
     /// With a binary suffix where that is exact (`16Gi`), for people; the API gets [`Display`](fmt::Display).
@@ -166,11 +165,6 @@ impl From<AskedQuantity> for String {
     fn from(asked: AskedQuantity) -> String {
         asked.0.to_string()
     }
-}
-
-/// `over` rounded up to a multiple of `step`: the one way in which the scheduler, and so everybody here, rounds requests.
-fn whole_steps(over: u128, step: u128) -> u128 {
-    if step == 0 { over } else { over.div_ceil(step).saturating_mul(step) }
 }
 
 #[cfg(test)]

@@ -83,6 +83,17 @@ impl Expression {
     }
 }
 
+impl Expression {
+    /// The names joined by points, if it is nothing else.
+    pub(super) fn dotted(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Name(name) => Some(name.to_string()),
+            Kind::Select { operand, field, is_test: false } => Some(format!("{}.{field}", operand.dotted()?)),
+            _ => None,
+        }
+    }
+}
+
 impl Kind {
     fn parts(&self, visit: &mut impl FnMut(&Expression)) {
         match self {

@@ -88,22 +88,12 @@ impl Compiler<'_> {
 
     /// A type whose name has points in it.
     fn qualified(&self, operand: &Expression, field: &str) -> Result<Option<Typed>, CompileError> {
-        let Some(path) = self.dotted(operand) else { return Ok(None) };
+        let Some(path) = operand.dotted() else { return Ok(None) };
+        let is_variable = |name: &str| self.scopes.iter().any(|variable| *variable.name == *name);
         match path.split('.').find(|part| !part.is_empty()) {
+            Some(name) if is_variable(name) && !path.starts_with('.') => Ok(None),
             Some("google" | "kubernetes") => Err(CompileError::Unsupported(format!("the name {path}.{field}"))),
             _ => Ok(type_name(&format!("{path}.{field}"))),
-        }
-    }
-
-    /// The names joined by points, if it is nothing else and no variable.
-    fn dotted(&self, expression: &Expression) -> Option<String> {
-        match &expression.kind {
-            Kind::Name(name) => {
-                let is_variable = self.scopes.iter().any(|variable| variable.name == *name);
-                (!is_variable).then(|| name.to_string())
-            }
-            Kind::Select { operand, field, is_test: false } => Some(format!("{}.{field}", self.dotted(operand)?)),
-            _ => None,
         }
     }
 
@@ -131,7 +121,7 @@ impl Compiler<'_> {
             "driver" => Ok(Type::Text),
             "attributes" => Ok(domains(if self.options.list_attributes { Type::Dyn } else { Type::Any })),
             "capacity" => Ok(domains(Type::Struct("kubernetes.Quantity"))),
-            "allowMultipleAllocations" if self.options.consumable_capacity => Ok(Type::Bool),
+            "allowMultipleAllocations" => Ok(Type::Bool),
             _ => Err(CompileError::NoFields { of: "device".to_owned(), field: field.to_owned() }),
         }
     }
@@ -232,7 +222,8 @@ impl Compiler<'_> {
             Type::List(element) if are_two => Ok([Type::Int, (*element).clone()]),
             Type::List(element) => Ok([(*element).clone(), Type::Dyn]),
             Type::Map(entry) => Ok([entry.0.clone(), entry.1.clone()]),
-            other if other.is_dyn() || matches!(other, Type::Variable(_)) => {
+            // An attribute that can have but one value is nothing to walk over.
+            other @ (Type::Dyn | Type::Variable(_)) => {
                 self.inference.assign(&Type::Dyn, &other);
                 Ok([Type::Dyn, Type::Dyn])
             }
@@ -269,14 +260,14 @@ fn type_name(name: &str) -> Option<Typed> {
         "map" => Type::map(Type::Dyn, Type::Dyn),
         "null_type" => Type::Null,
         "string" => Type::Text,
-        "type" => Type::Type(None),
+        "type" => Type::Meta(None),
         "uint" => Type::Uint,
         "optional_type" => Type::optional(Type::Dyn),
         "net.IP" => Type::opaque("net.IP"),
         "net.CIDR" => Type::opaque("net.CIDR"),
         _ => return None,
     };
-    Some((Type::Type(Some(ty.clone().into())), Node::Constant(Value::Type(ty.into()))))
+    Some((Type::Meta(Some(ty.clone().into())), Node::Constant(Value::Type(ty.into()))))
 }
 
 /// Whether an expression is what a macro collects.

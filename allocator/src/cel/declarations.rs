@@ -202,12 +202,12 @@ pub(super) static COMPARISON: LazyLock<Vec<Overload>> = LazyLock::new(|| {
     COMPARED.iter().map(compared).collect()
 });
 
-/// All ways to call a function; `includes` only where attributes can have several values.
-pub(super) fn overloads(name: &str, has_lists: bool) -> Option<&'static [Overload]> {
+/// All ways to call a function.
+pub(super) fn overloads(name: &str, has_includes: bool) -> Option<&'static [Overload]> {
     static INCLUDES: LazyLock<Vec<Overload>> =
         LazyLock::new(|| read("dyn.includes(dyn): bool", Cost::One).into_iter().map(|(_, it)| it).collect());
     match name {
-        "includes" if has_lists => Some(&INCLUDES),
+        "includes" if has_includes => Some(&INCLUDES),
         name if COMPARISONS.contains(&name) => Some(&COMPARISON),
         name => FUNCTIONS.get(name).map(Vec::as_slice),
     }
@@ -246,7 +246,7 @@ fn read_type(text: &'static str) -> Option<(Type, &'static str)> {
             let ty = match word {
                 "list" => Type::list(element),
                 "optional" => Type::optional(element),
-                _ => Type::Type(Some(element.into())),
+                _ => Type::Meta(Some(element.into())),
             };
             Some((ty, rest.strip_prefix(')')?))
         }

@@ -205,6 +205,7 @@ impl<'a> Evaluation<'a> {
         });
         match first_error {
             None => self.apply(call, &values),
+            Some(error) if error.is_final() => Err(error),
             Some(error) => {
                 let cost = call.cost.of(&values, None, self.meter.work());
                 self.meter.charge(cost)?;
@@ -222,7 +223,8 @@ impl<'a> Evaluation<'a> {
             Some(regex) => call.function.call_with(regex, values, &mut self.meter),
             None => call.function.call(values, &mut self.meter),
         };
-        if call.cost.needs_result() {
+        let is_over = result.as_ref().is_err_and(EvaluationError::is_final);
+        if call.cost.needs_result() && !is_over {
             let cost = call.cost.of(values, result.as_ref().ok(), self.meter.work());
             self.meter.charge(cost)?;
         }
@@ -259,6 +261,7 @@ impl<'a> Evaluation<'a> {
         let [one, two] = [self.evaluate(one), self.evaluate(two)];
         let sides = match (one, two) {
             (Ok(one), Ok(two)) => [one, two],
+            (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
             (Err(error), other) | (other, Err(error)) => {
                 let other = other.unwrap_or(Value::Null);
                 let cost = Cost::Smaller.of(&[Value::Null, other], None, self.meter.work());
@@ -276,7 +279,14 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(is_equal != is_negated))
     }
 
+    /// A list costs what it costs, even if one of its elements is an error.
     fn list(&mut self, elements: &'a [(Node, bool)]) -> Evaluated<'a> {
+        let values = self.elements(elements);
+        self.meter.charge(NEW_LIST)?;
+        values.map(Value::list)
+    }
+
+    fn elements(&mut self, elements: &'a [(Node, bool)]) -> Result<Vec<Value<'a>>, EvaluationError> {
         let mut values = Vec::with_capacity(elements.len());
         for (element, is_optional) in elements {
             match (self.evaluate(element)?, is_optional) {
@@ -285,11 +295,16 @@ impl<'a> Evaluation<'a> {
                 (value, false) => values.push(value),
             }
         }
-        self.meter.charge(NEW_LIST)?;
-        Ok(Value::list(values))
+        Ok(values)
     }
 
     fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Evaluated<'a> {
+        let values = self.entries(entries);
+        self.meter.charge(NEW_MAP)?;
+        values.map(|values| Value::Map(Map::new(values)))
+    }
+
+    fn entries(&mut self, entries: &'a [(Node, Node, bool)]) -> Result<BTreeMap<Key<'a>, Value<'a>>, EvaluationError> {
         let mut values = BTreeMap::new();
         for (key, value, is_optional) in entries {
             let key = self.evaluate(key)?;
@@ -301,8 +316,7 @@ impl<'a> Evaluation<'a> {
                 (value, false) => drop(values.insert(key, value)),
             }
         }
-        self.meter.charge(NEW_MAP)?;
-        Ok(Value::Map(Map::new(values)))
+        Ok(values)
     }
 
     fn otherwise(&mut self, [one, two]: &'a [Node; 2], is_value: bool) -> Evaluated<'a> {

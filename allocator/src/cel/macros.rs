@@ -9,6 +9,9 @@ use super::{
 
 type Written = Result<Expression, CompileError>;
 
+/// The variables of a walk, of which the second can be missing.
+type Names = [Option<Box<str>>; 2];
+
 /// A call without a target.
 pub(super) fn global(function: &str, mut arguments: Vec<Expression>) -> Written {
     if function != "has" || arguments.len() != 1 {
@@ -25,7 +28,7 @@ pub(super) fn global(function: &str, mut arguments: Vec<Expression>) -> Written 
 /// A call with a target.
 pub(super) fn member(target: Expression, function: &str, arguments: Vec<Expression>) -> Written {
     match (function, arguments.len()) {
-        ("all" | "exists" | "exists_one" | "existsOne", 2 | 3) => quantifier(function, target, arguments),
+        ("all" | "exists" | "exists_one", 2 | 3) | ("existsOne", 3) => quantifier(function, target, arguments),
         ("map", 2 | 3) | ("transformList", 3 | 4) => transform_list(target, arguments, function == "map"),
         ("filter", 2) => filter(target, arguments),
         ("transformMap" | "transformMapEntry", 3 | 4) => transform_map(target, arguments, function == "transformMap"),
@@ -37,10 +40,7 @@ pub(super) fn member(target: Expression, function: &str, arguments: Vec<Expressi
 }
 
 /// The names in front of the last arguments, and those.
-fn names(
-    mut arguments: Vec<Expression>,
-    count: usize,
-) -> Result<([Option<Box<str>>; 2], Vec<Expression>), CompileError> {
+fn names(mut arguments: Vec<Expression>, count: usize) -> Result<(Names, Vec<Expression>), CompileError> {
     let rest = arguments.split_off(count);
     let mut names = arguments.into_iter().map(simple_name);
     let [first, second] = [names.next().transpose()?, names.next().transpose()?];
@@ -90,7 +90,7 @@ fn quantifier(function: &str, range: Expression, arguments: Vec<Expression>) -> 
 }
 
 /// A walk over everything that begins with something empty.
-fn collect(range: Expression, names: [Option<Box<str>>; 2], initial: Expression, step: Expression) -> Written {
+fn collect(range: Expression, names: Names, initial: Expression, step: Expression) -> Written {
     let accumulator = RESULT.into();
     fold(Fold { range, names, accumulator, initial, condition: constant(true), step, result: result() })
 }

@@ -153,9 +153,7 @@ impl Parser {
                     self.expect("]")?;
                     Expression::call(function, vec![left, index])?
                 }
-                () if self.is_at("{") => {
-                    return Err(CompileError::Unsupported("building messages with { }".to_owned()));
-                }
+                () if self.is_at("{") => return Err(message(&left)),
                 () => return Ok(left),
             };
         }
@@ -273,6 +271,15 @@ impl Parser {
             return Ok(true);
         }
         if had_comma == is_first { Err(unexpected(self.peek())) } else { Ok(false) }
+    }
+}
+
+/// Only messages of one package can be built in Kubernetes, and no selector needs any.
+fn message(name: &Expression) -> CompileError {
+    match name.dotted().as_deref().map(|name| name.trim_start_matches('.')) {
+        Some(name) if name.starts_with("google.") => CompileError::Unsupported(format!("message {name}")),
+        Some(name) => CompileError::UnknownName(name.to_owned()),
+        None => unexpected(&Token::Sign("{")),
     }
 }
 

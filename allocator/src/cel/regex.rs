@@ -154,7 +154,10 @@ impl Translation<'_> {
             'p' | 'P' | 'x' => format!("\\{letter}{}", self.braced_or(if letter == 'x' { 2 } else { 1 })?),
             'Q' => self.quoted(),
             'B' | 'C' | '0'..='9' => return Err(RegexError::Unsupported(format!("\\{letter}"))),
-            other if other.is_ascii() && !other.is_ascii_alphanumeric() => return Ok(self.literal(other)),
+            other if other.is_ascii() && !other.is_ascii_alphanumeric() => {
+                self.literal(other);
+                return Ok(());
+            }
             other => return Err(RegexError::Invalid(format!("escape \\{other}"))),
         };
         self.out.push_str(&text);
@@ -165,7 +168,7 @@ impl Translation<'_> {
     fn braced_or(&mut self, count: usize) -> Result<String, RegexError> {
         let is_braced = self.rest.peek() == Some(&'{');
         let mut text = String::new();
-        while let Some(character) = self.rest.next() {
+        for character in self.rest.by_ref() {
             text.push(character);
             if if is_braced { character == '}' } else { text.chars().count() == count } {
                 return Ok(text);

@@ -23,7 +23,7 @@ pub(super) enum Type {
     /// Types of Kubernetes, and the device.
     Struct(&'static str),
     /// What `type()` gives, with the type it is of.
-    Type(Option<Arc<Type>>),
+    Meta(Option<Arc<Type>>),
     /// Not determined yet.
     Variable(usize),
 }
@@ -74,14 +74,14 @@ impl Type {
             Self::List(_) => "list",
             Self::Map(_) => "map",
             Self::Opaque(name, _) | Self::Struct(name) => name,
-            Self::Type(_) => "type",
+            Self::Meta(_) => "type",
         }
     }
 
     /// The types that it is made of.
     fn parameters(&self) -> [Option<&Self>; 2] {
         match self {
-            Self::List(inside) | Self::Opaque(_, Some(inside)) | Self::Type(Some(inside)) => [Some(inside), None],
+            Self::List(inside) | Self::Opaque(_, Some(inside)) | Self::Meta(Some(inside)) => [Some(inside), None],
             Self::Map(inside) => [Some(&inside.0), Some(&inside.1)],
             _ => [None, None],
         }
@@ -93,7 +93,7 @@ impl Type {
             Self::List(inside) => Self::list(change(inside)),
             Self::Map(inside) => Self::map(change(&inside.0), change(&inside.1)),
             Self::Opaque(name, Some(inside)) => Self::Opaque(name, Some(Arc::new(change(inside)))),
-            Self::Type(Some(inside)) => Self::Type(Some(Arc::new(change(inside)))),
+            Self::Meta(Some(inside)) => Self::Meta(Some(Arc::new(change(inside)))),
             other => other.clone(),
         }
     }
@@ -201,7 +201,7 @@ impl Inference {
             (Type::Null, other) | (other, Type::Null) => {
                 matches!(other, Type::Null | Type::Opaque(..) | Type::Struct(_))
             }
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             _ => self.unify_parts(one, two),
         }
     }
@@ -267,7 +267,7 @@ fn is_equal_or_less_specific(one: &Type, two: &Type) -> bool {
     match (one, two) {
         (Type::Dyn | Type::Any | Type::Variable(_), _) => true,
         (_, Type::Dyn | Type::Any | Type::Variable(_)) => false,
-        (Type::Type(_), Type::Type(_)) => true,
+        (Type::Meta(_), Type::Meta(_)) => true,
         _ => {
             std::mem::discriminant(one) == std::mem::discriminant(two)
                 && one.runtime_name() == two.runtime_name()

@@ -208,7 +208,7 @@ impl<'a> Value<'a> {
             Self::List(_) => Type::list(Type::Dyn),
             Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
             Self::Optional(_) => Type::optional(Type::Dyn),
-            Self::Type(_) => Type::Type(None),
+            Self::Type(_) => Type::Meta(None),
             Self::Quantity(_) => Type::Struct("kubernetes.Quantity"),
             Self::Semver(_) => Type::Struct("kubernetes.Semver"),
             Self::Ip(_) => Type::opaque("net.IP"),

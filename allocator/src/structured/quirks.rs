@@ -64,6 +64,10 @@ pub enum Quirk {
     NoTolerationsInResults,
     /// Configuration of the claim is written once for each request, and names requests even where it is for all.
     ConfigPerRequest,
+    /// Selectors see one value of each attribute, and do not know `includes`.
+    OneValueEach,
+    /// Selectors see several values only where the gate for them is on.
+    SeveralValuesGated,
 }
 
 /// Which allocators have a quirk.
@@ -86,7 +90,7 @@ const OLD: HasQuirk = |version, variant| match variant {
 
 impl Quirk {
     /// All of them, with who has them.
-    const TABLE: [(Self, HasQuirk); 28] = [
+    const TABLE: [(Self, HasQuirk); 30] = [
         (Self::SlicesAsListed, UNTIL_1_35_AND_STABLE),
         (Self::BindingPoolsAnywhere, OLD),
         (Self::BindingSlicesLast, |version, variant| UNTIL_1_35(version, variant) && variant == Variant::Experimental),
@@ -118,6 +122,8 @@ impl Quirk {
         (Self::NoBindsToNode, OLD),
         (Self::NoTolerationsInResults, ONLY_1_34_AND_STABLE_1_35),
         (Self::ConfigPerRequest, UNTIL_1_36),
+        (Self::OneValueEach, UNTIL_1_35),
+        (Self::SeveralValuesGated, UNTIL_1_36),
     ];
 
     /// All of them.

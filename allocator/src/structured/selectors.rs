@@ -23,10 +23,10 @@ pub(super) struct Selectors {
 
 impl Selectors {
     pub(super) fn new(features: Features, quirks: Quirks) -> Self {
-        let options = CelOptions {
-            consumable_capacity: features.has(Feature::ConsumableCapacity) && !quirks.has(Quirk::NoConsumableCapacity),
-            list_attributes: features.has(Feature::ListTypeAttributes),
-        };
+        let includes = !quirks.has(Quirk::OneValueEach);
+        let is_gated = quirks.has(Quirk::SeveralValuesGated);
+        let list_attributes = includes && (!is_gated || features.has(Feature::ListTypeAttributes));
+        let options = CelOptions { list_attributes, includes };
         Self { options, compiled: Mutex::default() }
     }
 

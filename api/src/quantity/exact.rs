@@ -5,7 +5,7 @@ use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    ParseQuantityError, Quantity, whole_steps,
+    ParseQuantityError, Quantity,
     written::{BINARY, DECIMAL, NANO, Notation, Written},
 };
 
@@ -74,8 +74,8 @@ impl ExactQuantity {
 
     /// Whole units, rounded away from zero, at most what 64 bits hold.
     pub fn rounded(self) -> i64 {
-        let (units, rest) = (self.nano / NANO as i128, self.nano % NANO as i128);
-        i64::try_from(units + rest.signum()).unwrap_or(if units > 0 { i64::MAX } else { i64::MIN })
+        let units = self.units();
+        i64::try_from(units).unwrap_or(if units > 0 { i64::MAX } else { i64::MIN })
     }
 
     /// Thousandths of a unit, rounded away from zero, at most what 64 bits hold: how the scheduler counts CPU.
@@ -133,9 +133,25 @@ impl ExactQuantity {
         if self < base {
             return base;
         }
-        let [amount, from, step] = [self, base, step].map(|quantity| i128::from(quantity.rounded()));
+        let [amount, from, step] = [self, base, step].map(Self::units);
         let over = whole_steps((amount - from).unsigned_abs(), u128::try_from(step).unwrap_or_default());
-        Self::whole(i64::try_from(from.saturating_add_unsigned(over)).unwrap_or(i64::MAX)).binary()
+        Self::of_units(from.saturating_add_unsigned(over)).binary()
+    }
+
+    /// Rounded away from zero to whole units.
+    #[must_use]
+    pub fn in_whole_units(self) -> Self {
+        Self { notation: self.notation, ..Self::of_units(self.units()) }
+    }
+
+    /// Whole units, rounded away from zero.
+    fn units(self) -> i128 {
+        self.nano / NANO as i128 + (self.nano % NANO as i128).signum()
+    }
+
+    fn of_units(units: i128) -> Self {
+        let held = if i64::try_from(units).is_ok() { HeldAs::Integer } else { HeldAs::Decimal };
+        Self { nano: units.saturating_mul(NANO as i128), held, ..Self::ZERO }
     }
 
     /// Whether Kubernetes holds both in the same way, which is what comparing its structures compares.
@@ -173,9 +189,20 @@ impl ExactQuantity {
     }
 }
 
+/// `over` rounded up to a multiple of `step`: the one way in which the scheduler, and so everybody here, rounds requests.
+fn whole_steps(over: u128, step: u128) -> u128 {
+    if step == 0 { over } else { over.div_ceil(step).saturating_mul(step) }
+}
+
 fn fits_at(nano: i128, scale: i8) -> bool {
     let unit = u32::try_from(scale - SCALE_OF_NANO).ok().and_then(|places| 10_i128.checked_pow(places));
     unit.is_none_or(|unit| i64::try_from(nano / unit).is_ok())
+}
+
+impl Default for ExactQuantity {
+    fn default() -> Self {
+        Self::ZERO
+    }
 }
 
 impl FromStr for ExactQuantity {

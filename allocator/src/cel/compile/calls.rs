@@ -45,12 +45,12 @@ impl Compiler<'_> {
 
     /// The full name of a function whose target is only a part of its name.
     fn namespaced(&self, target: &Expression, function: &str) -> Option<Result<String, CompileError>> {
-        let prefix = target_name(target)?;
+        let prefix = target.dotted()?;
         let name = format!("{}.{function}", prefix.trim_start_matches('.'));
         if name.starts_with("format.") || name.starts_with("kubernetes.") || name.starts_with("google.") {
             return Some(Err(CompileError::Unsupported(format!("function {name}"))));
         }
-        overloads(&name, self.options.list_attributes).map(|_| Ok(name))
+        overloads(&name, self.options.includes).map(|_| Ok(name))
     }
 
     /// The type of a call and what it costs.
@@ -60,7 +60,7 @@ impl Compiler<'_> {
         target: Option<&Typed>,
         arguments: &[Typed],
     ) -> Result<(Type, Cost), CompileError> {
-        let Some(overloads) = overloads(name, self.options.list_attributes) else {
+        let Some(overloads) = overloads(name, self.options.includes) else {
             return Err(match UNSUPPORTED.contains(&name) {
                 true => CompileError::Unsupported(format!("function {name}")),
                 false => CompileError::UnknownFunction(name.to_owned()),
@@ -116,15 +116,6 @@ impl Compiler<'_> {
             nodes.push(node);
         }
         Ok((Type::Bool, if is_and { Node::And(nodes.into()) } else { Node::Or(nodes.into()) }))
-    }
-}
-
-/// The names joined by points, if it is nothing else.
-fn target_name(target: &Expression) -> Option<String> {
-    match &target.kind {
-        Kind::Name(name) => Some(name.to_string()),
-        Kind::Select { operand, field, is_test: false } => Some(format!("{}.{field}", target_name(operand)?)),
-        _ => None,
     }
 }
 

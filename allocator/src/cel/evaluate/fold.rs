@@ -76,13 +76,16 @@ impl<'a> Evaluation<'a> {
     /// The result so far with something more; it is taken out of its place, so that nothing is copied.
     pub(super) fn collect(&mut self, slot: usize, insertion: Insertion, nodes: &'a [Node]) -> Evaluated<'a> {
         self.meter.charge(1)?;
-        let mut values = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            values.push(self.evaluate(node)?);
-        }
-        self.meter.charge(1)?;
         self.meter.make(1)?;
-        self.variable(slot)?;
+        let failed = self.variable(slot).err();
+        if let (Some(error), Insertion::Entry) = (&failed, insertion) {
+            return Err(error.clone());
+        }
+        let values = nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>();
+        if !matches!(insertion, Insertion::Entry) || values.is_ok() {
+            self.meter.charge(1)?;
+        }
+        let values = failed.map_or(values, Err)?;
         let so_far = std::mem::replace(&mut self.slots[slot], Slot::Known(Ok(Value::Null)));
         let Slot::Known(so_far) = so_far else { return Err(misplaced()) };
         match (so_far?, insertion, values.as_slice()) {

@@ -6,7 +6,7 @@ use super::{Body, Function, Outcome, failed, int, mismatch};
 use crate::cel::{
     EvaluationError,
     collections::List,
-    cost::{LIMIT, Meter},
+    cost::{LIMIT, Meter, NEW_LIST},
     value::{Value, count},
 };
 
@@ -173,10 +173,12 @@ fn distinct<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
 
 fn range<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     let [Value::Int(end)] = arguments else { return mismatch(arguments) };
-    if u64::try_from(*end).is_ok_and(|end| end > LIMIT) {
-        return Err(EvaluationError::CostLimit);
+    let length = u64::try_from(*end).unwrap_or_default();
+    if length > LIMIT {
+        // What it would cost is known before it is made.
+        meter.charge(length + 1 + NEW_LIST)?;
     }
-    meter.make(u64::try_from(*end).unwrap_or_default())?;
+    meter.make(length)?;
     Ok(Value::list((0..*end).map(Value::Int).collect()))
 }
 
