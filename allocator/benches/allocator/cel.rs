@@ -26,7 +26,10 @@ const SELECTORS: [(&str, &str); 7] = [
         r#"device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].type == "gpu"
            && device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))"#,
     ),
-    ("a bound domain", r#"cel.bind(g, device.attributes["gpu.example.com"], g.type == "gpu" && g.index in [0, 1, 2, 3])"#),
+    (
+        "a bound domain",
+        r#"cel.bind(g, device.attributes["gpu.example.com"], g.type == "gpu" && g.index in [0, 1, 2, 3])"#,
+    ),
 ];
 
 pub(crate) fn measure() {

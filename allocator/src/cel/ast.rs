@@ -5,6 +5,9 @@ use super::{CompileError, value::Value};
 /// Deeper trees are refused: no selector needs them, and walking them shall not exhaust a thread's stack.
 pub(super) const DEEPEST: u16 = 120;
 
+/// Bigger trees are refused: ten thousand characters cannot write one, but macros that repeat their target can.
+const MOST_PARTS: u32 = 50_000;
+
 /// The name that results of macros are collected under; no expression can write it.
 pub(super) const RESULT: &str = "@result";
 
@@ -14,6 +17,8 @@ pub(super) struct Expression {
     pub(super) kind: Kind,
     /// Of the tree below, this one included.
     depth: u16,
+    /// How many parts it has, this one included.
+    parts: u32,
 }
 
 /// What a part is.
@@ -54,20 +59,23 @@ pub(super) struct Fold {
 impl Expression {
     /// One level above its parts.
     pub(super) fn new(kind: Kind) -> Result<Self, CompileError> {
-        let mut below = 0;
-        kind.parts(&mut |part| below = below.max(part.depth));
-        match below < DEEPEST {
-            true => Ok(Self { kind, depth: below + 1 }),
-            false => Err(CompileError::Unsupported(format!("an expression nested deeper than {DEEPEST}"))),
+        let (mut below, mut parts) = (0, 1_u32);
+        kind.parts(&mut |part| (below, parts) = (below.max(part.depth), parts.saturating_add(part.parts)));
+        if below >= DEEPEST {
+            return Err(CompileError::Unsupported(format!("an expression nested deeper than {DEEPEST}")));
         }
+        if parts > MOST_PARTS {
+            return Err(CompileError::Unsupported(format!("an expression of more than {MOST_PARTS} parts")));
+        }
+        Ok(Self { kind, depth: below + 1, parts })
     }
 
     pub(super) fn literal(value: Value<'static>) -> Self {
-        Self { kind: Kind::Literal(value), depth: 1 }
+        Self { kind: Kind::Literal(value), depth: 1, parts: 1 }
     }
 
     pub(super) fn name(name: &str) -> Self {
-        Self { kind: Kind::Name(name.into()), depth: 1 }
+        Self { kind: Kind::Name(name.into()), depth: 1, parts: 1 }
     }
 
     pub(super) fn call(function: &str, arguments: Vec<Self>) -> Result<Self, CompileError> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{
     device::Property,
     plan::{Base, Node, Path},
+    value::Value,
 };
 
 /// What the answer of a selector can depend on.
@@ -50,7 +51,10 @@ impl References {
                     Some(domain) => drop(bound.insert(fold.accumulator, domain)),
                     None => self.visit(&fold.initial, bound),
                 }
-                for part in [&fold.range, &fold.condition, &fold.step, &fold.result] {
+                // A walk over nothing only gives a name to what it begins with.
+                let is_name = matches!(&fold.range, Node::Constant(Value::List(list)) if list.len() == 0);
+                let walk = [&fold.range, &fold.condition, &fold.step].into_iter().filter(|_| !is_name);
+                for part in walk.chain([&fold.result]) {
                     self.visit(part, bound);
                 }
                 return;

@@ -77,10 +77,7 @@ impl Engine {
         let features = options.features.unwrap_or_else(|| Features::for_version(options.version));
         let quirks = Quirks::of(options.version, Variant::at_work(options.version, features));
         let classes = facts.classes.values().map(|class| (**class).clone());
-        let cel = CelOptions {
-            consumable_capacity: features.has(Feature::ConsumableCapacity),
-            list_attributes: features.has(Feature::ListTypeAttributes),
-        };
+        let cel = CelOptions::of(options.version, features.has(Feature::ListTypeAttributes));
         Self { allocator: Allocator::new(features, quirks, classes), cel, steps: options.steps }
     }
 
