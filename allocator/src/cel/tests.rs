@@ -199,96 +199,35 @@ fn references_are_what_an_answer_can_depend_on() {
     }
 }
 
-/// Pieces that expressions are made of, so that more than errors of syntax are tried.
+const LEAVES: &str = "true|1|-1|2u|1.5|'a'|b'a'|null|[]|[1, 2]|['a']|{}|{'a': 1}|x|device|device.driver|\
+    device.attributes|device.attributes['d'].a|device.capacity['d'].c|quantity('1Gi')|semver('1.2.3')|optional.none()|\
+    optional.of(1)|ip('::1')|cidr('10.0.0.0/8')|int|dyn(1)|lists.range(5)|9223372036854775807|'^a+$'";
+const OPERATORS: &str = "+ - * / % < <= > >= == != && || in";
+const MEMBERS: &str = "size contains matches find findAll split join replace substring charAt indexOf lastIndexOf \
+    compareTo isGreaterThan add sub asInteger major sum max isSorted sort distinct slice flatten reverse first last \
+    includes value hasValue or orValue containsIP masked trim unwrapOpt";
+const MACROS: &str = "all exists exists_one map filter sortBy optMap";
+
+fn one_of(words: &'static str, separator: char) -> impl Strategy<Value = String> + Clone {
+    prop::sample::select(words.split(separator).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>())
+}
+
+/// Expressions of pieces that fit together now and then, so that more than errors of syntax are tried.
 fn expressions() -> impl Strategy<Value = String> {
-    let leaf = prop::sample::select(vec![
-        "true",
-        "1",
-        "-1",
-        "2u",
-        "1.5",
-        "'a'",
-        "b'a'",
-        "null",
-        "[]",
-        "[1, 2]",
-        "['a']",
-        "{}",
-        "{'a': 1}",
-        "x",
-        "device",
-        "device.driver",
-        "device.attributes",
-        "device.attributes['d'].a",
-        "device.capacity['d'].c",
-        "quantity('1Gi')",
-        "semver('1.2.3')",
-        "optional.none()",
-        "optional.of(1)",
-        "ip('::1')",
-        "cidr('10.0.0.0/8')",
-        "int",
-        "dyn(1)",
-        "lists.range(5)",
-        "9223372036854775807",
-        "'^a+$'",
-    ])
-    .prop_map(str::to_owned);
-    let binary =
-        prop::sample::select(vec!["+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "in"]);
-    let members = prop::sample::select(vec![
-        "size",
-        "contains",
-        "matches",
-        "find",
-        "findAll",
-        "split",
-        "join",
-        "replace",
-        "substring",
-        "charAt",
-        "indexOf",
-        "lastIndexOf",
-        "compareTo",
-        "isGreaterThan",
-        "add",
-        "sub",
-        "asInteger",
-        "major",
-        "sum",
-        "max",
-        "isSorted",
-        "sort",
-        "distinct",
-        "slice",
-        "flatten",
-        "reverse",
-        "first",
-        "last",
-        "includes",
-        "value",
-        "hasValue",
-        "or",
-        "orValue",
-        "containsIP",
-        "masked",
-        "trim",
-        "unwrapOpt",
-    ]);
-    let macros = prop::sample::select(vec!["all", "exists", "exists_one", "map", "filter", "sortBy", "optMap"]);
-    leaf.prop_recursive(5, 40, 3, move |inner| {
-        let (binary, members, macros) = (binary.clone(), members.clone(), macros.clone());
+    one_of(LEAVES, '|').prop_recursive(5, 40, 3, |inner| {
+        let pair = (inner.clone(), inner.clone());
         prop_oneof![
-            (inner.clone(), binary, inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
-            (inner.clone(), members, prop::collection::vec(inner.clone(), 0..3))
+            (inner.clone(), one_of(OPERATORS, ' '), inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
+            (inner.clone(), one_of(MEMBERS, ' '), prop::collection::vec(inner.clone(), 0..3))
                 .prop_map(|(target, name, arguments)| format!("{target}.{name}({})", arguments.join(", "))),
-            (inner.clone(), macros, inner.clone()).prop_map(|(range, name, body)| format!("{range}.{name}(x, {body})")),
-            (inner.clone(), inner.clone()).prop_map(|(value, body)| format!("cel.bind(x, {value}, {body})")),
+            (inner.clone(), one_of(MACROS, ' '), inner.clone())
+                .prop_map(|(range, name, body)| format!("{range}.{name}(x, {body})")),
             (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[?{b}]")),
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{{{a}: {b}}}")),
+            pair.clone().prop_map(|(value, body)| format!("cel.bind(x, {value}, {body})")),
+            pair.clone().prop_map(|(a, b)| format!("{a}[{b}]")),
+            pair.clone().prop_map(|(a, b)| format!("{a}[?{b}]")),
+            pair.clone().prop_map(|(a, b)| format!("[{a}, {b}]")),
+            pair.prop_map(|(a, b)| format!("{{{a}: {b}}}")),
             inner.clone().prop_map(|a| format!("has({a}.a)")),
             inner.clone().prop_map(|a| format!("{a}.?a")),
             inner.prop_map(|a| format!("dyn({a})")),
