@@ -9,6 +9,7 @@ mod devices;
 mod explain;
 mod exposition;
 mod failures;
+mod fit;
 mod metrics;
 mod nri;
 mod orders;
@@ -60,12 +61,14 @@ use crate::{
     kubernetes::{
         claim_reader::ClaimReader,
         publisher::{Publication, PublicationState},
+        slices::SliceSettings,
         topology::TopologyExport,
     },
     metrics::Metrics,
     nri::NriSide,
     pods::PodsReader,
     standalone::ManifestFolder,
+    tasks::Tasks,
     usage::{holders, pods::PodUsageReader},
 };
 
@@ -141,6 +144,10 @@ pub struct AdminParts {
     pub nri: NriSide,
     /// Who holds what, by pod.
     pub pod_usage: PodUsageReader,
+    /// How devices look in slices, published or not.
+    pub slices: SliceSettings,
+    /// For what takes long.
+    pub tasks: Tasks,
 }
 
 /// What is known of the kubelet.
@@ -239,6 +246,8 @@ impl AdminService {
             .route("/v1/devices/{device}/rehearse", post(orders::rehearse))
             .route("/v1/lost-drains", delete(devices::forget))
             .route("/v1/claims", get(claims::list).post(claims::create))
+            .route("/v1/unallocated-claims", post(fit::create))
+            .route("/v1/fits", post(fit::fit))
             .route("/v1/claims/{claim}", get(claims::show).delete(claims::delete))
             .route("/v1/claims/{claim}/prepare", post(claims::prepare))
             .route("/v1/claims/{claim}/explain", get(explain::explain))

@@ -23,6 +23,7 @@ mod device;
 mod diff;
 mod doctor;
 mod explain;
+mod fit;
 pub mod hook;
 mod inventory;
 mod machine;

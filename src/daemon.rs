@@ -64,6 +64,7 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
+    kubernetes::slices::SliceSettings,
     metrics::Metrics,
     registry,
     tasks::Tasks,
@@ -242,6 +243,8 @@ async fn start(
         kubelet: services.side(),
         nri,
         pod_usage,
+        slices: SliceSettings::of(&config),
+        tasks: tasks.clone(),
     });
     start_scrapes(&config, &source, &stage, tasks);
     serve(&config, &admin, stage, probes, tasks).await.map_err(DaemonError::Admin)?;

@@ -19,6 +19,7 @@ pub mod kubernetes;
 pub mod log;
 pub mod metrics;
 pub mod nri;
+pub mod offer;
 pub mod pinning;
 pub mod pods;
 pub mod registry;

@@ -12,4 +12,4 @@ mod manifest;
 pub use create::{CreateClaim, CreateDevice, CreateError, allocate};
 pub use folder::{ManifestFolder, ManifestsError};
 pub use in_service::{DrainedError, InService, refuse_drained};
-pub use manifest::{ManifestError, parse};
+pub use manifest::{DocumentError, ManifestError, UnallocatedClaim, parse, parse_unallocated};

@@ -60,8 +60,11 @@ pub fn check(text: &str, target: ValidationTarget<'_>) -> ValidationReport {
     report
 }
 
-/// The documents of a text; `null` for an empty one.
-fn documents(text: &str) -> Result<Vec<Value>, String> {
+/// The documents of a text in YAML or JSON; `null` for an empty one.
+///
+/// # Errors
+/// Where it is neither.
+pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter();
         return values.collect::<Result<_, _>>().map_err(|error| error.to_string());

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     claims::{BusyClaim, ClaimView, spec::prepared_devices, store::RecordDevice},
-    inventory::Inventory,
     standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained},
 };
 
@@ -64,7 +63,7 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateQuery {
     #[serde(default)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 /// Makes a manifest and prepares it. If that fails, the manifest goes again. A dry run decides the same and changes
@@ -79,16 +78,7 @@ pub(super) async fn create(
     let inventory = admin.0.inventory.reader().latest();
     let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
         .map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
-    let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
-    if dry_run {
-        return Ok((StatusCode::OK, Json(admin.rehearse(manifest, claim, &inventory).await?)));
-    }
-    let path = admin.manifests(move |manifests| manifests.add(&manifest)).await?;
-    if let Err(failure) = admin.prepare(claim).await {
-        admin.manifests(move |manifests| manifests.remove(&path)).await?;
-        return Err(failure);
-    }
-    Ok((StatusCode::CREATED, Json(admin.find(&uid, &request.namespace).await?)))
+    admin.make(manifest, dry_run).await
 }
 
 pub(super) async fn prepare(
@@ -159,6 +149,24 @@ fn reference(claim: &AdminClaim) -> Result<ClaimRef, AdminFailure> {
 }
 
 impl AdminService {
+    /// Adds the manifest of a claim that has been given something, and prepares it; of a dry run, what both would come to.
+    pub(super) async fn make(
+        &self,
+        manifest: ResourceClaim,
+        dry_run: bool,
+    ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
+        let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
+        if dry_run {
+            return Ok((StatusCode::OK, Json(self.rehearse(manifest, claim).await?)));
+        }
+        let path = self.manifests(move |manifests| manifests.add(&manifest)).await?;
+        if let Err(failure) = self.prepare(claim.clone()).await {
+            self.manifests(move |manifests| manifests.remove(&path)).await?;
+            return Err(failure);
+        }
+        Ok((StatusCode::CREATED, Json(self.find(claim.uid.as_str(), &claim.namespace).await?)))
+    }
+
     async fn prepare(&self, claim: ClaimRef) -> Result<(), AdminFailure> {
         let uid = claim.uid.clone();
         match self.0.claims.prepare(vec![claim]).await.remove(&uid) {
@@ -168,17 +176,13 @@ impl AdminService {
     }
 
     /// The claim as it would be made, with what it would be bound to; refused as it would be.
-    async fn rehearse(
-        &self,
-        manifest: ResourceClaim,
-        claim: ClaimRef,
-        inventory: &Inventory,
-    ) -> Result<AdminClaim, AdminFailure> {
+    async fn rehearse(&self, manifest: ResourceClaim, claim: ClaimRef) -> Result<AdminClaim, AdminFailure> {
+        let inventory = self.0.inventory.reader().latest();
         let allocation = manifest.allocation(&self.0.driver);
         let allocation = allocation.map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         let ClaimRef { namespace, name, .. } = claim.clone();
         self.manifests(move |manifests| manifests.refuse_taken(&namespace, &name)).await?;
-        refuse_drained(&allocation, inventory).map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &error))?;
+        refuse_drained(&allocation, &inventory).map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &error))?;
         let planned = self.0.claims.plan(claim, allocation).await;
         let planned = planned.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &*error))?;
         let devices = planned.iter().map(|device| held(device, Vec::new())).collect();
@@ -186,7 +190,7 @@ impl AdminService {
     }
 
     /// Refuses what only a host without a cluster does, with what to do instead.
-    fn has_manifests(&self, instead: &str) -> Result<(), AdminFailure> {
+    pub(super) fn has_manifests(&self, instead: &str) -> Result<(), AdminFailure> {
         if self.0.manifests.is_some() {
             return Ok(());
         }

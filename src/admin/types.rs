@@ -8,7 +8,8 @@ use hostler_api::{ClaimState, Quantity};
 use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    standalone::{CreateClaim, CreateDevice},
+    offer::ClaimFit,
+    standalone::{CreateClaim, CreateDevice, UnallocatedClaim},
     usage::holders::{DeviceDrain, HeldAmount, MachineUsage},
 };
 pub use pods::{AdminPod, AdminPodClaim, AdminPodContainer, AdminPodDevice};

@@ -3,7 +3,7 @@
 mod device;
 mod show;
 
-use std::{io::Write, time::SystemTime};
+use std::{io::Write, path::PathBuf, time::SystemTime};
 
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
@@ -13,6 +13,7 @@ use super::{
     CliFailure, CliOutcome,
     client::{ClientError, DaemonArgs},
     completions,
+    fit::unallocated,
     names::{ClaimName, NamespaceArgs},
     output::ListFormat,
     watch::{DaemonChanges, ListOptions, WatchArgs, show_list},
@@ -46,9 +47,14 @@ enum ClaimCommand {
 #[derive(clap::Args, Debug)]
 struct ClaimCreateArgs {
     /// Name of the claim, or NAMESPACE/NAME
-    name: String,
+    #[arg(required_unless_present = "file")]
+    name: Option<String>,
+    /// Claims that ask for devices by class and selector, as a scheduler would satisfy them, in YAML or JSON with any number
+    /// of documents; - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["name", "devices", "namespace"])]
+    file: Option<PathBuf>,
     /// A device to claim, wholly or in part; repeatable
-    #[arg(short, long = "device", value_name = "POOL/DEVICE[,CAPACITY=AMOUNT]…", required = true, value_parser = device::parse)]
+    #[arg(short, long = "device", value_name = "POOL/DEVICE[,CAPACITY=AMOUNT]…", required_unless_present = "file", value_parser = device::parse)]
     #[arg(add = ArgValueCompleter::new(completions::devices))]
     devices: Vec<CreateDevice>,
     #[command(flatten)]
@@ -189,17 +195,31 @@ fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure>
 }
 
 fn create(args: ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
-    let ClaimName { namespace, name } = ClaimName::new(&args.name, &args.namespace)?;
     let client = args.daemon.client()?;
-    let mut devices = args.devices;
+    let query = if args.dry_run { "?dry_run=true" } else { "" };
+    let show = |claim: &AdminClaim, out: &mut dyn Write| {
+        if args.dry_run && args.output == ClaimFormat::Table {
+            writeln!(out, "dry run: nothing was changed; this claim could be had now")?;
+        }
+        show::write(claim, args.output, &args.daemon, out)
+    };
+    if let Some(file) = &args.file {
+        let all = unallocated(file)?;
+        if args.dry_run && all.len() > 1 {
+            let why = "a dry run is of one claim: what one takes, the next cannot have";
+            return Err(CliFailure::Said(format!("{why}; ask `hostler explain fit -f FILE` about several")));
+        }
+        return all.iter().try_for_each(|asked| {
+            let claim: AdminClaim = client.post(&format!("/v1/unallocated-claims{query}"), asked)?;
+            show(&claim, out)
+        });
+    }
+    let ClaimName { namespace, name } = ClaimName::new(args.name.as_deref().unwrap_or_default(), &args.namespace)?;
+    let mut devices = args.devices.clone();
     if devices.iter().any(device::leaves_capacity_open) {
         let inventory: device::DaemonInventory = client.get("/v1/inventory")?;
         devices.iter_mut().try_for_each(|device| device::name_capacity(device, &inventory))?;
     }
-    let query = if args.dry_run { "?dry_run=true" } else { "" };
-    let claim = client.post(&format!("/v1/claims{query}"), &CreateClaim { namespace, name, devices })?;
-    if args.dry_run && args.output == ClaimFormat::Table {
-        writeln!(out, "dry run: nothing was changed; this claim could be had now")?;
-    }
-    show::write(&claim, args.output, &args.daemon, out)
+    let claim: AdminClaim = client.post(&format!("/v1/claims{query}"), &CreateClaim { namespace, name, devices })?;
+    show(&claim, out)
 }

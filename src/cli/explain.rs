@@ -9,12 +9,13 @@ use super::{
     CliFailure, CliOutcome,
     client::DaemonArgs,
     completions,
+    fit::{self, ExplainFitArgs},
     names::{ClaimName, NamespaceArgs},
     output::{OutputFormat, write_object},
 };
 use crate::explain::Explanation;
 
-/// Say why a claim failed, what it waits for, or what it holds
+/// Say why a claim failed, what it waits for or holds, and what would fit
 #[derive(clap::Args, Debug)]
 pub(super) struct ExplainArgs {
     #[command(subcommand)]
@@ -25,6 +26,8 @@ pub(super) struct ExplainArgs {
 enum ExplainCommand {
     /// Say why a claim failed, what it waits for, or what it holds
     Claim(ExplainClaimArgs),
+    /// Say how often a claim would fit on this host now, what it would be given, and why no more
+    Fit(ExplainFitArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -42,7 +45,13 @@ struct ExplainClaimArgs {
 }
 
 pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let ExplainCommand::Claim(args) = &args.what;
+    match &args.what {
+        ExplainCommand::Claim(args) => claim(args, out),
+        ExplainCommand::Fit(args) => fit::run(args, out),
+    }
+}
+
+fn claim(args: &ExplainClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let path = ClaimName::new(&args.claim, &args.namespace)?.path("/explain");
     let explanation: Explanation = args.daemon.client()?.get(&path)?;
     let explanation = args.output.for_reader(explanation);

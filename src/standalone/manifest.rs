@@ -1,15 +1,22 @@
 //! Reads a ResourceClaim that people write.
 //!
-//! Below `status.allocation.devices` unknown fields are refused: a misspelt `consumedCapacity` must not hand out a
-//! whole device. Elsewhere they are let through, as `kubectl get -o yaml` writes many.
+//! Where it stands what a claim is given, unknown fields are refused: a misspelt `consumedCapacity` must not hand out a
+//! whole device. That is below `status.allocation.devices`, and in `spec` of what nobody has allocated. Elsewhere they are let
+//! through, as `kubectl get -o yaml` writes many.
 
-use hostler_api::resource::{AllocationError, ResourceClaim};
+use hostler_api::resource::{AllocationError, DeviceClass, ResourceClaim};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::validate::documents;
 
 /// Versions of the API whose claims have the shape that is read here.
 const API_VERSIONS: [&str; 2] = ["resource.k8s.io/v1", "resource.k8s.io/v1beta2"];
 
-/// Below this, every field has to be known.
+/// Below this, every field of a claim that has been given something has to be known.
 const STRICT: &str = "status.allocation.devices.";
+/// And of one that has not, or of a class.
+const STRICT_SPEC: &str = "spec.";
 
 /// What is wrong with a manifest. The folder adds the file's name.
 #[derive(Debug, thiserror::Error)]
@@ -31,25 +38,112 @@ fn field(path: impl Into<String>, reason: impl std::fmt::Display) -> ManifestErr
 /// # Errors
 /// When the text is not a ResourceClaim; the error names the field.
 pub fn parse(text: &str) -> Result<ResourceClaim, ManifestError> {
-    let value: serde_json::Value = if text.trim_start().starts_with('{') {
+    let value: Value = if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(|error| ManifestError::Syntax(error.to_string()))?
     } else {
         // Without the booleans of YAML 1.1: a pool may be called `n`.
         let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
         serde_saphyr::from_str_with_options(text, options).map_err(|error| ManifestError::Syntax(error.to_string()))?
     };
+    checked(strict(value, STRICT)?)
+}
+
+/// Reads one object. Fields below `strict` have to be known.
+fn strict<T: DeserializeOwned>(value: Value, strict: &str) -> Result<T, ManifestError> {
     let mut unknown = None;
     let mut note = |path: serde_ignored::Path<'_>| {
         let path = dotted(&path);
-        if path.starts_with(STRICT) {
+        if path.starts_with(strict) {
             unknown.get_or_insert(path);
         }
     };
-    let claim: ResourceClaim = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note))
+    let object: T = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note))
         .map_err(|error| field(error.path().to_string(), error.inner()))?;
     match unknown {
         Some(path) => Err(field(path, "there is no such field; correct its spelling or remove it")),
-        None => checked(claim),
+        None => Ok(object),
+    }
+}
+
+/// A claim without an allocation, and classes that are no part of hostler's deployment. The body of `POST /v1/claims/fit` and
+/// `POST /v1/claims/manifest`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnallocatedClaim {
+    /// The claim.
+    pub claim: ResourceClaim,
+    /// Classes that it names. One that is called like one of hostler's takes its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<DeviceClass>,
+}
+
+/// What is wrong with one document of several.
+#[derive(Debug, thiserror::Error)]
+#[error("document {document}")]
+pub struct DocumentError {
+    /// Which one, from 1.
+    pub document: usize,
+    /// What is wrong with it.
+    #[source]
+    pub source: ManifestError,
+}
+
+/// Reads claims that nobody has allocated, or templates of such, with the classes that stand beside them, from JSON or YAML
+/// with any number of documents and lists.
+///
+/// # Errors
+/// With everything that is wrong, document by document; 0 stands for the text as a whole.
+pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<DocumentError>> {
+    let documents =
+        documents(text).map_err(|reason| vec![DocumentError { document: 0, source: ManifestError::Syntax(reason) }])?;
+    let (mut claims, mut classes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, document) in documents.into_iter().enumerate() {
+        for object in items(document) {
+            match unallocated(object) {
+                Ok(Asked::Claim(claim)) => claims.push(*claim),
+                Ok(Asked::Class(class)) => classes.push(*class),
+                Err(source) => errors.push(DocumentError { document: index + 1, source }),
+            }
+        }
+    }
+    if errors.is_empty() {
+        Ok(claims.into_iter().map(|claim| UnallocatedClaim { claim, classes: classes.clone() }).collect())
+    } else {
+        Err(errors)
+    }
+}
+
+/// The objects of a document: none of an empty one, several of a list.
+fn items(mut document: Value) -> Vec<Value> {
+    let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    match document["items"].take() {
+        Value::Array(items) if is_list => items,
+        _ if document.is_null() => Vec::new(),
+        _ => vec![document],
+    }
+}
+
+/// What one object of a question says.
+enum Asked {
+    Claim(Box<ResourceClaim>),
+    Class(Box<DeviceClass>),
+}
+
+fn unallocated(mut object: Value) -> Result<Asked, ManifestError> {
+    match object["kind"].as_str() {
+        Some("DeviceClass") => Ok(Asked::Class(Box::new(strict(object, STRICT_SPEC)?))),
+        Some("ResourceClaimTemplate") => {
+            // The claims of a template differ in their names alone.
+            let spec = object["spec"]["spec"].take();
+            let (metadata, version) = (object["metadata"].take(), object["apiVersion"].take());
+            let claim = json!({ "apiVersion": version, "kind": "ResourceClaim", "metadata": metadata, "spec": spec });
+            Ok(Asked::Claim(Box::new(checked(strict(claim, STRICT_SPEC)?)?)))
+        }
+        Some("ResourceClaim") => Ok(Asked::Claim(Box::new(checked(strict(object, STRICT_SPEC)?)?))),
+        Some(other) => {
+            Err(field("kind", format!("it is {other:?}; write ResourceClaim, ResourceClaimTemplate or DeviceClass")))
+        }
+        None => Err(field("kind", "it is missing; write ResourceClaim, ResourceClaimTemplate or DeviceClass")),
     }
 }
 

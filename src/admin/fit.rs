@@ -1,0 +1,83 @@
+//! Claims that nobody has allocated, over the admin socket: what they would be given, and making them.
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::StatusCode,
+};
+use hostler_api::resource::{AllocationResult, ResourceClaim};
+
+use super::{
+    AdminFailure, AdminService,
+    claims::CreateQuery,
+    types::{AdminClaim, ClaimFit, UnallocatedClaim},
+};
+use crate::offer::{FitError, NodeOffer};
+
+/// What would fit now. In a cluster too, where other claims may have been given devices here that no pod uses yet.
+pub(super) async fn fit(
+    State(admin): State<AdminService>,
+    Json(asked): Json<UnallocatedClaim>,
+) -> Result<Json<ClaimFit>, AdminFailure> {
+    let promised = match admin.0.manifests {
+        Some(_) => admin.promised().await?,
+        None => Vec::new(),
+    };
+    let answer = admin.offer(promised, move |offer| offer.fit(&asked)).await?;
+    answer.map(Json).map_err(failure)
+}
+
+/// Allocates a claim, makes a manifest of it and prepares it. If that fails, the manifest goes again.
+pub(super) async fn create(
+    State(admin): State<AdminService>,
+    Query(CreateQuery { dry_run }): Query<CreateQuery>,
+    Json(mut asked): Json<UnallocatedClaim>,
+) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
+    admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
+    asked.claim.metadata.uid.get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
+    let promised = admin.promised().await?;
+    let mut claim = asked.claim.clone();
+    claim.status.allocation = Some(admin.offer(promised, move |offer| offer.allocate(&asked)).await?.map_err(failure)?);
+    admin.make(claim, dry_run).await
+}
+
+fn failure(error: FitError) -> AdminFailure {
+    let status = match &error {
+        FitError::Allocated | FitError::Empty => StatusCode::BAD_REQUEST,
+        FitError::Refused(_) => StatusCode::CONFLICT,
+        FitError::Classes(_) | FitError::Gather(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    AdminFailure::new(status, &error)
+}
+
+impl AdminService {
+    /// What manifests have been given that are not prepared yet: their operator means to have it.
+    async fn promised(&self) -> Result<Vec<AllocationResult>, AdminFailure> {
+        let table = self.0.claims.table().borrow().clone();
+        let waiting = move |claim: &ResourceClaim| {
+            !table.claims.keys().any(|uid| claim.metadata.uid.as_deref() == Some(uid.as_str()))
+        };
+        self.manifests(move |manifests| {
+            // A manifest that cannot be read promises nothing to anybody.
+            let claims = manifests.all()?.into_iter().flatten().map(|found| found.manifest);
+            Ok(claims.filter(waiting).filter_map(|claim| claim.status.allocation).collect())
+        })
+        .await
+    }
+
+    /// Asks what this host offers. A search may take a second, and nobody else waits for it.
+    async fn offer<T: Send + 'static>(
+        &self,
+        promised: Vec<AllocationResult>,
+        ask: impl FnOnce(&NodeOffer) -> T + Send + 'static,
+    ) -> Result<T, AdminFailure> {
+        let (admin, table) = (self.0.clone(), self.0.claims.table().borrow().clone());
+        let inventory = admin.inventory.reader().latest();
+        let look = move || {
+            let offer = NodeOffer::new(&admin.node, &admin.slices, &inventory, &table);
+            ask(&offer.and_promised(&promised))
+        };
+        let done = self.0.tasks.looking(look).await;
+        done.map_err(|error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error))
+    }
+}

@@ -1,0 +1,244 @@
+//! What the devices of this host would give to a claim that nobody has allocated: the scheduler's allocator, asked about one
+//! node. Pure.
+//!
+//! A host without a cluster has no API server that holds slices and classes. The slices are those that this host would
+//! publish; the classes are those of hostler's deployment, and whatever stands beside the claim.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use hostler_allocator::structured::{
+    AllocatedState, Allocator, Budget, Features, GatherError, KubernetesVersion, NodeFacts, NodePools, Refusal,
+    SliceIndex,
+};
+use hostler_api::{
+    Access, Grant,
+    core::ObjectMeta,
+    resource::{
+        AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourcePool, ResourceSlice,
+        ResourceSliceSpec, SliceQuantity,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    claims::{ClaimTable, ClaimView},
+    inventory::Inventory,
+    kubernetes::{
+        features::Dropped,
+        slices::{DesiredPool, DesiredSlice, SliceSettings, desired_slices},
+    },
+    standalone::UnallocatedClaim,
+};
+
+/// The newest that there is: a host without a cluster has no older scheduler to agree with.
+const VERSION: KubernetesVersion = KubernetesVersion::V1_37;
+
+/// Steps of one search. A claim of 32 devices on a host with thousands takes some ten thousand; what takes more has
+/// constraints that cannot be met in any way, and would keep a thread busy for hours.
+const MOST_STEPS: u64 = 2_000_000;
+
+/// More claims of one kind than anybody asks about.
+const MOST_FITS: usize = 1000;
+
+/// Classes of hostler's deployment, with the usual name of the driver.
+const CLASSES: &str = include_str!("../deploy/cluster/deviceclasses.yaml");
+const USUAL_DRIVER: &str = "hostler.dev";
+
+/// What would fit on this host: the answer of `POST /v1/claims/fit`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimFit {
+    /// `namespace/name` of the claim.
+    pub claim: String,
+    /// How many such claims could be had, one after the other.
+    pub times: usize,
+    /// Whether it could be more: counting ends somewhere.
+    pub at_least: bool,
+    /// What the first of them would be given.
+    pub devices: Vec<DeviceRequestAllocationResult>,
+    /// Why no more of them.
+    pub refusal: Option<String>,
+    /// What is not known of this host's devices, and so offered to nobody.
+    pub unknown: Vec<String>,
+}
+
+/// Why a claim is given nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum FitError {
+    /// It has an allocation already.
+    #[error("field status.allocation: the claim is allocated already; put its manifest into the folder of claims")]
+    Allocated,
+    /// It asks for nothing.
+    #[error("field spec.devices.requests: nothing is asked for; write at least one request")]
+    Empty,
+    /// Classes of the deployment do not parse, which only a build can be wrong about.
+    #[error("the device classes of hostler cannot be read: {0}")]
+    Classes(String),
+    /// A device's own selector of nodes means nothing.
+    #[error("failed to look at the devices of this host")]
+    Gather(#[source] GatherError),
+    /// The allocator's reason.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// What a host can give at one moment.
+#[derive(Debug)]
+pub struct NodeOffer {
+    node: String,
+    driver: String,
+    slices: Vec<ResourceSlice>,
+    held: AllocatedState,
+    unknown: Vec<String>,
+}
+
+impl NodeOffer {
+    /// What `inventory` has and the claims on record leave.
+    pub fn new(node: &str, settings: &SliceSettings, inventory: &Inventory, table: &ClaimTable) -> Self {
+        let pools = desired_slices(inventory, settings, &Dropped::new());
+        let unknown =
+            pools.iter().filter(|pool| pool.unknown).map(|pool| format!("pool {} is not known yet", pool.name));
+        let left_out = pools.iter().flat_map(|pool| &pool.left_out).cloned();
+        Self {
+            node: node.to_owned(),
+            driver: settings.driver.clone(),
+            unknown: unknown.chain(left_out).collect(),
+            slices: pools.iter().flat_map(|pool| slices(pool, node, &settings.driver)).collect(),
+            held: held(&settings.driver, inventory, table),
+        }
+    }
+
+    /// What claims that are not on record will hold, because they were given it.
+    #[must_use]
+    pub fn and_promised<'a>(mut self, allocations: impl IntoIterator<Item = &'a AllocationResult>) -> Self {
+        allocations.into_iter().for_each(|allocation| self.held.add(Features::for_version(VERSION), allocation));
+        self
+    }
+
+    /// Gives the claim what it asks for.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn allocate(&self, asked: &UnallocatedClaim) -> Result<AllocationResult, FitError> {
+        let mut given = Vec::new();
+        match self.repeat(asked, 1, &mut given)? {
+            Some(refusal) => Err(refusal.into()),
+            None => given.pop().ok_or(FitError::Empty),
+        }
+    }
+
+    /// Says how often the claim could be satisfied, and what ends it.
+    ///
+    /// # Errors
+    /// When the question makes no sense; that nothing fits is an answer.
+    pub fn fit(&self, asked: &UnallocatedClaim) -> Result<ClaimFit, FitError> {
+        let mut given = Vec::new();
+        let refusal = self.repeat(asked, MOST_FITS, &mut given)?;
+        Ok(ClaimFit {
+            claim: format!("{}/{}", asked.claim.metadata.namespace, asked.claim.metadata.name),
+            times: given.len(),
+            at_least: refusal.is_none(),
+            devices: given.into_iter().next().map(|first| first.devices.results).unwrap_or_default(),
+            refusal: refusal.map(|refusal| refusal.to_string()),
+            unknown: self.unknown.clone(),
+        })
+    }
+
+    /// Satisfies the claim `most` times, or up to a refusal.
+    fn repeat(
+        &self,
+        asked: &UnallocatedClaim,
+        most: usize,
+        given: &mut Vec<AllocationResult>,
+    ) -> Result<Option<Refusal>, FitError> {
+        check(&asked.claim)?;
+        let allocator = Allocator::for_version(VERSION, classes(&self.driver, &asked.classes)?);
+        let index = SliceIndex::new(&self.slices);
+        let labels = BTreeMap::new();
+        let node = NodeFacts { name: &self.node, labels: &labels };
+        let pools: NodePools<'_> = allocator.gather(node, &index).map_err(FitError::Gather)?;
+        let compiled = match allocator.compile([&asked.claim]) {
+            Ok(compiled) => compiled,
+            Err(fatal) => return Ok(Some(fatal.into())),
+        };
+        let mut state = self.held.clone();
+        while given.len() < most {
+            match allocator.allocate(&pools, &state, &compiled, &mut Budget::steps(MOST_STEPS)) {
+                Ok(results) => {
+                    results.iter().for_each(|result| state.add(allocator.features(), result));
+                    given.extend(results);
+                }
+                Err(refusal) => return Ok(Some(refusal)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn check(claim: &ResourceClaim) -> Result<(), FitError> {
+    if claim.status.allocation.is_some() {
+        return Err(FitError::Allocated);
+    }
+    if claim.spec.devices.requests.is_empty() { Err(FitError::Empty) } else { Ok(()) }
+}
+
+/// The slices that this host would publish.
+fn slices(pool: &DesiredPool, node: &str, driver: &str) -> Vec<ResourceSlice> {
+    let count = i64::try_from(pool.slices.len()).unwrap_or(i64::MAX);
+    let of_pool = || ResourcePool { name: pool.name.clone(), generation: 1, resource_slice_count: count };
+    let slice = |slice: &DesiredSlice| ResourceSlice {
+        metadata: ObjectMeta { name: slice.name.clone(), ..ObjectMeta::default() },
+        spec: ResourceSliceSpec {
+            driver: driver.to_owned(),
+            pool: of_pool(),
+            node_name: Some(node.to_owned()),
+            node_selector: None,
+            all_nodes: None,
+            per_device_node_selection: None,
+            devices: slice.content.devices.clone(),
+            shared_counters: slice.content.shared_counters.clone(),
+        },
+    };
+    pool.slices.iter().map(slice).collect()
+}
+
+/// What claims on record hold, damaged ones too. A pool that has another name now is found by its backend.
+fn held(driver: &str, inventory: &Inventory, table: &ClaimTable) -> AllocatedState {
+    let mut state = AllocatedState::new();
+    for device in table.claims.values().flat_map(ClaimView::devices) {
+        let pool = inventory.pools.get(&device.backend).map_or(&*device.grant.pool, |pool| &pool.name);
+        hold(&mut state, driver, pool, &device.grant);
+    }
+    state
+}
+
+fn hold(state: &mut AllocatedState, driver: &str, pool: &str, grant: &Grant) {
+    let device = grant.device.as_str();
+    match &grant.share_id {
+        _ if grant.access == Access::Admin => {}
+        None => state.hold(driver, pool, device),
+        Some(share) => {
+            let consumed: Vec<(String, SliceQuantity)> =
+                grant.consumed.iter().map(|(name, quantity)| (name.to_string(), (*quantity).into())).collect();
+            state.share(driver, pool, device, &share.0);
+            state.consume(driver, pool, device, consumed.iter().map(|(name, quantity)| (&**name, quantity)));
+        }
+    }
+}
+
+/// The classes that a claim can name.
+fn classes(driver: &str, own: &[DeviceClass]) -> Result<Vec<DeviceClass>, FitError> {
+    static USUAL: LazyLock<Result<Vec<DeviceClass>, String>> =
+        LazyLock::new(|| serde_saphyr::from_multiple(CLASSES).map_err(|error| error.to_string()));
+    let usual = match driver {
+        USUAL_DRIVER => USUAL.clone(),
+        other => serde_saphyr::from_multiple(&CLASSES.replace(USUAL_DRIVER, other)).map_err(|error| error.to_string()),
+    };
+    let mut classes = usual.map_err(FitError::Classes)?;
+    // The last one of a name counts.
+    classes.extend_from_slice(own);
+    Ok(classes)
+}
+
+#[cfg(test)]
+mod tests;
