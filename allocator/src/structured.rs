@@ -35,7 +35,7 @@ pub use search::Budget;
 pub use state::AllocatedState;
 pub use version::{Feature, Features, KubernetesVersion, Variant};
 
-use claims::ClaimCompiler;
+use claims::{ClaimCompiler, Failure};
 use search::{Search, Stop, Verdict};
 use selectors::Selectors;
 use state::NodeState;
@@ -83,11 +83,30 @@ impl Allocator {
         &'a self,
         claims: impl IntoIterator<Item = &'a ResourceClaim>,
     ) -> Result<CompiledClaims<'a>, Fatal> {
-        let mut compiler = ClaimCompiler::new(self.features, self.quirks, &self.classes, &self.selectors);
-        for claim in claims {
-            compiler.add(claim)?;
+        let mut compiled = self.compile_all(claims);
+        match compiled.failure.take() {
+            Some(Failure::Request(fatal) | Failure::Constraint(fatal)) => Err(fatal),
+            None => Ok(compiled),
         }
-        Ok(compiler.compiled)
+    }
+
+    fn compile_all<'a>(&'a self, claims: impl IntoIterator<Item = &'a ResourceClaim>) -> CompiledClaims<'a> {
+        ClaimCompiler::new(self.features, self.quirks, &self.classes, &self.selectors).add_all(claims)
+    }
+
+    /// What claims are given on one node. Of several reasons why they can be satisfied nowhere, it says that which upstream
+    /// finds first; [`compile`](Self::compile) has found its own before there is a node.
+    ///
+    /// # Errors
+    /// Why they are given nothing.
+    pub fn allocate_once<'a>(
+        &'a self,
+        pools: &NodePools<'_>,
+        state: &AllocatedState,
+        claims: impl IntoIterator<Item = &'a ResourceClaim>,
+        budget: &mut Budget,
+    ) -> Result<Vec<AllocationResult>, Refusal> {
+        self.allocate(pools, state, &self.compile_all(claims), budget)
     }
 
     /// What the claims are given on a node: all of them something, or none anything.

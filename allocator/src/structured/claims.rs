@@ -28,6 +28,17 @@ pub struct CompiledClaims<'a> {
     pub(super) attributes: Vec<ConstrainedAttribute<'a>>,
     /// What the constraints of all claims say.
     pub(super) constraints: Vec<CompiledConstraint<'a>>,
+    /// What is wrong with the last claim; there are no others behind it.
+    pub(super) failure: Option<Failure>,
+}
+
+/// What is wrong with a claim, whatever the node is.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The request behind those that were compiled, or one of its alternatives.
+    Request(Fatal),
+    /// A constraint. Upstream looks at these once it has counted devices.
+    Constraint(Fatal),
 }
 
 /// One claim.
@@ -192,48 +203,75 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
             capacities: vec![None],
             attributes: Vec::new(),
             constraints: Vec::new(),
+            failure: None,
         };
         Self { features, quirks, classes, selectors, compiled }
     }
 
-    pub(super) fn add(&mut self, claim: &'a ResourceClaim) -> Result<(), Fatal> {
-        let first = self.compiled.constraints.len();
-        let constraints = self.add_constraints(claim);
-        let requests = claim.spec.devices.requests.iter();
-        let requests = requests.map(|request| self.request(claim, request, first)).collect::<Result<_, Fatal>>()?;
-        self.compiled.claims.push(CompiledClaim { claim, requests });
-        constraints
+    /// Adds claims, up to the first that can be satisfied nowhere.
+    pub(super) fn add_all(mut self, claims: impl IntoIterator<Item = &'a ResourceClaim>) -> CompiledClaims<'a> {
+        for claim in claims {
+            self.compiled.failure = self.add(claim).err();
+            if self.compiled.failure.is_some() {
+                break;
+            }
+        }
+        self.compiled
     }
 
-    fn request(
+    fn add(&mut self, claim: &'a ResourceClaim) -> Result<(), Failure> {
+        let first = self.compiled.constraints.len();
+        let constraints = self.add_constraints(claim);
+        self.compiled.claims.push(CompiledClaim { claim, requests: Vec::new() });
+        for request in &claim.spec.devices.requests {
+            let start = self.compiled.alternatives.len();
+            let complete = self.alternatives(claim, request, first);
+            let alternatives = start..self.compiled.alternatives.len();
+            let has_list = !request.first_available.is_empty();
+            let compiled = CompiledRequest { name: &request.name, has_list, alternatives };
+            if let Some(claim) = self.compiled.claims.last_mut() {
+                claim.requests.push(compiled);
+            }
+            complete.map_err(Failure::Request)?;
+        }
+        constraints.map_err(Failure::Constraint)
+    }
+
+    fn alternatives(
         &mut self,
         claim: &'a ResourceClaim,
         request: &'a DeviceRequest,
         first_constraint: usize,
-    ) -> Result<CompiledRequest<'a>, Fatal> {
-        let has_list = !request.first_available.is_empty();
-        if has_list {
-            self.need(Feature::PrioritizedList, claim, &request.name, "lists alternatives")?;
+    ) -> Result<(), Fatal> {
+        let name = &request.name;
+        if request.first_available.is_empty() {
+            let exactly = request.exactly.as_ref();
+            let exactly = exactly.ok_or_else(|| Fatal::empty_request(full_name(claim), name))?;
+            self.check_capacity(claim, name, exactly.capacity.is_some())?;
+            return self.alternative(
+                claim,
+                name,
+                name.clone(),
+                &RequestFields::exactly(name, exactly),
+                first_constraint,
+            );
         }
-        let start = self.compiled.alternatives.len();
-        if has_list {
-            for alternative in &request.first_available {
-                let name = format!("{}/{}", request.name, alternative.name);
-                self.alternative(
-                    claim,
-                    &request.name,
-                    name,
-                    &RequestFields::alternative(alternative),
-                    first_constraint,
-                )?;
-            }
-        } else {
-            let nothing = || Fatal::no_class(full_name(claim), &request.name);
-            let exactly = request.exactly.as_ref().ok_or_else(nothing)?;
-            let fields = RequestFields::exactly(&request.name, exactly);
-            self.alternative(claim, &request.name, request.name.clone(), &fields, first_constraint)?;
+        self.need(Feature::PrioritizedList, claim, name, "lists alternatives")?;
+        for alternative in &request.first_available {
+            self.check_capacity(claim, &alternative.name, alternative.capacity.is_some())?;
         }
-        Ok(CompiledRequest { name: &request.name, has_list, alternatives: start..self.compiled.alternatives.len() })
+        for alternative in &request.first_available {
+            let full_name = format!("{name}/{}", alternative.name);
+            self.alternative(claim, name, full_name, &RequestFields::alternative(alternative), first_constraint)?;
+        }
+        Ok(())
+    }
+
+    fn check_capacity(&self, claim: &ResourceClaim, request: &str, is_asked_for: bool) -> Result<(), Fatal> {
+        if is_asked_for && !self.quirks.has(Quirk::NoConsumableCapacity) {
+            self.need(Feature::ConsumableCapacity, claim, request, "wants parts of capacities")?;
+        }
+        Ok(())
     }
 
     fn alternative(
@@ -244,9 +282,6 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         fields: &RequestFields<'a>,
         first_constraint: usize,
     ) -> Result<(), Fatal> {
-        if fields.capacity.is_some() && !self.quirks.has(Quirk::NoConsumableCapacity) {
-            self.need(Feature::ConsumableCapacity, claim, fields.name, "wants parts of capacities")?;
-        }
         if let Some(at) = fields.selectors.iter().position(|selector| selector.cel.is_none()) {
             return Err(Fatal::empty_selector(full_name(claim), fields.name, at));
         }

@@ -31,6 +31,14 @@ pub enum Fatal {
         /// Name of the class.
         class: String,
     },
+    /// A request asks for nothing that is known.
+    #[error("claim {claim}, request {request}: it says neither exactly nor firstAvailable")]
+    EmptyRequest {
+        /// `namespace/name`.
+        claim: String,
+        /// Name of the request.
+        request: String,
+    },
     /// A request names no class.
     #[error("claim {claim}, request {request}: it names no device class")]
     NoClass {
@@ -164,6 +172,10 @@ pub enum Fatal {
 }
 
 impl Fatal {
+    pub(super) fn empty_request(claim: String, request: &str) -> Self {
+        Self::EmptyRequest { claim, request: request.to_owned() }
+    }
+
     pub(super) fn no_class(claim: String, request: &str) -> Self {
         Self::NoClass { claim, request: request.to_owned() }
     }

@@ -7,7 +7,7 @@ use hostler_api::resource::DeviceTaint;
 use super::{
     bits::DeviceBits,
     capacity::CapacityUse,
-    claims::{Alternative, CompiledClaims},
+    claims::{Alternative, CompiledClaims, Failure},
     constraints::ConstraintUse,
     counters::CounterUse,
     fatal::Fatal,
@@ -166,26 +166,39 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Finds the devices of requests that want all, and checks that no claim wants too many.
     fn find_all_devices(&mut self) -> Result<(), Stop> {
-        for (claim, compiled) in self.compiled.claims.iter().enumerate() {
-            let mut devices = 0_i64;
-            for (request, compiled) in compiled.requests.iter().enumerate() {
-                let mut fewest = i64::MAX;
-                for alternative in compiled.alternatives.clone() {
-                    let place = Place { claim, request, alternative, number: 0 };
-                    let count = match self.compiled.alternatives[alternative].count {
-                        Some(count) => count,
-                        None => self.find_all(place, alternative == compiled.alternatives.start + 1)?,
-                    };
-                    fewest = fewest.min(count);
-                }
-                devices = devices.saturating_add(fewest);
+        for claim in 0..self.compiled.claims.len() {
+            let failure = self.compiled.failure.as_ref().filter(|_| claim + 1 == self.compiled.claims.len());
+            let devices = self.count_devices(claim)?;
+            if let Some(Failure::Request(fatal)) = failure {
+                return Err(fatal.clone().into());
             }
             if devices > MOST_DEVICES {
-                let claim = compiled.full_name();
+                let claim = self.compiled.claims[claim].full_name();
                 return Err(Fatal::TooManyDevices { claim, devices, limit: MOST_DEVICES }.into());
+            }
+            if let Some(Failure::Constraint(fatal)) = failure {
+                return Err(fatal.clone().into());
             }
         }
         Ok(())
+    }
+
+    /// How many devices a claim wants at least.
+    fn count_devices(&mut self, claim: usize) -> Result<i64, Stop> {
+        let mut devices = 0_i64;
+        for (request, compiled) in self.compiled.claims[claim].requests.iter().enumerate() {
+            let mut fewest = i64::MAX;
+            for alternative in compiled.alternatives.clone() {
+                let place = Place { claim, request, alternative, number: 0 };
+                let count = match self.compiled.alternatives[alternative].count {
+                    Some(count) => count,
+                    None => self.find_all(place, alternative == compiled.alternatives.start + 1)?,
+                };
+                fewest = fewest.min(count);
+            }
+            devices = devices.saturating_add(fewest);
+        }
+        Ok(devices)
     }
 
     fn find_all(&mut self, place: Place, is_second: bool) -> Result<i64, Stop> {

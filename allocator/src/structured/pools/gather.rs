@@ -105,7 +105,6 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             is_complete = is_all(all.len());
         }
         let state = if is_complete { PoolState::Usable } else { PoolState::Incomplete };
-        let binding_conditions = slices.iter().any(|slice| self.has_devices(slice) && has_binding_conditions(slice));
         let mut pool = FoundPool {
             driver,
             name,
@@ -113,10 +112,14 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             device_slices: slices,
             other_slices: Vec::new(),
             counter_slices: Vec::new(),
-            has_binding_conditions: binding_conditions,
+            has_binding_conditions: false,
         };
         self.sort_out(&mut pool, &all);
         self.judge(&mut pool);
+        // Of a pool that cannot be used nothing is known any more, except in the oldest allocators.
+        if pool.state == PoolState::Usable || self.quirks.has(Quirk::CountersPerSlice) {
+            pool.has_binding_conditions = pool.device_slices.iter().any(|slice| has_binding_conditions(slice));
+        }
         Some(pool)
     }
 

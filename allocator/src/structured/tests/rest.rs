@@ -136,7 +136,8 @@ fn what_is_not_known_of_requests_and_classes_ends_the_attempt() {
         (nowhere, "there is no device class nowhere"),
         (half, "allocationMode \"Half\" is not known"),
         (strange, "selector #0: there is no CEL expression in it"),
-        (json!({"name": "r"}), "it names no device class"),
+        (json!({"name": "r"}), "it says neither exactly nor firstAvailable"),
+        (json!({"name": "r", "exactly": {}}), "it names no device class"),
         (list, "it lists alternatives, and feature DRAPrioritizedList is off"),
     ] {
         let fatal = world().without(Feature::PrioritizedList).requests(&[request]).fatal();
