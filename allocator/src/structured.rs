@@ -37,6 +37,7 @@ pub use version::{Feature, Features, KubernetesVersion, Variant};
 
 use claims::{ClaimCompiler, Failure};
 use search::{Search, Stop, Verdict};
+use selection::SelectionUse;
 use selectors::Selectors;
 use state::NodeState;
 
@@ -121,14 +122,15 @@ impl Allocator {
         budget: &mut Budget,
     ) -> Result<Vec<AllocationResult>, Refusal> {
         let state = NodeState::new(state, pools, self.quirks);
-        let search = |budget| Search::new(self.features, self.quirks, claims, pools, &state, budget);
-        let mut first = search(budget);
-        match first.run() {
-            Ok(Verdict::Fit) => Ok(first.results()?),
+        let selection = SelectionUse::new(self.features, self.quirks, claims, pools);
+        let mut search = Search::new(self.features, self.quirks, claims, pools, &state, selection, budget);
+        match search.run() {
+            Ok(Verdict::Fit) => Ok(search.results()?),
             Ok(_) => {
-                let furthest = first.furthest;
+                let (furthest, selection) = (search.furthest, search.selection);
                 let mut unlimited = Budget::unlimited();
-                Err(Refusal::NoFit(search(&mut unlimited).explain(furthest)))
+                let again = Search::new(self.features, self.quirks, claims, pools, &state, selection, &mut unlimited);
+                Err(Refusal::NoFit(again.explain(furthest)))
             }
             Err(Stop::Fatal(fatal)) => Err(fatal.into()),
             Err(Stop::OutOfBudget | Stop::Explained) => Err(Refusal::OutOfBudget { steps: budget.used() }),

@@ -16,7 +16,7 @@ use super::{
     state::NodeState,
 };
 
-/// What a request takes of the capacities of a device.
+/// What is known of what a request takes of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Share {
     /// Not looked at yet.
@@ -32,49 +32,41 @@ enum Share {
 pub(super) struct CapacityUse<'p, 'a> {
     pools: &'p NodePools<'a>,
     state: &'p NodeState<'p>,
+    /// How many different requests there are.
+    requests: usize,
+    /// Most devices are held whole and nobody asks for parts of them: there is nothing to calculate before one is not.
+    amounts: Option<Amounts>,
+    /// Devices of which this search holds parts.
+    in_use: DeviceBits,
+}
+
+/// What is taken of each capacity.
+#[derive(Debug)]
+struct Amounts {
+    capacities: usize,
+    devices: usize,
     /// By request and device.
     shares: Vec<Share>,
     /// By request and capacity.
     taken: Vec<ExactQuantity>,
     /// What this search holds, by capacity.
     held: Vec<Amount>,
-    /// Devices of which this search holds parts.
-    in_use: DeviceBits,
 }
 
-impl<'p, 'a> CapacityUse<'p, 'a> {
-    /// For so many different requests; none where parts are not known.
-    pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize) -> Self {
-        let capacities = if requests > 0 { pools.capacities } else { 0 };
+impl Amounts {
+    fn new(pools: &NodePools<'_>, requests: usize) -> Self {
+        let (capacities, devices) = (pools.capacities, pools.devices.len());
         Self {
-            pools,
-            state,
-            shares: vec![Share::Unknown; requests * pools.devices.len()],
+            capacities,
+            devices,
+            shares: vec![Share::Unknown; requests * devices],
             taken: vec![ExactQuantity::ZERO; requests * capacities],
             held: vec![Amount::default(); capacities],
-            in_use: DeviceBits::none(pools.devices.len()),
         }
-    }
-
-    /// Whether what the request takes of the device is left.
-    pub(super) fn fits(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
-        let at = &self.pools.devices[device];
-        if self.share(request, wanted, device, at) == Share::Refused {
-            return false;
-        }
-        at.capacities().zip(at.device.capacity.iter()).all(|(slot, (_, capacity))| {
-            let held = self.state.consumed(slot).plus(self.held[slot]);
-            self.taken(request, slot).fits(held, (&capacity.value).into())
-        })
     }
 
     fn taken(&self, request: usize, slot: usize) -> Amount {
-        self.taken[request * self.pools.capacities + slot].into()
-    }
-
-    /// Whether the device has what the request wants, were it not held by others.
-    pub(super) fn is_offered(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
-        self.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
+        self.taken[request * self.capacities + slot].into()
     }
 
     fn share(
@@ -84,13 +76,49 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         device: usize,
         at: &NodeDevice<'_>,
     ) -> Share {
-        let share = request * self.pools.devices.len() + device;
+        let share = request * self.devices + device;
         if self.shares[share] == Share::Unknown {
-            let offset = request * self.pools.capacities;
+            let offset = request * self.capacities;
             let taken = &mut self.taken[offset + at.first_capacity..offset + at.capacities().end];
             self.shares[share] = if work_out(wanted, at, taken) { Share::Known } else { Share::Refused };
         }
         self.shares[share]
+    }
+}
+
+impl<'p, 'a> CapacityUse<'p, 'a> {
+    /// For so many different requests.
+    pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize) -> Self {
+        let in_use = DeviceBits::none(pools.devices.len());
+        Self { pools, state, requests, amounts: None, in_use }
+    }
+
+    /// Whether what the request takes of the device is left.
+    pub(super) fn fits(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
+        let at = &self.pools.devices[device];
+        if self.is_whole(wanted, device) {
+            return true;
+        }
+        let amounts = self.amounts.get_or_insert_with(|| Amounts::new(self.pools, self.requests));
+        if amounts.share(request, wanted, device, at) == Share::Refused {
+            return false;
+        }
+        at.capacities().zip(at.device.capacity.iter()).all(|(slot, (_, capacity))| {
+            let held = self.state.consumed(slot).plus(amounts.held[slot]);
+            amounts.taken(request, slot).fits(held, (&capacity.value).into())
+        })
+    }
+
+    /// Whether it is clear that all of the device is taken, and that all of it is there.
+    fn is_whole(&self, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
+        let at = &self.pools.devices[device];
+        wanted.is_none() && at.is_simple && !self.state.shared.has(device)
+    }
+
+    /// Whether the device has what the request wants, were it not held by others.
+    pub(super) fn is_offered(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
+        let amounts = self.amounts.get_or_insert_with(|| Amounts::new(self.pools, self.requests));
+        amounts.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
     }
 
     /// Whether parts of the device are held, by this search or by others.
@@ -98,31 +126,34 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         self.state.shared.has(device) || self.in_use.has(device)
     }
 
-    /// Takes what the request takes of the device.
+    /// Takes what the request takes of the device, after it was found to fit.
     pub(super) fn take(&mut self, request: usize, device: usize) {
         self.in_use.insert(device);
+        let Some(amounts) = &mut self.amounts else { return };
         for slot in self.pools.devices[device].capacities() {
-            self.held[slot] = self.held[slot].plus(self.taken(request, slot));
+            amounts.held[slot] = amounts.held[slot].plus(amounts.taken(request, slot));
         }
     }
 
     /// Gives it back. A device without capacities stays in use: upstream has nothing to see that by.
     pub(super) fn give_back(&mut self, request: usize, device: usize) {
+        let Some(amounts) = &mut self.amounts else { return };
         let slots = self.pools.devices[device].capacities();
         for slot in slots.clone() {
-            self.held[slot] = self.held[slot].minus(self.taken(request, slot));
+            amounts.held[slot] = amounts.held[slot].minus(amounts.taken(request, slot));
         }
-        if !slots.is_empty() && self.held[slots].iter().all(|held| held.is_zero()) {
+        if !slots.is_empty() && amounts.held[slots].iter().all(|held| held.is_zero()) {
             self.in_use.remove(device);
         }
     }
 
     /// What the request takes of the device, by name.
     pub(super) fn consumed(&self, request: usize, device: usize) -> BTreeMap<String, serde_json::Value> {
+        let Some(amounts) = &self.amounts else { return BTreeMap::new() };
         let at = &self.pools.devices[device];
-        let taken = |slot| self.taken[request * self.pools.capacities + slot];
+        let taken = &amounts.taken[request * amounts.capacities..][at.capacities()];
         let names = at.device.capacity.iter().map(|(name, _)| name.to_owned());
-        names.zip(at.capacities().map(|slot| taken(slot).to_string().into())).collect()
+        names.zip(taken.iter().map(|quantity| quantity.to_string().into())).collect()
     }
 }
 

@@ -119,6 +119,10 @@ impl<'a> ConstraintState<'a> {
         if self.count == 0 {
             return !rules.has_lists || values(attribute).next().is_some();
         }
+        // One value each is the rule.
+        if let (Some(value), [common]) = (scalar(attribute), &self.common[..]) {
+            return value == *common;
+        }
         self.common.iter().any(|common| comparable(attribute, rules).any(|value| value == *common))
     }
 
@@ -185,26 +189,31 @@ fn comparable(attribute: &DeviceAttribute, rules: Rules) -> impl Iterator<Item =
 }
 
 fn is_scalar(attribute: &DeviceAttribute) -> bool {
-    use DeviceAttribute::{Bool, Int, String, Version};
-    matches!(attribute, Int(_) | Bool(_) | String(_) | Version(_))
+    scalar(attribute).is_some()
+}
+
+fn scalar(attribute: &DeviceAttribute) -> Option<Value<'_>> {
+    match attribute {
+        DeviceAttribute::Int(value) => Some(Value::Int(*value)),
+        DeviceAttribute::Bool(value) => Some(Value::Bool(*value)),
+        DeviceAttribute::String(value) => Some(Value::String(value)),
+        DeviceAttribute::Version(value) => Some(Value::Version(value)),
+        _ => None,
+    }
 }
 
 /// The values of an attribute: one, or those of a list.
 fn values(attribute: &DeviceAttribute) -> impl Iterator<Item = Value<'_>> {
     let (mut ints, mut bools, mut strings, mut versions) = (&[][..], &[][..], &[][..], &[][..]);
-    let mut one = None;
     match attribute {
-        DeviceAttribute::Int(value) => one = Some(Value::Int(*value)),
-        DeviceAttribute::Bool(value) => one = Some(Value::Bool(*value)),
-        DeviceAttribute::String(value) => one = Some(Value::String(value)),
-        DeviceAttribute::Version(value) => one = Some(Value::Version(value)),
         DeviceAttribute::Ints(values) => ints = values,
         DeviceAttribute::Bools(values) => bools = values,
         DeviceAttribute::Strings(values) => strings = values,
         DeviceAttribute::Versions(values) => versions = values,
-        DeviceAttribute::Unknown(_) => {}
+        _ => {}
     }
-    one.into_iter()
+    scalar(attribute)
+        .into_iter()
         .chain(ints.iter().map(|value| Value::Int(*value)))
         .chain(bools.iter().map(|value| Value::Bool(*value)))
         .chain(strings.iter().map(|value| Value::String(value)))

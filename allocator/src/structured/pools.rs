@@ -11,7 +11,7 @@ use std::{
 
 use hostler_api::{
     core::{NodeSelector, NodeSelectorError},
-    resource::{ResourceSlice, ResourceSliceSpec, SliceDevice},
+    resource::{DeviceCapacity, ResourceSlice, ResourceSliceSpec, SliceDevice},
 };
 
 use super::{
@@ -122,6 +122,8 @@ pub(super) struct NodeDevice<'a> {
     pub(super) siblings: Range<usize>,
     /// Its first capacity among those of all devices.
     pub(super) first_capacity: usize,
+    /// Whether it is held whole, and no policy says what that means for its capacities.
+    pub(super) is_simple: bool,
 }
 
 impl NodeDevice<'_> {
@@ -152,6 +154,11 @@ impl NodeDevice<'_> {
     pub(super) fn full_name(&self) -> String {
         format!("{}/{}/{}", self.slice.driver, self.slice.pool.name, self.device.name)
     }
+}
+
+fn is_simple(device: &SliceDevice) -> bool {
+    let is_simple = |capacity: &DeviceCapacity| capacity.request_policy.is_none() && capacity.value.get().is_some();
+    !device.allow_multiple_allocations && device.capacity.iter().all(|(_, capacity)| is_simple(capacity))
 }
 
 fn allows(node: &NodeFacts<'_>, device: &SliceDevice) -> Result<bool, NodeSelectorError> {
@@ -231,8 +238,8 @@ impl<'a> NodePoolsBuilder<'a> {
         for device in &slice.devices {
             let first_capacity = self.pools.capacities;
             self.pools.capacities += device.capacity.len();
-            let siblings = siblings.clone();
-            self.pools.devices.push(NodeDevice { device, slice, siblings, first_capacity });
+            let (siblings, is_simple) = (siblings.clone(), is_simple(device));
+            self.pools.devices.push(NodeDevice { device, slice, siblings, first_capacity, is_simple });
         }
     }
 

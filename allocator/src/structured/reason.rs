@@ -175,7 +175,7 @@ impl Search<'_, '_> {
     /// Why the device cannot be had. Selectors come first: what does not match would not help anybody if it were free.
     fn rejection(&mut self, place: Place, device: usize) -> Rejection {
         let alternative = &self.compiled.alternatives[place.alternative];
-        match self.selection.judge(alternative.selection, device) {
+        match self.selection.judgement(alternative.selection, device) {
             Ok(Some(NotSelected::Selector(at))) => {
                 let selection = &self.compiled.selections[alternative.selection];
                 return Rejection::Selector(format!("{} ({})", selection.owner(at), selection.text(at)));

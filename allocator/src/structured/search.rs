@@ -123,6 +123,7 @@ impl<'p, 'a> Search<'p, 'a> {
         compiled: &'p CompiledClaims<'a>,
         pools: &'p NodePools<'a>,
         state: &'p NodeState<'p>,
+        selection: SelectionUse<'p, 'a>,
         budget: &'p mut Budget,
     ) -> Self {
         let devices = pools.devices.len();
@@ -135,7 +136,7 @@ impl<'p, 'a> Search<'p, 'a> {
             pools,
             state,
             budget,
-            selection: SelectionUse::new(features, quirks, compiled, pools),
+            selection,
             capacity: CapacityUse::new(pools, state, requests),
             counters: CounterUse::new(&pools.counters),
             constraints: ConstraintUse::new(compiled, pools, quirks, features.has(Feature::ListTypeAttributes)),

@@ -8,14 +8,6 @@ use super::{
     version::{Feature, Features},
 };
 
-/// What is known of a device and a list of selectors.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Answer {
-    Unknown,
-    Matches,
-    Differs,
-}
-
 /// Why a device is not selected.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum NotSelected {
@@ -34,8 +26,8 @@ pub(super) struct SelectionUse<'p, 'a> {
     pools: &'p NodePools<'a>,
     binding_conditions: bool,
     knows_parts: bool,
-    /// By selection and device.
-    answers: Vec<Answer>,
+    /// By selection and device, once it is known: why the device is not selected, if so.
+    answers: Vec<Option<Option<NotSelected>>>,
 }
 
 impl<'p, 'a> SelectionUse<'p, 'a> {
@@ -50,22 +42,27 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
             pools,
             binding_conditions: features.has(Feature::DeviceBindingConditions),
             knows_parts: !quirks.has(Quirk::NoConsumableCapacity),
-            answers: vec![Answer::Unknown; compiled.selections.len() * pools.devices.len()],
+            answers: vec![None; compiled.selections.len() * pools.devices.len()],
         }
     }
 
     /// Whether the device matches all selectors of a selection.
     pub(super) fn matches(&mut self, selection: usize, device: usize) -> Result<bool, Fatal> {
-        let at = selection * self.pools.devices.len() + device;
-        if self.answers[at] == Answer::Unknown {
-            let matches = self.judge(selection, device)?.is_none();
-            self.answers[at] = if matches { Answer::Matches } else { Answer::Differs };
-        }
-        Ok(self.answers[at] == Answer::Matches)
+        Ok(self.judgement(selection, device)?.is_none())
     }
 
     /// Why the device is not selected, if it is not.
-    pub(super) fn judge(&self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
+    pub(super) fn judgement(&mut self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
+        let at = selection * self.pools.devices.len() + device;
+        if let Some(known) = self.answers[at] {
+            return Ok(known);
+        }
+        let found = self.judge(selection, device)?;
+        self.answers[at] = Some(found);
+        Ok(found)
+    }
+
+    fn judge(&self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
         let at = &self.pools.devices[device];
         if !self.binding_conditions && !at.device.binding_conditions.is_empty() {
             return Ok(Some(NotSelected::BindingConditions));
