@@ -103,9 +103,10 @@ pub(super) struct Pool<'a> {
 }
 
 /// Whether devices of a pool can be used.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) enum PoolState {
     /// They can.
+    #[default]
     Usable,
     /// Some of its slices are missing.
     Incomplete,

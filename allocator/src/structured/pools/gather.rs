@@ -2,11 +2,11 @@
 
 use super::{
     BTreeMap, Feature, Features, GatherError, HashMap, HashSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice,
-    SliceIndex, allows,
+    SliceIndex, allows, index::BadPool,
 };
 
 /// A pool as it was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in super::super) struct FoundPool<'a> {
     pub(in super::super) driver: &'a str,
     pub(in super::super) name: &'a str,
@@ -39,6 +39,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         let this = Self { features, quirks, node, index };
         let groups = newest_by_pool(this.relevant()?);
         let mut pools: Vec<FoundPool<'a>> = groups.into_iter().filter_map(|slices| this.pool(slices)).collect();
+        pools.extend(this.bad_pools_elsewhere());
         let binding_last = !quirks.has(Quirk::BindingPoolsAnywhere);
         let key = |pool: &FoundPool<'a>| (binding_last && pool.has_binding_conditions, pool.driver, pool.name);
         pools.sort_by(|one, other| key(one).cmp(&key(other)));
@@ -57,6 +58,27 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             found.sort_by_key(|slice| slice.spec.shared_counters.is_empty() && has_binding_conditions(slice));
         }
         Ok(found)
+    }
+
+    /// Pools of other nodes whose counters count here, and that cannot be used: nobody knows then what all devices are.
+    fn bad_pools_elsewhere(&self) -> impl Iterator<Item = FoundPool<'a>> {
+        let counts =
+            self.quirks.has(Quirk::CounterSlicesEverywhere) && self.features.has(Feature::PartitionableDevices);
+        let judge = |pool: Vec<&'a ResourceSlice>| self.judge_elsewhere(pool);
+        let bad = if counts { self.index.bad_pools(self.features, self.quirks, judge) } else { Vec::new() };
+        let elsewhere = bad.into_iter().filter(|pool| pool.node != self.node.name);
+        elsewhere.map(|BadPool { driver, name, state, .. }| FoundPool { driver, name, state, ..FoundPool::default() })
+    }
+
+    /// A pool of one node, as it looks to others.
+    fn judge_elsewhere(&self, pool: Vec<&'a ResourceSlice>) -> Vec<BadPool<'a>> {
+        let counters = pool.into_iter().filter(|slice| !slice.spec.shared_counters.is_empty()).collect();
+        let found = newest_by_pool(counters).into_iter().filter_map(|slices| {
+            let node = slices[0].spec.node_name.as_deref()?;
+            let FoundPool { driver, name, state, .. } = self.pool(slices)?;
+            Some(BadPool { node, driver, name, state })
+        });
+        found.filter(|pool| pool.state != PoolState::Usable).collect()
     }
 
     /// Slices with fields of a feature that is off are nobody's.
@@ -105,15 +127,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             is_complete = is_all(all.len());
         }
         let state = if is_complete { PoolState::Usable } else { PoolState::Incomplete };
-        let mut pool = FoundPool {
-            driver,
-            name,
-            state,
-            device_slices: slices,
-            other_slices: Vec::new(),
-            counter_slices: Vec::new(),
-            has_binding_conditions: false,
-        };
+        let mut pool = FoundPool { driver, name, state, device_slices: slices, ..FoundPool::default() };
         self.sort_out(&mut pool, &all);
         self.judge(&mut pool);
         // Of a pool that cannot be used nothing is known any more, except in the oldest allocators.

@@ -186,3 +186,20 @@ fn counters_of_other_nodes_make_pools_of_this_one_in_some_versions() {
     assert_eq!(world().chosen(), "a");
     assert!(world().quirk(Quirk::CounterSlicesEverywhere).fatal().contains("pool d/p is incomplete"));
 }
+
+#[test]
+fn what_is_known_of_pools_elsewhere_is_that_of_the_allocator_that_asks() {
+    let sets = json!([{"name": "card", "counters": {"memory": {"value": "8"}}}]);
+    let counters = of(1, 2, named("c", slice(&json!([]))));
+    let counters = with(counters, &[("/spec/sharedCounters", sets), ("/spec/nodeName", json!("m"))]);
+    let slices: Vec<ResourceSlice> = vec![serde_json::from_value(counters).unwrap()];
+    let (index, labels) = (SliceIndex::new(&slices), BTreeMap::new());
+    let everywhere = Quirks::none().with(Quirk::CounterSlicesEverywhere);
+    let pools = |name, features, quirks| {
+        NodePools::gather(features, quirks, NodeFacts { name, labels: &labels }, &index).unwrap().pools.len()
+    };
+    assert_eq!(pools("n", Features::all(), everywhere), 1);
+    assert_eq!(pools("n", Features::all(), Quirks::none()), 0);
+    assert_eq!(pools("n", Features::default(), everywhere), 0);
+    assert_eq!(pools("m", Features::all(), everywhere), 1);
+}
