@@ -3,12 +3,12 @@
 use super::{support::*, *};
 
 /// A device with attributes of the driver.
-fn device(name: &str, attributes: Value) -> Value {
+fn device(name: &str, attributes: &Value) -> Value {
     json!({"name": name, "attributes": attributes})
 }
 
 fn numa(name: &str, node: i64) -> Value {
-    device(name, json!({"numa": {"int": node}}))
+    device(name, &json!({"numa": {"int": node}}))
 }
 
 fn constrained(constraint: &Value, requests: &[Value]) -> Value {
@@ -61,9 +61,9 @@ fn a_constraint_may_name_an_alternative() {
 #[test]
 fn the_domain_of_the_driver_may_be_left_out_and_no_other() {
     let slice = slice(&json!([
-        device("a", json!({"numa": {"int": 0}})),
-        device("b", json!({"d/numa": {"int": 0}})),
-        device("c", json!({"e/numa": {"int": 0}})),
+        device("a", &json!({"numa": {"int": 0}})),
+        device("b", &json!({"d/numa": {"int": 0}})),
+        device("c", &json!({"e/numa": {"int": 0}})),
     ]));
     let chosen = |name: &str, count| {
         let claim = constrained(&json!({"matchAttribute": name}), &[request(count)]);
@@ -77,10 +77,10 @@ fn the_domain_of_the_driver_may_be_left_out_and_no_other() {
 #[test]
 fn values_of_different_types_are_never_equal() {
     let slice = slice(&json!([
-        device("a", json!({"x": {"string": "1.0.0"}})),
-        device("b", json!({"x": {"version": "1.0.0"}})),
-        device("c", json!({"x": {"int": 1}})),
-        device("d", json!({"x": {"string": "1.0.0"}})),
+        device("a", &json!({"x": {"string": "1.0.0"}})),
+        device("b", &json!({"x": {"version": "1.0.0"}})),
+        device("c", &json!({"x": {"int": 1}})),
+        device("d", &json!({"x": {"string": "1.0.0"}})),
     ]));
     let chosen = |kind: &str, count| {
         let claim = constrained(&json!({kind: "d/x"}), &[request(count)]);
@@ -117,11 +117,11 @@ fn the_oldest_allocators_compare_distinct_attributes_by_identity() {
 #[test]
 fn lists_match_where_they_share_a_value_and_are_distinct_where_they_share_none() {
     let slice = slice(&json!([
-        device("a", json!({"x": {"ints": [1, 2]}})),
-        device("b", json!({"x": {"ints": [2, 3]}})),
-        device("c", json!({"x": {"ints": [3, 4]}})),
-        device("e", json!({"x": {"int": 2}})),
-        device("f", json!({"x": {"ints": []}})),
+        device("a", &json!({"x": {"ints": [1, 2]}})),
+        device("b", &json!({"x": {"ints": [2, 3]}})),
+        device("c", &json!({"x": {"ints": [3, 4]}})),
+        device("e", &json!({"x": {"int": 2}})),
+        device("f", &json!({"x": {"ints": []}})),
     ]));
     let claim = |kind: &str, count| constrained(&json!({kind: "d/x"}), &[request(count)]);
     let world = || world().slice(slice.clone());
@@ -132,10 +132,10 @@ fn lists_match_where_they_share_a_value_and_are_distinct_where_they_share_none()
 #[test]
 fn what_devices_have_in_common_grows_again_when_one_is_given_back_but_not_upstream() {
     let slice = slice(&json!([
-        device("a", json!({"x": {"ints": [1, 2]}})),
-        device("b", json!({"x": {"ints": [1]}})),
-        device("c", json!({"x": {"ints": [2]}})),
-        device("e", json!({"x": {"ints": [2]}})),
+        device("a", &json!({"x": {"ints": [1, 2]}})),
+        device("b", &json!({"x": {"ints": [1]}})),
+        device("c", &json!({"x": {"ints": [2]}})),
+        device("e", &json!({"x": {"ints": [2]}})),
     ]));
     let claim = constrained(&json!({"matchAttribute": "d/x"}), &[request(3)]);
     assert_eq!(world().slice(slice.clone()).claim(&claim).chosen(), "a c e");

@@ -102,7 +102,7 @@ fn a_taint_keeps_those_away_who_do_not_tolerate_it() {
 fn tolerations_are_of_the_request_and_are_written_down() {
     let tolerating = with(request(1), &[("/exactly/tolerations", json!([{"key": "k", "operator": "Exists"}]))]);
     let slice = slice(&json!([{"name": "a", "taints": [{"key": "k", "effect": "NoExecute"}]}]));
-    let world = || world().slice(slice.clone()).requests(&[tolerating.clone()]);
+    let world = || world().slice(slice.clone()).requests(std::slice::from_ref(&tolerating));
     let result = world().result()["devices"]["results"][0].take();
     assert_eq!(result["tolerations"], json!([{"key": "k", "operator": "Exists"}]));
     let result = world().quirk(Quirk::NoTolerationsInResults).result()["devices"]["results"][0].take();
@@ -148,7 +148,7 @@ fn what_is_not_known_of_requests_and_classes_ends_the_attempt() {
 #[test]
 fn a_selector_that_is_no_selector_ends_the_attempt_when_it_is_needed() {
     let selecting = with(request(1), &[("/exactly/selectors", json!([{"cel": {"expression": "what?"}}]))]);
-    assert!(world().requests(&[selecting.clone()]).chosen().ends_with("the node has no devices"));
+    assert!(world().requests(std::slice::from_ref(&selecting)).chosen().ends_with("the node has no devices"));
     let fatal = world().slice(slice(&devices(&["a"]))).requests(&[selecting]).fatal();
     assert!(fatal.starts_with("claim default/c0, selector #0: failed to compile \"what?\": "), "{fatal}");
 }
@@ -255,8 +255,12 @@ fn a_later_alternative_for_all_devices_loses_itself_in_old_allocators() {
     let alternatives = json!({"name": "s", "firstAvailable": [
         {"name": "none", "deviceClassName": "none", "allocationMode": "All"},
         {"name": "all", "deviceClassName": "any", "allocationMode": "All"}]});
-    let world =
-        || world().class(class("none", "false")).slice(slice(&devices(&["a", "b"]))).requests(&[alternatives.clone()]);
+    let world = || {
+        world()
+            .class(class("none", "false"))
+            .slice(slice(&devices(&["a", "b"])))
+            .requests(std::slice::from_ref(&alternatives))
+    };
     assert_eq!(world().chosen(), "s/all:a s/all:b");
     assert!(world().quirk(Quirk::AllLosesAlternative).chosen().starts_with("claim"));
     // What matches the first one is taken for what matches the second.
