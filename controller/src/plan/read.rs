@@ -3,6 +3,7 @@
 mod document;
 mod files;
 mod line;
+mod list;
 mod object;
 mod text;
 

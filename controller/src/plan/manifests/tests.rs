@@ -37,6 +37,18 @@ fn a_wrong_field_is_named_with_its_document_object_and_line() {
 }
 
 #[test]
+fn a_broken_item_of_a_list_hides_no_other() {
+    let node = |name: &str| format!("- apiVersion: v1\n  kind: Node\n  metadata: {{name: {name}}}\n");
+    let text = format!("apiVersion: v1\nitems:\n{}{}{}{}kind: List\n", node("a"), node("["), node("b"), node("[]"));
+    let (manifests, problems) = read(&text);
+    assert_eq!(nodes(&manifests), ["a", "b"]);
+    assert!(problems[0].starts_with("x.yaml: document 1, line 8: items[1]: it is not valid YAML"), "{problems:?}");
+    assert!(problems[1].starts_with("x.yaml: document 1, line 14: items[3].metadata.name: "), "{problems:?}");
+    let own = "apiVersion: v1\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\nkind: NodeList\n";
+    assert_eq!(nodes(&read(own).0), ["a", "b"]);
+}
+
+#[test]
 fn json_is_read_with_its_lines_and_goes_on_behind_what_is_broken() {
     let node = |name: &str| {
         format!("{{\n  \"apiVersion\": \"v1\", \"kind\": \"Node\",\n  \"metadata\": {{\"name\": {name}}}\n}}\n")

@@ -16,9 +16,11 @@ use super::{
 pub(crate) struct RawObject<'a> {
     pub(super) content: ObjectContent<'a>,
     pub(super) place: ObjectPlace<'a>,
-    /// `apiVersion` and `kind` of what stands in a list that says them once for all.
-    pub(super) inherited: Option<(String, String)>,
+    pub(super) inherited: Inherited,
 }
+
+/// `apiVersion` and `kind` of what stands in a list that says them once for all.
+pub(super) type Inherited = Option<(String, String)>;
 
 /// What an object says.
 #[derive(Debug)]
@@ -38,8 +40,10 @@ pub(super) struct ObjectPlace<'a> {
     pub(super) document: DocumentText<'a>,
     /// Number of the document.
     pub(super) number: usize,
-    /// Path in the document; empty for the document itself.
+    /// Path in the document of the reader; empty for the document itself.
     pub(super) path: String,
+    /// Path in `document`, which is one item where a list is read item by item.
+    pub(super) inner: String,
 }
 
 /// What an object says that it is.
@@ -114,6 +118,17 @@ impl RawObject<'_> {
         Ok(head)
     }
 
+    /// Of a list: what its items are, where they do not say it themselves, as those of the API's own lists. `None` for what
+    /// is no list.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head).
+    pub(super) fn kind_of_items(&self) -> Result<Option<Inherited>, ManifestFinding> {
+        let head = self.head()?;
+        let of = head.kind.strip_suffix("List");
+        Ok(of.map(|of| (!of.is_empty()).then(|| (head.api_version.clone(), of.to_owned()))))
+    }
+
     /// The object as a `T`.
     ///
     /// # Errors
@@ -186,23 +201,18 @@ fn with_kind(mut value: Value, (api_version, kind): &(String, String)) -> Value 
     value
 }
 
-impl ObjectPlace<'_> {
-    pub(super) fn below(&self, step: &str) -> Self {
-        Self { path: self.full(step), ..self.clone() }
+impl<'a> ObjectPlace<'a> {
+    /// A document itself.
+    pub(super) fn of(text: &'a str, document: DocumentText<'a>, number: usize) -> Self {
+        Self { text, document, number, path: String::new(), inner: String::new() }
     }
 
-    /// A path of the object as one of the document; `.` is the object itself.
-    fn full(&self, field: &str) -> String {
-        match (self.path.as_str(), field) {
-            (path, "." | "") => path.to_owned(),
-            ("", field) => field.to_owned(),
-            (path, field) if field.starts_with('[') => format!("{path}{field}"),
-            (path, field) => format!("{path}.{field}"),
-        }
+    pub(super) fn below(&self, step: &str) -> Self {
+        Self { path: joined(&self.path, step), inner: joined(&self.inner, step), ..self.clone() }
     }
 
     fn finding(&self, field: &str, line: Option<usize>, reason: String) -> ManifestFinding {
-        ManifestFinding { document: self.number, object: String::new(), line, field: self.full(field), reason }
+        ManifestFinding { document: self.number, object: String::new(), line, field: joined(&self.path, field), reason }
     }
 
     /// The parser knows the line.
@@ -213,8 +223,19 @@ impl ObjectPlace<'_> {
 
     fn yaml(&self, field: &str, reason: String) -> ManifestFinding {
         let places = self.document.yaml::<PlacedValue>().ok();
-        let line = places.and_then(|places| places.line_of(&self.full(field))).map(|own| self.document.line(own));
+        let line =
+            places.and_then(|places| places.line_of(&joined(&self.inner, field))).map(|own| self.document.line(own));
         self.finding(field, line, reason)
+    }
+}
+
+/// A path of an object as one of what it is in; `.` is the object itself.
+fn joined(path: &str, field: &str) -> String {
+    match (path, field) {
+        (path, "." | "") => path.to_owned(),
+        ("", field) => field.to_owned(),
+        (path, field) if field.starts_with('[') => format!("{path}{field}"),
+        (path, field) => format!("{path}.{field}"),
     }
 }
 

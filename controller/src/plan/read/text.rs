@@ -9,7 +9,8 @@ use serde_json::{Value, value::RawValue};
 use super::{
     InputProblem, InputText,
     document::{DocumentText, documents},
-    object::{ObjectContent, ObjectPlace, RawObject},
+    list::{ListText, list},
+    object::{Inherited, ObjectContent, ObjectPlace, RawObject},
 };
 
 /// Gives each object of a text to `each`. A document that is broken is told, and hides no other.
@@ -18,18 +19,52 @@ pub(crate) fn for_each_object(
     problems: &mut Vec<InputProblem>,
     each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
 ) {
-    let mut told = |finding| problems.push(InputProblem { source: input.name.clone(), finding });
+    let mut told = |number: usize, found: Result<(), Vec<ManifestFinding>>| {
+        let problem = |finding| InputProblem {
+            source: input.name.clone(),
+            finding: ManifestFinding { document: number, ..finding },
+        };
+        problems.extend(found.err().into_iter().flatten().map(problem));
+    };
     let mut number = 0;
-    for text in documents(&input.text) {
-        for document in split(&input.text, &text) {
+    for document in documents(&input.text) {
+        let place = |number| ObjectPlace::of(&input.text, document, number);
+        if let Some((list, inherited)) = long_list(place(number + 1)) {
             number += 1;
-            let found = document.and_then(|content| {
-                let place = ObjectPlace { text: &input.text, document: text, number, path: String::new() };
-                objects(RawObject { content, place, inherited: None }, each)
-            });
-            let numbered = |finding: ManifestFinding| ManifestFinding { document: number, ..finding };
-            found.unwrap_or_else(|findings| findings.into_iter().map(numbered).for_each(&mut told));
+            for (index, item) in list.items.iter().enumerate() {
+                let place = ObjectPlace {
+                    document: *item,
+                    inner: "[0]".to_owned(),
+                    ..place(number).below(&format!("items[{index}]"))
+                };
+                told(number, item_of_list(place, inherited.clone(), each));
+            }
+            continue;
         }
+        for content in split(&input.text, &document) {
+            number += 1;
+            let whole = |content| objects(RawObject { content, place: place(number), inherited: None }, each);
+            told(number, content.and_then(whole));
+        }
+    }
+}
+
+/// A list that can be read item by item, and what it says of all of them.
+fn long_list<'a>(place: ObjectPlace<'a>) -> Option<(ListText<'a>, Inherited)> {
+    let list = list(&place.document)?;
+    let content = ObjectContent::Yaml(DocumentText { text: &list.head, ..place.document }.yaml().ok()?);
+    let inherited = RawObject { content, place, inherited: None }.kind_of_items().ok()??;
+    Some((list, inherited))
+}
+
+fn item_of_list(
+    place: ObjectPlace<'_>,
+    inherited: Inherited,
+    each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
+) -> Result<(), Vec<ManifestFinding>> {
+    match place.document.yaml() {
+        Ok((value,)) => objects(RawObject { content: ObjectContent::Yaml(value), place, inherited }, each),
+        Err(finding) => Err(vec![ManifestFinding { field: place.path, ..finding }]),
     }
 }
 
@@ -112,10 +147,7 @@ struct JsonList<'a> {
 
 /// What is in a list; `None` for an object that is none.
 fn items<'a>(object: &mut RawObject<'a>) -> Result<Option<Vec<RawObject<'a>>>, ManifestFinding> {
-    let head = object.head()?;
-    let Some(of) = head.kind.strip_suffix("List") else { return Ok(None) };
-    // Items of a plain `List` say themselves what they are; those of the API's own lists do not.
-    let inherited = (!of.is_empty()).then(|| (head.api_version.clone(), of.to_owned()));
+    let Some(inherited) = object.kind_of_items()? else { return Ok(None) };
     let contents: Vec<ObjectContent<'a>> = match &mut object.content {
         ObjectContent::Json(raw) => {
             let list: JsonList<'a> =
