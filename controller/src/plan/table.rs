@@ -132,11 +132,12 @@ fn in_short(answer: &PlanAnswer) -> String {
     let version = &answer.kubernetes;
     match (answer.verdict, wanted) {
         (_, 0) => format!("Nothing to place (Kubernetes {version})."),
-        (Verdict::Fits, _) => format!("All {wanted} pods get a place (Kubernetes {version})."),
         (Verdict::Undecided, _) => {
             format!("{placed} of {wanted} pods get a place, if what is not judged has no say (Kubernetes {version}).")
         }
-        (Verdict::DoesNotFit, _) => format!("{placed} of {wanted} pods get a place (Kubernetes {version})."),
+        (Verdict::Fits | Verdict::DoesNotFit, _) => {
+            format!("{placed} of {wanted} pods get a place (Kubernetes {version}).")
+        }
     }
 }
 

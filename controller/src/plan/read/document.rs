@@ -2,7 +2,7 @@
 
 use hostler_api::ManifestFinding;
 use serde::de::DeserializeOwned;
-use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+use serde_saphyr::{Budget, MessageFormatter, UserMessageFormatter};
 
 /// A part of a text between separators.
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +52,22 @@ impl<'a> DocumentText<'a> {
 
     /// Reads it as YAML.
     pub(super) fn yaml<T: DeserializeOwned>(&self) -> Result<T, ManifestFinding> {
-        // A list of all devices of a large cluster is no attack: as many nodes as there are bytes are no more work than
-        // the text itself. What anchors can multiply stays limited.
-        let most = self.text.len();
-        let limits = serde_saphyr::budget! { max_events: most, max_nodes: most, max_total_scalar_bytes: most };
+        let limits = self.limits();
         // Without the booleans of YAML 1.1: a request may be called `n`.
         let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false, budget: limits };
         serde_saphyr::from_str_with_options(self.text, options).map_err(|error| self.syntax(&error))
+    }
+
+    /// A list of all devices of a large cluster is no attack: as many nodes as there are bytes are no more work than the text
+    /// itself. What anchors can multiply stays limited.
+    fn limits(&self) -> Option<Budget> {
+        let least = Budget::default();
+        let most = |usual: usize| usual.max(self.text.len());
+        serde_saphyr::budget! {
+            max_events: most(least.max_events),
+            max_nodes: most(least.max_nodes),
+            max_total_scalar_bytes: most(least.max_total_scalar_bytes),
+        }
     }
 
     fn syntax(&self, error: &serde_saphyr::Error) -> ManifestFinding {
@@ -83,6 +92,18 @@ mod tests {
         let found: Vec<(usize, &str)> =
             documents(text).iter().map(|document| (document.first_line, document.body())).collect();
         assert_eq!(found, [(2, "a: 1"), (7, "{b: 2}\n...\n---x: 3")]);
+    }
+
+    #[test]
+    fn the_shortest_document_is_read_and_a_bomb_is_none() {
+        let read = |text: &str| documents(text)[0].yaml::<serde_json::Value>();
+        assert_eq!(read("[]").unwrap(), serde_json::json!([]));
+        let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for (name, of) in ["b", "c", "d", "e", "f", "g", "h", "i"].iter().zip(["a", "b", "c", "d", "e", "f", "g", "h"])
+        {
+            bomb += &format!("{name}: &{name} [*{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}]\n");
+        }
+        assert!(read(&bomb).unwrap_err().reason.contains("too large or too complex"), "{:?}", read(&bomb).unwrap_err());
     }
 
     #[test]
