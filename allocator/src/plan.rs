@@ -14,23 +14,23 @@ mod facts;
 mod fixtures;
 mod left;
 mod nodes;
+mod occupancy;
 mod placing;
 mod pods;
 mod projection;
+mod questions;
 mod sequences;
 mod shapes;
 mod snapshot;
-mod states;
 #[cfg(test)]
 mod tests;
-mod transitions;
 
+use occupancy::Occupancy;
 use placing::{Known, Placing};
 use pods::Wish;
 use projection::Projection;
+use questions::Questions;
 use shapes::Shapes;
-use states::States;
-use transitions::Transitions;
 
 pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict};
 pub use change::{Change, ChangeError, ParseChangeError};
@@ -85,8 +85,8 @@ impl Snapshot {
         Known {
             cluster: &self.cluster,
             shapes: Shapes::new(&self.cluster, &mut projection),
-            states: States::default(),
-            transitions: Transitions::new(&self.cluster, engine),
+            occupancy: Occupancy::default(),
+            questions: Questions::new(&self.cluster, engine, projection),
         }
     }
 

@@ -1,19 +1,22 @@
 //! The allocator, as the planner asks it: one node, what is taken of it, and the claims of one pod.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    rc::Rc,
+};
 
 use hostler_api::{
     ExactQuantity,
     core::Node,
     resource::{
-        AllocationResult, DeviceAllocationMode, DeviceSelector, ResourceClaim, ResourceClaimSpec, ResourceSlice,
-        SliceQuantity,
+        AllocationResult, DeviceAllocationMode, DeviceRequest, DeviceSelector, ResourceClaim, ResourceClaimSpec,
+        ResourceSlice, SliceDevice, SliceQuantity,
     },
 };
 
 use super::{facts::ClusterFacts, pods::Wish, projection::References};
 use crate::{
-    cel::{CelOptions, Property, Selector},
+    cel::{CelOptions, DeviceFacts, Property, Selector},
     structured::{
         AllocatedState, Allocator, AlternativeNoFit, Budget, Feature, Features, KubernetesVersion, NoFit, NodeFacts,
         Quirks, Refusal, Rejection, SliceIndex, Variant,
@@ -109,7 +112,7 @@ impl Engine {
             let classes = classes_of(spec).filter_map(|class| facts.classes.get(class));
             texts.extend(classes.flat_map(|class| &class.spec.selectors).filter_map(text));
             texts.extend(selectors_of(spec).filter_map(text));
-            found.has_places |= modes_of(spec).any(|mode| *mode != DeviceAllocationMode::ExactCount) || has_admin(spec);
+            found.has_places |= wants_places(spec);
             found.names.extend(spec.devices.constraints.iter().flat_map(|constraint| {
                 {
                     let names = [&constraint.match_attribute, &constraint.distinct_attribute];
@@ -129,9 +132,21 @@ impl Engine {
         found
     }
 
+    /// The ways to satisfy a request, if all of them mean something.
+    pub(super) fn ways(&self, request: &DeviceRequest, facts: &ClusterFacts) -> Option<Vec<Way>> {
+        let alternatives = request.first_available.iter().map(|it| (&it.device_class_name, &it.selectors));
+        let exactly = request.exactly.iter().map(|it| (&it.device_class_name, &it.selectors));
+        let way = |(class, selectors): (&String, &Vec<DeviceSelector>)| {
+            let class = facts.classes.get(class)?;
+            self.way(class.spec.selectors.iter().chain(selectors))
+        };
+        exactly.chain(alternatives).map(way).collect()
+    }
+
     /// The selectors, if all of them mean something.
-    pub(super) fn selectors(&self, selectors: &[DeviceSelector]) -> Option<Vec<Selector>> {
-        selectors.iter().map(|selector| Selector::compile(text(selector)?, &self.cel).ok()).collect()
+    pub(super) fn way<'s>(&self, selectors: impl IntoIterator<Item = &'s DeviceSelector>) -> Option<Way> {
+        let compiled = |selector| Selector::compile(text(selector)?, &self.cel).ok();
+        Some(Way(selectors.into_iter().map(compiled).collect::<Option<_>>()?))
     }
 
     fn add_references<'s>(&self, texts: impl IntoIterator<Item = &'s str>, found: &mut References) {
@@ -186,6 +201,41 @@ fn modes_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &DeviceAllocationM
         let alternatives = request.first_available.iter().map(|it| &it.allocation_mode);
         request.exactly.iter().map(|it| &it.allocation_mode).chain(alternatives)
     })
+}
+
+/// Whether it matters which devices of a kind are taken. A request for all devices comes to the taken ones, too, and ends in
+/// another way there than at one that breaks a constraint; one with administrative access takes the first, taken or not,
+/// and so from the pod's other requests.
+pub(super) fn wants_places(spec: &ResourceClaimSpec) -> bool {
+    modes_of(spec).any(|mode| *mode != DeviceAllocationMode::ExactCount) || has_admin(spec)
+}
+
+/// A way to satisfy a request: selectors, all of which a device must match.
+#[derive(Clone, Debug)]
+pub(super) struct Way(Rc<[Selector]>);
+
+impl Way {
+    /// The first selector that does not match; `None` where all do, or one fails before.
+    pub(super) fn refuses(&self, driver: &str, device: &SliceDevice) -> Option<usize> {
+        let facts = facts_of(driver, device);
+        let first = self.0.iter().map(|selector| selector.matches(&facts)).position(|answer| answer != Ok(true))?;
+        (self.0[first].matches(&facts) == Ok(false)).then_some(first)
+    }
+
+    /// Whether all selectors match.
+    pub(super) fn selects(&self, driver: &str, device: &SliceDevice) -> bool {
+        let facts = facts_of(driver, device);
+        self.0.iter().all(|selector| selector.matches(&facts) == Ok(true))
+    }
+}
+
+fn facts_of<'a>(driver: &'a str, device: &'a SliceDevice) -> DeviceFacts<'a> {
+    DeviceFacts {
+        driver,
+        attributes: &device.attributes,
+        capacity: &device.capacity,
+        allow_multiple_allocations: device.allow_multiple_allocations,
+    }
 }
 
 fn has_admin(spec: &ResourceClaimSpec) -> bool {

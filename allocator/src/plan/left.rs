@@ -5,17 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use hostler_api::resource::{DeviceClass, SliceDevice};
+use hostler_api::resource::DeviceClass;
 use serde::Serialize;
 
 use super::{
     PlanOptions, Snapshot,
     amounts::shown,
-    engine::Engine,
+    engine::{Engine, Way},
     projection::{Projection, Run},
     snapshot::{NodePlace, Pool, SliceUse},
 };
-use crate::cel::{DeviceFacts, Selector};
 
 /// What nobody holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -117,7 +116,7 @@ struct ClassCounter<'a> {
 
 struct CountedClass {
     name: String,
-    selectors: Vec<Selector>,
+    way: Way,
     /// By kind of slice: which of its runs are of the class.
     members: HashMap<u32, Vec<bool>>,
     count: DeviceCount,
@@ -130,8 +129,8 @@ impl<'a> ClassCounter<'a> {
         let all = facts.classes.values().flat_map(|class| &class.spec.selectors);
         let projection = Projection::new(engine.references_of(all));
         let class = |(name, class): (&String, &Arc<DeviceClass>)| {
-            let selectors = engine.selectors(&class.spec.selectors)?;
-            Some(CountedClass { name: name.clone(), selectors, members: HashMap::new(), count: DeviceCount::default() })
+            let way = engine.way(&class.spec.selectors)?;
+            Some(CountedClass { name: name.clone(), way, members: HashMap::new(), count: DeviceCount::default() })
         };
         Self { snapshot, projection, classes: facts.classes.iter().filter_map(class).collect() }
     }
@@ -140,25 +139,15 @@ impl<'a> ClassCounter<'a> {
         let Snapshot { cluster, usage } = self.snapshot;
         let (packed, store) = (&cluster.slices[slice].1, &cluster.facts.store);
         let kind = self.projection.kind(packed, store);
-        let (runs, driver) = (self.projection.runs(kind), store.texts.get(packed.driver));
+        let (runs, driver) = (&self.projection.slice(kind).runs, store.texts.get(packed.driver));
         for class in &mut self.classes {
-            let CountedClass { selectors, members, count, .. } = class;
-            let is_member = |run: &Run| is_of(selectors, driver, &packed.device(run.start, store));
+            let CountedClass { way, members, count, .. } = class;
+            let is_member = |run: &Run| way.selects(driver, &packed.device(run.start, store));
             let members = members.entry(kind).or_insert_with(|| runs.iter().map(is_member).collect());
             let of_class = runs.iter().zip(members).filter(|(_, is_member)| **is_member);
             of_class.for_each(|(run, _)| count.add(count_of(*run, usage.slice(slice))));
         }
     }
-}
-
-fn is_of(selectors: &[Selector], driver: &str, device: &SliceDevice) -> bool {
-    let facts = DeviceFacts {
-        driver,
-        attributes: &device.attributes,
-        capacity: &device.capacity,
-        allow_multiple_allocations: device.allow_multiple_allocations,
-    };
-    selectors.iter().all(|selector| selector.matches(&facts) == Ok(true))
 }
 
 fn count_of(run: Run, held: Option<&SliceUse>) -> DeviceCount {

@@ -2,18 +2,20 @@
 
 mod stage;
 
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::{
     answer::{PlacedDevice, Placement, Refusal, SetPlan, Verdict},
     engine::RefusalKind,
     nodes::{self, Reason},
+    occupancy::Occupancy,
     pods::Wish,
-    projection::Run,
-    shapes::{Shapes, part_of, slices_of},
+    questions::{Answer, GivenDevice, Questions, Takes},
+    shapes::{Shape, Shapes, slices_of},
     snapshot::{Cluster, Usage},
-    states::States,
-    transitions::{GivenDevice, Step, Takes, Transitions},
 };
 
 use stage::Stage;
@@ -23,8 +25,14 @@ use stage::Stage;
 pub(super) struct Known<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) shapes: Shapes,
-    pub(super) states: States,
-    pub(super) transitions: Transitions<'a>,
+    pub(super) occupancy: Occupancy,
+    pub(super) questions: Questions<'a>,
+}
+
+impl Known<'_> {
+    fn ask(&mut self, node: usize, claims: u32) -> Answer {
+        self.questions.ask(node, claims, &self.shapes, &self.occupancy)
+    }
 }
 
 /// Sets being placed.
@@ -32,8 +40,6 @@ pub(super) struct Known<'a> {
 pub(super) struct Placing<'k, 'a> {
     known: &'k mut Known<'a>,
     pub(super) usage: Usage,
-    /// By index of the node: the state of its own devices.
-    own: Vec<u32>,
     names_devices: bool,
 }
 
@@ -49,20 +55,21 @@ struct Candidate<'w> {
     gave_up: bool,
 }
 
-/// Nodes that refused a pod of the set for want of devices: the first of each state of their own devices.
+/// Nodes that refused a pod of the set for want of devices, of those that are alike the first one.
 #[derive(Debug, Default)]
 struct Refused {
-    nodes: Vec<(u32, usize)>,
+    /// Their places in the order.
+    nodes: Vec<usize>,
+    /// Shape, and what is taken of their own devices.
+    seen: HashSet<(u32, Box<[u32]>)>,
     /// Up to which change of pools that several nodes see.
     changes: u64,
 }
 
 impl<'k, 'a> Placing<'k, 'a> {
     pub(super) fn new(known: &'k mut Known<'a>, usage: Usage, names_devices: bool) -> Self {
-        known.states.restart();
-        let Known { cluster, shapes, states, .. } = &mut *known;
-        let own = (0..cluster.nodes.len()).map(|node| states.own(cluster, shapes, &usage, node)).collect();
-        Self { known, usage, own, names_devices }
+        known.occupancy.restart(known.cluster, &known.shapes, &usage);
+        Self { known, usage, names_devices }
     }
 
     /// Places as many pods of the set as fit.
@@ -109,13 +116,9 @@ impl<'k, 'a> Placing<'k, 'a> {
 
     /// Nodes with the fewest free devices first, then by name: pods fill what is begun, and leave whole machines whole.
     fn order(&self) -> Vec<usize> {
-        let Known { shapes, states, .. } = &*self.known;
-        let mut free: HashMap<u32, usize> = HashMap::new();
-        let mut free_of = |node: usize| {
-            let own = self.own[node];
-            *free.entry(own).or_insert_with(|| states.free(own, shapes.of(node)))
-        };
-        let mut order: Vec<(usize, usize)> = (0..self.own.len()).map(|node| (free_of(node), node)).collect();
+        let Known { cluster, shapes, occupancy, .. } = &*self.known;
+        let free = |node: usize| occupancy.free(node, shapes.of(node));
+        let mut order: Vec<(usize, usize)> = (0..cluster.nodes.len()).map(|node| (free(node), node)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, node)| node).collect()
     }
@@ -128,7 +131,7 @@ impl<'k, 'a> Placing<'k, 'a> {
             return 0;
         }
         let most = before.saturating_add(stage.most).min(candidate.wish.count);
-        let (mut at, mut refused) = (0, Refused { changes: self.known.states.changes(), ..Refused::default() });
+        let (mut at, mut refused) = (0, Refused { changes: self.known.occupancy.changes(), ..Refused::default() });
         while at < candidate.order.len() && candidate.plan.placed < most && candidate.plan.problem.is_none() {
             let node = candidate.order[at];
             let is_possible =
@@ -161,7 +164,7 @@ impl<'k, 'a> Placing<'k, 'a> {
             Some(claims) => {
                 while placement.pods < room && back.is_none() && candidate.plan.problem.is_none() {
                     if !self.add_pod(node, claims, stage, candidate, &mut placement) {
-                        refused.add(self.own[node], at);
+                        refused.add(self.known, node, at);
                         break;
                     }
                     back = self.ask_again(claims, candidate, refused);
@@ -185,18 +188,15 @@ impl<'k, 'a> Placing<'k, 'a> {
         candidate: &mut Candidate<'_>,
         placement: &mut Placement,
     ) -> bool {
-        let Known { shapes, states, transitions, .. } = &mut *self.known;
-        let state = states.composed(self.own[node], shapes);
-        match transitions.step(state, claims, states, shapes) {
-            Step::To { state, given } => {
-                self.own[node] = states.split(state, shapes);
+        match self.known.ask(node, claims) {
+            Answer::Given(given) => {
                 let pod = candidate.plan.placed + placement.pods;
                 self.take(node, given, stage, pod, candidate.wish, placement);
                 placement.pods += 1;
                 true
             }
-            Step::Refused(refusal) => {
-                candidate.note(transitions.refusal(refusal));
+            Answer::Refused(refusal) => {
+                candidate.note(self.known.questions.refusal(refusal));
                 false
             }
         }
@@ -205,16 +205,14 @@ impl<'k, 'a> Placing<'k, 'a> {
     /// Whenever something is taken of a pool that several nodes see, those that refused are asked again: the next pod comes
     /// to them first. They hardly ever have another answer, but it can be that the scheduler gives up there.
     fn ask_again(&mut self, claims: u32, candidate: &mut Candidate<'_>, refused: &mut Refused) -> Option<usize> {
-        let Known { shapes, states, transitions, .. } = &mut *self.known;
-        if refused.changes == states.changes() {
+        if refused.changes == self.known.occupancy.changes() {
             return None;
         }
-        refused.changes = states.changes();
-        for (own, at) in &refused.nodes {
-            let state = states.composed(*own, shapes);
-            match transitions.step(state, claims, states, shapes) {
-                Step::To { .. } => return Some(*at),
-                Step::Refused(refusal) => candidate.note(transitions.refusal(refusal)),
+        refused.changes = self.known.occupancy.changes();
+        for at in &refused.nodes {
+            match self.known.ask(candidate.order[*at], claims) {
+                Answer::Given(_) => return Some(*at),
+                Answer::Refused(refusal) => candidate.note(self.known.questions.refusal(refusal)),
             }
         }
         None
@@ -222,17 +220,23 @@ impl<'k, 'a> Placing<'k, 'a> {
 
     /// Marks the devices of a pod as taken.
     fn take(&mut self, node: usize, given: u32, stage: &Stage, pod: u32, wish: &Wish, placement: &mut Placement) {
-        let Known { cluster, shapes, transitions, .. } = &*self.known;
+        let Known { cluster, shapes, occupancy, questions } = &mut *self.known;
         let shape = shapes.of(node);
-        let slices: Vec<usize> = slices_of(cluster, node).collect();
-        let given = transitions.given(given);
+        let given = questions.given(given);
         let mut chosen = Vec::with_capacity(given.devices.len());
         for device in &given.devices {
-            let (part, run) = part_of(shape, device.slot);
-            let (slice, run) = (slices[part], shape.parts[part].runs[run]);
-            let at = choose(&self.usage, slice, run, device, &chosen);
-            chosen.push((device.claim, slice, at));
+            let Some((slot, at)) = choose(&self.usage, cluster, node, shape, questions, device, &chosen) else {
+                continue;
+            };
+            let (part, _) = shape.part_of(slot);
+            let slice = slices_of(cluster, node).nth(part).unwrap_or_default();
+            chosen.push((slice, at));
             take_device(&mut self.usage, slice, at, device);
+            match &device.takes {
+                Takes::All => occupancy.take(node, &shape.parts[part], slot, None),
+                Takes::Parts(parts) => occupancy.take(node, &shape.parts[part], slot, Some(parts)),
+                Takes::Nothing => {}
+            }
             if self.names_devices {
                 let claim = stage.names(device.claim, wish);
                 placement.devices.push(placed_device(cluster, slice, at, device, claim, pod));
@@ -244,15 +248,14 @@ impl<'k, 'a> Placing<'k, 'a> {
     /// The scheduler gives up on a pod as soon as one node that it looks at makes the allocator fail.
     fn fatal(&mut self, stage: &Stage, candidate: &Candidate<'_>) -> Option<String> {
         let claims = stage.claims?;
-        let Known { cluster, shapes, states, transitions } = &mut *self.known;
         candidate.order.iter().find_map(|node| {
-            let place = &cluster.nodes[*node];
+            let place = &self.known.cluster.nodes[*node];
             let is_looked_at = candidate.never[*node].is_none()
                 && nodes::not_now(place, self.usage.node(*node), candidate.wish).is_none()
                 && stage.allows(place).is_none();
-            let state = is_looked_at.then(|| states.composed(self.own[*node], shapes))?;
-            let Step::Refused(refusal) = transitions.step(state, claims, states, shapes) else { return None };
-            let (kind, reason) = transitions.refusal(refusal);
+            let answer = is_looked_at.then(|| self.known.ask(*node, claims))?;
+            let Answer::Refused(refusal) = answer else { return None };
+            let (kind, reason) = self.known.questions.refusal(refusal);
             (*kind == RefusalKind::Fatal).then(|| reason.to_string())
         })
     }
@@ -261,7 +264,7 @@ impl<'k, 'a> Placing<'k, 'a> {
     fn explained(&mut self, mut candidate: Candidate<'_>) -> SetPlan {
         let mut refused: HashMap<Reason, Vec<usize>> = HashMap::new();
         if let Ok(stage) = self.stage(candidate.wish) {
-            for node in 0..self.own.len() {
+            for node in 0..self.known.cluster.nodes.len() {
                 match self.reason(node, &stage, &mut candidate) {
                     Some(reason) => refused.entry(reason).or_default().push(node),
                     None => candidate.plan.room.push(self.known.cluster.nodes[node].name().to_owned()),
@@ -282,17 +285,15 @@ impl<'k, 'a> Placing<'k, 'a> {
     }
 
     fn reason(&mut self, node: usize, stage: &Stage, candidate: &mut Candidate<'_>) -> Option<Reason> {
-        let Known { cluster, shapes, states, transitions } = &mut *self.known;
-        let place = &cluster.nodes[node];
+        let place = &self.known.cluster.nodes[node];
         let early = (candidate.never[node].clone())
             .or_else(|| nodes::not_now(place, self.usage.node(node), candidate.wish))
             .or_else(|| stage.allows(place));
         if early.is_some() {
             return early;
         }
-        let state = states.composed(self.own[node], shapes);
-        let Step::Refused(refusal) = transitions.step(state, stage.claims?, states, shapes) else { return None };
-        let (kind, reason) = transitions.refusal(refusal);
+        let Answer::Refused(refusal) = self.known.ask(node, stage.claims?) else { return None };
+        let (kind, reason) = self.known.questions.refusal(refusal);
         candidate.gave_up |= *kind == RefusalKind::Undecided;
         Some(Reason::Devices(reason.to_string()))
     }
@@ -309,9 +310,11 @@ impl Candidate<'_> {
 }
 
 impl Refused {
-    fn add(&mut self, own: u32, at: usize) {
-        if !self.nodes.iter().any(|(other, _)| *other == own) {
-            self.nodes.push((own, at));
+    /// Notes a node that sees a pool that others see as well; what others refuse for does not change.
+    fn add(&mut self, known: &Known<'_>, node: usize, at: usize) {
+        let own = || (known.shapes.of_nodes[node], known.occupancy.own(node).into());
+        if known.shapes.of(node).is_wide && self.seen.insert(own()) {
+            self.nodes.push(at);
         }
     }
 }
@@ -340,17 +343,28 @@ fn verdict(plan: &SetPlan, wish: &Wish, gave_up: bool) -> Verdict {
     }
 }
 
-/// The first device of a run that nobody has. Who only looks after devices takes others' ones as well, each once per claim.
-fn choose(usage: &Usage, slice: usize, run: Run, device: &GivenDevice, chosen: &[(usize, usize, usize)]) -> usize {
-    let is_own = |at: usize| chosen.contains(&(device.claim, slice, at));
-    let is_pods = |at: usize| chosen.iter().any(|(_, other, place)| (*other, *place) == (slice, at));
-    let is_taken = |at: usize| usage.slice(slice).is_some_and(|taken| taken.is_taken(at));
-    let is_free = |at: &usize| match &device.takes {
-        Takes::Parts(_) => true,
-        Takes::Nothing => !is_own(*at),
-        Takes::All => !is_pods(*at) && !is_taken(*at),
-    };
-    (run.start..run.start + run.len).find(is_free).unwrap_or(run.start)
+/// The first device of a group that nobody has, and its slot.
+fn choose(
+    usage: &Usage,
+    cluster: &Cluster,
+    node: usize,
+    shape: &Shape,
+    questions: &Questions<'_>,
+    device: &GivenDevice,
+    chosen: &[(usize, usize)],
+) -> Option<(usize, usize)> {
+    questions.slots(device.group).find_map(|slot| {
+        let (part, run) = shape.part_of(slot);
+        let slice = slices_of(cluster, node).nth(part)?;
+        let is_pods = |at: usize| chosen.contains(&(slice, at));
+        let is_taken = |at: usize| usage.slice(slice).is_some_and(|taken| taken.is_taken(at));
+        let is_free = |at: &usize| match &device.takes {
+            // Where devices are shared or looked after, each is a group of its own.
+            Takes::Parts(_) | Takes::Nothing => true,
+            Takes::All => !is_pods(*at) && !is_taken(*at),
+        };
+        (run.start..run.start + run.len).find(is_free).map(|at| (slot, at))
+    })
 }
 
 fn take_device(usage: &mut Usage, slice: usize, at: usize, device: &GivenDevice) {

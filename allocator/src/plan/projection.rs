@@ -4,9 +4,10 @@
 use std::{
     collections::{HashMap, HashSet},
     rc::Rc,
+    sync::Arc,
 };
 
-use hostler_api::resource::{DeviceAttribute, SortedMap};
+use hostler_api::resource::{DeviceAttribute, SliceDevice, SortedMap};
 
 use super::{
     facts::{ABSENT, PackedAttribute, PackedSlice, Store, from_json},
@@ -25,9 +26,7 @@ pub(super) struct References {
     pub(super) all: bool,
     /// Whether attributes with several values can be read.
     pub(super) has_lists: bool,
-    /// Whether it matters which devices of a kind are taken. A request for all devices comes to the taken ones, too, and
-    /// ends in another way there than at one that breaks a constraint; one with administrative access takes the first,
-    /// taken or not, and so from the pod's other requests.
+    /// Whether it matters for some claims which devices of a kind are taken.
     pub(super) has_places: bool,
 }
 
@@ -43,9 +42,19 @@ pub(super) struct Run {
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) is_shareable: bool,
+    /// Number of the kind.
+    pub(super) kind: u32,
 }
 
-/// Kinds of slices: numbers that are equal where nothing that the batch asks for differs.
+/// What slices of a kind have.
+#[derive(Clone, Debug)]
+pub(super) struct SliceKind {
+    pub(super) runs: Rc<[Run]>,
+    /// Whether some device must become ready before a pod is bound: the allocator comes to its pool last.
+    pub(super) has_conditions: bool,
+}
+
+/// Kinds of slices and devices: numbers that are equal where nothing that the batch asks for differs.
 #[derive(Debug)]
 pub(super) struct Projection {
     references: References,
@@ -53,10 +62,14 @@ pub(super) struct Projection {
     asked: HashMap<(u32, u32), bool>,
     /// By column: whether some value in it keeps selectors from judging a device, whatever they ask for.
     faulty: HashMap<u32, bool>,
-    kinds: Sequences<u32>,
-    runs: Vec<Rc<[Run]>>,
-    /// By what a device says beside attributes and capacities.
-    shareable: HashMap<u32, bool>,
+    slice_keys: Sequences<u32>,
+    slices: Vec<SliceKind>,
+    device_keys: Sequences<u32>,
+    /// One device of each kind: its slice, and its place there.
+    devices: Vec<(Arc<PackedSlice>, usize)>,
+    /// By what a device says beside attributes and capacities: whether several claims can hold it, and whether it has
+    /// conditions.
+    rests: HashMap<u32, (bool, bool)>,
     scratch: Vec<u32>,
 }
 
@@ -66,15 +79,17 @@ impl Projection {
             references,
             asked: HashMap::new(),
             faulty: HashMap::new(),
-            kinds: Sequences::default(),
-            runs: Vec::new(),
-            shareable: HashMap::new(),
+            slice_keys: Sequences::default(),
+            slices: Vec::new(),
+            device_keys: Sequences::default(),
+            devices: Vec::new(),
+            rests: HashMap::new(),
             scratch: Vec::new(),
         }
     }
 
     /// The kind of a slice.
-    pub(super) fn kind(&mut self, slice: &PackedSlice, store: &Store) -> u32 {
+    pub(super) fn kind(&mut self, slice: &Arc<PackedSlice>, store: &Store) -> u32 {
         let mut key = std::mem::take(&mut self.scratch);
         key.clear();
         key.extend([slice.driver, slice.frame, slice.capacity, slice.rest]);
@@ -83,18 +98,24 @@ impl Projection {
                 key.extend([attribute.name, attribute.column]);
             }
         }
-        let kind = self.kinds.intern(&key);
-        if kind as usize == self.runs.len() {
-            let runs = self.runs_of(slice, &key, store);
-            self.runs.push(runs);
+        let kind = self.slice_keys.intern(&key);
+        if kind as usize == self.slices.len() {
+            let made = self.make(slice, &key[4..], store);
+            self.slices.push(made);
         }
         self.scratch = key;
         kind
     }
 
-    /// The devices of slices of this kind.
-    pub(super) fn runs(&self, kind: u32) -> &Rc<[Run]> {
-        &self.runs[kind as usize]
+    /// What slices of this kind have.
+    pub(super) fn slice(&self, kind: u32) -> &SliceKind {
+        &self.slices[kind as usize]
+    }
+
+    /// The driver's number and one device of this kind.
+    pub(super) fn device(&self, kind: u32, store: &Store) -> (u32, SliceDevice) {
+        let (slice, at) = &self.devices[kind as usize];
+        (slice.driver, slice.device(*at, store))
     }
 
     fn is_asked(&mut self, driver: u32, attribute: u32, store: &Store) -> bool {
@@ -112,42 +133,54 @@ impl Projection {
         !attribute.is_plain
             && *self.faulty.entry(attribute.column).or_insert_with(|| {
                 let values: HashSet<u32> = store.columns.get(attribute.column).iter().copied().collect();
-                let is_faulty = |value| {
-                    let value: Option<DeviceAttribute> = from_json(&store.texts, value);
-                    let attributes: SortedMap<DeviceAttribute> = value.map(|value| ("a", value)).into_iter().collect();
-                    let facts = DeviceFacts {
-                        driver: "",
-                        attributes: &attributes,
-                        capacity: &SortedMap::default(),
-                        allow_multiple_allocations: false,
-                    };
-                    facts.fault(has_lists).is_some()
-                };
-                values.into_iter().filter(|value| *value != ABSENT).any(is_faulty)
+                values.into_iter().any(|value| value != ABSENT && is_faulty(store, value, has_lists))
             })
     }
 
-    fn runs_of(&mut self, slice: &PackedSlice, key: &[u32], store: &Store) -> Rc<[Run]> {
-        let attributes = key[4..].iter().skip(1).step_by(2).copied();
-        let columns: Vec<&[u32]> =
-            attributes.chain([slice.capacity, slice.rest]).map(|column| store.columns.get(column)).collect();
+    /// `attributes` are names and columns, one after the other.
+    fn make(&mut self, slice: &Arc<PackedSlice>, attributes: &[u32], store: &Store) -> SliceKind {
         let mut runs: Vec<Run> = Vec::new();
+        let mut has_conditions = false;
         for at in 0..slice.len {
-            let is_shareable = self.is_shareable(slice, at, store);
-            let is_like_before = at > 0
-                && !is_shareable
-                && !self.references.has_places
-                && columns.iter().all(|column| column[at] == column[at - 1]);
-            match runs.last_mut().filter(|_| is_like_before) {
+            let (is_shareable, is_conditioned) = self.rest(slice, at, store);
+            has_conditions |= is_conditioned;
+            let kind = self.device_kind(slice, at, attributes, store);
+            let is_apart = is_shareable || self.references.has_places;
+            match runs.last_mut().filter(|run| run.kind == kind && !is_apart) {
                 Some(run) => run.len += 1,
-                None => runs.push(Run { start: at, len: 1, is_shareable }),
+                None => runs.push(Run { start: at, len: 1, is_shareable, kind }),
             }
         }
-        runs.into()
+        SliceKind { runs: runs.into(), has_conditions }
     }
 
-    fn is_shareable(&mut self, slice: &PackedSlice, at: usize, store: &Store) -> bool {
-        let rest = store.columns.get(slice.rest)[at];
-        *self.shareable.entry(rest).or_insert_with(|| slice.rest(at, store).allow_multiple_allocations)
+    fn device_kind(&mut self, slice: &Arc<PackedSlice>, at: usize, attributes: &[u32], store: &Store) -> u32 {
+        let value = |column: u32| store.columns.get(column)[at];
+        let mut key = vec![slice.driver, value(slice.capacity), value(slice.rest)];
+        for attribute in attributes.chunks_exact(2).filter(|attribute| value(attribute[1]) != ABSENT) {
+            key.extend([attribute[0], value(attribute[1])]);
+        }
+        let kind = self.device_keys.intern(&key);
+        if kind as usize == self.devices.len() {
+            self.devices.push((slice.clone(), at));
+        }
+        kind
     }
+
+    fn rest(&mut self, slice: &PackedSlice, at: usize, store: &Store) -> (bool, bool) {
+        let rest = store.columns.get(slice.rest)[at];
+        *self.rests.entry(rest).or_insert_with(|| {
+            let rest = slice.rest(at, store);
+            (rest.allow_multiple_allocations, !rest.binding_conditions.is_empty())
+        })
+    }
+}
+
+fn is_faulty(store: &Store, value: u32, has_lists: bool) -> bool {
+    let value: Option<DeviceAttribute> = from_json(&store.texts, value);
+    let attributes: SortedMap<DeviceAttribute> = value.map(|value| ("a", value)).into_iter().collect();
+    let capacity = SortedMap::default();
+    let facts =
+        DeviceFacts { driver: "", attributes: &attributes, capacity: &capacity, allow_multiple_allocations: false };
+    facts.fault(has_lists).is_some()
 }

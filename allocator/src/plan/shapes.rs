@@ -1,7 +1,7 @@
 //! Shapes of nodes: the pools that a node sees, reduced to kinds of devices. Nodes of one shape differ in names only, and the
 //! allocator's answer on one of them is its answer on all.
 
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 
 use super::{
     projection::{Projection, Run},
@@ -14,12 +14,26 @@ use super::{
 pub(super) struct Shape {
     /// One of those nodes, on which the allocator is asked.
     pub(super) representative: usize,
-    /// Its slices, in the order of the allocator.
+    /// In the order of driver and name.
+    pub(super) pools: Box<[ShapePool]>,
+    /// Its slices, pool after pool.
     pub(super) parts: Box<[Part]>,
     /// How many runs of devices there are in all parts.
     pub(super) slots: usize,
     /// Whether there are slices that are not one node's.
     pub(super) is_wide: bool,
+}
+
+/// A pool of a shape.
+#[derive(Debug)]
+pub(super) struct ShapePool {
+    pub(super) parts: Range<usize>,
+    /// All that the allocator's answer can depend on beside devices, and names only as far as they are equal.
+    pub(super) header: Box<[u32]>,
+    /// Whether nothing of that is out of the ordinary.
+    pub(super) is_plain: bool,
+    /// Whether what one device takes can matter for others.
+    pub(super) has_counters: bool,
 }
 
 /// A slice of a shape.
@@ -33,7 +47,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn slots(&self) -> std::ops::Range<usize> {
+    pub(super) fn slots(&self) -> Range<usize> {
         self.first..self.first + self.runs.len()
     }
 }
@@ -56,6 +70,14 @@ impl Shapes {
     /// The shape of a node.
     pub(super) fn of(&self, node: usize) -> &Shape {
         &self.all[self.of_nodes[node] as usize]
+    }
+}
+
+impl Shape {
+    /// The part that a slot belongs to, and which of its runs it is.
+    pub(super) fn part_of(&self, slot: usize) -> (usize, Run) {
+        let part = self.parts.partition_point(|part| part.first + part.runs.len() <= slot);
+        (part, self.parts[part].runs[slot - self.parts[part].first])
     }
 }
 
@@ -86,42 +108,62 @@ impl Shaper<'_> {
         shape
     }
 
-    /// All that the allocator's answer can depend on, and names only as far as they are equal.
     fn add_pool(&mut self, seen: &NodePool, pools: &[NodePool], key: &mut Vec<u32>) {
-        let (cluster, pool) = (self.cluster, &self.cluster.pools[seen.pool]);
-        let same_name = pools.iter().position(|other| cluster.pools[other.pool].name == pool.name);
-        let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        key.push(same_name.map_or(u32::MAX, number));
+        let pool = &self.cluster.pools[seen.pool];
+        key.extend([self.same_name(seen, pools), number(pool.slices.len())]);
         match seen.view {
             Some(view) => key.extend([1, number(seen.pool), view]),
             None => {
-                let flags = u32::from(pool.is_complete) | u32::from(pool.is_clear) << 1;
-                key.extend([0, flags, number(pool.slices.len())]);
+                key.extend([0, u32::from(pool.is_complete), u32::from(pool.is_clear)]);
                 for slice in &pool.slices {
-                    key.push(self.projection.kind(&cluster.slices[*slice].1, &cluster.facts.store));
+                    key.push(self.projection.kind(&self.cluster.slices[*slice].1, &self.cluster.facts.store));
                 }
             }
         }
     }
 
+    /// The first pool of the node with this one's name, whatever its driver is.
+    fn same_name(&self, seen: &NodePool, pools: &[NodePool]) -> u32 {
+        let name = |seen: &NodePool| self.cluster.pools[seen.pool].name;
+        pools.iter().position(|other| name(other) == name(seen)).map_or(u32::MAX, number)
+    }
+
     fn make(&mut self, node: usize) -> Shape {
-        let (cluster, mut parts, mut slots) = (self.cluster, Vec::new(), 0);
-        for seen in &cluster.nodes[node].pools {
-            for slice in &cluster.pools[seen.pool].slices {
-                let kind = self.projection.kind(&cluster.slices[*slice].1, &cluster.facts.store);
-                let runs = self.projection.runs(kind).clone();
-                let part = Part { wide: seen.view.map(|_| *slice), first: slots, runs };
-                slots += part.runs.len();
-                parts.push(part);
-            }
+        let pools = &self.cluster.nodes[node].pools;
+        let (mut parts, mut slots) = (Vec::new(), 0);
+        let made: Vec<ShapePool> = pools.iter().map(|seen| self.pool(seen, pools, &mut parts, &mut slots)).collect();
+        let is_wide = parts.iter().any(|part: &Part| part.wide.is_some());
+        Shape { representative: node, pools: made.into(), parts: parts.into(), slots, is_wide }
+    }
+
+    fn pool(&mut self, seen: &NodePool, pools: &[NodePool], parts: &mut Vec<Part>, slots: &mut usize) -> ShapePool {
+        let cluster = self.cluster;
+        let (pool, start) = (&cluster.pools[seen.pool], parts.len());
+        let mut has_conditions = false;
+        for slice in &pool.slices {
+            let kind = self.projection.kind(&cluster.slices[*slice].1, &cluster.facts.store);
+            let kind = self.projection.slice(kind);
+            has_conditions |= kind.has_conditions;
+            let part = Part { wide: seen.view.map(|_| *slice), first: *slots, runs: kind.runs.clone() };
+            *slots += part.runs.len();
+            parts.push(part);
         }
-        let is_wide = parts.iter().any(|part| part.wide.is_some());
-        Shape { representative: node, parts: parts.into(), slots, is_wide }
+        let has_counters = pool.slices.iter().any(|slice| cluster.slices[*slice].1.has_counters);
+        let mut header = vec![pool.driver, flags([pool.is_complete, pool.is_clear, has_conditions, has_counters])];
+        header.extend(seen.view.into_iter().flat_map(|view| [number(seen.pool), view]));
+        if has_counters {
+            header.push(self.same_name(seen, pools));
+            header.extend(pool.slices.iter().map(|slice| cluster.slices[*slice].1.frame));
+        }
+        let is_plain = pool.is_complete && pool.is_clear;
+        ShapePool { parts: start..parts.len(), header: header.into(), is_plain, has_counters }
     }
 }
 
-/// Which part of a shape a slot belongs to, and which of its runs it is.
-pub(super) fn part_of(shape: &Shape, slot: usize) -> (usize, usize) {
-    let part = shape.parts.partition_point(|part| part.first + part.runs.len() <= slot);
-    (part, slot - shape.parts[part].first)
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn flags(flags: [bool; 4]) -> u32 {
+    flags.into_iter().fold(0, |all, flag| all << 1 | u32::from(flag))
 }

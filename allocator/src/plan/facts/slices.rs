@@ -26,6 +26,8 @@ pub(in crate::plan) struct PackedSlice {
     pub(in crate::plan) frame: u32,
     /// Whether devices stand for CPU, memory or another resource of their node.
     pub(in crate::plan) has_node_resources: bool,
+    /// Whether it has counters, or a device that takes of some.
+    pub(in crate::plan) has_counters: bool,
     /// How many devices it has.
     pub(in crate::plan) len: usize,
     /// Column of the names of devices.
@@ -56,6 +58,8 @@ impl PackedSlice {
         let pool = std::mem::replace(&mut spec.pool, no_pool());
         let driver = std::mem::take(&mut spec.driver);
         let has_node_resources = devices.iter().any(stands_for_resources);
+        let has_counters =
+            !spec.shared_counters.is_empty() || devices.iter().any(|it| !it.consumes_counters.is_empty());
         let mut columns = Columns::new(devices.len());
         for (at, device) in devices.into_iter().enumerate() {
             columns.add(at, device, &mut store.texts);
@@ -68,6 +72,7 @@ impl PackedSlice {
             node,
             frame: intern_json(&mut store.texts, &spec),
             has_node_resources,
+            has_counters,
             len: columns.names.len(),
             names: store.columns.intern(&columns.names),
             attributes: columns.attributes.iter().map(|(name, column)| column.pack(*name, store)).collect(),

@@ -10,8 +10,8 @@ use crate::plan::{
     facts::ObjectKey,
     nodes::Reason,
     pods::{ClaimWish, Wish},
+    questions::Given,
     snapshot::{Cluster, GivenClaim, NodePlace, Usage},
-    transitions::Given,
 };
 
 /// So many may use a claim.
@@ -93,7 +93,7 @@ impl Placing<'_, '_> {
             claims.push(asked(wish, at, claim));
             stage.asked.push(at);
         }
-        stage.claims = (!claims.is_empty()).then(|| self.known.transitions.claims(claims));
+        stage.claims = (!claims.is_empty()).then(|| self.known.questions.claims(claims));
         Ok(stage)
     }
 

@@ -165,7 +165,7 @@ fn compare_together(seed: u64) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn the_planner_places_pods_as_one_by_one(seed: u64) {

@@ -1,0 +1,288 @@
+//! Questions to the allocator, each asked once: what one more pod's claims would take on a node as it is. A question is what
+//! the answer can depend on: of the node's devices those that the claims could use, by kind and in order, and of no kind
+//! more than the claims could take. Thousands of nodes are few questions.
+
+mod claims;
+mod question;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
+
+use hostler_api::{
+    ExactQuantity,
+    core::NodeSelector,
+    resource::{AllocationResult, ResourceClaim, ResourceSlice},
+};
+
+use super::{
+    engine::{DeviceKey, Engine, Held, RefusalKind},
+    occupancy::{FRESH, Occupancy, Taken},
+    projection::Projection,
+    sequences::Sequences,
+    shapes::{Shape, Shapes, slices_of},
+    snapshot::Cluster,
+};
+use claims::ClaimList;
+use question::Question;
+
+/// As many nodes' devices are kept unpacked; a cluster has few shapes, and one with many pays for unpacking again.
+const KEPT_SHAPES: usize = 256;
+
+/// What one more pod would get.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// These devices.
+    Given(u32),
+    /// Nothing, for this reason.
+    Refused(u32),
+}
+
+/// What a pod gets.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    pub(super) devices: Vec<GivenDevice>,
+    /// Where they can be used, by claim.
+    usable: Vec<Usable>,
+}
+
+/// Where devices can be used.
+#[derive(Debug)]
+enum Usable {
+    Anywhere,
+    OnItsNode,
+    On(NodeSelector),
+}
+
+/// A device that a pod gets.
+#[derive(Debug)]
+pub(super) struct GivenDevice {
+    pub(super) claim: usize,
+    pub(super) request: Box<str>,
+    /// Number of its group of devices in the question.
+    pub(super) group: u32,
+    pub(super) takes: Takes,
+}
+
+/// What a pod takes of a device.
+#[derive(Debug)]
+pub(super) enum Takes {
+    All,
+    Parts(BTreeMap<String, ExactQuantity>),
+    /// It only looks after it.
+    Nothing,
+}
+
+/// The questions that were asked, with their answers.
+#[derive(Debug)]
+pub(super) struct Questions<'a> {
+    cluster: &'a Cluster,
+    engine: Engine,
+    projection: Projection,
+    /// Lists of claims, each once.
+    list_numbers: HashMap<String, u32>,
+    lists: Vec<ClaimList>,
+    gathered: HashMap<u32, Gathered>,
+    keys: Sequences<u32>,
+    /// By number of the question.
+    answers: Vec<Answer>,
+    given: Vec<Given>,
+    refusals: Vec<(RefusalKind, Rc<str>)>,
+    refusal_numbers: HashMap<(RefusalKind, Rc<str>), u32>,
+    question: Question,
+}
+
+/// A shape's representative, as the allocator sees it.
+#[derive(Debug)]
+struct Gathered {
+    slices: Vec<ResourceSlice>,
+    /// In which slot a device is.
+    slots: HashMap<DeviceKey, usize>,
+}
+
+impl<'a> Questions<'a> {
+    pub(super) fn new(cluster: &'a Cluster, engine: Engine, projection: Projection) -> Self {
+        Self {
+            cluster,
+            engine,
+            projection,
+            list_numbers: HashMap::new(),
+            lists: Vec::new(),
+            gathered: HashMap::new(),
+            keys: Sequences::default(),
+            answers: Vec::new(),
+            given: Vec::new(),
+            refusals: Vec::new(),
+            refusal_numbers: HashMap::new(),
+            question: Question::default(),
+        }
+    }
+
+    /// The number of a list of claims; equal lists have one.
+    pub(super) fn claims(&mut self, claims: Vec<ResourceClaim>) -> u32 {
+        let key = serde_json::to_string(&claims).unwrap_or_default();
+        let (engine, facts) = (&self.engine, &self.cluster.facts);
+        *self.list_numbers.entry(key).or_insert_with(|| {
+            self.lists.push(ClaimList::new(claims, engine, facts));
+            u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// What one more pod with these claims gets on a node.
+    pub(super) fn ask(&mut self, node: usize, claims: u32, shapes: &Shapes, occupancy: &Occupancy) -> Answer {
+        self.put(node, claims, shapes, occupancy);
+        let number = self.keys.intern(&self.question.key);
+        if let Some(answer) = self.answers.get(number as usize) {
+            return *answer;
+        }
+        let answer = match self.allocate(node, claims, shapes, occupancy) {
+            Ok(given) => {
+                self.given.push(given);
+                Answer::Given(u32::try_from(self.given.len() - 1).unwrap_or(u32::MAX))
+            }
+            Err(refusal) => Answer::Refused(self.refusal_number(refusal)),
+        };
+        self.answers.push(answer);
+        answer
+    }
+
+    /// What was given.
+    pub(super) fn given(&self, number: u32) -> &Given {
+        &self.given[number as usize]
+    }
+
+    /// The slots of the node that the last question was about which a group of devices is.
+    pub(super) fn slots(&self, group: u32) -> impl Iterator<Item = usize> {
+        self.question.slots(group)
+    }
+
+    /// Why nothing was given.
+    pub(super) fn refusal(&self, number: u32) -> &(RefusalKind, Rc<str>) {
+        &self.refusals[number as usize]
+    }
+
+    fn refusal_number(&mut self, (kind, text): (RefusalKind, String)) -> u32 {
+        let refusal = (kind, Rc::from(text));
+        *self.refusal_numbers.entry(refusal).or_insert_with_key(|refusal| {
+            self.refusals.push(refusal.clone());
+            u32::try_from(self.refusals.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Puts the question together.
+    fn put(&mut self, node: usize, claims: u32, shapes: &Shapes, occupancy: &Occupancy) {
+        let (question, list) = (&mut self.question, &mut self.lists[claims as usize]);
+        let (projection, facts, shape) = (&self.projection, &self.cluster.facts, shapes.of(node));
+        question.start(claims);
+        for pool in &shape.pools {
+            let parts = shape.parts[pool.parts.clone()].iter().map(|part| (part, occupancy.part(node, part)));
+            let (start, header) = question.begin(pool);
+            if pool.has_counters || list.has_places {
+                parts.for_each(|(part, taken)| question.add_all(part, taken));
+            } else {
+                parts.for_each(|(part, taken)| question.add_useful(part, taken, header, list, projection, facts));
+            }
+            if question.key.len() == header && pool.is_plain {
+                question.key.truncate(start);
+            }
+        }
+        question.end();
+    }
+
+    fn allocate(
+        &mut self,
+        node: usize,
+        claims: u32,
+        shapes: &Shapes,
+        occupancy: &Occupancy,
+    ) -> Result<Given, (RefusalKind, String)> {
+        let number = shapes.of_nodes[node];
+        if self.gathered.len() >= KEPT_SHAPES && !self.gathered.contains_key(&number) {
+            self.gathered.clear();
+        }
+        let (cluster, shape) = (self.cluster, shapes.of(node));
+        let gathered = self.gathered.entry(number).or_insert_with(|| gather(cluster, shape));
+        let held = held(shape, gathered, node, occupancy);
+        let representative = &cluster.nodes[shape.representative].node;
+        let claims = &self.lists[claims as usize].claims;
+        let results = self.engine.allocate(representative, &gathered.slices, &held, claims)?;
+        Ok(given(results, &self.question, gathered, &representative.metadata.name))
+    }
+}
+
+impl Given {
+    /// Where a claim can be used, once `node` has the devices.
+    pub(super) fn selector(&self, claim: usize, node: &str) -> Option<NodeSelector> {
+        match self.usable.get(claim)? {
+            Usable::Anywhere => None,
+            Usable::OnItsNode => Some(NodeSelector::of_node(node)),
+            Usable::On(selector) => Some(selector.clone()),
+        }
+    }
+}
+
+/// Unpacks what the representative sees: all slices of its pools, also those that only tell whether a pool is complete.
+fn gather(cluster: &Cluster, shape: &Shape) -> Gathered {
+    let unpacked = |at: usize| cluster.slices[at].1.unpack(&cluster.slices[at].0, &cluster.facts.store);
+    let slices: Vec<ResourceSlice> = slices_of(cluster, shape.representative).map(unpacked).collect();
+    let mut slots = HashMap::new();
+    for (part, slice) in shape.parts.iter().zip(&slices) {
+        for (run, slot) in part.runs.iter().zip(part.slots()) {
+            for at in run.start..run.start + run.len {
+                slots.insert(device_key(slice, at), slot);
+            }
+        }
+    }
+    Gathered { slices, slots }
+}
+
+fn device_key(slice: &ResourceSlice, at: usize) -> DeviceKey {
+    let spec = &slice.spec;
+    (spec.driver.as_str().into(), spec.pool.name.as_str().into(), spec.devices[at].name.clone())
+}
+
+/// What is taken on the representative, were it in the state of `node`: of each run the first devices.
+fn held(shape: &Shape, gathered: &Gathered, node: usize, occupancy: &Occupancy) -> Held {
+    let mut held = Held::default();
+    for (part, slice) in shape.parts.iter().zip(&gathered.slices) {
+        let Some(numbers) = occupancy.part(node, part) else { continue };
+        for (run, number) in part.runs.iter().zip(numbers).filter(|(_, number)| **number != FRESH) {
+            match occupancy.taken(*number, *run) {
+                Taken::Devices(count) => {
+                    held.devices.extend((run.start..run.start + count).map(|at| device_key(slice, at)));
+                }
+                Taken::Share(consumed) => held.shares.push((device_key(slice, run.start), consumed)),
+            }
+        }
+    }
+    held
+}
+
+/// From devices of the representative to groups of the question.
+fn given(results: Vec<AllocationResult>, question: &Question, gathered: &Gathered, node: &str) -> Given {
+    let mut given = Given::default();
+    for (claim, result) in results.into_iter().enumerate() {
+        for device in result.devices.results {
+            let key = (device.driver.into(), device.pool.into(), device.device.into());
+            let Some(group) = gathered.slots.get(&key).and_then(|slot| question.group(*slot)) else { continue };
+            let takes = match (device.admin_access, device.share_id) {
+                (Some(true), _) => Takes::Nothing,
+                (_, Some(_)) => Takes::Parts(amounts(device.consumed_capacity)),
+                _ => Takes::All,
+            };
+            given.devices.push(GivenDevice { claim, request: device.request.into(), group, takes });
+        }
+        given.usable.push(match result.node_selector {
+            None => Usable::Anywhere,
+            Some(selector) if selector == NodeSelector::of_node(node) => Usable::OnItsNode,
+            Some(selector) => Usable::On(selector),
+        });
+    }
+    given
+}
+
+fn amounts(consumed: BTreeMap<String, serde_json::Value>) -> BTreeMap<String, ExactQuantity> {
+    let amount = |(name, amount)| Some((name, serde_json::from_value(amount).ok()?));
+    consumed.into_iter().filter_map(amount).collect()
+}

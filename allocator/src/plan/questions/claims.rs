@@ -1,0 +1,84 @@
+//! A list of claims, and which devices it could use.
+
+use std::collections::HashMap;
+
+use hostler_api::resource::{DeviceRequest, ResourceClaim, SliceDevice};
+
+use super::super::{
+    engine::{Engine, Way, wants_places},
+    facts::ClusterFacts,
+    projection::Projection,
+};
+
+/// Reasons why devices are of no use, as far as they are told apart; the last one stands for all others.
+const MOST_CLASSES: usize = 63;
+
+/// The claims of a pod.
+#[derive(Debug)]
+pub(super) struct ClaimList {
+    pub(super) claims: Vec<ResourceClaim>,
+    /// How many devices they take at most.
+    pub(super) most: u32,
+    /// Whether it matters for them which devices of a kind are taken.
+    pub(super) has_places: bool,
+    /// The ways to satisfy the requests; `None` where one of them means nothing.
+    ways: Option<Vec<Way>>,
+    /// By kind of device.
+    interests: Vec<Option<Interest>>,
+    /// By what each way says of devices that it does not select.
+    classes: HashMap<Vec<usize>, usize>,
+}
+
+/// Whether a kind of device could be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Interest {
+    Some,
+    /// No way selects it, for a reason that has this number.
+    None(usize),
+}
+
+impl ClaimList {
+    pub(super) fn new(claims: Vec<ResourceClaim>, engine: &Engine, facts: &ClusterFacts) -> Self {
+        let requests = || claims.iter().flat_map(|claim| &claim.spec.devices.requests);
+        Self {
+            most: requests().map(most_of).fold(0, u32::saturating_add),
+            has_places: claims.iter().any(|claim| wants_places(&claim.spec)),
+            ways: requests()
+                .map(|request| engine.ways(request, facts))
+                .collect::<Option<Vec<_>>>()
+                .map(|it| it.concat()),
+            interests: Vec::new(),
+            classes: HashMap::new(),
+            claims,
+        }
+    }
+
+    /// Whether devices of a kind could be used.
+    pub(super) fn interest(&mut self, kind: u32, projection: &Projection, facts: &ClusterFacts) -> Interest {
+        let at = kind as usize;
+        if let Some(Some(interest)) = self.interests.get(at) {
+            return *interest;
+        }
+        if self.interests.len() <= at {
+            self.interests.resize(at + 1, None);
+        }
+        let (driver, device) = projection.device(kind, &facts.store);
+        let interest = self.judge(facts.text(driver), &device);
+        self.interests[at] = Some(interest);
+        interest
+    }
+
+    /// A device whose selector fails is of use: the allocator must come to it, and fail.
+    fn judge(&mut self, driver: &str, device: &SliceDevice) -> Interest {
+        let Some(ways) = &self.ways else { return Interest::Some };
+        let refusals: Option<Vec<usize>> = ways.iter().map(|way| way.refuses(driver, device)).collect();
+        let Some(refusals) = refusals else { return Interest::Some };
+        let next = self.classes.len().min(MOST_CLASSES);
+        Interest::None(*self.classes.entry(refusals).or_insert(next))
+    }
+}
+
+fn most_of(request: &DeviceRequest) -> u32 {
+    let counts = request.first_available.iter().map(|it| it.count).chain(request.exactly.iter().map(|it| it.count));
+    counts.map(|count| u32::try_from(count.unwrap_or(1)).unwrap_or(u32::MAX)).max().unwrap_or(0)
+}
