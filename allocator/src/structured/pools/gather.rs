@@ -55,7 +55,10 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             }
         }
         if self.quirks.has(Quirk::BindingSlicesLast) {
-            found.sort_by_key(|slice| slice.spec.shared_counters.is_empty() && has_binding_conditions(slice));
+            // A slice of counters has no devices, unless counters and devices go together.
+            let together = self.quirks.has(Quirk::CountersPerSlice);
+            let has_devices = |slice: &ResourceSlice| together || slice.spec.shared_counters.is_empty();
+            found.sort_by_key(|slice| has_devices(slice) && has_binding_conditions(slice));
         }
         Ok(found)
     }

@@ -203,3 +203,17 @@ fn what_is_known_of_pools_elsewhere_is_that_of_the_allocator_that_asks() {
     assert_eq!(pools("n", Features::default(), everywhere), 0);
     assert_eq!(pools("m", Features::all(), everywhere), 1);
 }
+
+#[test]
+fn slices_with_binding_conditions_come_last_in_some_versions_also_those_with_counters() {
+    let counters = json!([{"name": "card", "counters": {"memory": {"value": "8"}}}]);
+    let binding = of(1, 2, slice(&json!([{"name": "a", "bindingConditions": ["ready"]}])));
+    let binding = with(binding, &[("/spec/sharedCounters", counters)]);
+    let other = of(1, 2, named("t", slice(&devices(&["b"]))));
+    let world = || {
+        let world = world().quirk(Quirk::SlicesAsListed).quirk(Quirk::CountersPerSlice);
+        world.slice(binding.clone()).slice(other.clone()).requests(&[request(2)])
+    };
+    assert_eq!(world().chosen(), "a b");
+    assert_eq!(world().quirk(Quirk::BindingSlicesLast).chosen(), "b a");
+}
