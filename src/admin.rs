@@ -106,8 +106,6 @@ impl DaemonStage {
 pub struct AdminParts {
     /// Name of the node.
     pub node: String,
-    /// Name of the driver.
-    pub driver: String,
     /// Id of this boot.
     pub boot_id: String,
     /// When the daemon started.
@@ -290,7 +288,7 @@ impl AdminService {
         AdminStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: parts.node.clone(),
-            driver: parts.driver.clone(),
+            driver: parts.slices.driver.clone(),
             mode: if parts.manifests.is_some() { "standalone" } else { "kubernetes" }.to_owned(),
             uptime_seconds: parts.started.elapsed().as_secs(),
             boot_id: parts.boot_id.clone(),

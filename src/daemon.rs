@@ -191,12 +191,10 @@ async fn start(
     let started = Instant::now();
     private_folders(&config.paths)?;
     let inventory = start_inventory(&config, &machine.root, tasks).await;
-    // Not earlier than with the process: threads that a second signal leaves behind may still be at work.
     let stage = DaemonStage::default();
     let mut services = KubeletServices::new(&config, inventory.reader(), metrics.clone(), tasks);
     let (lock, probes) = lock(&config, &stage, &mut services, tasks).await?;
     let machine = HeldMachine { machine, lock: Arc::new(lock) };
-    std::mem::forget(machine.lock.clone());
     lock::watch(machine.lock.clone(), tasks);
     // The kubelet needs up to a second to find them, in which the claims are recovered: calls wait for that.
     services.open().await.map_err(DaemonError::Kubelet)?;
@@ -224,7 +222,6 @@ async fn start(
     let pod_usage = pod_resources::start(&config, tellers, &claims, &inventory, &metrics, tasks).await?;
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
-        driver: config.driver.clone(),
         boot_id: machine.boot_id().to_owned(),
         started,
         machine: MachineReader::new(machine.machine.root.clone(), config.paths.root == Path::new("/"), tasks),

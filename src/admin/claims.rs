@@ -76,7 +76,7 @@ pub(super) async fn create(
     admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
     let uid = uuid::Uuid::new_v4().to_string();
     let inventory = admin.0.inventory.reader().latest();
-    let manifest = allocate(&request, &uid, &admin.0.driver, &inventory)
+    let manifest = allocate(&request, &uid, &admin.0.slices.driver, &inventory)
         .map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
     admin.make(manifest, dry_run).await
 }
@@ -178,7 +178,7 @@ impl AdminService {
     /// The claim as it would be made, with what it would be bound to; refused as it would be.
     async fn rehearse(&self, manifest: ResourceClaim, claim: ClaimRef) -> Result<AdminClaim, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
-        let allocation = manifest.allocation(&self.0.driver);
+        let allocation = manifest.allocation(&self.0.slices.driver);
         let allocation = allocation.map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         let ClaimRef { namespace, name, .. } = claim.clone();
         self.manifests(move |manifests| manifests.refuse_taken(&namespace, &name)).await?;
@@ -186,7 +186,7 @@ impl AdminService {
         let planned = self.0.claims.plan(claim, allocation).await;
         let planned = planned.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &*error))?;
         let devices = planned.iter().map(|device| held(device, Vec::new())).collect();
-        Ok(AdminClaim { devices, ..allocated_claim(&manifest, &self.0.driver) })
+        Ok(AdminClaim { devices, ..allocated_claim(&manifest, &self.0.slices.driver) })
     }
 
     /// Refuses what only a host without a cluster does, with what to do instead.
@@ -239,7 +239,7 @@ impl AdminService {
     pub(super) async fn all_claims(&self) -> Result<Vec<AdminClaim>, AdminFailure> {
         let table = self.0.claims.table().borrow().clone();
         let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
-        let driver = self.0.driver.clone();
+        let driver = self.0.slices.driver.clone();
         let manifests = match &self.0.manifests {
             Some(_) => self.manifests(ManifestFolder::all).await?,
             None => Vec::new(),

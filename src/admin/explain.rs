@@ -67,11 +67,11 @@ impl AdminService {
         let inventory = self.0.inventory.reader().latest();
         let devices = match record {
             Some((uid, view)) => view.devices().iter().map(|held| held_device(held, uid, &inventory, &table)).collect(),
-            None => allocated_devices(&object, &self.0.driver, &inventory, &table),
+            None => allocated_devices(&object, &self.0.slices.driver, &inventory, &table),
         };
         Ok(ClaimFacts {
             asked: format!("{namespace}/{name}"),
-            driver: self.0.driver.clone(),
+            driver: self.0.slices.driver.clone(),
             node: self.0.node.clone(),
             origin: if self.0.manifests.is_some() { ClaimOrigin::Manifests } else { ClaimOrigin::Cluster },
             record: record.map(|(uid, view)| record_fact(uid, view)),

@@ -24,7 +24,7 @@ pub(super) async fn fit(
         None => Vec::new(),
     };
     let answer = admin.offer(promised, move |offer| offer.fit(&asked)).await?;
-    answer.map(Json).map_err(failure)
+    answer.map(Json).map_err(|error| failure(&error))
 }
 
 /// Allocates a claim, makes a manifest of it and prepares it. If that fails, the manifest goes again.
@@ -37,17 +37,18 @@ pub(super) async fn create(
     asked.claim.metadata.uid.get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
     let promised = admin.promised().await?;
     let mut claim = asked.claim.clone();
-    claim.status.allocation = Some(admin.offer(promised, move |offer| offer.allocate(&asked)).await?.map_err(failure)?);
+    claim.status.allocation =
+        Some(admin.offer(promised, move |offer| offer.allocate(&asked)).await?.map_err(|error| failure(&error))?);
     admin.make(claim, dry_run).await
 }
 
-fn failure(error: FitError) -> AdminFailure {
-    let status = match &error {
+fn failure(error: &FitError) -> AdminFailure {
+    let status = match error {
         FitError::Allocated | FitError::Empty => StatusCode::BAD_REQUEST,
         FitError::Refused(_) => StatusCode::CONFLICT,
         FitError::Classes(_) | FitError::Gather(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    AdminFailure::new(status, &error)
+    AdminFailure::new(status, error)
 }
 
 impl AdminService {

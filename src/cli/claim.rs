@@ -143,7 +143,7 @@ enum ClaimFormat {
 
 pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     match args.command {
-        ClaimCommand::Create(args) => create(args, out)?,
+        ClaimCommand::Create(args) => create(&args, out)?,
         ClaimCommand::List(args) => list(&args, out)?,
         ClaimCommand::Show(args) => {
             let name = ClaimName::new(&args.claim, &args.namespace)?;
@@ -194,7 +194,7 @@ fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure>
     if refusals.is_empty() { Ok(()) } else { Err(CliFailure::Said(refusals.join("; "))) }
 }
 
-fn create(args: ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
+fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = args.daemon.client()?;
     let query = if args.dry_run { "?dry_run=true" } else { "" };
     let show = |claim: &AdminClaim, out: &mut dyn Write| {

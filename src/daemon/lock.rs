@@ -15,8 +15,10 @@ use crate::tasks::{Outcome, Tasks};
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Ends the daemon when its lock is not its own any more. Its service manager starts it again, into the line of those that
-/// wait for the lock.
+/// wait for the lock. From here on it is let go with the process and not before: threads that a second signal leaves behind may
+/// still be at work.
 pub(super) fn watch(lock: Arc<InstanceLock>, tasks: &Tasks) {
+    std::mem::forget(lock.clone());
     let stop = tasks.stop_token();
     tasks.service("lock", async move {
         tokio::select! {
