@@ -2,7 +2,7 @@
 
 mod fold;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem::discriminant};
 
 use super::{
     EvaluationError,
@@ -69,6 +69,10 @@ impl<'a> Evaluation<'a> {
             Node::Equal { sides, is_negated } => self.equal(sides, *is_negated),
             Node::OneOf(value, constants) => {
                 let value = self.evaluate(value)?;
+                // Constants are looked up by their hash, and these types have none.
+                if value.is_of_kubernetes() {
+                    return Err(no_overload("@in", &value));
+                }
                 let is_one = constants.iter().any(|constant| constant.equals(&value, self.meter.work()));
                 Ok(Value::Bool(is_one))
             }
@@ -269,11 +273,14 @@ impl<'a> Evaluation<'a> {
                 return Err(error);
             }
         };
-        let is_cheap =
-            !is_negated && matches!(&sides[0], Value::Quantity(_) | Value::Semver(_) | Value::Ip(_) | Value::Cidr(_));
+        let is_cheap = !is_negated && sides[0].is_of_kubernetes();
         let cost = if is_cheap { Cost::One } else { Cost::Smaller };
         let cost = cost.of(&sides, None, self.meter.work());
         self.meter.charge(cost)?;
+        // On the left, types of Kubernetes are compared with their like only; `!=` takes the error for a no.
+        if is_cheap && !matches!(sides[1], Value::Null) && discriminant(&sides[0]) != discriminant(&sides[1]) {
+            return Err(no_overload("_==_", &sides[1]));
+        }
         let is_equal = sides[0].equals(&sides[1], self.meter.work());
         self.meter.check_work()?;
         Ok(Value::Bool(is_equal != is_negated))

@@ -101,6 +101,21 @@ fn failures_name_what_is_wrong() {
 }
 
 #[test]
+fn types_of_kubernetes_on_the_left_are_compared_with_their_like_only() {
+    let device = Device::usual();
+    for (text, expected) in [
+        ("dyn(semver('1.2.3')) == dyn('1.2.3')", None),
+        ("dyn(quantity('1')) == dyn(1)", None),
+        ("dyn(semver('1.2.3')) in ['1.2.3']", None),
+        ("dyn('1.2.3') == dyn(semver('1.2.3'))", Some(false)),
+        ("dyn(semver('1.2.3')) != dyn('1.2.3')", Some(true)),
+        ("dyn(semver('1.2.3')) == null", Some(false)),
+    ] {
+        assert_eq!(device.judged(text).ok(), expected, "{text}");
+    }
+}
+
+#[test]
 fn deep_nesting_is_refused_and_does_not_exhaust_the_stack() {
     let nested = |open: &str, inside: &str, close: &str| {
         [5, 30, 119, 120, 500, 2000].map(|depth| {

@@ -99,6 +99,11 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Of a type that Kubernetes adds to the language.
+    pub(super) fn is_of_kubernetes(&self) -> bool {
+        matches!(self, Self::Quantity(_) | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_))
+    }
+
     /// Numbers are equal across their types; values of different types are not equal, and nothing goes wrong.
     pub(super) fn equals(&self, other: &Value<'_>, work: &mut Work) -> bool {
         match (self, other) {

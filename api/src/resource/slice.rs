@@ -267,6 +267,7 @@ pub struct SliceCounterSet {
     /// Unique in the pool.
     pub name: Box<str>,
     /// What there is.
+    #[serde(default)]
     pub counters: SortedMap<Counter>,
 }
 
@@ -277,6 +278,7 @@ pub struct DeviceCounterConsumption {
     /// Name of the set.
     pub counter_set: Box<str>,
     /// How much of each.
+    #[serde(default)]
     pub counters: SortedMap<Counter>,
 }
 
