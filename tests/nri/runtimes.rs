@@ -38,6 +38,14 @@ fn assert_well(rig: &Rig, claim: &Claim, [bound, free]: &[String; 2]) {
     rig.runtime.remove_container(&new).unwrap();
 }
 
+/// A plugin has told what it wants before the runtime counts it among those that it calls.
+fn wait_for_plugin(rig: &Rig) {
+    wait_for("a plugin that can be called", || {
+        let plugin = rig.runtime.plugin()?;
+        plugin.call::<hostler_proto::nri::Empty>("StateChange", &StateChangeEvent::default(), LONG).ok()
+    });
+}
+
 /// Mischief at a moment of the next connection; the one after it is a good one.
 fn survives(moment: Moment, mischief: impl Fn(&Runtime, &PluginLink) + Send + Clone + 'static) {
     let (mut rig, claim, ids) = scene(NriVersion::V0_12_2);
@@ -46,10 +54,7 @@ fn survives(moment: Moment, mischief: impl Fn(&Runtime, &PluginLink) + Send + Cl
     rig.runtime.at(moment, mischief);
     rig.runtime.start();
     wait_for("the mischief", || rig.runtime.has_done_all().then_some(()));
-    wait_for("a plugin that can be called", || {
-        let plugin = rig.runtime.plugin()?;
-        plugin.call::<hostler_proto::nri::Empty>("StateChange", &StateChangeEvent::default(), LONG).ok()
-    });
+    wait_for_plugin(&rig);
     assert_eq!(rig.pid(), pid);
     assert_well(&rig, &claim, &ids);
     // Of what the plugin says to a runtime that has hung up, a runtime that lives hears nothing.
@@ -92,6 +97,7 @@ fn a_runtime_that_is_lost_between_the_pieces_begins_anew() {
     rig.runtime.at(Moment::Sent("Synchronize"), |_, link| link.close());
     rig.runtime.start();
     rig.runtime.wait_for_synchronization(2);
+    wait_for_plugin(&rig);
     assert_well(&rig, &claim, &ids);
 }
 

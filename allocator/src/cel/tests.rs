@@ -1,3 +1,5 @@
+//! What selectors answer, and which of them mean nothing.
+
 use std::collections::BTreeSet;
 
 use hostler_api::{

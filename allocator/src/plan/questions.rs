@@ -84,6 +84,8 @@ pub(super) struct Questions<'a> {
     list_numbers: HashMap<String, u32>,
     lists: Vec<ClaimList>,
     gathered: HashMap<u32, Gathered>,
+    /// See [`bad_pools`].
+    bad: Vec<usize>,
     keys: Sequences<u32>,
     /// By number of the question.
     answers: Vec<Answer>,
@@ -110,6 +112,7 @@ impl<'a> Questions<'a> {
             list_numbers: HashMap::new(),
             lists: Vec::new(),
             gathered: HashMap::new(),
+            bad: bad_pools(cluster),
             keys: Sequences::default(),
             answers: Vec::new(),
             given: Vec::new(),
@@ -202,7 +205,7 @@ impl<'a> Questions<'a> {
             self.gathered.clear();
         }
         let (cluster, shape) = (self.cluster, shapes.of(node));
-        let gathered = self.gathered.entry(number).or_insert_with(|| gather(cluster, shape));
+        let gathered = self.gathered.entry(number).or_insert_with(|| gather(cluster, shape, &self.bad));
         let held = held(shape, gathered, node, occupancy);
         let representative = &cluster.nodes[shape.representative].node;
         let claims = &self.lists[claims as usize].claims;
@@ -223,9 +226,12 @@ impl Given {
 }
 
 /// Unpacks what the representative sees: all slices of its pools, also those that only tell whether a pool is complete.
-fn gather(cluster: &Cluster, shape: &Shape) -> Gathered {
+fn gather(cluster: &Cluster, shape: &Shape, bad: &[usize]) -> Gathered {
     let unpacked = |at: usize| cluster.slices[at].1.unpack(&cluster.slices[at].0, &cluster.facts.store);
-    let slices: Vec<ResourceSlice> = slices_of(cluster, shape.representative).map(unpacked).collect();
+    let own = |pool: &usize| cluster.nodes[shape.representative].pools.iter().any(|seen| seen.pool == *pool);
+    let elsewhere = bad.iter().filter(|pool| !own(pool)).flat_map(|pool| cluster.pools[*pool].slices.iter().copied());
+    // Those of others come last: they have no places in the shape.
+    let slices: Vec<ResourceSlice> = slices_of(cluster, shape.representative).chain(elsewhere).map(unpacked).collect();
     let mut slots = HashMap::new();
     for (part, slice) in shape.parts.iter().zip(&slices) {
         for (run, slot) in part.runs.iter().zip(part.slots()) {
@@ -235,6 +241,16 @@ fn gather(cluster: &Cluster, shape: &Shape) -> Gathered {
         }
     }
     Gathered { slices, slots }
+}
+
+/// Pools of one node that have counters and cannot be used. Until 1.36 they are everybody's, and who asks for all devices then
+/// hears that nobody knows what all of them are. For each node alike, so that answers are still those of a shape.
+fn bad_pools(cluster: &Cluster) -> Vec<usize> {
+    let has_counters = |slice: &usize| cluster.slices[*slice].1.has_counters;
+    let bad = cluster.pools.iter().enumerate().filter(|(_, pool)| {
+        pool.node.is_some() && !(pool.is_complete && pool.is_clear) && pool.slices.iter().any(has_counters)
+    });
+    bad.map(|(at, _)| at).collect()
 }
 
 fn device_key(slice: &ResourceSlice, at: usize) -> DeviceKey {

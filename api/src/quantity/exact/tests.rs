@@ -1,3 +1,5 @@
+//! Amounts as the API writes them: read, compared, added and written again.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -215,6 +215,10 @@ impl PluginLink {
         answered_rx: &Receiver<RpcResponse>,
         limit: Duration,
     ) -> Result<R, CallError> {
+        // Who has no patience at all does not look whether the answer has come meanwhile.
+        if limit.is_zero() {
+            return Err(CallError::TimedOut);
+        }
         let response = answered_rx.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => CallError::TimedOut,
             RecvTimeoutError::Disconnected => CallError::Closed,
