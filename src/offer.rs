@@ -12,10 +12,8 @@ use hostler_allocator::structured::{
 };
 use hostler_api::{
     Access, Grant,
-    core::ObjectMeta,
     resource::{
-        AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourcePool, ResourceSlice,
-        ResourceSliceSpec, SliceQuantity,
+        AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, SliceQuantity,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -25,7 +23,7 @@ use crate::{
     inventory::Inventory,
     kubernetes::{
         features::Dropped,
-        slices::{DesiredPool, DesiredSlice, SliceSettings, desired_slices},
+        slices::{SliceSettings, desired_slices},
     },
     standalone::UnallocatedClaim,
 };
@@ -44,7 +42,7 @@ const MOST_FITS: usize = 1000;
 const CLASSES: &str = include_str!("../deploy/cluster/deviceclasses.yaml");
 const USUAL_DRIVER: &str = "hostler.dev";
 
-/// What would fit on this host: the answer of `POST /v1/claims/fit`.
+/// What would fit on this host: the answer of `POST /v1/fits`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimFit {
@@ -103,7 +101,7 @@ impl NodeOffer {
             node: node.to_owned(),
             driver: settings.driver.clone(),
             unknown: unknown.chain(left_out).collect(),
-            slices: pools.iter().flat_map(|pool| slices(pool, node, &settings.driver)).collect(),
+            slices: pools.iter().flat_map(|pool| pool.objects(node, &settings.driver)).collect(),
             held: held(&settings.driver, inventory, table),
         }
     }
@@ -180,26 +178,6 @@ fn check(claim: &ResourceClaim) -> Result<(), FitError> {
         return Err(FitError::Allocated);
     }
     if claim.spec.devices.requests.is_empty() { Err(FitError::Empty) } else { Ok(()) }
-}
-
-/// The slices that this host would publish.
-fn slices(pool: &DesiredPool, node: &str, driver: &str) -> Vec<ResourceSlice> {
-    let count = i64::try_from(pool.slices.len()).unwrap_or(i64::MAX);
-    let of_pool = || ResourcePool { name: pool.name.clone(), generation: 1, resource_slice_count: count };
-    let slice = |slice: &DesiredSlice| ResourceSlice {
-        metadata: ObjectMeta { name: slice.name.clone(), ..ObjectMeta::default() },
-        spec: ResourceSliceSpec {
-            driver: driver.to_owned(),
-            pool: of_pool(),
-            node_name: Some(node.to_owned()),
-            node_selector: None,
-            all_nodes: None,
-            per_device_node_selection: None,
-            devices: slice.content.devices.clone(),
-            shared_counters: slice.content.shared_counters.clone(),
-        },
-    };
-    pool.slices.iter().map(slice).collect()
 }
 
 /// What claims on record hold, damaged ones too. A pool that has another name now is found by its backend.

@@ -8,7 +8,7 @@
     reason = "these tests run the binary, and fail by panicking"
 )]
 
-use std::fs;
+use std::{collections::BTreeSet, fs, thread};
 
 use hostler_testing::host::Host;
 use serde_json::{Value, json};
@@ -104,6 +104,61 @@ fn a_share_is_rounded_as_its_device_wants_and_taken_from_what_is_left() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("request \"part\""), "{said}");
     host.run_ok(&["claim", "create", "-f", &file(&host, &part("c", "2"))]);
+}
+
+#[test]
+fn claims_that_are_made_at_the_same_time_are_given_different_devices() {
+    let host = host();
+    let files = ["a", "b", "c"].map(|name| {
+        let path = host.path(name);
+        fs::write(&path, cards(name, 1)).unwrap();
+        path.display().to_string()
+    });
+    thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(|| host.run_ok(&["claim", "create", "-f", file]));
+        }
+    });
+    let given: BTreeSet<String> =
+        ["a", "b", "c"].map(|name| shown(&host, name)["devices"][0]["device"].to_string()).into();
+    assert_eq!(given.len(), 3, "{given:?}");
+}
+
+#[test]
+fn a_kill_while_a_claim_is_made_leaves_it_with_its_device_or_not_at_all() {
+    for at in ["before", "after"] {
+        let mut host = host();
+        host.script(&format!("{SCRIPT}[[fault]]\nstep = \"prepare\"\nat = \"{at}\"\nkill = true\n"));
+        let torn = host.run(&["claim", "create", "-f", &file(&host, &cards("torn", 1))]);
+        assert_eq!(torn.status.code(), Some(1), "{torn:?}");
+        host.wait();
+        host.script(SCRIPT);
+        host.start();
+        host.run_ok(&["claim", "create", "-f", &file(&host, &cards("rest", 2))]);
+        let (torn, rest) = (shown(&host, "torn"), shown(&host, "rest"));
+        let mut given: Vec<String> = [&torn, &rest]
+            .iter()
+            .flat_map(|claim| claim["devices"].as_array().unwrap())
+            .map(|device| device["device"].to_string())
+            .collect();
+        given.sort();
+        given.dedup();
+        assert_eq!(given.len(), 3, "{torn} {rest}");
+        host.run_ok(&["claim", "prepare", "torn"]);
+        assert_eq!(shown(&host, "torn")["state"], "prepared");
+    }
+}
+
+#[test]
+fn a_uid_that_stands_in_a_file_is_not_taken_for_that_of_the_claim() {
+    let host = host();
+    let exported = |name: &str| cards(name, 1).replace("\"metadata\":{", "\"metadata\":{\"uid\":\"6f6e652d6f662d61\",");
+    for name in ["a", "b"] {
+        let text = exported(name);
+        assert!(text.contains("6f6e652d6f662d61"), "{text}");
+        host.run_ok(&["claim", "create", "-f", &file(&host, &text)]);
+    }
+    assert_ne!(shown(&host, "a")["uid"], shown(&host, "b")["uid"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Claims over the admin socket: made, shown, prepared, taken back and forgotten.
 
-use std::time::UNIX_EPOCH;
+use std::{path::PathBuf, time::UNIX_EPOCH};
 
 use axum::{
     Json,
@@ -148,6 +148,13 @@ fn reference(claim: &AdminClaim) -> Result<ClaimRef, AdminFailure> {
     Ok(ClaimRef { namespace: claim.namespace.clone(), name: claim.name.clone(), uid })
 }
 
+/// A claim that has a manifest and is not prepared.
+#[derive(Debug)]
+pub(super) struct AddedClaim {
+    claim: ClaimRef,
+    path: PathBuf,
+}
+
 impl AdminService {
     /// Adds the manifest of a claim that has been given something, and prepares it; of a dry run, what both would come to.
     pub(super) async fn make(
@@ -155,11 +162,25 @@ impl AdminService {
         manifest: ResourceClaim,
         dry_run: bool,
     ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
-        let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         if dry_run {
-            return Ok((StatusCode::OK, Json(self.rehearse(manifest, claim).await?)));
+            return self.rehearse(manifest).await;
         }
+        let added = self.add(manifest).await?;
+        self.prepare_added(added).await
+    }
+
+    /// Adds the manifest of a claim that has been given something.
+    pub(super) async fn add(&self, manifest: ResourceClaim) -> Result<AddedClaim, AdminFailure> {
+        let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         let path = self.manifests(move |manifests| manifests.add(&manifest)).await?;
+        Ok(AddedClaim { claim, path })
+    }
+
+    /// Prepares a claim whose manifest was just added. If that fails, the manifest goes again.
+    pub(super) async fn prepare_added(
+        &self,
+        AddedClaim { claim, path }: AddedClaim,
+    ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
         if let Err(failure) = self.prepare(claim.clone()).await {
             self.manifests(move |manifests| manifests.remove(&path)).await?;
             return Err(failure);
@@ -176,7 +197,11 @@ impl AdminService {
     }
 
     /// The claim as it would be made, with what it would be bound to; refused as it would be.
-    async fn rehearse(&self, manifest: ResourceClaim, claim: ClaimRef) -> Result<AdminClaim, AdminFailure> {
+    pub(super) async fn rehearse(
+        &self,
+        manifest: ResourceClaim,
+    ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
+        let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         let inventory = self.0.inventory.reader().latest();
         let allocation = manifest.allocation(&self.0.slices.driver);
         let allocation = allocation.map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
@@ -186,7 +211,8 @@ impl AdminService {
         let planned = self.0.claims.plan(claim, allocation).await;
         let planned = planned.map_err(|error| AdminFailure::new(StatusCode::CONFLICT, &*error))?;
         let devices = planned.iter().map(|device| held(device, Vec::new())).collect();
-        Ok(AdminClaim { devices, ..allocated_claim(&manifest, &self.0.slices.driver) })
+        let claim = AdminClaim { devices, ..allocated_claim(&manifest, &self.0.slices.driver) };
+        Ok((StatusCode::OK, Json(claim)))
     }
 
     /// Refuses what only a host without a cluster does, with what to do instead.

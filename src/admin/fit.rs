@@ -34,12 +34,23 @@ pub(super) async fn create(
     Json(mut asked): Json<UnallocatedClaim>,
 ) -> Result<(StatusCode, Json<AdminClaim>), AdminFailure> {
     admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
-    asked.claim.metadata.uid.get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
+    // A UID that stands in the file is that of the claim or template which it was made of, and may be in use.
+    asked.claim.metadata.uid = Some(uuid::Uuid::new_v4().to_string());
+    // Who chooses next has to see what is chosen here.
+    let turn = match &admin.0.manifests {
+        Some(manifests) => manifests.turn_to_choose().await,
+        None => None,
+    };
     let promised = admin.promised().await?;
     let mut claim = asked.claim.clone();
     claim.status.allocation =
         Some(admin.offer(promised, move |offer| offer.allocate(&asked)).await?.map_err(|error| failure(&error))?);
-    admin.make(claim, dry_run).await
+    if dry_run {
+        return admin.rehearse(claim).await;
+    }
+    let added = admin.add(claim).await?;
+    drop(turn);
+    admin.prepare_added(added).await
 }
 
 fn failure(error: &FitError) -> AdminFailure {

@@ -6,8 +6,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use hostler_api::{
     BackendName, DeviceName,
+    core::ObjectMeta,
     limits::{MAX_ADVANCED_DEVICES, MAX_COUNTER_SETS, MAX_DEVICES, MAX_OBJECT_NAME},
-    resource::{SliceContent, SliceCounterSet},
+    resource::{ResourcePool, ResourceSlice, ResourceSliceSpec, SliceContent, SliceCounterSet},
 };
 use hostler_backend::{CounterSet, Device};
 
@@ -53,6 +54,27 @@ pub struct DesiredPool {
     pub left_out: Vec<String>,
     /// Whether nobody knows what devices it has: the slices that are on the server stay as they are.
     pub unknown: bool,
+}
+
+impl DesiredPool {
+    /// Its slices as objects of their own, for whoever wants to know what a node's devices look like without an API server.
+    pub fn objects(&self, node: &str, driver: &str) -> Vec<ResourceSlice> {
+        let count = i64::try_from(self.slices.len()).unwrap_or(i64::MAX);
+        let object = |slice: &DesiredSlice| ResourceSlice {
+            metadata: ObjectMeta { name: slice.name.clone(), ..ObjectMeta::default() },
+            spec: ResourceSliceSpec {
+                driver: driver.to_owned(),
+                pool: ResourcePool { name: self.name.clone(), generation: 1, resource_slice_count: count },
+                node_name: Some(node.to_owned()),
+                node_selector: None,
+                all_nodes: None,
+                per_device_node_selection: None,
+                devices: slice.content.devices.clone(),
+                shared_counters: slice.content.shared_counters.clone(),
+            },
+        };
+        self.slices.iter().map(object).collect()
+    }
 }
 
 /// A slice as it should be.

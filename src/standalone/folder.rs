@@ -12,6 +12,7 @@ use hostler_api::{
     resource::{AllocationError, ResourceClaim},
 };
 use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_text, replace};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::manifest::{self, ManifestError};
 use crate::{
@@ -32,6 +33,8 @@ pub struct ManifestFolder {
     tasks: Tasks,
     /// Held while a manifest is added: looking whether the name is free, and taking it, is one step.
     adding: Arc<Mutex<()>>,
+    /// One at a time chooses devices for a claim, until the manifest tells the next one what was chosen.
+    choosing: Arc<Semaphore>,
 }
 
 /// Why a manifest could not be read or written.
@@ -94,12 +97,24 @@ pub struct ManifestFile {
 impl ManifestFolder {
     /// The manifests in `folder` for `driver`; the folder need not exist yet.
     pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
-        Self { folder: folder.into(), driver: driver.into(), tasks: tasks.clone(), adding: Arc::default() }
+        Self {
+            folder: folder.into(),
+            driver: driver.into(),
+            tasks: tasks.clone(),
+            adding: Arc::default(),
+            choosing: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Where blocking work on the folder runs.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Waits for one's turn to choose devices for a claim and to add its manifest.
+    pub async fn turn_to_choose(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed, which is the only error.
+        self.choosing.acquire().await.ok()
     }
 
     /// The manifest of the claim called `namespace/name`.

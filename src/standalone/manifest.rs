@@ -65,8 +65,8 @@ fn strict<T: DeserializeOwned>(value: Value, strict: &str) -> Result<T, Manifest
     }
 }
 
-/// A claim without an allocation, and classes that are no part of hostler's deployment. The body of `POST /v1/claims/fit` and
-/// `POST /v1/claims/manifest`.
+/// A claim without an allocation, and classes that are no part of hostler's deployment. The body of `POST /v1/fits` and
+/// `POST /v1/unallocated-claims`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnallocatedClaim {
@@ -100,8 +100,8 @@ pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<Docume
     for (index, document) in documents.into_iter().enumerate() {
         for object in items(document) {
             match unallocated(object) {
-                Ok(Asked::Claim(claim)) => claims.push(*claim),
-                Ok(Asked::Class(class)) => classes.push(*class),
+                Ok(UnallocatedObject::Claim(claim)) => claims.push(*claim),
+                Ok(UnallocatedObject::Class(class)) => classes.push(*class),
                 Err(source) => errors.push(DocumentError { document: index + 1, source }),
             }
         }
@@ -123,23 +123,23 @@ fn items(mut document: Value) -> Vec<Value> {
     }
 }
 
-/// What one object of a question says.
-enum Asked {
+/// What stands in files of claims that nobody has allocated.
+enum UnallocatedObject {
     Claim(Box<ResourceClaim>),
     Class(Box<DeviceClass>),
 }
 
-fn unallocated(mut object: Value) -> Result<Asked, ManifestError> {
+fn unallocated(mut object: Value) -> Result<UnallocatedObject, ManifestError> {
     match object["kind"].as_str() {
-        Some("DeviceClass") => Ok(Asked::Class(Box::new(strict(object, STRICT_SPEC)?))),
+        Some("DeviceClass") => Ok(UnallocatedObject::Class(Box::new(strict(object, STRICT_SPEC)?))),
         Some("ResourceClaimTemplate") => {
             // The claims of a template differ in their names alone.
             let spec = object["spec"]["spec"].take();
             let (metadata, version) = (object["metadata"].take(), object["apiVersion"].take());
             let claim = json!({ "apiVersion": version, "kind": "ResourceClaim", "metadata": metadata, "spec": spec });
-            Ok(Asked::Claim(Box::new(checked(strict(claim, STRICT_SPEC)?)?)))
+            Ok(UnallocatedObject::Claim(Box::new(checked(strict(claim, STRICT_SPEC)?)?)))
         }
-        Some("ResourceClaim") => Ok(Asked::Claim(Box::new(checked(strict(object, STRICT_SPEC)?)?))),
+        Some("ResourceClaim") => Ok(UnallocatedObject::Claim(Box::new(checked(strict(object, STRICT_SPEC)?)?))),
         Some(other) => {
             Err(field("kind", format!("it is {other:?}; write ResourceClaim, ResourceClaimTemplate or DeviceClass")))
         }

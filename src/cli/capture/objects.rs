@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use hostler_api::BackendName;
+use hostler_api::{BackendName, resource::ResourceSlice};
 use hostler_linux::{
     archive::{TreeSnapshot, UnpackedCapture, private_folder},
     topology::Topology,
@@ -22,7 +22,7 @@ use crate::{
     inventory::{Inventory, Pool},
     kubernetes::{
         features::Dropped,
-        slices::{DesiredPool, SliceSettings, desired_slices},
+        slices::{SliceSettings, desired_slices},
     },
 };
 
@@ -42,7 +42,8 @@ pub(super) fn of(snapshot: &TreeSnapshot, config: &DaemonConfig) -> Result<Strin
     let machine = scan_machine(&config, &capture.root(), None);
     let slices = desired_slices(&inventory(&machine), &SliceSettings::of(&config), &Dropped::new());
     let mut items = vec![node(&machine)];
-    items.extend(slices.iter().flat_map(|pool| slice_objects(pool, &machine.node, &config.driver)));
+    let slices = slices.iter().flat_map(|pool| pool.objects(&machine.node, &config.driver));
+    items.extend(slices.map(|slice| slice_object(&slice)));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
     serde_json::to_string_pretty(&list)
         .map(|text| text + "\n")
@@ -65,28 +66,14 @@ fn inventory(machine: &ScannedMachine) -> Inventory {
     Inventory { pools: machine.pools.iter().filter_map(pool).collect(), ..Inventory::default() }
 }
 
-fn slice_objects(pool: &DesiredPool, node: &str, driver: &str) -> Vec<Value> {
-    let count = pool.slices.len();
-    let object = |slice: &crate::kubernetes::slices::DesiredSlice| {
-        let mut spec = json!({
-            "driver": driver,
-            "pool": { "name": pool.name, "generation": 1, "resourceSliceCount": count },
-            "nodeName": node,
-        });
-        let lists =
-            [("devices", json!(slice.content.devices)), ("sharedCounters", json!(slice.content.shared_counters))];
-        for (field, list) in lists.into_iter().filter(|(_, list)| list.as_array().is_some_and(|list| !list.is_empty()))
-        {
-            spec[field] = list;
-        }
-        json!({
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceSlice",
-            "metadata": { "name": slice.name },
-            "spec": spec,
-        })
-    };
-    pool.slices.iter().map(object).collect()
+/// A ResourceSlice with what `kubectl` wants to be told of it.
+fn slice_object(slice: &ResourceSlice) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": slice.metadata,
+        "spec": slice.spec,
+    })
 }
 
 /// With what there is. A kubelet may set some of it aside: how much is not the machine's to know.
