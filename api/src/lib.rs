@@ -1,12 +1,13 @@
 //! What every part of hostler says of devices and claims: names, quantities, grants, limits, and the shapes of
-//! `resource.k8s.io` in all versions that are spoken, and of nodes and pods. No I/O, no clock, nothing of a daemon or of
-//! a controller.
+//! `resource.k8s.io` in all versions that are spoken, of nodes and pods, and of hostler's own kinds. No I/O, no clock, nothing
+//! of a daemon or of a controller.
 
 mod chain;
 mod claim;
 pub mod core;
 mod finding;
 mod grant;
+pub mod hardware;
 pub mod limits;
 mod listed;
 mod names;

@@ -3,6 +3,9 @@
 /// The API version of hostler's own kinds: opaque configuration, today.
 pub const HOSTLER_API_VERSION: &str = "hostler.dev/v1alpha1";
 
+/// The key of the taint with which a device is kept for somebody, whichever driver's device it is. Its value says for whom.
+pub const HELD_TAINT: &str = "hostler.dev/held";
+
 /// The annotation with which a claim that was made from a template says what its pod calls it.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
@@ -25,15 +28,26 @@ pub enum TaintReason {
 }
 
 impl TaintReason {
+    const ALL: [Self; 4] = [Self::Unhealthy, Self::Unknown, Self::Stale, Self::Drained];
+
     /// The key of the taint of a device of `driver`.
     pub fn key(self, driver: &str) -> String {
-        let word = match self {
+        format!("{driver}/{}", self.word())
+    }
+
+    /// What `driver` says with a taint of this key; absent for keys that are not its own.
+    pub fn of_key(key: &str, driver: &str) -> Option<Self> {
+        let word = key.strip_prefix(driver)?.strip_prefix('/')?;
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+
+    fn word(self) -> &'static str {
+        match self {
             Self::Unhealthy => "unhealthy",
             Self::Unknown => "unknown",
             Self::Stale => "stale",
             Self::Drained => "drained",
-        };
-        format!("{driver}/{word}")
+        }
     }
 
     /// The value of the taint.

@@ -1,0 +1,189 @@
+//! How many devices are in which state, and how much of what they share is had.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::DeviceState;
+use crate::Quantity;
+
+/// Devices by state, in as few words as possible: what is nothing is left out, and what is in no state named here is free.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceCounts {
+    /// All devices.
+    pub capacity: u32,
+    /// Those that work and are in service, whoever has them.
+    pub allocatable: u32,
+    /// Those that claims have. One that is shared counts when no part of it can be had any more.
+    #[serde(skip_serializing_if = "is_none")]
+    pub allocated: u32,
+    /// Those that are kept for somebody who does not have them yet.
+    #[serde(skip_serializing_if = "is_none")]
+    pub held: u32,
+    /// Those that nobody has and that do not work.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unhealthy: u32,
+    /// Those that nobody has and that are out of service.
+    #[serde(skip_serializing_if = "is_none")]
+    pub drained: u32,
+    /// Those that nobody has and of which it is not known whether they work.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unknown: u32,
+    /// Those that nobody has and that cannot be had for what others have.
+    #[serde(skip_serializing_if = "is_none")]
+    pub blocked: u32,
+}
+
+/// Devices by state, each state named: sums over what there is, for people and for columns.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceTotals {
+    /// All devices.
+    pub capacity: u32,
+    /// Those that work and are in service, whoever has them.
+    pub allocatable: u32,
+    /// Those that claims have.
+    pub allocated: u32,
+    /// Those that are kept for somebody who does not have them yet.
+    pub held: u32,
+    /// Those that nobody has and that do not work.
+    pub unhealthy: u32,
+    /// Those that nobody has and that are out of service.
+    pub drained: u32,
+    /// Those that nobody has and of which it is not known whether they work.
+    pub unknown: u32,
+    /// Those that nobody has and that cannot be had for what others have.
+    pub blocked: u32,
+    /// Those that anybody can have.
+    pub free: u32,
+}
+
+/// What there is of one capacity of shared devices.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AmountCounts {
+    /// All of it.
+    #[serde(serialize_with = "readable")]
+    pub capacity: Quantity,
+    /// What of it is on devices that work and are in service.
+    #[serde(serialize_with = "readable")]
+    pub allocatable: Quantity,
+    /// What claims have.
+    #[serde(serialize_with = "readable")]
+    pub allocated: Quantity,
+    /// What can still be had. Less than what is not allocated where devices are out of service or claims keep others away.
+    #[serde(serialize_with = "readable")]
+    pub free: Quantity,
+}
+
+/// `128Gi`: shorter than the digits, and people read it.
+fn readable<S: Serializer>(amount: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&amount.human())
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+impl DeviceCounts {
+    /// Counts one more device.
+    pub fn add(&mut self, state: DeviceState, is_allocatable: bool) {
+        self.capacity += 1;
+        self.allocatable += u32::from(is_allocatable);
+        match state {
+            DeviceState::Allocated => self.allocated += 1,
+            DeviceState::Held => self.held += 1,
+            DeviceState::Unhealthy => self.unhealthy += 1,
+            DeviceState::Drained => self.drained += 1,
+            DeviceState::Unknown => self.unknown += 1,
+            DeviceState::Blocked => self.blocked += 1,
+            DeviceState::Free => {}
+        }
+    }
+
+    /// Those that anybody can have: all that are in no other state.
+    pub fn free(&self) -> u32 {
+        let taken = [self.allocated, self.held, self.unhealthy, self.drained, self.unknown, self.blocked];
+        self.capacity.saturating_sub(taken.into_iter().fold(0, u32::saturating_add))
+    }
+}
+
+impl DeviceTotals {
+    /// Adds what is counted elsewhere.
+    pub fn add(&mut self, counts: &DeviceCounts) {
+        self.capacity += counts.capacity;
+        self.allocatable += counts.allocatable;
+        self.allocated += counts.allocated;
+        self.held += counts.held;
+        self.unhealthy += counts.unhealthy;
+        self.drained += counts.drained;
+        self.unknown += counts.unknown;
+        self.blocked += counts.blocked;
+        self.free += counts.free();
+    }
+
+    /// How many are in a state.
+    pub fn in_state(&self, state: DeviceState) -> u32 {
+        match state {
+            DeviceState::Allocated => self.allocated,
+            DeviceState::Held => self.held,
+            DeviceState::Unhealthy => self.unhealthy,
+            DeviceState::Drained => self.drained,
+            DeviceState::Unknown => self.unknown,
+            DeviceState::Blocked => self.blocked,
+            DeviceState::Free => self.free,
+        }
+    }
+}
+
+impl AmountCounts {
+    /// Adds what there is elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.capacity = self.capacity.plus(other.capacity);
+        self.allocatable = self.allocatable.plus(other.allocatable);
+        self.allocated = self.allocated.plus(other.allocated);
+        self.free = self.free.plus(other.free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_is_in_one_state() {
+        let mut counts = DeviceCounts::default();
+        for state in DeviceState::ALL {
+            counts.add(state, state == DeviceState::Free);
+        }
+        let mut totals = DeviceTotals::default();
+        totals.add(&counts);
+        assert_eq!((totals.capacity, totals.allocatable), (7, 1));
+        for state in DeviceState::ALL {
+            assert_eq!(totals.in_state(state), 1, "{state}");
+        }
+    }
+
+    #[test]
+    fn counts_that_others_wrote_never_leave_more_free_than_there_is() {
+        let counts = DeviceCounts { capacity: 2, allocated: u32::MAX, held: 3, ..DeviceCounts::default() };
+        assert_eq!(counts.free(), 0);
+    }
+
+    #[test]
+    fn what_is_nothing_is_not_written() {
+        let counts = DeviceCounts { capacity: 2, allocatable: 2, held: 1, ..DeviceCounts::default() };
+        let text = serde_json::to_string(&counts).unwrap();
+        assert_eq!(text, r#"{"capacity":2,"allocatable":2,"held":1}"#);
+        assert_eq!(serde_json::from_str::<DeviceCounts>(&text).unwrap(), counts);
+    }
+
+    #[test]
+    fn amounts_come_back_as_they_were_written() {
+        let gib = |gib: u64| Quantity::whole(gib << 30);
+        let amounts =
+            AmountCounts { capacity: gib(128), allocatable: gib(128), free: gib(127), ..AmountCounts::default() };
+        let text = serde_json::to_string(&amounts).unwrap();
+        assert_eq!(text, r#"{"capacity":"128Gi","allocatable":"128Gi","allocated":"0","free":"127Gi"}"#);
+        assert_eq!(serde_json::from_str::<AmountCounts>(&text).unwrap(), amounts);
+    }
+}
