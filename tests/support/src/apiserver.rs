@@ -12,6 +12,7 @@ mod apply;
 mod auth;
 mod claims;
 mod convert;
+mod custom;
 mod devices;
 mod discovery;
 mod events;
@@ -61,7 +62,7 @@ pub use refusal::StatusError;
 pub use resources::ApiServerRelease;
 pub use state::{AdmissionAttributes, LoggedRequest};
 
-use resources::{GroupVersion, RequestTarget, ServedResource};
+use resources::{Catalog, RequestTarget};
 use rules::ServerSettings;
 use state::{ServerState, SharedServerState};
 use store::{ObjectKey, meta};
@@ -264,6 +265,12 @@ impl ApiServer {
         self.try_create(object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
     }
 
+    /// Creates all objects of a YAML text, in its order: definitions of kinds among them can be used at once.
+    pub fn create_yaml(&self, text: &str) -> Vec<Value> {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a YAML text");
+        documents.into_iter().filter(|document| !document.is_null()).map(|document| self.create(document)).collect()
+    }
+
     /// As [`create`](Self::create), which may fail.
     pub fn try_create(&self, object: Value) -> Result<Value, StatusError> {
         let namespace = meta(&object, "namespace").to_owned();
@@ -287,8 +294,9 @@ impl ApiServer {
 
     /// An object as it is stored, in `v1`; `path` is `name`, or `namespace/name`.
     pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
-        let key = key(plural, path);
-        self.shared.read(|state| state.store.get(&key)).map(|object| Value::clone(&object))
+        self.shared
+            .read(|state| state.store.get(&key(&state.catalog, plural, path)))
+            .map(|object| Value::clone(&object))
     }
 
     /// All objects of a resource.
@@ -298,14 +306,13 @@ impl ApiServer {
 
     /// Deletes an object at once, whatever holds it. Whether there was one.
     pub fn delete(&self, plural: &str, path: &str) -> bool {
-        let key = key(plural, path);
-        self.shared.write(|state| state.store.remove(&key)).is_some()
+        self.shared.write(|state| state.store.remove(&key(&state.catalog, plural, path))).is_some()
     }
 
     /// Changes an object, past all rules.
     pub fn edit(&self, plural: &str, path: &str, change: impl FnOnce(&mut Value)) -> Value {
-        let key = key(plural, path);
         self.shared.write(|state| {
+            let key = key(&state.catalog, plural, path);
             let object = state.store.get(&key).unwrap_or_else(|| panic!("there is no {plural} {path}"));
             let mut object = Value::clone(&object);
             change(&mut object);
@@ -314,14 +321,10 @@ impl ApiServer {
     }
 
     fn ask(&self, verb: &'static str, subresource: Option<&str>, object: &Value) -> Result<Value, StatusError> {
-        let resource = ServedResource::of_kind(object["kind"].as_str().expect("an object has a kind"));
-        let version = object["apiVersion"].as_str().expect("an object has a version");
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let versions = [("", "v1"), ("events.k8s.io", "v1"), (resources::TOPOLOGY, "v1alpha2")]
-            .into_iter()
-            .chain(["v1", "v1beta2", "v1beta1"].map(|version| (resources::DRA, version)));
-        let api = versions.map(|(group, version)| GroupVersion { group, version });
-        let api = api.into_iter().find(|api| (api.group, api.version) == (group, version)).expect("a known version");
+        let named = |field: &str| object[field].as_str().unwrap_or_else(|| panic!("an object has {field}"));
+        let (version, kind) = (named("apiVersion"), named("kind"));
+        let served = self.shared.read(|state| state.catalog.of_object(version, kind));
+        let (api, resource) = served.unwrap_or_else(|| panic!("{version} {kind} is not served"));
         let text = |field| Some(meta(object, field).to_owned()).filter(|text| !text.is_empty());
         let target = RequestTarget {
             api,
@@ -372,7 +375,7 @@ pub struct ApiServerView<'a>(&'a ServerState);
 impl ApiServerView<'_> {
     /// As [`ApiServer::get`].
     pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
-        self.0.store.get(&key(plural, path)).map(|object| Value::clone(&object))
+        self.0.store.get(&key(&self.0.catalog, plural, path)).map(|object| Value::clone(&object))
     }
 
     /// As [`ApiServer::list`].
@@ -387,8 +390,8 @@ impl ApiServerView<'_> {
 }
 
 /// `name`, or `namespace/name`; without a namespace it is `default`.
-fn key(plural: &str, path: &str) -> ObjectKey {
-    let resource = ServedResource::named(plural);
+fn key(catalog: &Catalog, plural: &str, path: &str) -> ObjectKey {
+    let resource = catalog.named(plural);
     match path.split_once('/') {
         Some((namespace, name)) => ObjectKey::new(resource.kind, namespace, name),
         None => ObjectKey::new(resource.kind, if resource.namespaced { "default" } else { "" }, path),

@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    resources::{ApiServerRelease, GroupVersion, api_version, groups, served},
-    rules::ServerSettings,
-};
+use super::resources::{ApiServerRelease, Catalog, GroupVersion, api_version};
 
 pub(crate) fn version(release: ApiServerRelease) -> Value {
     let minor = release.minor();
@@ -20,15 +17,15 @@ pub(crate) fn core_versions() -> Value {
     json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
 }
 
-pub(crate) fn group_list(settings: &ServerSettings) -> Value {
-    let named = groups(settings).into_iter().filter(|(name, _)| !name.is_empty());
+pub(crate) fn group_list(catalog: &Catalog) -> Value {
+    let named = catalog.groups().into_iter().filter(|(name, _)| !name.is_empty());
     let groups: Vec<Value> = named.map(|(name, versions)| group_entry(name, &versions)).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-pub(crate) fn group(settings: &ServerSettings, name: &str) -> Value {
+pub(crate) fn group(catalog: &Catalog, name: &str) -> Value {
     let (_, versions) =
-        groups(settings).into_iter().find(|(group, _)| *group == name).expect("routed to a known group");
+        catalog.groups().into_iter().find(|(group, _)| *group == name).expect("routed to a known group");
     let mut group = group_entry(name, &versions);
     group["kind"] = json!("APIGroup");
     group["apiVersion"] = json!("v1");
@@ -44,14 +41,18 @@ fn group_entry(name: &str, versions: &[&str]) -> Value {
     })
 }
 
-pub(crate) fn resources(api: GroupVersion) -> Value {
+pub(crate) fn resources(catalog: &Catalog, api: GroupVersion) -> Value {
     const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let mut resources = Vec::new();
-    for resource in served(api.group) {
-        resources.push(json!({
+    for resource in catalog.served(api) {
+        let mut entry = json!({
             "name": resource.plural, "singularName": resource.kind_name.to_lowercase(), "kind": resource.kind_name,
             "namespaced": resource.namespaced, "verbs": VERBS, "shortNames": resource.short,
-        }));
+        });
+        if let Some(custom) = resource.custom.filter(|custom| !custom.categories.is_empty()) {
+            entry["categories"] = json!(custom.categories);
+        }
+        resources.push(entry);
         if resource.has_status {
             resources.push(json!({
                 "name": format!("{}/status", resource.plural), "singularName": "", "kind": resource.kind_name,

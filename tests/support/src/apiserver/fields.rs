@@ -58,6 +58,12 @@ pub(crate) fn keys(path: &[PathElement]) -> Option<&'static [&'static str]> {
     }
 }
 
+/// The keys of a member of a list of a defined kind, with the defaults of those that it lacks.
+pub(crate) fn key_values(keys: &[&str], schema: &Value, item: &Value) -> Value {
+    let value = |key: &str| item.get(key).or_else(|| schema["properties"][key].get("default")).cloned();
+    keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect::<Map<_, _>>().into()
+}
+
 /// The step to a member with its keys.
 pub(crate) fn member(keys: &[&str], item: &Value) -> PathElement {
     let named = keys.iter().filter(|key| !item[**key].is_null()).map(|key| ((*key).to_owned(), item[*key].clone()));

@@ -28,7 +28,7 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LoggedRequest, SharedServerState, discovery,
+    LoggedRequest, ServerState, SharedServerState, discovery,
     faults::{self, FaultEffect},
     opaque, protobuf,
     refusal::StatusError,
@@ -175,7 +175,9 @@ async fn answered(
     body: Result<Vec<u8>, StatusError>,
     logged: &mut LoggedRequest,
 ) -> (Result<ApiResponse, StatusError>, Option<FaultEffect>) {
-    let Some(route) = route(&shared.settings, &seen.path) else { return (Err(StatusError::no_such_path()), None) };
+    let Some(route) = shared.read(|state| route(&state.catalog, &seen.path)) else {
+        return (Err(StatusError::no_such_path()), None);
+    };
     let Some(user) = shared.read(|state| state.users.get(&seen.token).cloned()) else {
         return (Err(StatusError::unauthorized()), None);
     };
@@ -220,15 +222,15 @@ fn carry_out(shared: &Arc<SharedServerState>, call: ApiRequest) -> Result<ApiRes
 }
 
 fn discovered(shared: &SharedServerState, route: &ApiRoute) -> Value {
-    let settings = &shared.settings;
-    match route {
-        ApiRoute::Version => discovery::version(settings.release),
+    shared.read(|ServerState { catalog, .. }| match route {
+        ApiRoute::Version => discovery::version(shared.settings.release),
         ApiRoute::CoreVersions => discovery::core_versions(),
-        ApiRoute::Groups => discovery::group_list(settings),
-        ApiRoute::Group(name) => discovery::group(settings, name),
-        ApiRoute::Resources(api) => discovery::resources(*api),
+        ApiRoute::Groups => discovery::group_list(catalog),
+        // It can be gone since the path was looked up.
+        ApiRoute::Group(name) => discovery::group(catalog, name),
+        ApiRoute::Resources(api) => discovery::resources(catalog, *api),
         ApiRoute::Health | ApiRoute::Objects(_) => Value::Null,
-    }
+    })
 }
 
 fn verb(

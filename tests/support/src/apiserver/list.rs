@@ -107,12 +107,12 @@ fn too_old(store: &ObjectStore, after: Option<&ContinueToken>) -> StatusError {
     }
 }
 
-/// A list of objects. Its items go without `kind` and `apiVersion`, as those of built-in types do.
+/// A list of objects. Items of built-in types go without `kind` and `apiVersion`.
 pub(crate) fn of<'a>(call: &ApiRequest, objects: impl Iterator<Item = &'a Arc<Value>>, metadata: Value) -> Value {
     let target = &call.target;
     let items = objects.map(|object| {
         let mut item = super::convert::from_stored(target.api, target.resource, object);
-        if let Some(item) = item.as_object_mut() {
+        if let Some(item) = item.as_object_mut().filter(|_| target.resource.custom.is_none()) {
             item.remove("kind");
             item.remove("apiVersion");
         }

@@ -58,6 +58,24 @@ impl FieldError {
         Self::new(field, "FieldValueNotSupported", text)
     }
 
+    pub(crate) fn wrong_type(field: impl Into<String>, value: &Value, why: &str) -> Self {
+        Self::new(field, "FieldValueTypeInvalid", format!("Invalid value: {value}: {why}"))
+    }
+
+    /// Of a rule of a definition, which can say of what sort its complaint is.
+    pub(crate) fn broken_rule(field: &str, reason: Option<&str>, value: &Value, why: &str) -> Self {
+        let field = if field.is_empty() { "<nil>" } else { field };
+        match reason {
+            Some("FieldValueRequired") => Self::required(field, why),
+            Some("FieldValueForbidden") => Self::forbidden(field, why),
+            Some("FieldValueDuplicate") => Self::duplicate(field, value),
+            // Of what has parts, the real one names the type only.
+            _ if value.is_object() => Self::invalid(field, &json!("object"), why),
+            _ if value.is_array() => Self::invalid(field, &json!("array"), why),
+            _ => Self::invalid(field, value, why),
+        }
+    }
+
     fn new(field: impl Into<String>, reason: &'static str, text: String) -> Self {
         Self { field: field.into(), reason, text }
     }

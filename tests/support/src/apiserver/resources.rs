@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::ServerSettings;
+use super::{custom::CustomVersion, rules::ServerSettings};
 
 /// A minor release of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -49,6 +49,8 @@ const TOPOLOGY_VERSION: &str = "v1alpha2";
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const COORDINATION: &str = "coordination.k8s.io";
+const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// A kind of object that is stored, or of question that is answered.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -57,6 +59,9 @@ pub(crate) enum ObjectKind {
     Node,
     Pod,
     Event,
+    ConfigMap,
+    ServiceAccount,
+    Lease,
     ResourceSlice,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -64,6 +69,9 @@ pub(crate) enum ObjectKind {
     NodeResourceTopology,
     TokenReview,
     SubjectAccessReview,
+    CustomResourceDefinition,
+    /// `plural.group` of a definition.
+    Custom(&'static str),
 }
 
 /// A kind, as the API names it.
@@ -77,6 +85,8 @@ pub(crate) struct ServedResource {
     pub has_status: bool,
     /// The group in which it is stored.
     pub group: &'static str,
+    /// Of a kind that a definition made: the version that this is.
+    pub custom: Option<&'static CustomVersion>,
 }
 
 pub(crate) const RESOURCES: &[ServedResource] = &[
@@ -84,6 +94,9 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
     resource(ObjectKind::Node, "Node", "nodes", &["no"], false, true, ""),
     resource(ObjectKind::Pod, "Pod", "pods", &["po"], true, true, ""),
     resource(ObjectKind::Event, "Event", "events", &["ev"], true, false, ""),
+    resource(ObjectKind::ConfigMap, "ConfigMap", "configmaps", &["cm"], true, false, ""),
+    resource(ObjectKind::ServiceAccount, "ServiceAccount", "serviceaccounts", &["sa"], true, false, ""),
+    resource(ObjectKind::Lease, "Lease", "leases", &[], true, false, COORDINATION),
     resource(ObjectKind::ResourceSlice, "ResourceSlice", "resourceslices", &[], false, false, DRA),
     resource(ObjectKind::ResourceClaim, "ResourceClaim", "resourceclaims", &[], true, true, DRA),
     resource(
@@ -115,6 +128,15 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
         false,
         AUTHORIZATION,
     ),
+    resource(
+        ObjectKind::CustomResourceDefinition,
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        &["crd", "crds"],
+        false,
+        true,
+        EXTENSIONS,
+    ),
 ];
 
 const fn resource(
@@ -126,33 +148,25 @@ const fn resource(
     has_status: bool,
     group: &'static str,
 ) -> ServedResource {
-    ServedResource { kind, kind_name, plural, short, namespaced, has_status, group }
+    ServedResource { kind, kind_name, plural, short, namespaced, has_status, group, custom: None }
 }
 
 impl ServedResource {
+    /// A kind that is built in.
     pub(crate) fn of(kind: ObjectKind) -> &'static Self {
         RESOURCES.iter().find(|resource| resource.kind == kind).expect("every kind is in the table")
     }
 
-    /// By its plural.
-    pub(crate) fn named(plural: &str) -> &'static Self {
-        RESOURCES
-            .iter()
-            .find(|resource| resource.plural == plural)
-            .unwrap_or_else(|| panic!("no resource is called {plural}"))
-    }
-
-    /// By the name of its kind.
-    pub(crate) fn of_kind(kind: &str) -> &'static Self {
-        RESOURCES
-            .iter()
-            .find(|resource| resource.kind_name == kind)
-            .unwrap_or_else(|| panic!("no kind is called {kind}"))
-    }
-
     /// `apiVersion` of a stored object.
     pub(crate) fn stored_version(&self) -> String {
-        api_version(self.group, if self.group == TOPOLOGY { TOPOLOGY_VERSION } else { "v1" })
+        match self.custom {
+            Some(custom) => api_version(self.group, custom.storage),
+            None => api_version(self.group, if self.group == TOPOLOGY { TOPOLOGY_VERSION } else { "v1" }),
+        }
+    }
+
+    fn is_in(&self, group: &str) -> bool {
+        self.group == group || (group == "events.k8s.io" && self.kind == ObjectKind::Event)
     }
 }
 
@@ -161,17 +175,75 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// All groups with their versions, the preferred one first.
-pub(crate) fn groups(settings: &ServerSettings) -> Vec<(&'static str, Vec<&'static str>)> {
-    let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION].map(|group| (group, vec!["v1"]));
-    let custom = settings.topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
-    plain.into_iter().chain([(DRA, settings.release.dra_versions().to_vec())]).chain(custom).collect()
+/// All that a server serves: what is built in, and what was defined.
+#[derive(Clone, Debug)]
+pub(crate) struct Catalog {
+    release: ApiServerRelease,
+    has_topology: bool,
+    /// One for each version of each definition.
+    custom: Vec<&'static ServedResource>,
 }
 
-/// What a version of a group serves.
-pub(crate) fn served(group: &str) -> impl Iterator<Item = &'static ServedResource> + use<'_> {
-    let also = move |resource: &ServedResource| group == "events.k8s.io" && resource.kind == ObjectKind::Event;
-    RESOURCES.iter().filter(move |resource| resource.group == group || also(resource))
+impl Catalog {
+    pub(crate) fn new(settings: &ServerSettings) -> Self {
+        Self { release: settings.release, has_topology: settings.topology, custom: Vec::new() }
+    }
+
+    /// From now on these are defined, and nothing else.
+    pub(crate) fn define(&mut self, custom: Vec<&'static ServedResource>) {
+        self.custom = custom;
+    }
+
+    /// All groups with their versions, the preferred one first.
+    pub(crate) fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS];
+        let dra = (DRA, self.release.dra_versions().to_vec());
+        let topology = self.has_topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
+        let mut groups: Vec<_> =
+            plain.map(|group| (group, vec!["v1"])).into_iter().chain([dra]).chain(topology).collect();
+        let mut defined: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        for resource in self.custom.iter() {
+            let versions = defined.entry(resource.group).or_default();
+            versions.extend(resource.custom.map(|custom| custom.version).filter(|version| !versions.contains(version)));
+        }
+        groups.extend(defined);
+        groups
+    }
+
+    /// What a version of a group serves.
+    pub(crate) fn served(&self, api: GroupVersion) -> Vec<&'static ServedResource> {
+        let built_in = RESOURCES.iter().filter(|resource| resource.is_in(api.group));
+        let of_version = |resource: &&&'static ServedResource| {
+            resource.group == api.group && resource.custom.is_some_and(|custom| custom.version == api.version)
+        };
+        built_in.chain(self.custom.iter().filter(of_version).copied()).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'static ServedResource> {
+        RESOURCES.iter().chain(self.custom.iter().copied())
+    }
+
+    /// By its plural; that of a definition can be followed by its group.
+    pub(crate) fn named(&self, plural: &str) -> &'static ServedResource {
+        let is_named = |resource: &&ServedResource| {
+            resource.plural == plural || matches!(resource.kind, ObjectKind::Custom(name) if name == plural)
+        };
+        self.all().find(is_named).unwrap_or_else(|| panic!("no resource is called {plural}"))
+    }
+
+    /// What an object is, as it says itself.
+    pub(crate) fn of_object(&self, api_version: &str, kind: &str) -> Option<(GroupVersion, &'static ServedResource)> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let api = self.version(group, version)?;
+        let resource = self.served(api).into_iter().find(|resource| resource.kind_name == kind)?;
+        Some((api, resource))
+    }
+
+    fn version(&self, group: &str, version: &str) -> Option<GroupVersion> {
+        let (group, versions) = self.groups().into_iter().find(|(one, _)| *one == group)?;
+        let version = versions.into_iter().find(|one| *one == version)?;
+        Some(GroupVersion { group, version })
+    }
 }
 
 /// A group in a version.
@@ -226,29 +298,26 @@ impl RequestTarget {
 }
 
 /// `None` for a path at which nothing is.
-pub(crate) fn route(settings: &ServerSettings, path: &str) -> Option<ApiRoute> {
+pub(crate) fn route(catalog: &Catalog, path: &str) -> Option<ApiRoute> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let groups: BTreeMap<_, _> = groups(settings).into_iter().collect();
-    let api = |group: &str, version: &str| {
-        let (group, versions) = groups.iter().find(|(one, _)| **one == group)?;
-        let version = versions.iter().find(|one| **one == version)?;
-        Some(GroupVersion { group, version })
-    };
+    let api = |group: &str, version: &str| catalog.version(group, version);
     match parts.as_slice() {
         ["version"] => Some(ApiRoute::Version),
         ["healthz" | "readyz" | "livez"] => Some(ApiRoute::Health),
         ["api"] => Some(ApiRoute::CoreVersions),
         ["apis"] => Some(ApiRoute::Groups),
-        ["apis", group] if !group.is_empty() => groups.keys().copied().find(|one| one == group).map(ApiRoute::Group),
+        ["apis", group] if !group.is_empty() => {
+            catalog.groups().into_iter().map(|(one, _)| one).find(|one| one == group).map(ApiRoute::Group)
+        }
         ["api", version] => Some(ApiRoute::Resources(api("", version)?)),
         ["apis", group, version] => Some(ApiRoute::Resources(api(group, version)?)),
-        ["api", version, rest @ ..] => objects(api("", version)?, rest),
-        ["apis", group, version, rest @ ..] => objects(api(group, version)?, rest),
+        ["api", version, rest @ ..] => objects(catalog, api("", version)?, rest),
+        ["apis", group, version, rest @ ..] => objects(catalog, api(group, version)?, rest),
         _ => None,
     }
 }
 
-fn objects(api: GroupVersion, rest: &[&str]) -> Option<ApiRoute> {
+fn objects(catalog: &Catalog, api: GroupVersion, rest: &[&str]) -> Option<ApiRoute> {
     let (namespace, rest) = match rest {
         ["namespaces", namespace, rest @ ..] if !rest.is_empty() && *rest != ["status"] => (Some(*namespace), rest),
         _ => (None, rest),
@@ -259,7 +328,7 @@ fn objects(api: GroupVersion, rest: &[&str]) -> Option<ApiRoute> {
         [plural, name, sub] => (plural, Some(*name), Some(*sub)),
         _ => return None,
     };
-    let resource = served(api.group).find(|resource| resource.plural == *plural)?;
+    let resource = catalog.served(api).into_iter().find(|resource| resource.plural == *plural)?;
     let fits = if resource.namespaced { namespace.is_some() || name.is_none() } else { namespace.is_none() };
     let known = subresource.is_none_or(|sub| sub == "status" && resource.has_status);
     (fits && known).then(|| {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{refusal::StatusError, resources::ObjectKind, schema, state::ServerState, verbs::ApiRequest};
+use super::{
+    auth::ApiUser, refusal::StatusError, resources::ObjectKind, schema, state::ServerState, verbs::ApiRequest,
+};
 
 /// What a server answers to a question; `None` for objects.
 pub(crate) fn answer(
@@ -41,8 +43,25 @@ fn whose(state: &ServerState, spec: &Value) -> Value {
 /// Only the name counts here: nobody has a role by his group.
 fn allowed(state: &ServerState, spec: &Value) -> Value {
     let user = state.users.values().find(|user| spec["user"] == user.name.as_str());
-    let asked = &spec["nonResourceAttributes"];
-    let text = |field: &str| asked[field].as_str().unwrap_or_default();
-    let allowed = user.is_some_and(|user| user.may_path(text("verb"), text("path")));
+    let allowed = user.is_some_and(|user| match &spec["resourceAttributes"] {
+        Value::Null => may_path(user, &spec["nonResourceAttributes"]),
+        asked => may_object(user, asked),
+    });
     json!({ "allowed": allowed, "reason": if allowed { "RBAC: allowed" } else { "" } })
+}
+
+fn may_path(user: &ApiUser, asked: &Value) -> bool {
+    user.may_path(text(asked, "verb"), text(asked, "path"))
+}
+
+fn may_object(user: &ApiUser, asked: &Value) -> bool {
+    let resource = match (text(asked, "resource"), text(asked, "subresource")) {
+        (resource, "") => resource.to_owned(),
+        (resource, sub) => format!("{resource}/{sub}"),
+    };
+    user.may(text(asked, "verb"), text(asked, "group"), &resource, text(asked, "name"))
+}
+
+fn text<'a>(asked: &'a Value, field: &str) -> &'a str {
+    asked[field].as_str().unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    claims, events, features, gates,
+    claims, custom, events, features, gates,
     refusal::{FieldError, StatusError},
     resources::{ApiServerRelease, ObjectKind, ServedResource},
     schema, slices,
@@ -83,6 +83,8 @@ pub(crate) fn check(
     let mut errors = match target.resource.kind {
         ObjectKind::ResourceSlice => slices::check(settings, old, object),
         ObjectKind::ResourceClaim => claims::check(settings, old, object),
+        ObjectKind::CustomResourceDefinition => custom::check(object),
+        ObjectKind::Custom(_) => target.resource.custom.expect("of a defined kind").check(old, object),
         ObjectKind::Event if old.is_none() => events::check(target.api.group == "events.k8s.io", object),
         _ => Vec::new(),
     };

@@ -1,11 +1,16 @@
 //! What an object may contain: unknown fields are pruned, empty lists and maps left out, quantities and times written the
 //! canonical way.
 
-use k8s_openapi::api::{
-    authentication::v1 as authentication, authorization::v1 as authorization, core::v1 as core, resource::v1 as dra,
+use k8s_openapi::{
+    api::{
+        authentication::v1 as authentication, authorization::v1 as authorization, coordination::v1 as coordination,
+        core::v1 as core, resource::v1 as dra,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions,
+    apimachinery::pkg::apis::meta::v1 as common,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     quantity,
@@ -27,7 +32,7 @@ const MAPS: [&str; 9] = [
     "requests",
 ];
 /// What belongs to others and stays as it is.
-const OPAQUE: [&str; 3] = ["parameters", "data", "managedFields"];
+const OPAQUE: [&str; 4] = ["parameters", "data", "managedFields", "default"];
 /// To the second.
 const TIMES: [&str; 6] =
     ["timeAdded", "lastTransitionTime", "allocationTimestamp", "creationTimestamp", "firstTimestamp", "lastTimestamp"];
@@ -35,6 +40,7 @@ const TIMES: [&str; 6] =
 /// The object without what its kind does not have.
 pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
     let decoded = match resource.kind {
+        ObjectKind::Custom(_) => return custom(resource, object),
         ObjectKind::Namespace => through::<core::Namespace>(object),
         ObjectKind::Node => through::<core::Node>(object),
         ObjectKind::Pod => through::<core::Pod>(object),
@@ -46,16 +52,36 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::NodeResourceTopology => through::<topology::NodeResourceTopology>(object),
         ObjectKind::TokenReview => through::<authentication::TokenReview>(object),
         ObjectKind::SubjectAccessReview => through::<authorization::SubjectAccessReview>(object),
+        ObjectKind::ConfigMap => through::<core::ConfigMap>(object),
+        ObjectKind::ServiceAccount => through::<core::ServiceAccount>(object),
+        ObjectKind::Lease => through::<coordination::Lease>(object),
+        ObjectKind::CustomResourceDefinition => through::<extensions::CustomResourceDefinition>(object),
     };
-    let kind = resource.kind_name;
-    let fail = |why: String| {
-        StatusError::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", "v1"))
-    };
+    let fail = |why: String| cannot_be_handled(resource, &why);
     let mut decoded = decoded.map_err(|error| fail(error.to_string()))?;
     tidy(&mut decoded);
     if resource.group == super::resources::DRA {
         quantity::canonicalize(&mut decoded).map_err(fail)?;
     }
+    Ok(decoded)
+}
+
+fn cannot_be_handled(resource: &ServedResource, why: &str) -> StatusError {
+    let kind = resource.kind_name;
+    StatusError::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", "v1"))
+}
+
+/// Of a defined kind only the metadata is known here; the definition knows the rest.
+fn custom(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
+    let mut decoded = object.clone();
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let mut metadata =
+        through::<common::ObjectMeta>(&metadata).map_err(|error| cannot_be_handled(resource, &error.to_string()))?;
+    tidy(&mut metadata);
+    decoded["metadata"] = metadata;
+    let definition = resource.custom.expect("of a defined kind");
+    definition.prune(&mut decoded);
+    definition.fill_in(&mut decoded);
     Ok(decoded)
 }
 

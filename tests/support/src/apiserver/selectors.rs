@@ -147,6 +147,7 @@ fn field(
         }
         ObjectKind::Node => path == "spec.unschedulable",
         ObjectKind::Namespace => path == "status.phase",
+        ObjectKind::Custom(_) => resource.custom.is_some_and(|custom| custom.selectable.iter().any(|one| one == path)),
         _ => false,
     };
     if !by_name && !known {

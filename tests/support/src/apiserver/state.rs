@@ -19,10 +19,11 @@ use tokio::{
 
 use super::{
     auth::ApiUser,
+    custom,
     faults::ApiFault,
     http::ClientConnection,
     refusal::StatusError,
-    resources::{RequestTarget, ServedResource},
+    resources::{Catalog, RequestTarget},
     rules::ServerSettings,
     store::ObjectStore,
     verbs::ApiRequest,
@@ -129,11 +130,12 @@ pub(crate) struct ServerState {
     pub faults: Vec<ApiFault>,
     pub log: Vec<LoggedRequest>,
     pub policies: Vec<AdmissionPolicy>,
+    pub catalog: Catalog,
 }
 
 impl ServerState {
     pub(crate) fn list(&self, plural: &str) -> Vec<Value> {
-        let kind = ServedResource::named(plural).kind;
+        let kind = self.catalog.named(plural).kind;
         let objects = self.store.objects().iter().filter(|(key, _)| key.kind == kind);
         objects.map(|(_, object)| Value::clone(object)).collect()
     }
@@ -175,6 +177,7 @@ impl SharedServerState {
             faults: Vec::new(),
             log: Vec::new(),
             policies: Vec::new(),
+            catalog: Catalog::new(&settings),
         };
         Self {
             settings,
@@ -197,7 +200,11 @@ impl SharedServerState {
     /// Tells everyone if something changed.
     pub(crate) fn write<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let mut state = self.lock();
+        let defined = state.store.definitions();
         let result = change(&mut state);
+        if state.store.definitions() != defined {
+            custom::redefine(&mut state);
+        }
         let now = (state.store.rv(), state.log.len());
         drop(state);
         self.changed_tx.send_if_modified(|seen| {

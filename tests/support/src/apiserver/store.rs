@@ -42,6 +42,8 @@ pub(crate) struct ObjectStore {
     compacted: u64,
     objects: ObjectMap,
     history: Vec<ObjectChange>,
+    /// Counts the writes of definitions of kinds.
+    definitions: u64,
 }
 
 /// The history that is asked for is forgotten.
@@ -50,12 +52,22 @@ pub(crate) struct CompactedHistory;
 
 impl ObjectStore {
     pub(crate) fn new() -> Self {
-        Self { rv: 100, compacted: 100, objects: ObjectMap::new(), history: Vec::new() }
+        Self { rv: 100, compacted: 100, objects: ObjectMap::new(), history: Vec::new(), definitions: 0 }
     }
 
     /// Where the counter is.
     pub(crate) fn rv(&self) -> u64 {
         self.rv
+    }
+
+    /// Changes with every change of a definition.
+    pub(crate) fn definitions(&self) -> u64 {
+        self.definitions
+    }
+
+    fn count(&mut self, key: &ObjectKey) {
+        self.rv += 1;
+        self.definitions += u64::from(key.kind == ObjectKind::CustomResourceDefinition);
     }
 
     /// The oldest state that is still known.
@@ -94,7 +106,7 @@ impl ObjectStore {
 
     /// Writes, and sets the object's `resourceVersion`.
     pub(crate) fn put(&mut self, key: ObjectKey, mut object: Value) -> Arc<Value> {
-        self.rv += 1;
+        self.count(&key);
         object["metadata"]["resourceVersion"] = json!(self.rv.to_string());
         let object = Arc::new(object);
         let old = self.objects.insert(key.clone(), Arc::clone(&object));
@@ -104,7 +116,7 @@ impl ObjectStore {
 
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
         let old = self.objects.remove(key)?;
-        self.rv += 1;
+        self.count(key);
         let change = ObjectChange { rv: self.rv, key: key.clone(), old: Some(Arc::clone(&old)), new: None };
         self.history.push(change);
         Some(old)

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
+    custom,
     refusal::{FieldError, StatusError},
-    resources::{ObjectKind, RequestTarget},
+    resources::{ObjectKind, RequestTarget, ServedResource},
     schema::now,
     store::meta,
 };
@@ -29,7 +30,7 @@ pub(crate) fn created(target: &RequestTarget, mut object: Value) -> Result<Value
     }
     metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), json!(now()));
-    if counts_generations(resource.kind) {
+    if counts_generations(resource) {
         metadata.insert("generation".to_owned(), json!(1));
     }
     if meta(&object, "name").is_empty() {
@@ -44,6 +45,8 @@ pub(crate) fn created(target: &RequestTarget, mut object: Value) -> Result<Value
         ObjectKind::ResourceClaim => object["status"] = json!({}),
         ObjectKind::Pod => object["status"] = json!({ "phase": "Pending" }),
         ObjectKind::Namespace => object["status"] = json!({ "phase": "Active" }),
+        ObjectKind::CustomResourceDefinition => object["status"] = custom::established(&object),
+        ObjectKind::Custom(_) if resource.has_status => keep(&mut object, "status", Value::Null),
         _ => {}
     }
     Ok(object)
@@ -55,8 +58,8 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
     if target.is_status() {
         let (status, mut metadata) = (new["status"].take(), new["metadata"].take());
         new = old.clone();
-        new["status"] = status;
-        if resource.kind != ObjectKind::ResourceClaim {
+        keep(&mut new, "status", status);
+        if !matches!(resource.kind, ObjectKind::ResourceClaim | ObjectKind::Custom(_)) {
             for field in ["labels", "annotations"] {
                 keep(&mut new["metadata"], field, metadata[field].take());
             }
@@ -69,7 +72,10 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
         let value = old["metadata"].get(field).cloned().unwrap_or_default();
         keep(&mut new["metadata"], field, value);
     }
-    if counts_generations(resource.kind) && old["spec"] != new["spec"] {
+    if resource.kind == ObjectKind::CustomResourceDefinition && !target.is_status() {
+        new["status"] = custom::established(&new);
+    }
+    if counts_generations(resource) && !is_same_generation(resource, old, &new) {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_u64().unwrap_or_default() + 1);
     }
     new
@@ -84,8 +90,20 @@ fn keep(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-fn counts_generations(kind: ObjectKind) -> bool {
-    matches!(kind, ObjectKind::ResourceSlice | ObjectKind::DeviceClass | ObjectKind::Pod)
+fn counts_generations(resource: &ServedResource) -> bool {
+    use ObjectKind::{Custom, CustomResourceDefinition, DeviceClass, Pod, ResourceSlice};
+    matches!(resource.kind, ResourceSlice | DeviceClass | Pod | CustomResourceDefinition | Custom(_))
+}
+
+/// A defined kind can have more than a spec.
+fn is_same_generation(resource: &ServedResource, old: &Value, new: &Value) -> bool {
+    if resource.custom.is_none() {
+        return old["spec"] == new["spec"];
+    }
+    let counts = |name: &&String| *name != "metadata" && !(resource.has_status && *name == "status");
+    let fields = |object: &Value| object.as_object().cloned().unwrap_or_default();
+    let (old, new) = (fields(old), fields(new));
+    old.keys().chain(new.keys()).filter(counts).all(|name| old.get(name) == new.get(name))
 }
 
 fn random_end() -> String {

@@ -162,6 +162,7 @@ fn incoming(settings: &ServerSettings, call: &ApiRequest, body: &Value) -> Resul
         }
     }
     let object = convert::to_stored(target.api, target.resource, body.clone());
+    check_fields(call, &object)?;
     let mut decoded = rules::decode(settings, target.resource, &object)?;
     let namespace = meta(&decoded, "namespace").to_owned();
     if !target.resource.namespaced {
@@ -180,6 +181,19 @@ fn incoming(settings: &ServerSettings, call: &ApiRequest, body: &Value) -> Resul
         ))),
         _ => Ok(decoded),
     }
+}
+
+/// Who asks for it hears of fields that would be pruned.
+fn check_fields(call: &ApiRequest, object: &Value) -> Result<(), StatusError> {
+    let Some(custom) = call.target.resource.custom.filter(|_| call.parameter("fieldValidation") == "Strict") else {
+        return Ok(());
+    };
+    let unknown: Vec<String> =
+        custom.unknown_fields(object).iter().map(|path| format!("unknown field {path:?}")).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(StatusError::bad_request(format!("strict decoding error: {}", unknown.join(", "))))
 }
 
 fn update(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
