@@ -155,10 +155,7 @@ impl NodeOffer {
         let labels = BTreeMap::new();
         let node = NodeFacts { name: &self.node, labels: &labels };
         let pools: NodePools<'_> = allocator.gather(node, &index).map_err(FitError::Gather)?;
-        let compiled = match allocator.compile([&asked.claim]) {
-            Ok(compiled) => compiled,
-            Err(fatal) => return Ok(Some(fatal.into())),
-        };
+        let compiled = allocator.compile([&asked.claim]);
         let mut state = self.held.clone();
         while given.len() < most {
             match allocator.allocate(&pools, &state, &compiled, &mut Budget::steps(MOST_STEPS)) {

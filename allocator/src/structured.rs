@@ -35,8 +35,8 @@ pub use search::Budget;
 pub use state::AllocatedState;
 pub use version::{Feature, Features, KubernetesVersion, Variant};
 
-use claims::{ClaimCompiler, Failure};
-use search::{Search, Stop, Verdict};
+use claims::ClaimCompiler;
+use search::{DeadEnd, Search, Stop, Verdict};
 use selection::SelectionUse;
 use selectors::Selectors;
 use state::NodeState;
@@ -76,38 +76,10 @@ impl Allocator {
         NodePools::gather(self.features, self.quirks, node, slices)
     }
 
-    /// Prepares claims to be satisfied on any number of nodes, one after the other.
-    ///
-    /// # Errors
-    /// When they cannot be satisfied anywhere.
-    pub fn compile<'a>(
-        &'a self,
-        claims: impl IntoIterator<Item = &'a ResourceClaim>,
-    ) -> Result<CompiledClaims<'a>, Fatal> {
-        let mut compiled = self.compile_all(claims);
-        match compiled.failure.take() {
-            Some(Failure::Request(fatal) | Failure::Constraint(fatal)) => Err(fatal),
-            None => Ok(compiled),
-        }
-    }
-
-    fn compile_all<'a>(&'a self, claims: impl IntoIterator<Item = &'a ResourceClaim>) -> CompiledClaims<'a> {
+    /// Prepares claims to be satisfied on any number of nodes, one after the other. What is wrong with them is told where
+    /// they are to be allocated: which of several things comes first depends on the devices there.
+    pub fn compile<'a>(&'a self, claims: impl IntoIterator<Item = &'a ResourceClaim>) -> CompiledClaims<'a> {
         ClaimCompiler::new(self.features, self.quirks, &self.classes, &self.selectors).add_all(claims)
-    }
-
-    /// What claims are given on one node. Of several reasons why they can be satisfied nowhere, it says that which upstream
-    /// finds first; [`compile`](Self::compile) has found its own before there is a node.
-    ///
-    /// # Errors
-    /// Why they are given nothing.
-    pub fn allocate_once<'a>(
-        &'a self,
-        pools: &NodePools<'_>,
-        state: &AllocatedState,
-        claims: impl IntoIterator<Item = &'a ResourceClaim>,
-        budget: &mut Budget,
-    ) -> Result<Vec<AllocationResult>, Refusal> {
-        self.allocate(pools, state, &self.compile_all(claims), budget)
     }
 
     /// What the claims are given on a node: all of them something, or none anything.
@@ -122,19 +94,53 @@ impl Allocator {
         budget: &mut Budget,
     ) -> Result<Vec<AllocationResult>, Refusal> {
         let state = NodeState::new(state, pools, self.quirks);
+        self.search(pools, &state, claims, budget)?.map_err(|end| {
+            let mut unlimited = Budget::unlimited();
+            let again = self.start(pools, &state, claims, end.selection, &mut unlimited);
+            Refusal::NoFit(again.explain(end.furthest))
+        })
+    }
+
+    /// The same for those who need no reason: `None` where the node has not what the claims want.
+    ///
+    /// # Errors
+    /// When no node makes a difference, or the search took too long.
+    pub fn find(
+        &self,
+        pools: &NodePools<'_>,
+        state: &AllocatedState,
+        claims: &CompiledClaims<'_>,
+        budget: &mut Budget,
+    ) -> Result<Option<Vec<AllocationResult>>, Refusal> {
+        Ok(self.search(pools, &NodeState::new(state, pools, self.quirks), claims, budget)?.ok())
+    }
+
+    fn search<'p, 'a>(
+        &self,
+        pools: &'p NodePools<'a>,
+        state: &'p NodeState<'p>,
+        claims: &'p CompiledClaims<'a>,
+        budget: &'p mut Budget,
+    ) -> Result<Result<Vec<AllocationResult>, DeadEnd<'p, 'a>>, Refusal> {
         let selection = SelectionUse::new(self.features, self.quirks, claims, pools);
-        let mut search = Search::new(self.features, self.quirks, claims, pools, &state, selection, budget);
+        let mut search = self.start(pools, state, claims, selection, budget);
         match search.run() {
-            Ok(Verdict::Fit) => Ok(search.results()?),
-            Ok(_) => {
-                let (furthest, selection) = (search.furthest, search.selection);
-                let mut unlimited = Budget::unlimited();
-                let again = Search::new(self.features, self.quirks, claims, pools, &state, selection, &mut unlimited);
-                Err(Refusal::NoFit(again.explain(furthest)))
-            }
+            Ok(Verdict::Fit) => Ok(Ok(search.results()?)),
+            Ok(_) => Ok(Err(search.into_dead_end())),
             Err(Stop::Fatal(fatal)) => Err(fatal.into()),
-            Err(Stop::OutOfBudget | Stop::Explained) => Err(Refusal::OutOfBudget { steps: budget.used() }),
+            Err(Stop::OutOfBudget | Stop::Explained) => Err(Refusal::OutOfBudget { steps: search.steps() }),
         }
+    }
+
+    fn start<'p, 'a>(
+        &self,
+        pools: &'p NodePools<'a>,
+        state: &'p NodeState<'p>,
+        claims: &'p CompiledClaims<'a>,
+        selection: SelectionUse<'p, 'a>,
+        budget: &'p mut Budget,
+    ) -> Search<'p, 'a> {
+        Search::new(self.features, self.quirks, claims, pools, state, selection, budget)
     }
 }
 

@@ -95,7 +95,7 @@ impl Engine {
         let fatal = |error: &dyn std::error::Error| (RefusalKind::Fatal, hostler_api::Chain(error).to_string());
         let node = NodeFacts { name: &node.metadata.name, labels: &node.metadata.labels };
         let pools = self.allocator.gather(node, &SliceIndex::new(slices)).map_err(|error| fatal(&error))?;
-        let claims = self.allocator.compile(claims).map_err(|error| fatal(&error))?;
+        let claims = self.allocator.compile(claims);
         let mut budget = Budget::steps(self.steps);
         self.allocator.allocate(&pools, &held.state(), &claims, &mut budget).map_err(|refusal| match refusal {
             Refusal::NoFit(no_fit) => (RefusalKind::NoFit, words(&no_fit)),

@@ -38,6 +38,8 @@ pub(super) struct CapacityUse<'p, 'a> {
     amounts: Option<Amounts>,
     /// Devices of which this search holds parts.
     in_use: DeviceBits,
+    /// Whether the end of that is seen by the amounts alone.
+    by_amounts: bool,
 }
 
 /// What is taken of each capacity.
@@ -88,9 +90,9 @@ impl Amounts {
 
 impl<'p, 'a> CapacityUse<'p, 'a> {
     /// For so many different requests.
-    pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize) -> Self {
+    pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize, by_amounts: bool) -> Self {
         let in_use = DeviceBits::none(pools.devices.len());
-        Self { pools, state, requests, amounts: None, in_use }
+        Self { pools, state, requests, amounts: None, in_use, by_amounts }
     }
 
     /// Whether what the request takes of the device is left.
@@ -135,14 +137,18 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         }
     }
 
-    /// Gives it back. A device without capacities stays in use: upstream has nothing to see that by.
-    pub(super) fn give_back(&mut self, request: usize, device: usize) {
+    /// Gives it back; the search may hold other parts of the device.
+    pub(super) fn give_back(&mut self, request: usize, device: usize, is_held: bool) {
         let Some(amounts) = &mut self.amounts else { return };
         let slots = self.pools.devices[device].capacities();
         for slot in slots.clone() {
             amounts.held[slot] = amounts.held[slot].minus(amounts.taken(request, slot));
         }
-        if !slots.is_empty() && amounts.held[slots].iter().all(|held| held.is_zero()) {
+        let is_free = match self.by_amounts {
+            true => !slots.is_empty() && amounts.held[slots].iter().all(|held| held.is_zero()),
+            false => !is_held,
+        };
+        if is_free {
             self.in_use.remove(device);
         }
     }

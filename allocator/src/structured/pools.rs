@@ -102,16 +102,32 @@ pub(super) struct Pool<'a> {
     pub(super) devices: Range<usize>,
 }
 
-/// Whether devices of a pool can be used.
+impl Pool<'_> {
+    /// `driver/name`.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}", self.driver, self.name)
+    }
+}
+
+/// Why devices of a pool cannot be used, if so.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) enum PoolState {
-    /// They can.
-    #[default]
-    Usable,
+pub(super) struct PoolState {
     /// Some of its slices are missing.
-    Incomplete,
-    /// It contradicts itself.
-    Invalid(String),
+    pub(super) is_incomplete: bool,
+    /// How it contradicts itself.
+    pub(super) contradiction: Option<String>,
+}
+
+impl PoolState {
+    pub(super) fn is_usable(&self) -> bool {
+        !self.is_incomplete && self.contradiction.is_none()
+    }
+
+    /// What is wrong, in words.
+    pub(super) fn problem(&self) -> Option<String> {
+        let incomplete = self.is_incomplete.then(|| "incomplete: some of its slices are missing".to_owned());
+        incomplete.or_else(|| self.contradiction.as_ref().map(|contradiction| format!("invalid: {contradiction}")))
+    }
 }
 
 /// A device that a node may use.
@@ -213,17 +229,11 @@ impl<'a> NodePoolsBuilder<'a> {
 
     fn add(&mut self, found: FoundPool<'a>) {
         let start = self.pools.devices.len();
-        let is_used = match &found.state {
-            PoolState::Usable => true,
-            PoolState::Incomplete => self.quirks.has(Quirk::IncompletePoolsUsed),
-            PoolState::Invalid(_) => {
-                if self.quirks.has(Quirk::InvalidPoolsFatal) {
-                    self.pools.fails_at.get_or_insert(start);
-                }
-                false
-            }
-        };
-        if is_used {
+        let is_valid = found.state.contradiction.is_none();
+        if !is_valid && self.quirks.has(Quirk::InvalidPoolsFatal) {
+            self.pools.fails_at.get_or_insert(start);
+        }
+        if is_valid && (!found.state.is_incomplete || self.quirks.has(Quirk::IncompletePoolsUsed)) {
             found.device_slices.iter().for_each(|slice| self.add_devices(&slice.spec));
             if self.features.has(Feature::PartitionableDevices) {
                 self.counters.add_pool(&found, &self.pools.devices[start..]);

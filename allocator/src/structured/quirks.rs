@@ -40,6 +40,9 @@ pub enum Quirk {
     SharedKeepsCounters,
     /// A device with several holders takes its counters once for each.
     SharedRecounts,
+    /// Whether a search still holds parts of a device is seen by the amounts: where it has no capacities it seems so for
+    /// ever, and where parts are of nothing it never does.
+    UseSeenByAmounts,
     /// Devices of which only shares are held take no counters.
     SharesTakeNoCounters,
     /// A device that is refused in the last moment because of its capacity stays held, and constraints keep it.
@@ -90,7 +93,7 @@ const OLD: HasQuirk = |version, variant| match variant {
 
 impl Quirk {
     /// All of them, with who has them.
-    const TABLE: [(Self, HasQuirk); 30] = [
+    const TABLE: [(Self, HasQuirk); 31] = [
         (Self::SlicesAsListed, UNTIL_1_35_AND_STABLE),
         (Self::BindingPoolsAnywhere, OLD),
         (Self::BindingSlicesLast, |version, variant| UNTIL_1_35(version, variant) && variant == Variant::Experimental),
@@ -110,6 +113,7 @@ impl Quirk {
         (Self::RefusedKeepsCounters, EVERY),
         (Self::SharedKeepsCounters, EVERY),
         (Self::SharedRecounts, ONLY_1_34),
+        (Self::UseSeenByAmounts, EVERY),
         (Self::SharesTakeNoCounters, UNTIL_1_35_AND_STABLE),
         (Self::LateRefusalKeeps, EVERY),
         (Self::LateCheckOfAnother, ONLY_1_34),
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn every_quirk_is_in_the_table_once() {
         let all: Vec<u32> = Quirk::all().map(|quirk| quirk as u32).collect();
-        assert_eq!(all, (0..30).collect::<Vec<u32>>());
+        assert_eq!(all, (0..31).collect::<Vec<u32>>());
     }
 
     #[test]

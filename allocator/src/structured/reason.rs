@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{
     claims::{Alternative, CompiledConstraint, ConstraintKind},
     fatal::Fatal,
-    pools::{NodePools, PoolState},
+    pools::{NodePools, Pool},
     search::{Chosen, MOST_DEVICES, Place, Search, Stop},
     selection::NotSelected,
 };
@@ -231,15 +231,8 @@ impl Search<'_, '_> {
 }
 
 fn bad_pools(pools: &NodePools<'_>) -> Vec<String> {
-    let bad = pools.pools.iter().filter_map(|pool| {
-        let problem = match &pool.state {
-            PoolState::Usable => return None,
-            PoolState::Incomplete => "is incomplete: some of its slices are missing".to_owned(),
-            PoolState::Invalid(problem) => format!("is invalid: {problem}"),
-        };
-        Some(format!("pool {}/{} {problem}", pool.driver, pool.name))
-    });
-    bad.collect()
+    let bad = |pool: &Pool<'_>| Some(format!("pool {} is {}", pool.full_name(), pool.state.problem()?));
+    pools.pools.iter().filter_map(bad).collect()
 }
 
 impl fmt::Display for CompiledConstraint<'_> {

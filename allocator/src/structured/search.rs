@@ -9,7 +9,7 @@ use super::{
     constraints::ConstraintUse,
     counters::CounterUse,
     fatal::Fatal,
-    pools::{NodeDevice, NodePools, PoolState},
+    pools::{NodeDevice, NodePools, Pool},
     quirks::{Quirk, Quirks},
     selection::SelectionUse,
     state::NodeState,
@@ -89,6 +89,14 @@ pub(super) struct Place {
     pub(super) number: i64,
 }
 
+/// How far a search came that found nothing.
+pub(super) struct DeadEnd<'p, 'a> {
+    /// Claim and request.
+    pub(super) furthest: (usize, usize),
+    /// What it found out about devices on the way.
+    pub(super) selection: SelectionUse<'p, 'a>,
+}
+
 /// One search on one node.
 pub(super) struct Search<'p, 'a> {
     pub(super) features: Features,
@@ -111,7 +119,7 @@ pub(super) struct Search<'p, 'a> {
     /// How many of them are for the claim at hand.
     in_claim: i64,
     /// Where the search got to: claim and request.
-    pub(super) furthest: (usize, usize),
+    furthest: (usize, usize),
     /// What is to be explained, and what was found out.
     pub(super) explaining: Option<super::reason::Explaining>,
 }
@@ -137,7 +145,7 @@ impl<'p, 'a> Search<'p, 'a> {
             state,
             budget,
             selection,
-            capacity: CapacityUse::new(pools, state, requests),
+            capacity: CapacityUse::new(pools, state, requests, quirks.has(Quirk::UseSeenByAmounts)),
             counters: CounterUse::new(&pools.counters),
             constraints: ConstraintUse::new(compiled, pools, quirks, features.has(Feature::ListTypeAttributes)),
             all: vec![Vec::new(); compiled.alternatives.len()],
@@ -158,6 +166,16 @@ impl<'p, 'a> Search<'p, 'a> {
             return Err(Fatal::LimitExceeded { limit: MOST_DEVICES }.into());
         }
         Ok(verdict)
+    }
+
+    /// How many steps it took.
+    pub(super) fn steps(&self) -> u64 {
+        self.budget.used()
+    }
+
+    /// Where it got to, for those who want to know why no further.
+    pub(super) fn into_dead_end(self) -> DeadEnd<'p, 'a> {
+        DeadEnd { furthest: self.furthest, selection: self.selection }
     }
 
     /// Whether parts of capacities are known.
@@ -203,19 +221,23 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     fn find_all(&mut self, place: Place, is_second: bool) -> Result<i64, Stop> {
-        self.check_pools(place)?;
         let first = place.alternative - usize::from(is_second);
         // The first one's matches are known only where it wanted all, too.
         let inherits = is_second
             && self.quirks.has(Quirk::SecondInheritsMatches)
             && self.compiled.alternatives[first].count.is_none();
         let judged = if inherits { first } else { place.alternative };
+        let (compiled, pools) = (self.compiled, self.pools);
+        let selection = compiled.alternatives[judged].selection;
         let mut found = Vec::new();
-        for device in 0..self.pools.devices.len() {
-            if self.selection.matches(self.compiled.alternatives[judged].selection, device)?
-                && self.fits_capacity(&self.compiled.alternatives[place.alternative], device)
-            {
-                found.push(device);
+        for pool in &pools.pools {
+            self.check_pool(place, pool)?;
+            for device in pool.devices.clone() {
+                if self.selection.matches(selection, device)?
+                    && self.fits_capacity(&compiled.alternatives[place.alternative], device)
+                {
+                    found.push(device);
+                }
             }
         }
         let count = i64::try_from(found.len()).unwrap_or(i64::MAX);
@@ -224,21 +246,14 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Nobody knows what "all" is while a pool changes or contradicts itself.
-    fn check_pools(&self, place: Place) -> Result<(), Fatal> {
-        for pool in &self.pools.pools {
-            let problem = match &pool.state {
-                PoolState::Usable => continue,
-                PoolState::Incomplete => "incomplete: some of its slices are missing".to_owned(),
-                PoolState::Invalid(problem) => format!("invalid: {problem}"),
-            };
-            return Err(Fatal::AllOfBadPool {
-                claim: self.compiled.claims[place.claim].full_name(),
-                request: self.compiled.alternatives[place.alternative].name.clone(),
-                pool: format!("{}/{}", pool.driver, pool.name),
-                problem,
-            });
-        }
-        Ok(())
+    fn check_pool(&self, place: Place, pool: &Pool<'_>) -> Result<(), Fatal> {
+        let Some(problem) = pool.state.problem() else { return Ok(()) };
+        Err(Fatal::AllOfBadPool {
+            claim: self.compiled.claims[place.claim].full_name(),
+            request: self.compiled.alternatives[place.alternative].name.clone(),
+            pool: pool.full_name(),
+            problem,
+        })
     }
 
     fn step(&mut self) -> Result<(), Stop> {
@@ -359,12 +374,8 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     fn invalid_pool(&self) -> Fatal {
-        let invalid = self.pools.pools.iter().find_map(|pool| match &pool.state {
-            PoolState::Invalid(problem) => Some((pool, problem.clone())),
-            _ => None,
-        });
-        let (pool, problem) = invalid
-            .map_or_else(Default::default, |(pool, problem)| (format!("{}/{}", pool.driver, pool.name), problem));
+        let invalid = |pool: &Pool<'_>| Some((pool.full_name(), pool.state.contradiction.clone()?));
+        let (pool, problem) = self.pools.pools.iter().find_map(invalid).unwrap_or_default();
         Fatal::InvalidPool { pool, problem }
     }
 

@@ -56,7 +56,7 @@ fn allocate(case: &Case, quirks: Quirks) -> Result<Vec<AllocationResult>, Failur
     let index = SliceIndex::new(&slices);
     let unknown = |error: GatherError| Fatal::NodeSelector { device: String::new(), reason: error.to_string() };
     let pools = allocator.gather(node, &index).map_err(unknown)?;
-    let claims = allocator.compile(&claims)?;
+    let claims = allocator.compile(&claims);
     Ok(allocator.allocate(&pools, &state(case)?, &claims, &mut Budget::steps(STEPS))?)
 }
 

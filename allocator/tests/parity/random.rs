@@ -22,8 +22,6 @@ struct Tally {
     fits: u64,
     misfits: u64,
     fatal: u64,
-    /// Both are fatal, and name another reason first.
-    otherwise_fatal: u64,
     unfinished: u64,
     differ: u64,
 }
@@ -32,9 +30,6 @@ struct Tally {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Comparison {
     Same,
-    /// Several things are wrong with the claims, and which one is named first is not what an allocation depends on: what is
-    /// wrong on every node is found here before what is wrong on one, and upstream goes through requests one by one.
-    OtherwiseFatal,
     Unfinished,
     Different,
 }
@@ -86,7 +81,6 @@ fn compared(ours: &Outcome, theirs: &Outcome) -> Comparison {
     match (ours, theirs) {
         (ours, theirs) if unfinished(ours) || unfinished(theirs) => Comparison::Unfinished,
         (ours, theirs) if ours == theirs => Comparison::Same,
-        (Outcome::Fatal(_), Outcome::Fatal(_)) => Comparison::OtherwiseFatal,
         _ => Comparison::Different,
     }
 }
@@ -95,7 +89,6 @@ fn count(tally: &mut Tally, theirs: &Outcome, comparison: Comparison) {
     let counter = match (comparison, theirs) {
         (Comparison::Different, _) => &mut tally.differ,
         (Comparison::Unfinished, _) => &mut tally.unfinished,
-        (Comparison::OtherwiseFatal, _) => &mut tally.otherwise_fatal,
         (Comparison::Same, Outcome::Fit(_)) => &mut tally.fits,
         (Comparison::Same, Outcome::NoFit(_)) => &mut tally.misfits,
         (Comparison::Same, Outcome::Fatal(_)) => &mut tally.fatal,

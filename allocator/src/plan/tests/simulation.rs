@@ -103,7 +103,7 @@ impl<'a> Simulation<'a> {
         let facts = NodeFacts { name: &node.metadata.name, labels: &node.metadata.labels };
         let pools = self.allocator.gather(facts, &SliceIndex::new(&self.cluster.slices)).unwrap();
         let claims: Vec<ResourceClaim> = set.claims();
-        let compiled = self.allocator.compile(&claims)?;
+        let compiled = self.allocator.compile(&claims);
         self.allocator.allocate(&pools, &self.state, &compiled, &mut Budget::steps(1_000_000))
     }
 

@@ -81,7 +81,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             let FoundPool { driver, name, state, .. } = self.pool(slices)?;
             Some(BadPool { node, driver, name, state })
         });
-        found.filter(|pool| pool.state != PoolState::Usable).collect()
+        found.filter(|pool| !pool.state.is_usable()).collect()
     }
 
     /// Slices with fields of a feature that is off are nobody's.
@@ -129,12 +129,12 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
             all = self.of_generation(driver, name, first.spec.pool.generation)?;
             is_complete = is_all(all.len());
         }
-        let state = if is_complete { PoolState::Usable } else { PoolState::Incomplete };
+        let state = PoolState { is_incomplete: !is_complete, contradiction: None };
         let mut pool = FoundPool { driver, name, state, device_slices: slices, ..FoundPool::default() };
         self.sort_out(&mut pool, &all);
         self.judge(&mut pool);
         // Of a pool that cannot be used nothing is known any more, except in the oldest allocators.
-        if pool.state == PoolState::Usable || self.quirks.has(Quirk::CountersPerSlice) {
+        if pool.state.is_usable() || self.quirks.has(Quirk::CountersPerSlice) {
             pool.has_binding_conditions = pool.device_slices.iter().any(|slice| has_binding_conditions(slice));
         }
         Some(pool)
@@ -173,13 +173,10 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
 
     fn judge(&self, pool: &mut FoundPool<'a>) {
         // What is incomplete may contradict itself for as long as it is; the oldest allocators judge it all the same.
-        if pool.state == PoolState::Incomplete && !self.quirks.has(Quirk::CountersPerSlice) {
+        if pool.state.is_incomplete && !self.quirks.has(Quirk::CountersPerSlice) {
             return;
         }
-        let problem = duplicate_device(&pool.device_slices).or_else(|| self.counter_problem(pool));
-        if let Some(problem) = problem {
-            pool.state = PoolState::Invalid(problem);
-        }
+        pool.state.contradiction = duplicate_device(&pool.device_slices).or_else(|| self.counter_problem(pool));
     }
 
     fn counter_problem(&self, pool: &FoundPool<'_>) -> Option<String> {

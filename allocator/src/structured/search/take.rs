@@ -126,7 +126,9 @@ impl<'a> Search<'_, 'a> {
         let Some(chosen) = self.chosen.pop() else { return };
         self.in_claim -= 1;
         if self.is_shared(chosen.device) {
-            self.capacity.give_back(self.compiled.alternatives[chosen.alternative].capacity, chosen.device);
+            let is_held = self.chosen.iter().any(|other| other.device == chosen.device);
+            let request = self.compiled.alternatives[chosen.alternative].capacity;
+            self.capacity.give_back(request, chosen.device, is_held);
         }
         self.release(chosen);
     }

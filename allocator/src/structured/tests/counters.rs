@@ -89,6 +89,19 @@ fn counters_of_a_shared_device_are_taken_once() {
 }
 
 #[test]
+fn a_shared_device_without_capacities_takes_its_counters_again_after_it_was_given_back_but_not_upstream() {
+    let numbered = |device: Value, x: i64| with(device, &[("/attributes", json!({"x": {"int": x}}))]);
+    let shared = with(partition("a", "6"), &[("/allowMultipleAllocations", json!(true))]);
+    let slices = partitions(&json!([numbered(shared, 1), numbered(partition("b", "6"), 2)]));
+    let selector = json!([{"cel": {"expression": "device.attributes['d'].x == 1"}}]);
+    let only_a = with(request(1), &[("/name", json!("s")), ("/exactly/selectors", selector)]);
+    let claim = json!({"requests": [request(1), only_a], "constraints": [{"distinctAttribute": "d/x"}]});
+    let world = || world().slice(counters(&memory("10"))).slice(slices.clone()).claim(&claim);
+    assert!(world().no_fit().starts_with("claim default/c0, request \"s\""));
+    assert_eq!(world().quirk(Quirk::UseSeenByAmounts).chosen(), "b s:a");
+}
+
+#[test]
 fn counters_in_the_slice_of_the_devices_count_there_in_old_allocators() {
     let slice =
         with(slice(&json!([partition("a", "6"), partition("b", "6")])), &[("/spec/sharedCounters", memory("10"))]);

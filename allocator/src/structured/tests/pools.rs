@@ -217,3 +217,29 @@ fn slices_with_binding_conditions_come_last_in_some_versions_also_those_with_cou
     assert_eq!(world().chosen(), "a b");
     assert_eq!(world().quirk(Quirk::BindingSlicesLast).chosen(), "b a");
 }
+
+#[test]
+fn of_several_errors_upstreams_first_one_is_named() {
+    let failing =
+        with(all(), &[("/exactly/selectors", json!([{"cel": {"expression": "device.attributes['d'].x == 1"}}]))]);
+    let unknown = with(request(1), &[("/name", json!("s")), ("/exactly/deviceClassName", json!("other"))]);
+    let incomplete = with(
+        slice(&devices(&["b"])),
+        &[("/metadata/name", json!("t")), ("/spec/pool/name", json!("q")), ("/spec/pool/resourceSliceCount", json!(2))],
+    );
+    let world = || world().slice(slice(&devices(&["a"])));
+    let both = [failing.clone(), unknown.clone()];
+    assert!(world().requests(&both).fatal().contains("failed to evaluate"));
+    assert!(world().requests(&[unknown, failing.clone()]).fatal().contains("there is no device class other"));
+    // Devices of a pool are looked at before the next pool.
+    assert!(world().slice(incomplete).requests(&[failing]).fatal().contains("failed to evaluate"));
+}
+
+#[test]
+fn a_pool_that_is_incomplete_and_invalid_is_incomplete_first() {
+    let slice = with(slice(&devices(&["a", "a"])), &[("/spec/pool/resourceSliceCount", json!(2))]);
+    let world = || world().quirk(Quirk::CountersPerSlice).slice(slice.clone());
+    assert!(world().requests(&[all()]).fatal().contains("pool d/p is incomplete"));
+    let world = world().quirk(Quirk::InvalidPoolsFatal).quirk(Quirk::IncompletePoolsUsed);
+    assert_eq!(world.requests(&[request(1)]).fatal(), "pool d/p is invalid: it has two devices a");
+}

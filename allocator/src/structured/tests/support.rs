@@ -109,7 +109,7 @@ impl World {
         let allocator = Allocator::new(self.features, self.quirks, self.classes.clone());
         let node = NodeFacts { name: "n", labels: &self.labels };
         let pools = allocator.gather(node, &SliceIndex::new(&self.slices)).unwrap();
-        let claims = allocator.compile(&self.claims)?;
+        let claims = allocator.compile(&self.claims);
         allocator.allocate(&pools, &self.state, &claims, &mut self.budget)
     }
 
