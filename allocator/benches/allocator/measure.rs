@@ -15,6 +15,16 @@ pub(crate) fn median<T>(runs: usize, mut run: impl FnMut() -> T) -> (Duration, T
     (times[runs / 2], last.unwrap())
 }
 
+/// The shortest time of so many runs.
+pub(crate) fn fastest<T>(runs: usize, mut run: impl FnMut() -> T) -> Duration {
+    let time = || {
+        let start = Instant::now();
+        std::hint::black_box(run());
+        start.elapsed()
+    };
+    std::iter::repeat_with(time).take(runs).min().unwrap()
+}
+
 /// The most memory that the process ever had, in MiB.
 pub(crate) fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
