@@ -1,11 +1,15 @@
 //! The two questions of a server that somebody with a token asks for something: who that is, and whether he may.
 
+mod verdicts;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{ApiClient, ApiFailure, Collection};
+
+pub use verdicts::{ReviewError, TokenReviews, TokenVerdict};
 
 /// Somebody whom the API server knows, in its own words. Only good for asking what he may.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -16,6 +20,38 @@ pub struct ApiIdentity {
     uid: String,
     groups: Vec<String>,
     extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Tokens have about a kilobyte.
+const LONGEST_TOKEN_BYTES: usize = 16 << 10;
+
+/// The token in the value of an `Authorization` header, if there is one that could be one.
+pub fn bearer_token(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    let token = token.trim();
+    let is_token = !token.is_empty() && token.len() <= LONGEST_TOKEN_BYTES && !token.contains(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
+}
+
+/// Something that somebody may do or not.
+#[derive(Clone, Copy, Debug)]
+pub enum AskedDeed<'a> {
+    /// With a path that is no object's, such as `/metrics`.
+    Path {
+        /// `get`.
+        verb: &'a str,
+        /// The path.
+        path: &'a str,
+    },
+    /// With objects of a kind, in all namespaces.
+    Everywhere {
+        /// `list`.
+        verb: &'a str,
+        /// The group; empty for the core one.
+        group: &'a str,
+        /// The plural.
+        resource: &'a str,
+    },
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,18 +89,40 @@ impl ApiClient {
         Ok(Some(answer.status).filter(|status| status.authenticated).map(|status| status.user))
     }
 
-    /// Whether somebody may do `verb` with a path that is no object's, such as `/metrics`.
+    /// Whether somebody may do this.
     ///
     /// # Errors
     /// As [`get`](Self::get): a no is no error.
-    pub async fn allows(&self, who: &ApiIdentity, verb: &str, path: &str) -> Result<bool, ApiFailure> {
+    pub async fn allows(&self, who: &ApiIdentity, deed: AskedDeed<'_>) -> Result<bool, ApiFailure> {
         let reviews = Collection::new("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews");
-        let asked = json!({
+        let mut asked = json!({
             "apiVersion": reviews.api_version(), "kind": reviews.kind(),
-            "spec": { "user": who.username, "uid": who.uid, "groups": who.groups, "extra": who.extra,
-                      "nonResourceAttributes": { "path": path, "verb": verb } },
+            "spec": { "user": who.username, "uid": who.uid, "groups": who.groups, "extra": who.extra },
         });
+        match deed {
+            AskedDeed::Path { verb, path } => {
+                asked["spec"]["nonResourceAttributes"] = json!({ "path": path, "verb": verb });
+            }
+            AskedDeed::Everywhere { verb, group, resource } => {
+                asked["spec"]["resourceAttributes"] = json!({ "group": group, "resource": resource, "verb": verb });
+            }
+        }
         let answer: AccessReview = self.ask("have access reviewed", &reviews, &asked).await?;
         Ok(answer.status.allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_token_is_no_question_for_the_api_server() {
+        assert_eq!(bearer_token("Bearer abc.def"), Some("abc.def"));
+        assert_eq!(bearer_token("bearer  abc"), Some("abc"));
+        let long = format!("Bearer {}", "a".repeat(LONGEST_TOKEN_BYTES + 1));
+        for wrong in ["", "Bearer", "Bearer ", "Bearer a b", "Basic YTpi", "abc", &long] {
+            assert_eq!(bearer_token(wrong), None, "{:.20}", wrong);
+        }
     }
 }

@@ -25,7 +25,7 @@ mod pace;
 mod protobuf;
 mod watch;
 
-pub use access::ApiIdentity;
+pub use access::{ApiIdentity, AskedDeed, ReviewError, TokenReviews, TokenVerdict, bearer_token};
 pub use backoff::Backoff;
 pub use client::{ApiClient, CALL_TIMEOUT};
 pub use collection::Collection;

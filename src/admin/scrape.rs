@@ -20,6 +20,7 @@ use axum::{
     routing::get,
 };
 use hostler_api::Chain;
+use hostler_cluster::bearer_token;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
@@ -42,8 +43,6 @@ const BIND_PAUSE: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// A scraper needs three messages.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// Tokens have about a kilobyte.
-const LONGEST_TOKEN_BYTES: usize = 16 << 10;
 
 /// What serving other hosts takes.
 #[derive(Debug)]
@@ -165,29 +164,5 @@ fn unauthorized(why: &'static str) -> Response {
 
 /// The token, if there is one that could be one.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let token = token.trim();
-    let is_token = !token.is_empty() && token.len() <= LONGEST_TOKEN_BYTES && !token.contains(' ');
-    (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_cannot_be_a_token_is_no_question_for_the_api_server() {
-        let token = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, value.parse().unwrap());
-            bearer(&headers).map(str::to_owned)
-        };
-        assert_eq!(token("Bearer abc.def").as_deref(), Some("abc.def"));
-        assert_eq!(token("bearer  abc").as_deref(), Some("abc"));
-        let long = format!("Bearer {}", "a".repeat(LONGEST_TOKEN_BYTES + 1));
-        for wrong in ["Bearer", "Bearer ", "Bearer a b", "Basic YTpi", "abc", &long] {
-            assert_eq!(token(wrong), None, "{:.20}", wrong);
-        }
-        assert_eq!(bearer(&HeaderMap::new()), None);
-    }
+    bearer_token(headers.get(AUTHORIZATION)?.to_str().ok()?)
 }
