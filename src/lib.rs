@@ -25,7 +25,9 @@ pub mod pods;
 pub mod registry;
 pub mod socket;
 pub mod standalone;
-pub mod tasks;
 mod units;
 pub mod usage;
 pub mod validate;
+
+// What both programs are as processes has its own crate; here it has the names of modules.
+pub use hostler_process::tasks;

@@ -4,7 +4,7 @@ use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
 use hostler_api::resource::{ApiVersion, GROUP};
 use hyper::{
-    Request,
+    Request, Response,
     header::{ACCEPT, CONTENT_TYPE},
 };
 use kube::{
@@ -116,18 +116,38 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
     pub async fn list(&self, all: &Collection, each: &mut dyn FnMut(Vec<u8>)) -> Result<(), ApiFailure> {
-        let mut params = ListParams::default().limit(LIST_PAGE);
+        let mut token = String::new();
         loop {
+            let page = self.list_page(all, &token).await?;
             let step = || format!("list {}", all.plural());
-            let page = self.send(step, all.requests().list(&params)).await?;
             let end: ListEnd = serde_json::from_slice(&page)
                 .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })?;
             each(page);
             if end.metadata.token.is_empty() {
                 return Ok(());
             }
-            params = params.continue_token(&end.metadata.token);
+            token = end.metadata.token;
         }
+    }
+
+    /// The page of a list that a token leads to; the first one has none.
+    pub(crate) async fn list_page(&self, all: &Collection, token: &str) -> Result<Vec<u8>, ApiFailure> {
+        let params = ListParams::default().limit(LIST_PAGE);
+        let params = if token.is_empty() { params } else { params.continue_token(token) };
+        self.send(|| format!("list {}", all.plural()), all.requests().list(&params)).await
+    }
+
+    /// Opens an answer that has no end.
+    pub(crate) async fn open(
+        &self,
+        step: impl Fn() -> String,
+        request: hyper::http::Result<Request<Vec<u8>>>,
+    ) -> Result<Body, ApiFailure> {
+        let opening = async {
+            let request = request.map_err(|error| CallError::from(kube::Error::HttpError(error)))?;
+            succeeded(self.client.send(request.map(Body::from)).await?).await
+        };
+        within(CALL_TIMEOUT, step, opening).await
     }
 
     /// The minor release of the server: 36 for 1.36.
@@ -291,14 +311,8 @@ impl ApiClient {
     ) -> Result<Vec<u8>, ApiFailure> {
         let exchange = async {
             let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
-            let answer = self.client.send(request.map(Body::from)).await?;
-            let code = answer.status();
-            let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-            let body = answer.into_body().collect_bytes().await?;
-            if code.is_success() {
-                return Ok(body.into());
-            }
-            Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
+            let body = succeeded(self.client.send(request.map(Body::from)).await?).await?;
+            Ok(body.collect_bytes().await?.into())
         };
         within(CALL_TIMEOUT, step, exchange).await
     }
@@ -330,6 +344,17 @@ struct UidOnlyMetadata {
 
 fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, ApiFailure> {
     serde_json::to_vec(object).map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })
+}
+
+/// The body of an answer, unless it is a no.
+async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
+    let code = answer.status();
+    if code.is_success() {
+        return Ok(answer.into_body());
+    }
+    let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = answer.into_body().collect_bytes().await?;
+    Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
 }
 
 /// What a server said that said no. Some proxies say it in their own words.

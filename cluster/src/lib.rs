@@ -4,7 +4,8 @@
 //! ```text
 //!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
 //!                                      ├───────► identify, allows   who somebody with a token is, and what he may
-//!                                      └───────► watch ──► Mirror      what stands on the server
+//!                                      ├───────► watch ──► Mirror      what stands on the server, of one's own
+//!                                      ├───────► Follower          all objects of a kind, as texts
 //!                                                WritePace, Backoff    when to write
 //!                                                EventRecorder         Events, without a flood of them
 //! ```
@@ -19,6 +20,7 @@ mod connection;
 mod credentials;
 pub mod events;
 mod failure;
+mod follow;
 mod mirror;
 mod object;
 mod pace;
@@ -32,6 +34,7 @@ pub use collection::Collection;
 pub use connection::ConnectError;
 pub use credentials::CredentialsError;
 pub use failure::{ApiFailure, CallError, StatusError};
+pub use follow::{FollowEvent, Follower, RawObject};
 pub use mirror::{Mirror, MirrorChange, Mirrored};
 pub use object::{ApiObject, ObjectVersion};
 pub use pace::WritePace;

@@ -12,7 +12,7 @@ use hostler_api::Chain;
 use crate::{
     config::{ConfigError, ControllerConfig, DEFAULT_FILE},
     plan::{self, PlanArgs, PlanError, PlanOutcome},
-    start::{StartError, start},
+    run::{self, RunError},
 };
 
 /// The cluster side of hostler: counts the hardware of all nodes and keeps it for whom it was promised
@@ -45,7 +45,7 @@ enum CommandError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Start(#[from] StartError),
+    Run(#[from] RunError),
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
     #[error(transparent)]
@@ -83,7 +83,7 @@ fn plan(args: &PlanArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn run(args: &ConfigArgs) -> Result<(), CommandError> {
-    Ok(start(&args.read()?)?)
+    Ok(run::run(&args.read()?)?)
 }
 
 fn check_config(args: &ConfigArgs) -> Result<(), CommandError> {

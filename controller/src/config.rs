@@ -15,12 +15,20 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ControllerConfig {
     /// Kubeconfig of the controller. Default: the service account of the pod that it runs in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Where it answers: an address with a port.
+    pub(crate) listen: String,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self { kubeconfig: None, listen: "127.0.0.1:9440".to_owned() }
+    }
 }
 
 /// Why a configuration file cannot be used.
@@ -103,7 +111,7 @@ mod tests {
     fn a_mistake_names_file_key_and_line() {
         let error = read("\nkubconfig = '/x'").unwrap_err();
         assert!(error.contains("controller.toml is not valid") && error.contains("line 2"), "{error}");
-        assert!(error.contains("unknown field `kubconfig`, expected `kubeconfig`"), "{error}");
+        assert!(error.contains("unknown field `kubconfig`, expected"), "{error}");
         let error = read("kubeconfig = 'x'").unwrap_err();
         assert!(error.ends_with("controller.toml: kubeconfig is x: write an absolute path"), "{error}");
     }

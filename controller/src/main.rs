@@ -1,10 +1,14 @@
-//! `hostler-controller`: one process per cluster that will count the cluster's hardware, keep what was promised and attach
-//! what is far away. So far it reads its configuration, asks the API server what it serves, and says what is missing.
+//! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, and says what fits where.
 
 mod cli;
 mod config;
+mod metrics;
+mod model;
+mod observe;
 mod plan;
-mod start;
+mod run;
+mod serve;
+mod view;
 
 use std::process::ExitCode;
 

@@ -33,7 +33,10 @@ fn a_configuration_is_checked_and_printed() {
     let path = temp.path().join("controller.toml");
     fs::write(&path, "kubeconfig = '/etc/hostler/kubeconfig'").unwrap();
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "kubeconfig = \"/etc/hostler/kubeconfig\"\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "kubeconfig = \"/etc/hostler/kubeconfig\"\nlisten = \"127.0.0.1:9440\"\n"
+    );
     fs::write(&path, "kubeconfig = 7").unwrap();
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));

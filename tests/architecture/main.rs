@@ -48,7 +48,7 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-controller",
         folder: "controller/",
-        ours: &["hostler-allocator", "hostler-api", "hostler-cluster", "hostler-files"],
+        ours: &["hostler-allocator", "hostler-api", "hostler-cluster", "hostler-files", "hostler-process"],
         never: &["udev", "tonic"],
         only: &[],
     },
@@ -68,9 +68,18 @@ const CRATES: &[CrateRule] = &[
             "hostler-fpga",
             "hostler-linux",
             "hostler-memory",
+            "hostler-process",
             "hostler-proto",
         ],
         never: &[],
+        only: &[],
+    },
+    // What every program of ours that stays is as a process, whatever it is for.
+    CrateRule {
+        name: "hostler-process",
+        folder: "process/",
+        ours: &["hostler-api", "hostler-files"],
+        never: &["kube", "udev", "tonic", "clap"],
         only: &[],
     },
     CrateRule {

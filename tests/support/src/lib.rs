@@ -28,6 +28,7 @@ pub mod apiserver;
 pub mod binary;
 pub mod cluster;
 pub mod container;
+pub mod controller;
 pub mod cri;
 pub mod host;
 pub mod http2;

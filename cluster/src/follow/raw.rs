@@ -1,0 +1,65 @@
+//! An object as the server's own text, of which only the name and the version are known.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use crate::ObjectVersion;
+
+/// An object that was not read yet, and that perhaps cannot be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RawObject {
+    json: Box<str>,
+    metadata: RawMetadata,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, rename_all = "camelCase")]
+struct RawMetadata {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct RawHead {
+    #[serde(default)]
+    metadata: RawMetadata,
+}
+
+impl RawObject {
+    /// An object whose name cannot be read has none here: it is not one that a server can have.
+    pub(super) fn new(json: &RawValue) -> Self {
+        let head: Option<RawHead> = serde_json::from_str(json.get()).ok();
+        Self { json: json.get().into(), metadata: head.map(|head| head.metadata).unwrap_or_default() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Its namespace; empty if its kind has none.
+    pub fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Which object and which version of it.
+    pub fn version(&self) -> ObjectVersion {
+        let RawMetadata { uid, resource_version, .. } = self.metadata.clone();
+        ObjectVersion { uid, resource_version }
+    }
+
+    /// How long its text is.
+    pub fn size_bytes(&self) -> usize {
+        self.json.len()
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    /// When it is no `T`; the error names the field.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&self.json))
+    }
+}

@@ -1,0 +1,188 @@
+//! The one owner of what is known of the cluster. Pure: it is told what was seen, and says what is to be done.
+//!
+//! ```text
+//!   ClusterEvent ──► ClusterModel::step ──► commands
+//!                         └──► ClusterModel::view ──► Arc<ClusterView>, for whoever reads
+//! ```
+
+mod event;
+mod kind;
+mod known;
+
+use std::{collections::BTreeMap, time::Instant};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+
+use self::known::KnownObjects;
+use crate::view::ClusterView;
+
+pub(crate) use self::{
+    event::{ClusterEvent, ObjectStamp, ObservedObject, SeenObject},
+    kind::ObservedKind,
+};
+
+/// What is to be done.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum ModelCommand {
+    /// Readers shall see what is known now.
+    Publish,
+    /// Somebody should know that an object cannot be understood: `ResourceSlice n1-gpu`, and why.
+    TellPoisoned {
+        /// The object.
+        object: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Everything that is known of the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterModel {
+    pub(crate) facts: ClusterFacts,
+    kinds: BTreeMap<ObservedKind, KindState>,
+}
+
+/// How far a kind is known.
+#[derive(Debug, Default)]
+struct KindState {
+    known: KnownObjects,
+    is_synced: bool,
+    /// Since when nothing was heard, and why.
+    silent: Option<(Instant, String)>,
+    /// Objects that cannot be understood.
+    poisoned: BTreeMap<ObjectKey, String>,
+}
+
+/// How far a kind is known, for readers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KindStatus {
+    /// Whether a complete list was seen.
+    pub(crate) is_synced: bool,
+    /// Since when nothing was heard, and why.
+    pub(crate) silent: Option<(Instant, String)>,
+    /// How many objects there are.
+    pub(crate) objects: usize,
+    /// How many of them cannot be understood.
+    pub(crate) poisoned: usize,
+}
+
+impl ClusterModel {
+    /// Takes what was seen at a moment.
+    pub(crate) fn step(&mut self, now: Instant, event: ClusterEvent) -> Vec<ModelCommand> {
+        match event {
+            ClusterEvent::ListStarted(kind) => {
+                self.kind(kind).known.list_started();
+                Vec::new()
+            }
+            ClusterEvent::Seen(object) => self.see(object),
+            ClusterEvent::Gone(kind, key, last) => {
+                let was_known = self.kind(kind).known.lose(&key, last);
+                if was_known { self.forget(kind, &[key]) } else { Vec::new() }
+            }
+            ClusterEvent::ListEnded(kind) => {
+                let state = self.kind(kind);
+                (state.is_synced, state.silent) = (true, None);
+                let gone = state.known.list_ended();
+                self.forget(kind, &gone)
+            }
+            // Then there are none of it.
+            ClusterEvent::NotServed(kind) => {
+                self.kind(kind).known.list_started();
+                self.step(now, ClusterEvent::ListEnded(kind))
+            }
+            ClusterEvent::UpToDate(kind) => {
+                let was_silent = self.kind(kind).silent.take().is_some();
+                was_silent.then_some(ModelCommand::Publish).into_iter().collect()
+            }
+            ClusterEvent::Interrupted(kind, why) => {
+                let state = self.kind(kind);
+                let since = state.silent.take().map_or(now, |(since, _)| since);
+                state.silent = Some((since, why));
+                vec![ModelCommand::Publish]
+            }
+        }
+    }
+
+    /// What readers see.
+    pub(crate) fn view(&self) -> ClusterView {
+        ClusterView { facts: self.facts.clone(), kinds: self.kinds() }
+    }
+
+    fn kinds(&self) -> BTreeMap<ObservedKind, KindStatus> {
+        self.kinds.iter().map(|(kind, state)| (*kind, state.status())).collect()
+    }
+
+    fn kind(&mut self, kind: ObservedKind) -> &mut KindState {
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn see(&mut self, seen: SeenObject) -> Vec<ModelCommand> {
+        let SeenObject { kind, key, stamp, content } = seen;
+        let state = self.kind(kind);
+        if !state.known.see(&key, stamp) {
+            return Vec::new();
+        }
+        match content {
+            Ok(object) => {
+                state.poisoned.remove(&key);
+                self.take(key, object);
+                vec![ModelCommand::Publish]
+            }
+            // What it said before may not be so any more.
+            Err(reason) => {
+                let mut commands = self.forget(kind, std::slice::from_ref(&key));
+                commands.push(ModelCommand::TellPoisoned { object: title(kind, &key), reason: reason.clone() });
+                self.kind(kind).poisoned.insert(key, reason);
+                commands
+            }
+        }
+    }
+
+    fn take(&mut self, key: ObjectKey, object: ObservedObject) {
+        let facts = &mut self.facts;
+        match object {
+            ObservedObject::Node(node) => facts.add_node(*node),
+            ObservedObject::ResourceSlice(slice) => facts.add_slice(*slice),
+            ObservedObject::DeviceClass(class) => facts.add_class(*class),
+            ObservedObject::ResourceClaim(claim) => facts.add_claim(&claim),
+            ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
+            ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
+            ObservedObject::Pod(pod) => facts.add_pod(&pod),
+        }
+    }
+
+    fn forget(&mut self, kind: ObservedKind, gone: &[ObjectKey]) -> Vec<ModelCommand> {
+        for key in gone {
+            self.kind(kind).poisoned.remove(key);
+            let facts = &mut self.facts;
+            match kind {
+                ObservedKind::Node => facts.remove_node(&key.name),
+                ObservedKind::ResourceSlice => facts.remove_slice(&key.name),
+                ObservedKind::DeviceClass => facts.remove_class(&key.name),
+                ObservedKind::ResourceClaim => facts.remove_claim(key),
+                ObservedKind::ResourceClaimTemplate => facts.remove_template(key),
+                ObservedKind::DeviceTaintRule => facts.remove_rule(&key.name),
+                ObservedKind::Pod => facts.remove_pod(key),
+            }
+        }
+        vec![ModelCommand::Publish]
+    }
+}
+
+impl KindState {
+    fn status(&self) -> KindStatus {
+        KindStatus {
+            is_synced: self.is_synced,
+            silent: self.silent.clone(),
+            objects: self.known.len(),
+            poisoned: self.poisoned.len(),
+        }
+    }
+}
+
+fn title(kind: ObservedKind, key: &ObjectKey) -> String {
+    match key.namespace.as_str() {
+        "" => format!("{} {}", kind.name(), key.name),
+        _ => format!("{} {key}", kind.name()),
+    }
+}

@@ -1,0 +1,87 @@
+//! What can happen to the model.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    core::{Node, Pod},
+    resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
+};
+use hostler_cluster::ObjectVersion;
+
+use super::ObservedKind;
+
+/// Something that was seen of the cluster.
+#[derive(Debug)]
+pub(crate) enum ClusterEvent {
+    /// A list of a kind begins: what is not in it is gone. One that was under way is void.
+    ListStarted(ObservedKind),
+    /// An object is in the list, or is new, or another one than before.
+    Seen(SeenObject),
+    /// An object is gone.
+    Gone(ObservedKind, ObjectKey, ObjectStamp),
+    /// The list is complete.
+    ListEnded(ObservedKind),
+    /// There is nothing else to tell of a kind.
+    UpToDate(ObservedKind),
+    /// Nothing is heard of a kind any more, and why.
+    Interrupted(ObservedKind, String),
+    /// The server has no such kind.
+    NotServed(ObservedKind),
+}
+
+/// An object in one of its versions.
+#[derive(Debug)]
+pub(crate) struct SeenObject {
+    /// Its kind.
+    pub(crate) kind: ObservedKind,
+    /// Its name; without a namespace where its kind has none.
+    pub(crate) key: ObjectKey,
+    /// Its version.
+    pub(crate) stamp: ObjectStamp,
+    /// What it says, or why it cannot be understood.
+    pub(crate) content: Result<ObservedObject, String>,
+}
+
+/// What an object says.
+#[derive(Debug)]
+pub(crate) enum ObservedObject {
+    /// A node.
+    Node(Box<Node>),
+    /// A slice.
+    ResourceSlice(Box<ResourceSlice>),
+    /// A class.
+    DeviceClass(Box<DeviceClass>),
+    /// A claim.
+    ResourceClaim(Box<ResourceClaim>),
+    /// A template of claims.
+    ResourceClaimTemplate(Box<ResourceClaimTemplate>),
+    /// A rule that taints devices.
+    DeviceTaintRule(Box<DeviceTaintRule>),
+    /// A pod.
+    Pod(Box<Pod>),
+}
+
+/// Which version of which object, in a few bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ObjectStamp {
+    /// Stands for the UID.
+    uid: u64,
+    version: u64,
+}
+
+impl ObjectStamp {
+    /// Versions of one object are numbers that rise; of two objects of one name, the one that is seen later counts.
+    pub(crate) fn is_older_than(self, other: Self) -> bool {
+        self.uid == other.uid && self.version < other.version
+    }
+}
+
+impl From<&ObjectVersion> for ObjectStamp {
+    fn from(version: &ObjectVersion) -> Self {
+        let mut uid = DefaultHasher::new();
+        version.uid.hash(&mut uid);
+        // Where versions are no numbers, the later word counts.
+        Self { uid: uid.finish(), version: version.resource_version.parse().unwrap_or_default() }
+    }
+}

@@ -1,0 +1,76 @@
+//! The kinds of objects that are watched.
+
+use hostler_api::resource::{ApiVersion, GROUP};
+use hostler_cluster::Collection;
+
+/// A kind of objects that is watched.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum ObservedKind {
+    /// Nodes.
+    Node,
+    /// ResourceSlices, of all drivers.
+    ResourceSlice,
+    /// DeviceClasses.
+    DeviceClass,
+    /// ResourceClaims.
+    ResourceClaim,
+    /// ResourceClaimTemplates.
+    ResourceClaimTemplate,
+    /// DeviceTaintRules.
+    DeviceTaintRule,
+    /// Pods.
+    Pod,
+}
+
+/// The versions in which rules were served, the best first. They are absent where their gate is off.
+const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
+
+impl ObservedKind {
+    /// All of them, in the order in which they are of use to each other.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Node,
+        Self::DeviceClass,
+        Self::ResourceSlice,
+        Self::ResourceClaim,
+        Self::ResourceClaimTemplate,
+        Self::DeviceTaintRule,
+        Self::Pod,
+    ];
+
+    /// As messages and labels say it: `resourceslices`.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::ResourceSlice => "resourceslices",
+            Self::DeviceClass => "deviceclasses",
+            Self::ResourceClaim => "resourceclaims",
+            Self::ResourceClaimTemplate => "resourceclaimtemplates",
+            Self::DeviceTaintRule => "devicetaintrules",
+            Self::Pod => "pods",
+        }
+    }
+
+    /// As objects say it: `ResourceSlice`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceClaim => "ResourceClaim",
+            Self::ResourceClaimTemplate => "ResourceClaimTemplate",
+            Self::DeviceTaintRule => "DeviceTaintRule",
+            Self::Pod => "Pod",
+        }
+    }
+
+    /// Where its objects are in a cluster with this version of `resource.k8s.io`, the best place first.
+    pub(crate) fn collections(self, version: ApiVersion) -> Vec<Collection> {
+        match self {
+            Self::Node | Self::Pod => vec![Collection::core(self.name(), self.plural())],
+            Self::DeviceTaintRule => {
+                RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
+            }
+            _ => vec![Collection::resource(version, self.name(), self.plural())],
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A cluster controller that runs: its configuration, what it logs, and what it answers.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, body::Bytes, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+use tokio::{net::TcpStream, time::sleep};
+
+/// For a state that a test waits for; far above what any takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a state that nobody tells of.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A controller in a process of its own; it is killed when it is dropped.
+#[derive(Debug)]
+pub struct RunningController {
+    process: Child,
+    address: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+    _folder: TempDir,
+}
+
+/// What a controller is started with.
+#[derive(Clone, Debug)]
+pub struct ControllerOptions {
+    /// The binary.
+    pub binary: PathBuf,
+    /// How it reaches its API server.
+    pub kubeconfig: PathBuf,
+    /// More lines of its configuration.
+    pub config: String,
+}
+
+impl RunningController {
+    /// Starts it, and waits until it serves.
+    pub async fn start(options: &ControllerOptions) -> Self {
+        let folder = TempDir::new().expect("a folder for the configuration");
+        let file = folder.path().join("controller.toml");
+        // Which port is free is for the kernel to say.
+        let config = format!("kubeconfig = {:?}\nlisten = '127.0.0.1:0'\n{}", options.kubeconfig, options.config);
+        fs::write(&file, config).expect("the configuration is written");
+        let mut process = spawn(&options.binary, &file);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (stderr, lines) = (process.stderr.take().expect("it is a pipe"), log.clone());
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut controller = Self { process, address: nowhere, log, _folder: folder };
+        controller.address = controller.until("it serves", async |it| it.served_address()).await;
+        controller
+    }
+
+    fn served_address(&self) -> Option<SocketAddr> {
+        let log = self.log();
+        let line = log.iter().find(|line| line.contains("serving"))?;
+        line.split_whitespace().find_map(|word| word.strip_prefix("address=")?.parse().ok())
+    }
+
+    /// Everything that it has logged.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.process.id().cast_signed())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("it is our process");
+    }
+
+    /// Waits until `look` gives something.
+    pub async fn until<T>(&self, what: &str, look: impl AsyncFn(&Self) -> Option<T>) -> T {
+        let wait = async {
+            loop {
+                if let Some(found) = look(self).await {
+                    return found;
+                }
+                sleep(LOOK).await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, wait).await;
+        found.unwrap_or_else(|_| panic!("waited in vain until {what}; its log:\n{}", self.log().join("\n")))
+    }
+
+    /// Waits until a path is answered with this status; gives what stands there.
+    pub async fn until_answers(&self, path: &str, code: u16) -> String {
+        let what = format!("{path} is answered with {code}");
+        self.until(&what, async |it| it.get(path).await.filter(|(found, _)| *found == code).map(|(_, body)| body)).await
+    }
+
+    /// Waits until a line stands in its figures.
+    pub async fn until_figure(&self, line: &str) {
+        let is_there = async |it: &Self| {
+            let (_, figures) = it.get("/metrics").await?;
+            figures.lines().any(|found| found == line).then_some(())
+        };
+        self.until(&format!("its figures say {line}"), is_there).await;
+    }
+
+    /// What it answers, and with which status; `None` if it does not.
+    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let stream = TcpStream::connect(self.address).await.ok()?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+        let request = Request::get(path).header(HOST, self.address.to_string()).body(Empty::<Bytes>::new()).ok()?;
+        let exchange = async {
+            let response = sender.send_request(request).await.ok()?;
+            let code = response.status().as_u16();
+            let body = response.into_body().collect().await.ok()?.to_bytes();
+            Some((code, String::from_utf8_lossy(&body).into_owned()))
+        };
+        // The connection ends with the exchange.
+        tokio::select! {
+            answer = exchange => answer,
+            _ = connection => None,
+        }
+    }
+
+    /// Asks it to stop; gives its exit code.
+    pub async fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::SIGTERM);
+        let process = Mutex::new(&mut self.process);
+        let wait = async {
+            loop {
+                let ended = process.lock().unwrap_or_else(PoisonError::into_inner).try_wait().expect("our process");
+                if let Some(status) = ended {
+                    return status.code();
+                }
+                sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("it stops when it is told to")
+    }
+}
+
+impl Drop for RunningController {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(binary: &Path, config: &Path) -> Child {
+    Command::new(binary)
+        .args(["run", "--config"])
+        .arg(config)
+        // The service account of a pod that tests run in is not the controller's, and their service manager neither.
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the controller starts")
+}
