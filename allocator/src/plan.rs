@@ -21,6 +21,7 @@ mod projection;
 mod questions;
 mod sequences;
 mod shapes;
+mod shards;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ use shapes::Shapes;
 pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict};
 pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
-pub use facts::{ClusterFacts, ObjectKey};
+pub use facts::{ClusterFacts, FactChanges, ObjectKey};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
 pub use pods::PodSet;
 pub use snapshot::Snapshot;

@@ -14,7 +14,7 @@ use hostler_api::{
 };
 
 use super::{
-    facts::{ClusterFacts, ObjectKey, PackedPod, PackedSlice},
+    facts::{ClusterFacts, ObjectKey, PackedClaim, PackedPod, PackedSlice},
     pods::PodSet,
 };
 
@@ -165,28 +165,32 @@ impl ClusterFacts {
             let known = hostler_api::few(&names);
             return Err(ChangeError::NoNode { node: name.to_owned(), known: known.to_string() });
         }
-        Ok(self.nodes.entry(name.to_owned()).or_default())
+        Ok(self.nodes.entry(name.into()).or_default())
+    }
+
+    fn slices_of(&self, node: u32) -> Vec<(Arc<str>, Arc<PackedSlice>)> {
+        let of_node = self.slices.iter().filter(|(_, slice)| slice.node == Some(node));
+        of_node.map(|(name, slice)| (name.clone(), slice.clone())).collect()
     }
 
     fn remove_node_and_devices(&mut self, name: &str) -> Vec<PodSet> {
         let evicted = self.evict(name);
         let number = self.text_number(name);
-        self.pods.retain(|_, pod| pod.node != number);
-        self.slices.retain(|_, slice| slice.node != Some(number));
-        self.nodes.remove(name);
+        let pods: Vec<_> =
+            self.pods.iter().filter(|(_, pod)| pod.node == number).map(|(key, _)| key.clone()).collect();
+        pods.iter().for_each(|key| self.remove_pod(key));
+        for (name, _) in self.slices_of(number) {
+            self.remove_slice(&name);
+        }
+        self.remove_node(name);
         evicted
     }
 
     fn add_nodes_like(&mut self, name: &str, count: u32) -> Result<(), ChangeError> {
         let model = self.known_node(name)?.clone();
         let number = self.text_number(name);
-        let slices: Vec<(String, Arc<PackedSlice>)> = self
-            .slices
-            .iter()
-            .filter(|(_, slice)| slice.node == Some(number))
-            .map(|(n, s)| (n.clone(), s.clone()))
-            .collect();
-        let stay: Vec<(ObjectKey, PackedPod)> = self
+        let slices = self.slices_of(number);
+        let stay: Vec<(Arc<ObjectKey>, PackedPod)> = self
             .pods
             .iter()
             .filter(|(_, pod)| pod.node == number && pod.is_of_node)
@@ -194,7 +198,7 @@ impl ClusterFacts {
             .collect();
         let mut next = 1;
         for _ in 0..count {
-            while self.nodes.contains_key(&copy_name(name, next)) {
+            while self.nodes.contains_key(&*copy_name(name, next)) {
                 next += 1;
             }
             self.add_copy(&model, &copy_name(name, next), &slices, &stay);
@@ -207,24 +211,24 @@ impl ClusterFacts {
         &mut self,
         model: &Node,
         name: &str,
-        slices: &[(String, Arc<PackedSlice>)],
-        pods: &[(ObjectKey, PackedPod)],
+        slices: &[(Arc<str>, Arc<PackedSlice>)],
+        pods: &[(Arc<ObjectKey>, PackedPod)],
     ) {
         let like = &model.metadata.name;
         let mut node = model.clone();
         node.metadata = ObjectMeta { name: name.to_owned(), uid: None, ..node.metadata };
         node.metadata.labels.entry(HOSTNAME.to_owned()).and_modify(|hostname| name.clone_into(hostname));
         node.spec.unschedulable = false;
-        self.nodes.insert(name.to_owned(), Arc::new(node));
+        self.add_node(node);
         for (slice_name, slice) in slices {
             let pool = renamed(self.text(slice.pool), like, name);
-            let copy = slice.of_node(name, &pool, Arc::make_mut(&mut self.store));
-            self.slices.insert(renamed(slice_name, like, name), Arc::new(copy));
+            let copy = slice.of_node(name, &pool, &mut self.store);
+            self.put_slice(renamed(slice_name, like, name).into(), Arc::new(copy));
         }
         let node = self.text_number(name);
         for (key, pod) in pods {
-            let key = ObjectKey { name: renamed(&key.name, like, name), ..key.clone() };
-            self.pods.insert(key, PackedPod { node, ..*pod });
+            let key = ObjectKey { name: renamed(&key.name, like, name), namespace: key.namespace.clone() };
+            self.pods.insert(Arc::new(key), PackedPod { node, ..*pod });
         }
     }
 
@@ -264,11 +268,12 @@ impl ClusterFacts {
     }
 
     fn free(&mut self, key: &ObjectKey) -> Result<(), ChangeError> {
-        let claim = self.claims.get_mut(key).ok_or_else(|| ChangeError::NoClaim { claim: key.clone() })?;
+        let claim = self.claims.get(key).ok_or_else(|| ChangeError::NoClaim { claim: key.clone() })?;
         if claim.allocation.is_none() {
             return Err(ChangeError::NotAllocated { claim: key.clone() });
         }
-        *claim = Arc::new(claim.freed());
+        let freed = Arc::new(claim.freed());
+        self.put_claim(Arc::new(key.clone()), freed);
         Ok(())
     }
 
@@ -287,29 +292,29 @@ impl ClusterFacts {
 
     /// Takes pods from their node, and what was given to claims that nobody else uses.
     fn evict_where(&mut self, is_meant: impl Fn(&PackedPod) -> bool) -> Vec<PodSet> {
-        let going: Vec<(ObjectKey, PackedPod)> =
+        let mut going: Vec<(Arc<ObjectKey>, PackedPod)> =
             self.pods.iter().filter(|(_, pod)| is_meant(pod)).map(|(key, pod)| (key.clone(), *pod)).collect();
+        going.sort_by(|one, other| one.0.cmp(&other.0));
         let names: HashSet<(&str, u32)> =
             going.iter().map(|(key, _)| (&*key.namespace, self.text_number(&key.name))).collect();
-        for (key, claim) in &mut self.claims {
-            if claim.is_only_of(|pod| names.contains(&(&*key.namespace, pod))) {
-                *claim = Arc::new(claim.freed());
-            }
-        }
-        for (key, _) in &going {
-            self.pods.remove(key);
-        }
+        let is_free = |(key, claim): &(&Arc<ObjectKey>, &Arc<PackedClaim>)| {
+            claim.is_only_of(|pod| names.contains(&(&*key.namespace, pod)))
+        };
+        let freed: Vec<(Arc<ObjectKey>, Arc<PackedClaim>)> =
+            self.claims.iter().filter(is_free).map(|(key, claim)| (key.clone(), Arc::new(claim.freed()))).collect();
+        freed.into_iter().for_each(|(key, claim)| self.put_claim(key, claim));
+        going.iter().for_each(|(key, _)| self.remove_pod(key));
         self.looking_for_a_node(going)
     }
 
     /// Pods of one owner that want the same are one set.
-    fn looking_for_a_node(&self, going: Vec<(ObjectKey, PackedPod)>) -> Vec<PodSet> {
+    fn looking_for_a_node(&self, going: Vec<(Arc<ObjectKey>, PackedPod)>) -> Vec<PodSet> {
         let mut sets: BTreeMap<(String, String, u32), PodSet> = BTreeMap::new();
         for (key, pod) in going.into_iter().filter(|(_, pod)| !pod.is_of_node) {
             let name = pod.owner.map_or_else(|| format!("Pod {}", key.name), |owner| self.text(owner).to_owned());
             let set = sets.entry((key.namespace.clone(), name.clone(), pod.spec)).or_insert_with(|| PodSet {
                 name,
-                namespace: key.namespace,
+                namespace: key.namespace.clone(),
                 count: 0,
                 spec: pod.spec(&self.store.texts),
             });

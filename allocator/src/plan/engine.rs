@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    rc::Rc,
+    sync::Arc,
 };
 
 use hostler_api::{
@@ -212,7 +212,7 @@ pub(super) fn wants_places(spec: &ResourceClaimSpec) -> bool {
 
 /// A way to satisfy a request: selectors, all of which a device must match.
 #[derive(Clone, Debug)]
-pub(super) struct Way(Rc<[Selector]>);
+pub(super) struct Way(Arc<[Selector]>);
 
 impl Way {
     /// The first selector that does not match; `None` where all do, or one fails before.

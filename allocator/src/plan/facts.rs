@@ -1,23 +1,35 @@
 //! What is known of a cluster, packed: half a million devices are columns of numbers here, and what is equal is held once.
 //!
-//! Objects come one by one, also again, and go; nothing is judged before a [`Snapshot`](super::Snapshot) is made.
+//! Objects come one by one, also again, and go; nothing is judged before a [`Snapshot`](super::Snapshot) is made. Whoever
+//! takes a copy has the cluster as it was: what comes later copies only what it touches.
 
+mod changes;
 mod claims;
+mod compact;
 mod pods;
+mod pools;
 mod slices;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use hostler_api::{
-    core::{Node, Pod},
+    core::{Node, ObjectMeta, Pod},
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimSpec, ResourceSlice},
 };
 
-use super::sequences::{Sequences, Texts};
+use super::{
+    sequences::{Sequences, Texts},
+    shards::Shards,
+};
 
+pub use changes::FactChanges;
 pub(super) use claims::{PackedClaim, PackedResult};
 pub(super) use pods::PackedPod;
+pub(super) use pools::{PoolFacts, PoolKey};
 pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
+
+/// The condition of a node that says whether pods can come to it.
+const READY: &str = "Ready";
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -52,98 +64,171 @@ pub(super) struct Store {
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFacts {
-    pub(super) store: Arc<Store>,
-    pub(super) nodes: BTreeMap<String, Arc<Node>>,
-    pub(super) slices: BTreeMap<String, Arc<PackedSlice>>,
+    pub(super) store: Store,
+    pub(super) nodes: BTreeMap<Arc<str>, Arc<Node>>,
+    pub(super) slices: BTreeMap<Arc<str>, Arc<PackedSlice>>,
     pub(super) classes: BTreeMap<String, Arc<DeviceClass>>,
-    pub(super) claims: BTreeMap<ObjectKey, Arc<PackedClaim>>,
-    pub(super) templates: BTreeMap<ObjectKey, Arc<ResourceClaimSpec>>,
+    pub(super) claims: Shards<Arc<ObjectKey>, Arc<PackedClaim>>,
+    pub(super) templates: Shards<ObjectKey, Arc<ResourceClaimSpec>>,
     pub(super) rules: BTreeMap<String, Arc<DeviceTaintRule>>,
-    pub(super) pods: BTreeMap<ObjectKey, PackedPod>,
+    pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
+    /// What belongs to a pool, by its key.
+    pub(super) pools: Shards<PoolKey, PoolFacts>,
+    pub(super) changes: FactChanges,
+    /// How large the store was when it was last looked for what nobody refers to.
+    looked_at: usize,
 }
 
 impl ClusterFacts {
     /// Adds a node, or takes news of it.
     pub fn add_node(&mut self, node: Node) {
-        self.nodes.insert(node.metadata.name.clone(), Arc::new(node));
+        let node = essential(node);
+        let name: Arc<str> = node.metadata.name.as_str().into();
+        if self.nodes.get(&name).is_none_or(|known| **known != node) {
+            self.changes.node(&name);
+            self.nodes.insert(name, Arc::new(node));
+        }
     }
 
     /// Adds a slice, or takes news of it.
     pub fn add_slice(&mut self, slice: ResourceSlice) {
-        let name = slice.metadata.name.clone();
-        let packed = PackedSlice::pack(slice, Arc::make_mut(&mut self.store));
-        self.slices.insert(name, Arc::new(packed));
+        let name: Arc<str> = slice.metadata.name.as_str().into();
+        let packed = PackedSlice::pack(slice, &mut self.store);
+        if self.slices.get(&name).is_none_or(|known| **known != packed) {
+            self.put_slice(name, Arc::new(packed));
+        }
+        self.compact_if_due();
     }
 
     /// Adds a class, or takes news of it.
     pub fn add_class(&mut self, class: DeviceClass) {
-        self.classes.insert(class.metadata.name.clone(), Arc::new(class));
+        let class = DeviceClass { metadata: only_name(class.metadata), ..class };
+        if self.classes.get(&class.metadata.name).is_none_or(|known| known.spec != class.spec) {
+            self.changes.classes();
+            self.classes.insert(class.metadata.name.clone(), Arc::new(class));
+        }
     }
 
     /// Adds a claim, or takes news of it.
     pub fn add_claim(&mut self, claim: &ResourceClaim) {
-        let key = ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name);
-        let packed = PackedClaim::pack(claim, &mut Arc::make_mut(&mut self.store).texts);
-        self.claims.insert(key, Arc::new(packed));
+        let key = Arc::new(ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name));
+        let packed = PackedClaim::pack(claim, &mut self.store.texts);
+        if self.claims.get(&*key).is_none_or(|known| **known != packed) {
+            self.put_claim(key, Arc::new(packed));
+        }
+        self.compact_if_due();
     }
 
     /// Adds the template of claims, or takes news of it.
     pub fn add_template(&mut self, key: ObjectKey, spec: ResourceClaimSpec) {
-        self.templates.insert(key, Arc::new(spec));
+        if self.templates.get(&key).is_none_or(|known| **known != spec) {
+            self.changes.other();
+            self.templates.insert(key, Arc::new(spec));
+        }
     }
 
     /// Adds a rule that taints devices, or takes news of it.
     pub fn add_rule(&mut self, rule: DeviceTaintRule) {
-        self.rules.insert(rule.metadata.name.clone(), Arc::new(rule));
+        let rule = DeviceTaintRule { metadata: only_name(rule.metadata), ..rule };
+        let known = self.rules.get(&rule.metadata.name).cloned();
+        if known.as_deref() != Some(&rule) {
+            known.iter().for_each(|known| self.changes.rule(known));
+            self.changes.rule(&rule);
+            self.rules.insert(rule.metadata.name.clone(), Arc::new(rule));
+        }
     }
 
     /// Adds a pod, or takes news of it. Only one that has a node and has not ended holds anything.
     pub fn add_pod(&mut self, pod: &Pod) {
-        let key = ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name);
-        match PackedPod::pack(pod, &mut Arc::make_mut(&mut self.store).texts) {
-            Some(packed) => self.pods.insert(key, packed),
-            None => self.pods.remove(&key),
-        };
+        let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
+        match PackedPod::pack(pod, &mut self.store.texts) {
+            Some(packed) if self.pods.get(&*key) != Some(&packed) => {
+                self.changes.other();
+                self.pods.insert(key, packed);
+            }
+            Some(_) => {}
+            None => self.remove_pod(&key),
+        }
+        self.compact_if_due();
     }
 
     /// Forgets a node.
     pub fn remove_node(&mut self, name: &str) {
-        self.nodes.remove(name);
+        if let Some((name, _)) = self.nodes.remove_entry(name) {
+            self.changes.node(&name);
+        }
     }
 
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) {
-        self.slices.remove(name);
+        if let Some((name, slice)) = self.slices.remove_entry(name) {
+            self.leave_pool(&name, &slice);
+        }
     }
 
     /// Forgets a class.
     pub fn remove_class(&mut self, name: &str) {
-        self.classes.remove(name);
+        if self.classes.remove(name).is_some() {
+            self.changes.classes();
+        }
     }
 
     /// Forgets a claim.
     pub fn remove_claim(&mut self, key: &ObjectKey) {
-        self.claims.remove(key);
+        if let Some(claim) = self.claims.remove(key) {
+            self.changes.other();
+            self.take_back(key, &claim);
+        }
     }
 
     /// Forgets a template.
     pub fn remove_template(&mut self, key: &ObjectKey) {
-        self.templates.remove(key);
+        if self.templates.remove(key).is_some() {
+            self.changes.other();
+        }
     }
 
     /// Forgets a rule.
     pub fn remove_rule(&mut self, name: &str) {
-        self.rules.remove(name);
+        if let Some(rule) = self.rules.remove(name) {
+            self.changes.rule(&rule);
+        }
     }
 
     /// Forgets a pod.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
-        self.pods.remove(key);
+        if self.pods.remove(key).is_some() {
+            self.changes.other();
+        }
     }
 
     /// Names of the nodes, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(String::as_str)
+        self.nodes.keys().map(|name| &**name)
+    }
+
+    /// A node, as far as it is known: of its metadata the name, identity and labels, of its conditions whether it is ready.
+    pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.nodes.get(name)
+    }
+
+    /// Names of the classes, in order.
+    pub fn class_names(&self) -> impl Iterator<Item = &str> {
+        self.classes.keys().map(String::as_str)
+    }
+
+    /// How much is known, by kind of object.
+    pub fn counts(&self) -> [(&'static str, usize); 8] {
+        [
+            ("nodes", self.nodes.len()),
+            ("slices", self.slices.len()),
+            ("classes", self.classes.len()),
+            ("claims", self.claims.len()),
+            ("templates", self.templates.len()),
+            ("rules", self.rules.len()),
+            ("pods", self.pods.len()),
+            ("pools", self.pools.len()),
+        ]
     }
 
     pub(super) fn text(&self, number: u32) -> &str {
@@ -151,6 +236,27 @@ impl ClusterFacts {
     }
 
     pub(super) fn text_number(&mut self, text: &str) -> u32 {
-        Arc::make_mut(&mut self.store).texts.intern(text)
+        self.store.texts.intern(text)
     }
+}
+
+/// What anybody asks of a node: the rest of it is most of it, and changes all the time.
+fn essential(node: Node) -> Node {
+    let Node { metadata, spec, mut status } = node;
+    status.conditions.retain(|condition| condition.kind == READY);
+    if !status.allocatable.is_empty() {
+        status.capacity.clear();
+    }
+    let metadata = ObjectMeta {
+        name: metadata.name,
+        uid: metadata.uid,
+        labels: metadata.labels,
+        deletion_timestamp: metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    Node { metadata, spec, status }
+}
+
+fn only_name(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { name: metadata.name, ..ObjectMeta::default() }
 }

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -20,6 +19,8 @@ use crate::cel::DeviceFacts;
 pub(super) struct References {
     /// Domains and names of attributes.
     pub(super) names: HashSet<(String, String)>,
+    /// Names of attributes that matter where they are of the driver's own domain.
+    pub(super) own_names: HashSet<&'static str>,
     /// Domains of which any attribute matters.
     pub(super) domains: HashSet<String>,
     /// Whether every attribute matters.
@@ -49,7 +50,7 @@ pub(super) struct Run {
 /// What slices of a kind have.
 #[derive(Clone, Debug)]
 pub(super) struct SliceKind {
-    pub(super) runs: Rc<[Run]>,
+    pub(super) runs: Arc<[Run]>,
     /// Whether some device must become ready before a pod is bound: the allocator comes to its pool last.
     pub(super) has_conditions: bool,
 }
@@ -112,6 +113,11 @@ impl Projection {
         &self.slices[kind as usize]
     }
 
+    /// How many kinds of slices and devices are known.
+    pub(super) fn len(&self) -> usize {
+        self.slices.len() + self.devices.len()
+    }
+
     /// The driver's number and one device of this kind.
     pub(super) fn device(&self, kind: u32, store: &Store) -> (u32, SliceDevice) {
         let (slice, at) = &self.devices[kind as usize];
@@ -123,8 +129,9 @@ impl Projection {
         *self.asked.entry((driver, attribute)).or_insert_with(|| {
             let name = store.texts.get(attribute);
             // A name without a domain is the driver's own.
-            let (domain, name) = name.split_once('/').unwrap_or((store.texts.get(driver), name));
-            references.has(domain, name)
+            let driver = store.texts.get(driver);
+            let (domain, name) = name.split_once('/').unwrap_or((driver, name));
+            references.has(domain, name) || domain == driver && references.own_names.contains(name)
         })
     }
 

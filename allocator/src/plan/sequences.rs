@@ -1,65 +1,126 @@
 //! Sequences, each held once: texts, columns of values, states. Half a million devices have few different ones, and two are
 //! equal when their numbers are.
+//!
+//! A copy shares all that is there, and what comes later to one of the two is not in the other: who watches a cluster goes
+//! on while others look at it as it was.
+
+mod index;
 
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
+    sync::Arc,
 };
+
+use index::Index;
+
+/// So many sequences lie together: a copy shares all but the last of these heaps, which are not copied while they grow.
+const HEAP: usize = 1024;
+
+/// The number of what is gone, where others have new ones.
+pub(super) const GONE: u32 = u32::MAX;
 
 /// Sequences of `T`, numbered in the order in which they came.
 #[derive(Clone, Debug)]
 pub(super) struct Sequences<T> {
-    items: Vec<T>,
-    ends: Vec<usize>,
-    /// By hash; sequences of one hash stand at the next ones. A map with the sequences themselves as keys would hold
-    /// each twice.
-    numbers: HashMap<u64, u32>,
+    heaps: Vec<Arc<Heap<T>>>,
+    numbers: Index,
     hasher: RandomState,
+    /// How much there is to hold, in bytes.
+    size: usize,
+}
+
+/// Sequences, one after the other.
+#[derive(Clone, Debug)]
+struct Heap<T> {
+    items: Vec<T>,
+    ends: Vec<u32>,
 }
 
 impl<T> Default for Sequences<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), ends: Vec::new(), numbers: HashMap::new(), hasher: RandomState::new() }
+        Self { heaps: Vec::new(), numbers: Index::default(), hasher: RandomState::new(), size: 0 }
+    }
+}
+
+impl<T> Heap<T> {
+    fn new() -> Self {
+        Self { items: Vec::new(), ends: Vec::new() }
+    }
+
+    fn get(&self, at: usize) -> &[T] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.items[start as usize..self.ends[at] as usize]
     }
 }
 
 impl<T: Copy + Eq + Hash> Sequences<T> {
     /// The number of `sequence`, which is new or was there.
     pub(super) fn intern(&mut self, sequence: &[T]) -> u32 {
-        match self.look_up(sequence) {
-            Ok(number) => number,
-            Err(hash) => {
-                let number = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
-                self.items.extend_from_slice(sequence);
-                self.ends.push(self.items.len());
-                self.numbers.insert(hash, number);
-                number
-            }
+        let hash = self.hasher.hash_one(sequence);
+        match self.look_up(hash, sequence) {
+            Some(number) => number,
+            None => self.push(hash, sequence),
         }
     }
 
     /// The number of `sequence`, if it was there.
     pub(super) fn find(&self, sequence: &[T]) -> Option<u32> {
-        self.look_up(sequence).ok()
+        self.look_up(self.hasher.hash_one(sequence), sequence)
     }
 
     /// The sequence with this number.
     pub(super) fn get(&self, number: u32) -> &[T] {
-        let at = number as usize;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.items[start..self.ends[at]]
+        let number = number as usize;
+        self.heaps[number / HEAP].get(number % HEAP)
     }
 
-    /// Its number, or the hash under which it would be held.
-    fn look_up(&self, sequence: &[T]) -> Result<u32, u64> {
-        let mut hash = self.hasher.hash_one(sequence);
-        loop {
-            match self.numbers.get(&hash) {
-                None => return Err(hash),
-                Some(number) if self.get(*number) == sequence => return Ok(*number),
-                Some(_) => hash = hash.wrapping_add(1),
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.heaps.last().map_or(0, |last| (self.heaps.len() - 1) * HEAP + last.ends.len())
+    }
+
+    /// Forgets all but the living, and numbers those anew; the items of each are translated. The answer are the new numbers,
+    /// by the old one: [`GONE`] for what was forgotten.
+    pub(super) fn retain(&mut self, is_alive: &[bool], translate: impl Fn(T) -> T) -> Vec<u32> {
+        let mut renumbered = vec![GONE; self.len()];
+        (self.numbers, self.size) = (Index::default(), 0);
+        let mut scratch = Vec::new();
+        // Each of the old heaps goes before the next one is looked at: there is no moment at which all is there twice.
+        for (at, heap) in std::mem::take(&mut self.heaps).into_iter().enumerate() {
+            for of_heap in (0..heap.ends.len()).filter(|of_heap| is_alive.get(at * HEAP + of_heap) == Some(&true)) {
+                scratch.clear();
+                scratch.extend(heap.get(of_heap).iter().map(|item| translate(*item)));
+                renumbered[at * HEAP + of_heap] = self.push(self.hasher.hash_one(&*scratch), &scratch);
             }
         }
+        renumbered
+    }
+
+    /// How much there is to hold, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    fn look_up(&self, hash: u64, sequence: &[T]) -> Option<u32> {
+        self.numbers.find(hash, |number| self.get(number) == sequence)
+    }
+
+    fn push(&mut self, hash: u64, sequence: &[T]) -> u32 {
+        let number = u32::try_from(self.len()).unwrap_or(GONE);
+        if self.len().is_multiple_of(HEAP) {
+            if let Some(last) = self.heaps.last_mut() {
+                Arc::make_mut(last).items.shrink_to_fit();
+            }
+            self.heaps.push(Arc::new(Heap::new()));
+        }
+        if let Some(last) = self.heaps.last_mut() {
+            let last = Arc::make_mut(last);
+            last.items.extend_from_slice(sequence);
+            last.ends.push(u32::try_from(last.items.len()).unwrap_or(u32::MAX));
+        }
+        self.numbers.insert(hash, number);
+        self.size += size_of_val(sequence) + size_of::<u32>();
+        number
     }
 }
 
@@ -82,6 +143,21 @@ impl Texts {
     pub(super) fn get(&self, number: u32) -> &str {
         std::str::from_utf8(self.0.get(number)).unwrap_or_default()
     }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How much there is to hold, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    /// See [`Sequences::retain`].
+    pub(super) fn retain(&mut self, is_alive: &[bool]) -> Vec<u32> {
+        self.0.retain(is_alive, |byte| byte)
+    }
 }
 
 #[cfg(test)]
@@ -103,5 +179,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    fn word(number: u32) -> String {
+        format!("word {number}")
+    }
+
+    #[test]
+    fn a_copy_stays_what_it_was_while_the_other_grows() {
+        let mut texts = Texts::default();
+        for number in 0..3_000 {
+            assert_eq!(texts.intern(&word(number)), number);
+        }
+        let copy = texts.clone();
+        for number in 3_000..9_000 {
+            assert_eq!(texts.intern(&word(number)), number);
+        }
+        assert_eq!((copy.len(), texts.len()), (3_000, 9_000));
+        assert_eq!((copy.find(&word(2_999)), copy.find(&word(3_000))), (Some(2_999), None));
+        assert!((0..9_000).all(|number| texts.find(&word(number)) == Some(number) && texts.get(number) == word(number)));
+    }
+
+    #[test]
+    fn the_living_have_new_numbers_and_the_rest_is_gone() {
+        let mut texts = Texts::default();
+        (0..5_000).for_each(|number| _ = texts.intern(&word(number)));
+        let before = texts.clone();
+        let size = texts.size();
+        let is_alive: Vec<bool> = (0..5_000).map(|number| number % 5 == 0).collect();
+        let renumbered = texts.retain(&is_alive);
+        assert_eq!(texts.len(), 1_000);
+        assert!(texts.size() < size / 4);
+        for number in 0..5_000 {
+            let new = renumbered[number as usize];
+            assert_eq!(new == GONE, number % 5 != 0);
+            assert_eq!(texts.find(&word(number)), (new != GONE).then_some(new));
+            assert_eq!(before.get(number), word(number));
+        }
+        assert_eq!(texts.intern("one more"), 1_000);
     }
 }

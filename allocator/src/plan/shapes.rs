@@ -1,7 +1,7 @@
 //! Shapes of nodes: the pools that a node sees, reduced to kinds of devices. Nodes of one shape differ in names only, and the
 //! allocator's answer on one of them is its answer on all.
 
-use std::{ops::Range, rc::Rc};
+use std::{ops::Range, sync::Arc};
 
 use super::{
     projection::{Projection, Run},
@@ -43,7 +43,7 @@ pub(super) struct Part {
     pub(super) wide: Option<usize>,
     /// Number of its first run.
     pub(super) first: usize,
-    pub(super) runs: Rc<[Run]>,
+    pub(super) runs: Arc<[Run]>,
 }
 
 impl Part {

@@ -31,7 +31,7 @@ pub(super) struct Cluster {
     /// By name.
     pub(super) nodes: Vec<NodePlace>,
     /// By name.
-    pub(super) slices: Vec<(Box<str>, Arc<PackedSlice>)>,
+    pub(super) slices: Vec<(Arc<str>, Arc<PackedSlice>)>,
     pub(super) pools: Vec<Pool>,
     /// By driver and name.
     pool_numbers: HashMap<(u32, u32), usize>,
@@ -63,7 +63,7 @@ impl Snapshot {
     pub fn new(mut facts: ClusterFacts) -> Self {
         let mut unseen = rules::apply(&mut facts);
         unseen.extend(usage::unseen(&facts));
-        let slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.as_str().into(), slice.clone())).collect();
+        let slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.clone(), slice.clone())).collect();
         let pools = pools::gather(&facts, &slices);
         let nodes = pools::places(&facts, &slices, &pools);
         let pool_numbers = pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();

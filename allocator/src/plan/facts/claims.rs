@@ -5,11 +5,14 @@ use hostler_api::{
     resource::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimSpec},
 };
 
-use super::slices::{from_json, intern_json};
+use super::{
+    compact::Renumbering,
+    slices::{from_json, intern_json},
+};
 use crate::plan::sequences::Texts;
 
 /// A claim, in numbers of texts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedClaim {
     spec: u32,
     /// Whether it goes away as soon as nobody uses it.
@@ -23,14 +26,14 @@ pub(in crate::plan) struct PackedClaim {
 }
 
 /// What a claim was given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedAllocation {
     selector: u32,
     pub(in crate::plan) results: Box<[PackedResult]>,
 }
 
 /// A device that a claim was given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedResult {
     pub(in crate::plan) driver: u32,
     pub(in crate::plan) pool: u32,
@@ -62,6 +65,18 @@ impl PackedClaim {
         self.pods.len() + self.others
     }
 
+    /// The same with other numbers.
+    pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        let Self { spec, is_going, pods, others, allocation } = self;
+        Self {
+            spec: to.text(*spec),
+            is_going: *is_going,
+            pods: pods.iter().map(|pod| to.text(*pod)).collect(),
+            others: *others,
+            allocation: allocation.as_ref().map(|given| given.renumbered(to)),
+        }
+    }
+
     /// The same without what it was given.
     pub(in crate::plan) fn freed(&self) -> Self {
         Self { allocation: None, pods: Box::default(), others: 0, ..self.clone() }
@@ -83,6 +98,13 @@ impl PackedAllocation {
         }
     }
 
+    fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        Self {
+            selector: to.text(self.selector),
+            results: self.results.iter().map(|result| result.renumbered(to)).collect(),
+        }
+    }
+
     /// Where the devices can be used; `None`: anywhere.
     pub(in crate::plan) fn selector(&self, texts: &Texts) -> Option<NodeSelector> {
         from_json(texts, self.selector).flatten()
@@ -96,6 +118,15 @@ impl PackedResult {
             pool: texts.intern(&result.pool),
             device: texts.intern(&result.device),
             consumed: result.share_id.as_ref().map(|_| intern_json(texts, &result.consumed_capacity)),
+        }
+    }
+
+    fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        Self {
+            driver: to.text(self.driver),
+            pool: to.text(self.pool),
+            device: to.text(self.device),
+            consumed: self.consumed.map(|consumed| to.text(consumed)),
         }
     }
 }

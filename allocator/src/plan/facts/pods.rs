@@ -1,12 +1,15 @@
 //! A pod that holds something of its node. Replicas have one specification, which is held once.
 
-use hostler_api::core::{Pod, PodSpec};
+use hostler_api::core::{Pod, PodSpec, Volume};
 
-use super::slices::{from_json, intern_json};
+use super::{
+    compact::Renumbering,
+    slices::{from_json, intern_json},
+};
 use crate::plan::sequences::Texts;
 
 /// A pod on a node, in numbers of texts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plan) struct PackedPod {
     pub(in crate::plan) node: u32,
     /// What it wants; of no node.
@@ -24,13 +27,25 @@ impl PackedPod {
             return None;
         }
         let owner = pod.metadata.owner_references.first();
-        let spec = PodSpec { node_name: None, ..pod.spec.clone() };
+        let mut spec = PodSpec { node_name: None, ..pod.spec.clone() };
+        // Every pod has one of a name of its own, for its token: replicas would have nothing in common.
+        spec.volumes.retain(Volume::is_claimed);
         Some(Self {
             node: texts.intern(pod.node()?),
             spec: intern_json(texts, &spec),
             is_of_node: owner.is_some_and(|owner| matches!(&*owner.kind, "DaemonSet" | "Node")),
             owner: owner.map(|owner| texts.intern(&format!("{} {}", owner.kind, owner.name))),
         })
+    }
+
+    /// The same with other numbers.
+    pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        Self {
+            node: to.text(self.node),
+            spec: to.text(self.spec),
+            is_of_node: self.is_of_node,
+            owner: self.owner.map(|owner| to.text(owner)),
+        }
     }
 
     /// What it wants.

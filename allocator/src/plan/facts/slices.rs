@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use hostler_api::resource::{DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevice, SortedMap};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Store;
+use super::{PoolKey, Store, compact::Renumbering};
 use crate::plan::sequences::Texts;
 
 /// In a column: the device has no such attribute.
 pub(in crate::plan) const ABSENT: u32 = u32::MAX;
 
 /// A slice, in numbers of texts and columns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedSlice {
     pub(in crate::plan) driver: u32,
     pub(in crate::plan) pool: u32,
@@ -40,7 +40,7 @@ pub(in crate::plan) struct PackedSlice {
 }
 
 /// An attribute of the devices of a slice.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plan) struct PackedAttribute {
     pub(in crate::plan) name: u32,
     /// Its values, by device.
@@ -78,6 +78,26 @@ impl PackedSlice {
             attributes: columns.attributes.iter().map(|(name, column)| column.pack(*name, store)).collect(),
             capacity: store.columns.intern(&columns.capacity),
             rest: store.columns.intern(&columns.rest),
+        }
+    }
+
+    /// The pool that it is a part of.
+    pub(in crate::plan) fn pool_key(&self) -> PoolKey {
+        (self.driver, self.pool)
+    }
+
+    /// The same with other numbers.
+    pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        Self {
+            driver: to.text(self.driver),
+            pool: to.text(self.pool),
+            node: self.node.map(|node| to.text(node)),
+            frame: to.text(self.frame),
+            names: to.column(self.names),
+            attributes: self.attributes.iter().map(|attribute| attribute.renumbered(to)).collect(),
+            capacity: to.column(self.capacity),
+            rest: to.column(self.rest),
+            ..self.clone()
         }
     }
 
@@ -140,6 +160,12 @@ impl PackedSlice {
     }
 }
 
+impl PackedAttribute {
+    fn renumbered(&self, to: &mut impl Renumbering) -> Self {
+        Self { name: to.text(self.name), column: to.column(self.column), ..*self }
+    }
+}
+
 fn stands_for_resources(device: &SliceDevice) -> bool {
     !device.node_allocatable_resource_mappings.is_empty() || !device.node_allocatable_resources.is_empty()
 }
@@ -183,6 +209,8 @@ impl Columns {
             column.is_plain &=
                 matches!(value, DeviceAttribute::Int(_) | DeviceAttribute::Bool(_) | DeviceAttribute::String(_));
         }
+        // When a taint was added changes nothing, and would make every device a kind of its own.
+        device.taints.iter_mut().for_each(|taint| taint.time_added = None);
         let capacity = std::mem::take(&mut device.capacity);
         self.capacity.push(intern_json::<SortedMap<_>>(texts, &capacity));
         self.rest.push(intern_json(texts, &device));

@@ -17,7 +17,7 @@ use crate::plan::{
     sequences::Sequences,
 };
 
-type Slices = [(Box<str>, Arc<PackedSlice>)];
+type Slices = [(Arc<str>, Arc<PackedSlice>)];
 
 /// The slices of a driver's pool with the newest generation.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::plan::facts::{ClusterFacts, PackedSlice, Store};
 pub(super) fn apply(facts: &mut ClusterFacts) -> Vec<String> {
     let (known, strange): (Vec<_>, Vec<_>) = facts.rules.values().cloned().partition(|rule| rule.is_understood());
     if !known.is_empty() {
-        let mut tainter = Tainter { rules: &known, store: Arc::make_mut(&mut facts.store), parsed: HashMap::new() };
+        let mut tainter = Tainter { rules: &known, store: &mut facts.store, parsed: HashMap::new() };
         for slice in facts.slices.values_mut() {
             if let Some(tainted) = tainter.tainted(slice) {
                 *slice = Arc::new(tainted);

@@ -1,0 +1,90 @@
+//! What belongs to a pool: slices come and go one by one, and claims name devices by pool.
+
+use std::sync::Arc;
+
+use super::{ClusterFacts, ObjectKey, PackedClaim, PackedSlice};
+use crate::plan::sequences::Texts;
+
+/// Numbers of driver and pool.
+pub(in crate::plan) type PoolKey = (u32, u32);
+
+/// What belongs to a pool.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plan) struct PoolFacts {
+    /// Names of its slices of any generation, in order.
+    pub(in crate::plan) slices: Vec<Arc<str>>,
+    /// Devices that claims were given.
+    pub(in crate::plan) given: Vec<PoolGiven>,
+}
+
+/// A device that a claim was given.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct PoolGiven {
+    pub(in crate::plan) device: u32,
+    /// See [`PackedResult`](super::PackedResult).
+    pub(in crate::plan) consumed: Option<u32>,
+    pub(in crate::plan) claim: Arc<ObjectKey>,
+}
+
+impl PoolFacts {
+    fn is_empty(&self) -> bool {
+        self.slices.is_empty() && self.given.is_empty()
+    }
+}
+
+impl ClusterFacts {
+    pub(in crate::plan) fn put_slice(&mut self, name: Arc<str>, slice: Arc<PackedSlice>) {
+        if let Some(old) = self.slices.remove(&name) {
+            self.leave_pool(&name, &old);
+        }
+        let key = slice.pool_key();
+        self.changes.pool(key);
+        let slices = &mut self.pools.get_or_default(key).slices;
+        slices.insert(slices.partition_point(|other| *other < name), name.clone());
+        self.slices.insert(name, slice);
+    }
+
+    pub(in crate::plan) fn leave_pool(&mut self, name: &str, slice: &PackedSlice) {
+        self.change_pool(slice.pool_key(), |pool| pool.slices.retain(|other| **other != *name));
+    }
+
+    pub(in crate::plan) fn put_claim(&mut self, key: Arc<ObjectKey>, claim: Arc<PackedClaim>) {
+        self.changes.other();
+        if let Some(old) = self.claims.insert(key.clone(), claim.clone()) {
+            self.take_back(&key, &old);
+        }
+        self.give(&key, &claim);
+    }
+
+    /// Notes what a claim was given.
+    pub(super) fn give(&mut self, key: &Arc<ObjectKey>, claim: &PackedClaim) {
+        for result in claim.allocation.iter().flat_map(|given| &given.results) {
+            let given = PoolGiven { device: result.device, consumed: result.consumed, claim: key.clone() };
+            let pool = (result.driver, result.pool);
+            self.changes.pool(pool);
+            self.pools.get_or_default(pool).given.push(given);
+        }
+    }
+
+    /// What a claim was given is not its any more.
+    pub(in crate::plan) fn take_back(&mut self, key: &ObjectKey, claim: &PackedClaim) {
+        for result in claim.allocation.iter().flat_map(|given| &given.results) {
+            self.change_pool((result.driver, result.pool), |pool| pool.given.retain(|given| *given.claim != *key));
+        }
+    }
+
+    fn change_pool(&mut self, key: PoolKey, change: impl FnOnce(&mut PoolFacts)) {
+        self.changes.pool(key);
+        let Some(pool) = self.pools.get_mut(&key) else { return };
+        change(pool);
+        if pool.is_empty() {
+            self.pools.remove(&key);
+        }
+    }
+
+    /// A pool's key, if anything is known of it.
+    pub(in crate::plan) fn pool_key(&self, driver: &str, pool: &str) -> Option<PoolKey> {
+        let texts: &Texts = &self.store.texts;
+        Some((texts.find(driver)?, texts.find(pool)?))
+    }
+}
