@@ -23,6 +23,7 @@ mod sequences;
 mod shapes;
 mod shards;
 mod snapshot;
+mod stock;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ pub use facts::{ClusterFacts, FactChanges, ObjectKey};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
 pub use pods::PodSet;
 pub use snapshot::Snapshot;
+pub use stock::{DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolId, PoolStock, StockDevice};
 
 impl Snapshot {
     /// Where the pods of `sets` go. More important ones come first, others in the order given; where not all fit so, two

@@ -176,8 +176,7 @@ impl ClusterFacts {
     fn remove_node_and_devices(&mut self, name: &str) -> Vec<PodSet> {
         let evicted = self.evict(name);
         let number = self.text_number(name);
-        let pods: Vec<_> =
-            self.pods.iter().filter(|(_, pod)| pod.node == number).map(|(key, _)| key.clone()).collect();
+        let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.node == number).map(|(key, _)| key.clone()).collect();
         pods.iter().for_each(|key| self.remove_pod(key));
         for (name, _) in self.slices_of(number) {
             self.remove_slice(&name);
@@ -273,7 +272,7 @@ impl ClusterFacts {
             return Err(ChangeError::NotAllocated { claim: key.clone() });
         }
         let freed = Arc::new(claim.freed());
-        self.put_claim(Arc::new(key.clone()), freed);
+        self.put_claim(&Arc::new(key.clone()), &freed);
         Ok(())
     }
 
@@ -302,7 +301,7 @@ impl ClusterFacts {
         };
         let freed: Vec<(Arc<ObjectKey>, Arc<PackedClaim>)> =
             self.claims.iter().filter(is_free).map(|(key, claim)| (key.clone(), Arc::new(claim.freed()))).collect();
-        freed.into_iter().for_each(|(key, claim)| self.put_claim(key, claim));
+        freed.into_iter().for_each(|(key, claim)| self.put_claim(&key, &claim));
         going.iter().for_each(|(key, _)| self.remove_pod(key));
         self.looking_for_a_node(going)
     }

@@ -25,7 +25,7 @@ use super::{
 pub use changes::FactChanges;
 pub(super) use claims::{PackedClaim, PackedResult};
 pub(super) use pods::PackedPod;
-pub(super) use pools::{PoolFacts, PoolKey};
+pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
 pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
 
 /// The condition of a node that says whether pods can come to it.
@@ -114,7 +114,7 @@ impl ClusterFacts {
         let key = Arc::new(ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name));
         let packed = PackedClaim::pack(claim, &mut self.store.texts);
         if self.claims.get(&*key).is_none_or(|known| **known != packed) {
-            self.put_claim(key, Arc::new(packed));
+            self.put_claim(&key, &Arc::new(packed));
         }
         self.compact_if_due();
     }

@@ -197,7 +197,9 @@ mod tests {
         }
         assert_eq!((copy.len(), texts.len()), (3_000, 9_000));
         assert_eq!((copy.find(&word(2_999)), copy.find(&word(3_000))), (Some(2_999), None));
-        assert!((0..9_000).all(|number| texts.find(&word(number)) == Some(number) && texts.get(number) == word(number)));
+        assert!(
+            (0..9_000).all(|number| texts.find(&word(number)) == Some(number) && texts.get(number) == word(number))
+        );
     }
 
     #[test]

@@ -101,13 +101,13 @@ impl ClusterFacts {
         }
         let living = Living::of(self);
         if living.size(&self.store) < size / 2 {
-            self.compact(living);
+            self.compact(&living);
         }
         self.looked_at = self.store.size();
     }
 
     /// Every number that anybody has of texts and columns is another one then.
-    fn compact(&mut self, living: Living) {
+    fn compact(&mut self, living: &Living) {
         let texts = self.store.texts.retain(&living.texts);
         let columns = self.store.columns.retain(&living.columns, |number| moved(&texts, number));
         let mut moved = Moved { texts, columns };

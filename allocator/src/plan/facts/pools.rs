@@ -48,12 +48,12 @@ impl ClusterFacts {
         self.change_pool(slice.pool_key(), |pool| pool.slices.retain(|other| **other != *name));
     }
 
-    pub(in crate::plan) fn put_claim(&mut self, key: Arc<ObjectKey>, claim: Arc<PackedClaim>) {
+    pub(in crate::plan) fn put_claim(&mut self, key: &Arc<ObjectKey>, claim: &Arc<PackedClaim>) {
         self.changes.other();
         if let Some(old) = self.claims.insert(key.clone(), claim.clone()) {
-            self.take_back(&key, &old);
+            self.take_back(key, &old);
         }
-        self.give(&key, &claim);
+        self.give(key, claim);
     }
 
     /// Notes what a claim was given.

@@ -69,7 +69,7 @@ fn what_is_referred_to_stays_what_it_was() {
     let left = Snapshot::new(facts.clone()).left();
     facts.take_changes();
     let living = Living::of(&facts);
-    facts.compact(living);
+    facts.compact(&living);
     assert_eq!(told(&facts), before);
     assert_eq!(told(&copy), before);
     assert_eq!(Snapshot::new(facts.clone()).left(), left);
@@ -77,8 +77,10 @@ fn what_is_referred_to_stays_what_it_was() {
     assert!(facts.take_changes().is_all());
 }
 
-/// Pools as they would be if they were made anew.
-fn pools(facts: &ClusterFacts) -> BTreeMap<(String, String), (Vec<Arc<str>>, Vec<String>)> {
+/// By driver and pool: slices, and what claims have.
+type NamedPools = BTreeMap<(String, String), (Vec<Arc<str>>, Vec<String>)>;
+
+fn pools(facts: &ClusterFacts) -> NamedPools {
     let texts = &facts.store.texts;
     let of_pool = |(key, pool): (&(u32, u32), &super::super::PoolFacts)| {
         let mut given: Vec<String> =

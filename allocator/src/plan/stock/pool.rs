@@ -1,0 +1,260 @@
+//! One pool: which of its slices count, what claims have of its devices, and so how each of them is.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use hostler_api::{
+    ExactQuantity,
+    hardware::{DeviceCounts, DeviceImpediments, DeviceState, Occupancy},
+    resource::DeviceTaintRule,
+};
+
+use super::{
+    DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolStock, StockDevice, amounts,
+    counters::CountersLeft, kinds::KindFacts,
+};
+use crate::plan::facts::{ClusterFacts, PackedSlice, PoolGiven, PoolKey};
+
+/// A pool that is being judged.
+pub(super) struct JudgedPool<'a> {
+    facts: &'a ClusterFacts,
+    name: Arc<str>,
+    /// Those with the newest generation, and their runs of devices.
+    slices: Vec<JudgedSlice>,
+    /// By number of the device's name.
+    given: HashMap<u32, Vec<&'a PoolGiven>>,
+    rules: Vec<&'a DeviceTaintRule>,
+    /// Whether the scheduler gives devices of it to anybody.
+    is_usable: bool,
+    counters: CountersLeft,
+}
+
+struct JudgedSlice {
+    slice: Arc<PackedSlice>,
+    node: Option<Arc<str>>,
+    runs: Vec<(usize, usize, Arc<KindFacts>)>,
+}
+
+/// A device, or several that are alike and of which nobody has anything.
+struct JudgedDevice<'a> {
+    node: Option<Arc<str>>,
+    kind: &'a KindFacts,
+    given: &'a [&'a PoolGiven],
+    used: Vec<ExactQuantity>,
+    state: DeviceState,
+    is_allocatable: bool,
+    count: u32,
+}
+
+impl<'a> JudgedPool<'a> {
+    pub(super) fn new(judge: &mut DeviceJudge, facts: &'a ClusterFacts, key: PoolKey) -> Self {
+        let known = facts.pools.get(&key);
+        let all: Vec<&Arc<PackedSlice>> =
+            known.iter().flat_map(|pool| &pool.slices).filter_map(|name| facts.slices.get(name)).collect();
+        let newest = all.iter().map(|slice| slice.generation).max().unwrap_or_default();
+        let slices: Vec<&Arc<PackedSlice>> = all.into_iter().filter(|slice| slice.generation == newest).collect();
+        let mut given: HashMap<u32, Vec<&PoolGiven>> = HashMap::new();
+        known.iter().flat_map(|pool| &pool.given).for_each(|it| given.entry(it.device).or_default().push(it));
+        let (driver, name) = (facts.text(key.0), facts.text(key.1));
+        let mut pool = Self {
+            name: judge.texts.get(name),
+            is_usable: is_complete(&slices) && is_clear(&slices, facts),
+            counters: CountersLeft::of(slices.iter().map(|slice| &***slice), &facts.store),
+            slices: slices.into_iter().map(|slice| JudgedSlice::new(judge, facts, slice)).collect(),
+            rules: facts.rules.values().map(|rule| &**rule).filter(|rule| may_be_about(rule, driver, name)).collect(),
+            given,
+            facts,
+        };
+        pool.take_counters();
+        pool
+    }
+
+    /// The devices of the pool, counted.
+    pub(super) fn stock(&self, judge: &mut DeviceJudge) -> PoolStock {
+        let mut groups: BTreeMap<(Option<Arc<str>>, Arc<DeviceKind>), DeviceGroup> = BTreeMap::new();
+        let mut given = BTreeMap::new();
+        self.each(&mut |device, _| {
+            let key = (device.node.clone(), device.kind.kind.clone());
+            groups.entry(key).or_insert_with_key(|(node, kind)| DeviceGroup::new(node, kind)).add(&device);
+            self.add_given(&device, judge, &mut given);
+        });
+        PoolStock {
+            pool: self.name.clone(),
+            groups: groups.into_values().collect(),
+            given: given.into_values().collect(),
+        }
+    }
+
+    /// The devices of the pool, one by one.
+    pub(super) fn devices(&self, _: &mut DeviceJudge) -> Vec<StockDevice> {
+        let mut devices = Vec::new();
+        self.each(&mut |device, names| {
+            let one = |name: &u32| StockDevice {
+                name: self.facts.text(*name).to_owned(),
+                pool: self.name.clone(),
+                node: device.node.clone(),
+                kind: device.kind.kind.clone(),
+                state: device.state,
+                holders: device.given.iter().map(|given| self.holder(given)).collect(),
+                amounts: device.amounts(),
+            };
+            devices.extend(names.iter().map(one));
+        });
+        devices
+    }
+
+    /// Gives every device to `each`, with its name; devices that are alike and of which nobody has anything come at once.
+    fn each(&self, each: &mut dyn FnMut(JudgedDevice<'_>, &[u32])) {
+        for slice in &self.slices {
+            let names = self.facts.store.columns.get(slice.slice.names);
+            for (start, len, kind) in &slice.runs {
+                let names = &names[*start..start + len];
+                let is_alike = self.given.is_empty() && self.rules.is_empty();
+                let size = if is_alike { names.len().max(1) } else { 1 };
+                names.chunks(size).for_each(|names| each(self.judge(slice, kind, names), names));
+            }
+        }
+    }
+
+    fn judge<'s>(&'s self, slice: &JudgedSlice, kind: &'s KindFacts, names: &[u32]) -> JudgedDevice<'s> {
+        let given: &[&PoolGiven] = self.given.get(&names[0]).map_or(&[], |given| given);
+        let capacities = kind.shared.as_deref().unwrap_or_default();
+        let used = amounts::used(given, capacities, &self.facts.store);
+        let occupancy = match (given, &kind.shared) {
+            ([], _) => Occupancy::Empty,
+            (_, None) => Occupancy::Whole,
+            (_, Some(capacities)) => amounts::occupancy(&used, given, capacities),
+        };
+        let is_blocked = match occupancy {
+            Occupancy::Empty => !self.is_usable || !self.counters.is_enough(kind),
+            Occupancy::Partly => !self.is_usable,
+            Occupancy::Whole | Occupancy::Blocked => false,
+        };
+        let impediments = self.impediments(kind, names[0]);
+        JudgedDevice {
+            node: slice.node.clone().or_else(|| kind.node.clone()),
+            state: DeviceState::of(if is_blocked { Occupancy::Blocked } else { occupancy }, impediments),
+            is_allocatable: impediments.is_allocatable(),
+            count: u32::try_from(names.len()).unwrap_or(u32::MAX),
+            kind,
+            given,
+            used,
+        }
+    }
+
+    /// With those of rules.
+    fn impediments(&self, kind: &KindFacts, name: u32) -> DeviceImpediments {
+        let mut impediments = kind.impediments;
+        let about = |rule: &&&DeviceTaintRule| rule.is_about(&kind.kind.driver, &self.name, self.facts.text(name));
+        self.rules.iter().filter(about).for_each(|rule| impediments.add_of_rule(&rule.spec.taint));
+        impediments
+    }
+
+    fn take_counters(&mut self) {
+        for slice in self.slices.iter().filter(|slice| slice.slice.has_counters) {
+            let names = self.facts.store.columns.get(slice.slice.names);
+            for (start, len, kind) in &slice.runs {
+                let taken = names[*start..start + len].iter().filter(|name| self.given.contains_key(name));
+                taken.for_each(|_| self.counters.take(kind));
+            }
+        }
+    }
+
+    fn add_given(&self, device: &JudgedDevice<'_>, judge: &mut DeviceJudge, all: &mut GivenByNamespace) {
+        let capacities = device.kind.shared.as_deref().unwrap_or_default();
+        let mut namespaces: Vec<&str> = Vec::new();
+        for given in device.given {
+            let namespace = judge.texts.get(&given.claim.namespace);
+            let key = (namespace.clone(), device.node.clone(), device.kind.kind.clone());
+            let sum = all.entry(key).or_insert_with(|| GivenDevices {
+                namespace,
+                node: device.node.clone(),
+                kind: device.kind.kind.clone(),
+                devices: 0,
+                amounts: capacities.iter().map(|it| (it.name.clone(), Default::default())).collect(),
+            });
+            // Two claims of a namespace can have parts of one device.
+            sum.devices += u32::from(!namespaces.contains(&&*given.claim.namespace));
+            namespaces.push(&given.claim.namespace);
+            let parts = amounts::consumed(given, capacities, &self.facts.store);
+            for (it, part) in capacities.iter().zip(parts) {
+                add_amount(&mut sum.amounts, &it.name, |sum| *sum = sum.plus(amounts::counted(part)));
+            }
+        }
+    }
+
+    fn holder(&self, given: &PoolGiven) -> DeviceHolder {
+        let claim = self.facts.claims.get(&*given.claim);
+        let pods = claim.iter().flat_map(|claim| &claim.pods).map(|pod| self.facts.text(*pod).to_owned());
+        DeviceHolder { claim: given.claim.clone(), pods: pods.collect() }
+    }
+}
+
+type GivenByNamespace = BTreeMap<(Arc<str>, Option<Arc<str>>, Arc<DeviceKind>), GivenDevices>;
+
+impl JudgedSlice {
+    fn new(judge: &mut DeviceJudge, facts: &ClusterFacts, slice: &Arc<PackedSlice>) -> Self {
+        Self {
+            node: slice.node.map(|node| judge.texts.get(facts.text(node))),
+            runs: judge.runs(slice, facts),
+            slice: slice.clone(),
+        }
+    }
+}
+
+impl JudgedDevice<'_> {
+    fn amounts(&self) -> Vec<(Arc<str>, hostler_api::hardware::AmountCounts)> {
+        let capacities = self.kind.shared.as_deref().unwrap_or_default();
+        amounts::counts(&self.used, capacities, self.state, self.is_allocatable)
+    }
+}
+
+impl DeviceGroup {
+    fn new(node: &Option<Arc<str>>, kind: &Arc<DeviceKind>) -> Self {
+        let none = DeviceCounts::default();
+        Self { node: node.clone(), kind: kind.clone(), counts: none, given: none, amounts: Vec::new() }
+    }
+
+    fn add(&mut self, device: &JudgedDevice<'_>) {
+        for _ in 0..device.count {
+            self.counts.add(device.state, device.is_allocatable);
+            for (name, more) in device.amounts() {
+                add_amount(&mut self.amounts, &name, |sum| sum.add(&more));
+            }
+        }
+        if !device.given.is_empty() {
+            self.given.add(device.state, device.is_allocatable);
+        }
+    }
+}
+
+/// Capacities are few, and come in the same order.
+fn add_amount<T: Default>(sums: &mut Vec<(Arc<str>, T)>, name: &Arc<str>, add: impl FnOnce(&mut T)) {
+    let at = sums.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
+        sums.push((name.clone(), T::default()));
+        sums.len() - 1
+    });
+    add(&mut sums[at].1);
+}
+
+fn is_complete(slices: &[&Arc<PackedSlice>]) -> bool {
+    slices.iter().all(|slice| usize::try_from(slice.slice_count) == Ok(slices.len()))
+}
+
+/// Whether each name of a device is there once.
+fn is_clear(slices: &[&Arc<PackedSlice>], facts: &ClusterFacts) -> bool {
+    let mut names: Vec<u32> = slices.iter().flat_map(|slice| facts.store.columns.get(slice.names)).copied().collect();
+    names.sort_unstable();
+    names.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// Whether a rule can be about devices of the pool, and says anything that keeps others away from them.
+pub(super) fn may_be_about(rule: &DeviceTaintRule, driver: &str, pool: &str) -> bool {
+    let allows = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+    let selector = rule.spec.device_selector.as_ref();
+    rule.is_understood()
+        && rule.spec.taint.prevents_allocation()
+        && selector.is_none_or(|it| allows(&it.driver, driver) && allows(&it.pool, pool))
+}
