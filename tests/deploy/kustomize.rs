@@ -138,9 +138,10 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
     let installations = installations();
     for folder in &installations {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        assert!(resolved.objects.keys().any(|(kind, ..)| kind == "DeviceClass"), "{}", folder.display());
+        let central = if folder.ends_with("crds") { "CustomResourceDefinition" } else { "DeviceClass" };
+        assert!(resolved.objects.keys().any(|(kind, ..)| kind == central), "{}", folder.display());
     }
-    for named in ["", "hardware", "cluster", "base", "examples/overlay"] {
+    for named in ["", "hardware", "cluster", "crds", "base", "examples/overlay"] {
         assert!(installations.contains(&deploy().join(named).components().collect()), "{named} is not there");
     }
 }

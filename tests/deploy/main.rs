@@ -31,6 +31,7 @@ use k8s_openapi::{
         rbac::v1::{ClusterRole, ClusterRoleBinding},
         resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate},
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     serde::{Serialize, de::DeserializeOwned},
 };
 use serde_json::Value;
@@ -94,6 +95,7 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "apps/v1/DaemonSet" => through::<DaemonSet>(object),
         "rbac.authorization.k8s.io/v1/ClusterRole" => through::<ClusterRole>(object),
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding" => through::<ClusterRoleBinding>(object),
+        "apiextensions.k8s.io/v1/CustomResourceDefinition" => through::<CustomResourceDefinition>(object),
         "resource.k8s.io/v1/DeviceClass" => through::<DeviceClass>(object),
         "resource.k8s.io/v1/ResourceClaim" => through::<ResourceClaim>(object),
         "resource.k8s.io/v1/ResourceClaimTemplate" => through::<ResourceClaimTemplate>(object),

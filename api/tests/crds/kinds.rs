@@ -1,0 +1,206 @@
+//! The kinds, and what their types do not say: how many there may be of what, which numbers must agree, and what
+//! `kubectl get` shows.
+
+use hostler_api::{
+    hardware::{
+        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND,
+        VERSION,
+    },
+    limits::MAX_OBJECT_NAME,
+};
+use serde_json::{Value, json};
+
+/// A kind of ours.
+#[derive(Debug)]
+pub(crate) struct CustomKind {
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    short_names: &'static [&'static str],
+    about: &'static str,
+    columns: Vec<Column>,
+}
+
+/// A column of `kubectl get`.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    name: &'static str,
+    kind: &'static str,
+    path: &'static str,
+    /// Whether it is only shown with `-o wide`.
+    is_wide: bool,
+}
+
+fn column(name: &'static str, kind: &'static str, path: &'static str) -> Column {
+    Column { name, kind, path, is_wide: false }
+}
+
+fn wide(name: &'static str, kind: &'static str, path: &'static str) -> Column {
+    Column { name, kind, path, is_wide: true }
+}
+
+pub(crate) fn all() -> [CustomKind; 2] {
+    [
+        CustomKind {
+            kind: NODE_HARDWARE_KIND,
+            plural: NODE_HARDWARE,
+            short_names: &["nhw"],
+            about: "What hardware a node has, who has it, and how it is, as hostler on that node says.",
+            columns: vec![
+                column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"),
+                column("Devices", "integer", ".status.devices.capacity"),
+                column("Free", "integer", ".status.devices.free"),
+                column("Allocated", "integer", ".status.devices.allocated"),
+                column("Held", "integer", ".status.devices.held"),
+                column("Unhealthy", "integer", ".status.devices.unhealthy"),
+                column("Drained", "integer", ".status.devices.drained"),
+                column("Reported", "date", ".status.lastReportTime"),
+                wide("Unknown", "integer", ".status.devices.unknown"),
+                wide("Blocked", "integer", ".status.devices.blocked"),
+                wide("Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason"),
+                wide("Changed", "date", ".status.lastChangeTime"),
+                wide("Version", "string", ".status.hostlerVersion"),
+                wide("Kernel", "string", ".status.kernelVersion"),
+                wide("Boot", "string", ".status.bootID"),
+            ],
+        },
+        CustomKind {
+            kind: CLUSTER_HARDWARE_KIND,
+            plural: CLUSTER_HARDWARE,
+            short_names: &["chw"],
+            about: "What hardware the nodes of the cluster have together, as hostler-controller says.",
+            columns: vec![
+                column("Reporting", "integer", ".status.nodes.reporting"),
+                column("Stale", "integer", ".status.nodes.stale"),
+                column("Unknown", "integer", ".status.nodes.unknown"),
+                column("Changed", "date", ".status.lastChangeTime"),
+            ],
+        },
+    ]
+}
+
+impl CustomKind {
+    pub(crate) fn crd(&self, mut schema: Value) -> Value {
+        schema["description"] = json!(self.about);
+        let columns: Vec<Value> = self.columns.iter().map(Column::of_crd).collect();
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{}.{GROUP}", self.plural),
+                "labels": {"app.kubernetes.io/name": "hostler"},
+            },
+            "spec": {
+                "group": GROUP,
+                "scope": "Cluster",
+                "names": {
+                    "kind": self.kind, "listKind": format!("{}List", self.kind), "plural": self.plural,
+                    "singular": self.plural, "shortNames": self.short_names, "categories": ["hostler"],
+                },
+                "versions": [{
+                    "name": VERSION, "served": true, "storage": true, "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        })
+    }
+}
+
+impl Column {
+    fn of_crd(&self) -> Value {
+        let mut column = json!({"name": self.name, "type": self.kind, "jsonPath": self.path});
+        if self.is_wide {
+            column["priority"] = json!(1);
+        }
+        column
+    }
+}
+
+/// States that are left out where there is nothing in them.
+const OPTIONAL_STATES: [&str; 6] = ["allocated", "held", "unhealthy", "drained", "unknown", "blocked"];
+
+fn rule(rule: impl Into<String>, message: &str) -> Value {
+    json!({"rule": rule.into(), "message": message})
+}
+
+/// What is said of fields (`Type.field`) and of types, beside what Rust says.
+pub(crate) fn limits() -> Vec<(&'static str, Value)> {
+    let name = json!({"maxLength": MAX_OBJECT_NAME, "minLength": 1});
+    let time = json!({"format": "date-time", "maxLength": 64});
+    let sum = |fields: &[&str]| fields.iter().map(|it| format!("self.{it}")).collect::<Vec<_>>().join(" + ");
+    let optional = OPTIONAL_STATES.map(|it| format!("(has(self.{it}) ? self.{it} : 0)")).join(" + ");
+    let allocatable = rule("self.allocatable <= self.capacity", "more devices are allocatable than there are");
+    let totals = format!("{} + self.free == self.capacity", sum(&OPTIONAL_STATES));
+    vec![
+        (
+            "NodeHardware",
+            json!({"x-kubernetes-validations": [
+                rule("self.metadata.name == self.spec.nodeName", "the object has the name of its node"),
+            ]}),
+        ),
+        (
+            "ClusterHardware",
+            json!({"x-kubernetes-validations": [
+                rule(format!("self.metadata.name == '{CLUSTER_HARDWARE_NAME}'"), "there is one object, called cluster"),
+            ]}),
+        ),
+        ("NodeHardwareSpec.nodeName", name.clone()),
+        (
+            "NodeHardwareStatus",
+            json!({"x-kubernetes-validations": [
+                rule(
+                    "!has(self.backends) || self.backends.all(one, self.backends.exists_one(other, other.name == one.name))",
+                    "two backends have one name",
+                ),
+            ]}),
+        ),
+        ("NodeHardwareStatus.driver", json!({"maxLength": 63})),
+        ("NodeHardwareStatus.hostlerVersion", json!({"maxLength": 64})),
+        ("NodeHardwareStatus.kernelVersion", json!({"maxLength": 64})),
+        ("NodeHardwareStatus.bootID", json!({"maxLength": 64})),
+        ("NodeHardwareStatus.backends", json!({"maxItems": 16})),
+        ("NodeHardwareStatus.conditions", json!({"maxItems": 8})),
+        ("NodeHardwareStatus.lastChangeTime", time.clone()),
+        ("NodeHardwareStatus.lastReportTime", time.clone()),
+        ("BackendHardware.name", json!({"maxLength": 63, "minLength": 1})),
+        ("BackendHardware.message", json!({"maxLength": 256})),
+        ("BackendHardware.classes", json!({"maxItems": 8})),
+        (
+            "ClassHardware",
+            json!({"x-kubernetes-validations": [
+                rule(
+                    "self.zones.all(one, self.zones.exists_one(other, has(one.numaNode) == has(other.numaNode) \
+                     && (!has(one.numaNode) || one.numaNode == other.numaNode)))",
+                    "two zones are of one NUMA node",
+                ),
+            ]}),
+        ),
+        ("ClassHardware.name", name.clone()),
+        ("ClassHardware.zones", json!({"maxItems": 64})),
+        ("ZoneHardware.amounts", json!({"maxProperties": 32})),
+        (
+            "DeviceCounts",
+            json!({"x-kubernetes-validations": [
+                allocatable,
+                rule(format!("{optional} <= self.capacity"), "more devices are in some state than there are"),
+            ]}),
+        ),
+        (
+            "DeviceTotals",
+            json!({"x-kubernetes-map-type": "atomic", "x-kubernetes-validations": [
+                rule("self.allocatable <= self.capacity", "more devices are allocatable than there are"),
+                rule(totals, "the devices of all states are not all devices"),
+            ]}),
+        ),
+        ("Condition.type", json!({"maxLength": 316, "minLength": 1})),
+        (
+            "Condition.reason",
+            json!({"maxLength": 256, "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}),
+        ),
+        ("Condition.message", json!({"maxLength": 1024})),
+        ("Condition.lastTransitionTime", time.clone()),
+        ("ClusterHardwareStatus.conditions", json!({"maxItems": 32})),
+        ("ClusterHardwareStatus.classes", json!({"maxItems": 256})),
+        ("ClusterHardwareStatus.lastChangeTime", time),
+        ("ClusterClassCounts.name", name),
+    ]
+}
