@@ -8,8 +8,6 @@
 
 mod audit;
 mod check;
-mod error;
-mod fields;
 mod listen;
 mod nri;
 mod pod_resources;
@@ -28,9 +26,12 @@ use hostler_linux::uevent::QuietPeriod;
 use serde::{Deserialize, Serialize};
 
 pub use hostler_backend::duration;
+pub use hostler_process::{
+    config::{ConfigErrors, ConfigMistake},
+    log::{LogConfig, LogFormat},
+};
 
 pub use audit::AuditConfig;
-pub use error::{ConfigErrors, ConfigMistake};
 pub use listen::{ListenAddress, ScrapeAddress};
 pub use nri::{NriConfig, NriMode, SharedPoolMode};
 pub use pod_resources::PodResourcesConfig;
@@ -202,27 +203,6 @@ pub enum UeventMode {
     Off,
 }
 
-/// `[log]`: what is logged, and how.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct LogConfig {
-    /// For people or for programs.
-    pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug`, `trace` or `off`; `TARGET=LEVEL` after a comma sets the level of one module.
-    pub level: String,
-}
-
-/// The shape of a log line.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// `[metrics]`: where figures can be read.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
@@ -389,12 +369,6 @@ impl Default for InventoryConfig {
             quiet,
             quiet_limit: limit,
         }
-    }
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { format: LogFormat::default(), level: "info".to_owned() }
     }
 }
 

@@ -39,8 +39,9 @@ use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
 };
+use hostler_process::StopSignals;
 use kubelet_services::KubeletServices;
-use life::{DaemonLife, StopSignals};
+use life::DaemonLife;
 pub use reload::ConfigReload;
 use tracing::{info, warn};
 use uuid::Uuid;

@@ -16,7 +16,6 @@ pub mod hook;
 pub mod inventory;
 pub mod kubelet;
 pub mod kubernetes;
-pub mod log;
 pub mod metrics;
 pub mod nri;
 pub mod offer;
@@ -30,4 +29,4 @@ pub mod usage;
 pub mod validate;
 
 // What both programs are as processes has its own crate; here it has the names of modules.
-pub use hostler_process::tasks;
+pub use hostler_process::{log, tasks};

@@ -16,13 +16,13 @@ use axum::{
 };
 use hostler_api::Chain;
 use hostler_backend::{BackendError, DeviceOperation, OperationOutcome, duration};
+use hostler_process::serve::CallInFlight;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio_stream::{StreamExt, wrappers::WatchStream};
 
 use super::{
     AdminFailure, AdminService,
-    serve::CallInFlight,
     types::{AdminOperated, AdminOrderLine, LONGEST_ORDER_TIMEOUT, ORDER_LINES, ORDER_TIMEOUT},
 };
 use crate::{

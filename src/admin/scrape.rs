@@ -5,8 +5,6 @@
 //!                                                    └► 401        └► 401, 403; 503 where nobody could be asked
 //! ```
 
-mod certificate;
-
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
@@ -21,16 +19,11 @@ use axum::{
 };
 use hostler_api::Chain;
 use hostler_cluster::bearer_token;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
-    time::{sleep, timeout},
-};
-use tokio_rustls::TlsAcceptor;
+use hostler_process::serve::{self, ConnectionServer, OwnCertificate};
+use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
 
-use self::certificate::OwnCertificate;
-use super::{DaemonStage, metrics, serve::ConnectionServer};
+use super::{DaemonStage, metrics, serve::OLDEST};
 use crate::{
     descriptors::ServedSocket,
     kubernetes::readers::{FigureReaders, ReaderVerdict},
@@ -39,10 +32,6 @@ use crate::{
 
 /// Somebody else has the port, perhaps the daemon that this one replaces: it is tried again.
 const BIND_PAUSE: Duration = Duration::from_secs(2);
-/// Out of descriptors does not pass within microseconds.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// A scraper needs three messages.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
 /// What serving other hosts takes.
 #[derive(Debug)]
@@ -62,9 +51,8 @@ pub struct ScrapeParts {
 pub fn serve_scrapes(parts: ScrapeParts, tasks: &Tasks) {
     let own_tasks = tasks.clone();
     tasks.job(async move {
-        let certificate = Arc::new(OwnCertificate::new(parts.node));
-        let acceptor = match certificate::tls(certificate) {
-            Ok(config) => TlsAcceptor::from(Arc::new(config)),
+        let tls = match serve::own_tls(Arc::new(OwnCertificate::new(parts.node))) {
+            Ok(tls) => tls,
             Err(error) => return warn!(error = %Chain(&error), "no figures over the network"),
         };
         let stop = own_tasks.stop_token();
@@ -77,8 +65,8 @@ pub fn serve_scrapes(parts: ScrapeParts, tasks: &Tasks) {
         let address = listener.local_addr().unwrap_or(parts.address);
         info!(%address, "figures are served over the network, to readers with a token");
         let routes = Router::new().route("/metrics", get(scrape)).with_state((parts.stage, parts.readers));
-        let server = Arc::new(ConnectionServer::new(routes, ServedSocket::Scrapes, &own_tasks));
-        accept(listener, acceptor, server, &own_tasks).await;
+        let server = ConnectionServer::new(routes, OLDEST, &own_tasks);
+        serve::accept_tls(listener, tls, ServedSocket::Scrapes.connections(), server, &own_tasks).await;
     });
 }
 
@@ -97,53 +85,6 @@ async fn bind(address: SocketAddr) -> TcpListener {
             }
         }
         sleep(BIND_PAUSE).await;
-    }
-}
-
-/// Serves connections once they speak TLS, until the daemon stops.
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Arc<ConnectionServer>, tasks: &Tasks) {
-    let (places, stop) = (ServedSocket::Scrapes.connections(), tasks.stop_token());
-    loop {
-        let accepted = tokio::select! {
-            // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
-            accepted = next(&listener, &places) => accepted,
-            // Cancel safe: the token stays cancelled.
-            () = stop.cancelled() => return,
-        };
-        // Nobody closes the semaphore.
-        let Ok((connection, place)) = accepted else { return };
-        let (acceptor, server, stop) = (acceptor.clone(), server.clone(), stop.clone());
-        tasks.job(async move {
-            let greeted = async {
-                // Somebody who does not speak TLS is not worth a word: anybody can connect.
-                if let Ok(Ok(connection)) = timeout(HANDSHAKE_TIME, acceptor.accept(connection)).await {
-                    server.serve(connection, place);
-                }
-            };
-            tokio::select! {
-                // Dropped at the end only.
-                () = greeted => {}
-                // Cancel safe: the token stays cancelled.
-                () = stop.cancelled() => {}
-            }
-        });
-    }
-}
-
-/// The next connection, when there is a place for it.
-async fn next(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Result<(TcpStream, OwnedSemaphorePermit), AcquireError> {
-    let place = places.clone().acquire_owned().await?;
-    loop {
-        match listener.accept().await {
-            Ok((connection, _)) => return Ok((connection, place)),
-            Err(error) => {
-                warn!(error = %Chain(&error), "failed to accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
     }
 }
 

@@ -3,24 +3,9 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use axum::{
-    Router,
-    extract::Request,
-    middleware::{Next, from_fn},
-    serve::Listener,
-};
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::{AcquireError, OwnedSemaphorePermit, mpsc},
-    time::{sleep, timeout},
-};
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use axum::Router;
+use hostler_process::serve::{self, ConnectionServer};
+use tokio::{net::TcpListener, sync::mpsc};
 
 use super::{AdminService, DaemonStage};
 use crate::{
@@ -30,18 +15,8 @@ use crate::{
     tasks::Tasks,
 };
 
-/// For the last answer to leave the process.
-const LINGER: Duration = Duration::from_millis(500);
-
-/// How long the head of a request may take to come, the first one or another on the same connection. Every client here is
-/// on the same machine.
-const SILENCE: Duration = Duration::from_secs(10);
-
 /// How old a connection to figures and probes can get: many answers, and none that takes half as long.
-const OLDEST: Duration = Duration::from_secs(60);
-
-/// Bytes of a request's head. Names of claims and devices are in it, and nothing longer.
-const HEAD_BYTES: usize = 16 << 10;
+pub(super) const OLDEST: Duration = Duration::from_secs(60);
 
 /// Why the command line or Prometheus cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +72,12 @@ pub async fn serve_metrics(stage: DaemonStage, listen: ListenAddress, tasks: &Ta
         ListenAddress::Tcp(address) => {
             let listener =
                 TcpListener::bind(address).await.map_err(|source| ServeError::Address { address, source })?;
-            serve_tcp(routes, listener, tasks);
+            let server = ConnectionServer::new(routes, OLDEST, tasks);
+            let (places, own_tasks) = (ServedSocket::Metrics.connections(), tasks.clone());
+            tasks.service("metrics", async move {
+                serve::accept(listener, places, server, &own_tasks).await;
+                Ok(())
+            });
             Ok(())
         }
     }
@@ -114,8 +94,10 @@ async fn serve_unix(
         ListeningSocket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
     let (connections_tx, mut connections_rx) = mpsc::channel(1);
     tasks.job(socket.accept(connections_tx, served.connections(), tasks.stop_token()));
-    let server = ConnectionServer::new(routes, served, tasks);
-    tasks.service(server.name(), async move {
+    // An order may take its time.
+    let (name, oldest) = if served == ServedSocket::Admin { ("admin", Duration::MAX) } else { ("metrics", OLDEST) };
+    let server = ConnectionServer::new(routes, oldest, tasks);
+    tasks.service(name, async move {
         // Ends with the socket, which ends when the daemon stops.
         while let Some(accepted) = connections_rx.recv().await {
             // Whoever accepts tells of failures itself.
@@ -126,93 +108,4 @@ async fn serve_unix(
         Ok(())
     });
     Ok(())
-}
-
-/// Held by an answer that goes on after it has begun: the stop waits for it as for one that has not.
-#[derive(Clone, Debug)]
-pub(super) struct CallInFlight {
-    _token: TaskTrackerToken,
-}
-
-fn serve_tcp(routes: Router, mut listener: TcpListener, tasks: &Tasks) {
-    let server = ConnectionServer::new(routes, ServedSocket::Metrics, tasks);
-    let (places, stop) = (ServedSocket::Metrics.connections(), tasks.stop_token());
-    tasks.service(server.name(), async move {
-        loop {
-            let accepted = async {
-                let place = places.clone().acquire_owned().await?;
-                // Waits by itself where the kernel has no descriptor to give.
-                Ok::<_, AcquireError>((Listener::accept(&mut listener).await.0, place))
-            };
-            tokio::select! {
-                // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
-                accepted = accepted => {
-                    let (stream, place) = accepted?;
-                    server.serve(stream, place);
-                }
-                // Cancel safe: the token stays cancelled.
-                () = stop.cancelled() => return Ok(()),
-            }
-        }
-    });
-}
-
-/// Serves connections, until the daemon stops and every request has its answer. Somebody who has connected and asks for
-/// nothing, or has sent half a request, is not waited for, then or before.
-pub(super) struct ConnectionServer {
-    routes: Router,
-    served: ServedSocket,
-    /// Requests that are being answered.
-    calls: TaskTracker,
-    tasks: Tasks,
-}
-
-impl ConnectionServer {
-    pub(super) fn new(routes: Router, served: ServedSocket, tasks: &Tasks) -> Self {
-        let calls = TaskTracker::new();
-        let tracked = calls.clone();
-        let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
-            request.extensions_mut().insert(CallInFlight { _token: tracked.token() });
-            tracked.track_future(next.run(request))
-        }));
-        Self { routes, served, calls, tasks: tasks.clone() }
-    }
-
-    fn name(&self) -> &'static str {
-        match self.served {
-            ServedSocket::Admin => "admin",
-            _ => "metrics",
-        }
-    }
-
-    /// Serves one connection for as long as it lives, and keeps its place that long.
-    pub(super) fn serve<S>(&self, stream: S, place: OwnedSemaphorePermit)
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(SILENCE)
-            .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.routes.clone()));
-        // Whoever does not read an answer would keep it for ever. An order may take its time.
-        let age = if self.served == ServedSocket::Admin { Duration::MAX } else { OLDEST };
-        let (calls, stop) = (self.calls.clone(), self.tasks.stop_token());
-        let overtime = async move {
-            stop.cancelled().await;
-            calls.close();
-            calls.wait().await;
-            sleep(LINGER).await;
-        };
-        self.tasks.job(async move {
-            tokio::select! {
-                // Not cancel safe, and dropped only when nobody waits for an answer. What goes wrong with a connection is
-                // the business of whoever made it.
-                _ = timeout(age, connection) => {}
-                // Cancel safe: it only waits.
-                () = overtime => {}
-            }
-            drop(place);
-        });
-    }
 }

@@ -14,7 +14,7 @@ use crate::{
     config::{ClusterConfig, ClusterMode, DaemonConfig, PathsConfig},
     daemon::{self, ConfigReload, RunningMachine},
     descriptors,
-    log::{DaemonLog, LogEnd},
+    log::{LogEnd, ProcessLog},
 };
 
 /// What runs here never blocks; work on hardware and files, and the owners' decisions, have threads of their own. A second
@@ -35,7 +35,7 @@ pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     // Before there are threads: what is resident is most of what the daemon costs.
     heap::share_one_arena();
     let machine = args.machine.open()?;
-    let log = DaemonLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
+    let log = ProcessLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
     descriptors::raise_limit();
     let reload =
         ConfigReload { file: args.machine.config.config.clone(), read: machine.config.clone(), log: log.clone() };

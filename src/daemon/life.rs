@@ -8,44 +8,19 @@
 //!                          successor registered ► parts stop ► calls in flight finish ► exit   (a second signal: at once)
 //! ```
 
-use std::{
-    io,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hostler_api::Chain;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
+use hostler_process::{StopSignals, notify::stopping};
+use tokio::sync::mpsc;
 use tracing::{error, info};
 
-use super::{DaemonError, notify};
+use super::DaemonError;
 use crate::{
     config::KubeletSocketPaths,
     kubelet,
     tasks::{EndedService, Tasks},
 };
-
-/// SIGTERM and SIGINT.
-pub(super) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            // Cancel safe: a signal that was not taken is still pending.
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
 
 /// What decides about the daemon's end.
 pub(super) struct DaemonLife {
@@ -93,7 +68,7 @@ impl DaemonLife {
             Ok(()) => info!("stopping"),
             Err(error) => error!(error = %Chain(error), "stopping, since the daemon cannot go on"),
         }
-        notify::stopping();
+        stopping();
         if let Some(sockets) = self.kubelet_sockets.filter(|_| result.is_ok()) {
             tokio::select! {
                 // Cancel safe: it only waits.

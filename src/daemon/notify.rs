@@ -1,21 +1,9 @@
 //! What systemd is told: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
 
-use std::{
-    env, io,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::{
-            ffi::OsStrExt,
-            net::{SocketAddr, UnixDatagram},
-        },
-    },
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use sd_notify::NotifyState;
+use hostler_process::notify::{NotifyState, is_ready, period, send};
 use tokio::time::{Instant, interval_at};
-use tracing::warn;
 
 use crate::{admin::AdminService, tasks::Tasks};
 
@@ -23,48 +11,12 @@ use crate::{admin::AdminService, tasks::Tasks};
 /// disk that works. Whatever takes longer hangs, and is systemd's to judge.
 const OWN_WORK: Duration = Duration::from_secs(60);
 
-/// How often the status line is refreshed where no watchdog asks for more.
-const REFRESH: Duration = Duration::from_secs(15);
-
-/// Whether systemd was told that the daemon is ready: from then on its watchdog counts, also while a daemon that has stood by
-/// recovers. There is one service manager for a process.
-static IS_READY: AtomicBool = AtomicBool::new(false);
-
-/// Whether the message was taken. A manager that does not read its socket must not hold the daemon: what does not fit there
-/// is left out, and said again by whoever needs it heard.
-fn send(states: &[NotifyState<'_>]) -> bool {
-    match deliver(states) {
-        Ok(()) => {
-            IS_READY.fetch_or(matches!(states, [NotifyState::Ready, ..]), Ordering::Relaxed);
-            true
-        }
-        Err(error) => {
-            if error.kind() != io::ErrorKind::WouldBlock {
-                warn!(error = %error, "failed to notify systemd");
-            }
-            false
-        }
-    }
-}
-
-fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
-    let address = match path.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name)?,
-        None => SocketAddr::from_pathname(&path)?,
-    };
-    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
-    let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?;
-    socket.send_to_addr(message.as_bytes(), &address).map(drop)
-}
-
 /// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
 /// the first scan and again for recovery. What takes longer is left to the limits of the unit.
 pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
-    let period = patience / 2;
-    let mut timer = interval_at(Instant::now() + period, period);
-    let mut watchdog = interval_at(Instant::now() + self::period(), self::period());
+    let half = patience / 2;
+    let mut timer = interval_at(Instant::now() + half, half);
+    let mut watchdog = interval_at(Instant::now() + period(), period());
     let limit = Instant::now() + patience * 2 + OWN_WORK;
     tokio::pin!(start);
     loop {
@@ -72,10 +24,10 @@ pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Durati
             // Cancel safe: polled to its end by the next round.
             started = &mut start => return started,
             // Cancel safe: a tick that was not taken is still due.
-            now = timer.tick(), if Instant::now() < limit => extend(now, limit, period),
+            now = timer.tick(), if Instant::now() < limit => extend(now, limit, half),
             // Cancel safe: a tick that was not taken is still due.
             now = watchdog.tick() => {
-                if now < limit && IS_READY.load(Ordering::Relaxed) {
+                if now < limit && is_ready() {
                     send(&[NotifyState::Watchdog]);
                 }
             }
@@ -89,7 +41,7 @@ fn extend(now: Instant, limit: Instant, period: Duration) {
     let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
     let mut states = vec![NotifyState::ExtendTimeoutUsec(more)];
     // Whoever has stood by has said what it does.
-    if !IS_READY.load(Ordering::Relaxed) {
+    if !is_ready() {
         states.push(NotifyState::Status("starting: not every backend has answered yet"));
     }
     send(&states);
@@ -120,12 +72,6 @@ pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
     });
 }
 
-/// Half of what systemd allows, as its manual says; systemd sets no variable where the unit has no watchdog.
-fn period() -> Duration {
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
-    watchdog.unwrap_or(REFRESH).min(REFRESH)
-}
-
 /// Another daemon is live; this one is ready to take over as soon as `waiting` ends. It has a watchdog too.
 pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     let standing_by = [NotifyState::Ready, NotifyState::Status("standing by: another daemon is live")];
@@ -151,11 +97,6 @@ pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
 /// Something that ends the daemon, for whoever looks at its unit.
 pub(super) fn failing(reason: &str) {
     send(&[NotifyState::Status(reason)]);
-}
-
-/// The daemon is on its way out.
-pub(super) fn stopping() {
-    send(&[NotifyState::Stopping]);
 }
 
 fn status(admin: &AdminService) -> String {

@@ -10,7 +10,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     config::{ConfigErrors, DaemonConfig},
-    log::DaemonLog,
+    log::ProcessLog,
     tasks::Tasks,
 };
 
@@ -25,7 +25,7 @@ pub struct ConfigReload {
     /// What was read at the start.
     pub read: DaemonConfig,
     /// Whose level may change.
-    pub log: DaemonLog,
+    pub log: ProcessLog,
 }
 
 /// Reads the configuration again on every SIGHUP from now on, also while the daemon starts or stands by.

@@ -78,7 +78,7 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-process",
         folder: "process/",
-        ours: &["hostler-api", "hostler-files"],
+        ours: &["hostler-api"],
         never: &["kube", "udev", "tonic", "clap"],
         only: &[],
     },
@@ -186,8 +186,6 @@ const EDGES: &[Edge] = &[
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
     Edge { crates: &["crossterm", "ratatui_core", "ratatui_crossterm", "signal_hook"], modules: &["cli"] },
     Edge { crates: &["ring"], modules: &["cli", "kubernetes"] },
-    Edge { crates: &["rcgen", "rustls", "tokio_rustls"], modules: &["admin"] },
-    Edge { crates: &["sd_notify"], modules: &["daemon"] },
 ];
 
 /// Modules of the daemon that a module may not name.
@@ -275,23 +273,6 @@ const MODULES: &[ModuleRule] = &[
             "tasks",
         ],
         why: "the configuration is read before there is any state, and by tools that have none",
-    },
-    ModuleRule {
-        module: "log",
-        never: &[
-            "claims",
-            "inventory",
-            "kubelet",
-            "kubernetes",
-            "standalone",
-            "admin",
-            "cli",
-            "daemon",
-            "hook",
-            "tasks",
-            "socket",
-        ],
-        why: "everybody logs, and the log waits for nobody",
     },
     ModuleRule {
         module: "descriptors",

@@ -1,6 +1,6 @@
-//! The certificate with which figures are served to other hosts: made here, known to nobody, and replaced in time.
+//! The certificate with which other hosts are served: made here, known to nobody, and replaced in time.
 //!
-//! It keeps tokens from those who listen. Whoever must know that it is really this node has the connection made by something
+//! It keeps tokens from those who listen. Whoever must know who really answers has the connection made by something
 //! that has a certificate of the cluster.
 
 use std::{
@@ -26,7 +26,7 @@ const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CertificateError {
+pub enum CertificateError {
     /// It could not be made.
     #[error("failed to make a certificate")]
     Make(#[from] rcgen::Error),
@@ -39,7 +39,10 @@ pub(super) enum CertificateError {
 }
 
 /// What a server needs that shows this certificate.
-pub(super) fn tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, CertificateError> {
+///
+/// # Errors
+/// When it cannot be made.
+pub fn own_tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, CertificateError> {
     // The first one is made now: if that cannot be done, somebody should know before the first reader comes.
     certificate.latest(Instant::now())?;
     let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
@@ -51,14 +54,15 @@ pub(super) fn tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, Cert
 
 /// The latest certificate. A connection that comes when it is old makes a new one, which takes less than a millisecond.
 #[derive(Debug)]
-pub(super) struct OwnCertificate {
-    node: String,
+pub struct OwnCertificate {
+    name: String,
     latest: Mutex<Option<(Instant, Arc<CertifiedKey>)>>,
 }
 
 impl OwnCertificate {
-    pub(super) fn new(node: String) -> Self {
-        Self { node, latest: Mutex::default() }
+    /// One for a server of this name.
+    pub fn new(name: String) -> Self {
+        Self { name, latest: Mutex::default() }
     }
 
     fn latest(&self, now: Instant) -> Result<Arc<CertifiedKey>, CertificateError> {
@@ -66,7 +70,7 @@ impl OwnCertificate {
         if let Some((_, certificate)) = latest.as_ref().filter(|(since, _)| now.duration_since(*since) < USED) {
             return Ok(certificate.clone());
         }
-        let certificate = Arc::new(make(&self.node)?);
+        let certificate = Arc::new(make(&self.name)?);
         *latest = Some((now, certificate.clone()));
         Ok(certificate)
     }
@@ -75,13 +79,13 @@ impl OwnCertificate {
 impl ResolvesServerCert for OwnCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let latest = self.latest(Instant::now());
-        latest.inspect_err(|error| warn!(error = %hostler_api::Chain(error), "a reader of figures was sent away")).ok()
+        latest.inspect_err(|error| warn!(error = %hostler_api::Chain(error), "somebody was sent away")).ok()
     }
 }
 
-fn make(node: &str) -> Result<CertifiedKey, CertificateError> {
-    let mut params = CertificateParams::new(vec![node.to_owned()])?;
-    params.distinguished_name.push(DnType::CommonName, node);
+fn make(name: &str) -> Result<CertifiedKey, CertificateError> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, name);
     let now = SystemTime::now();
     params.not_before = (now - BACKDATED).into();
     params.not_after = (now + VALID).into();

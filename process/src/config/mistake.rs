@@ -48,7 +48,8 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
+    /// The file itself cannot be read.
+    pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
             io::ErrorKind::NotFound => "create it, or leave out --config to run with the defaults",
             io::ErrorKind::PermissionDenied => "make it readable for the user that hostler runs as",

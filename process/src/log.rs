@@ -1,12 +1,13 @@
-//! The daemon's log: which lines there are, and how they reach standard error.
+//! The log of a program that stays: which lines there are, and how they reach standard error.
 //!
 //! ```text
 //!   any thread ── line, made plain ──► queue, bounded ── one thread ──► standard error
 //!                                        └── full: dropped and counted
 //! ```
 //!
-//! Nobody waits for whoever reads the log. The level can be changed while the daemon runs.
+//! Nobody waits for whoever reads the log. The level can be changed while the program runs.
 
+mod config;
 mod format;
 mod queue;
 
@@ -26,9 +27,10 @@ use self::{
     format::{JsonLines, LogReader, TextLines},
     queue::{LineWriter, LogQueue},
 };
-use crate::config::{LogConfig, LogFormat};
 
-/// How long the end of the daemon waits for the last lines to be read.
+pub use self::config::{LogConfig, LogFormat};
+
+/// How long the end of the process waits for the last lines to be read.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// Why there is no log.
@@ -59,12 +61,12 @@ pub enum LogEnd {
 
 /// The log of this process. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct DaemonLog {
+pub struct ProcessLog {
     queue: Arc<LogQueue>,
     level: reload::Handle<Targets, Registry>,
 }
 
-impl DaemonLog {
+impl ProcessLog {
     /// Logs to standard error from now on.
     ///
     /// # Errors

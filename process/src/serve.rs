@@ -1,0 +1,103 @@
+//! Serves HTTP so that nobody keeps others out for long by connecting: places are limited, and who says nothing loses his.
+//!
+//! ```text
+//!   unix socket ───────────────────────────► ConnectionServer ──► routes
+//!   TCP ──► a place ──► (TLS, our own certificate) ─┘
+//! ```
+
+mod certificate;
+mod tcp;
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::OwnedSemaphorePermit,
+    time::{sleep, timeout},
+};
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+
+use crate::Tasks;
+
+pub use self::{
+    certificate::{CertificateError, OwnCertificate, own_tls},
+    tcp::{accept, accept_tls},
+};
+
+/// For the last answer to leave the process.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How long the head of a request may take to come, the first one or another on the same connection.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's head. Names of objects and a token are in it, and nothing longer.
+const HEAD_BYTES: usize = 16 << 10;
+
+/// Held by an answer that goes on after it has begun: the stop waits for it as for one that has not.
+#[derive(Clone, Debug)]
+pub struct CallInFlight {
+    _token: TaskTrackerToken,
+}
+
+/// Serves connections, until the program stops and every request has its answer. Somebody who has connected and asks for
+/// nothing, or has sent half a request, is not waited for, then or before. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ConnectionServer {
+    routes: Router,
+    oldest: Duration,
+    /// Requests that are being answered.
+    calls: TaskTracker,
+    tasks: Tasks,
+}
+
+impl ConnectionServer {
+    /// Serves `routes` on connections that get at most so old: whoever does not read an answer would keep his for ever.
+    pub fn new(routes: Router, oldest: Duration, tasks: &Tasks) -> Self {
+        let calls = TaskTracker::new();
+        let tracked = calls.clone();
+        let routes = routes.layer(from_fn(move |mut request: Request, next: Next| {
+            request.extensions_mut().insert(CallInFlight { _token: tracked.token() });
+            tracked.track_future(next.run(request))
+        }));
+        Self { routes, oldest, calls, tasks: tasks.clone() }
+    }
+
+    /// Serves one connection for as long as it lives, and keeps its place that long.
+    pub fn serve<S>(&self, stream: S, place: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(SILENCE)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.routes.clone()));
+        let (oldest, calls, stop) = (self.oldest, self.calls.clone(), self.tasks.stop_token());
+        let overtime = async move {
+            stop.cancelled().await;
+            calls.close();
+            calls.wait().await;
+            sleep(LINGER).await;
+        };
+        self.tasks.job(async move {
+            tokio::select! {
+                // Not cancel safe, and dropped only when nobody waits for an answer. What goes wrong with a connection is
+                // the business of whoever made it.
+                _ = timeout(oldest, connection) => {}
+                // Cancel safe: it only waits.
+                () = overtime => {}
+            }
+            drop(place);
+        });
+    }
+}
