@@ -13,6 +13,7 @@ mod claims;
 mod constraints;
 mod counters;
 mod fatal;
+mod names;
 mod pools;
 mod quirks;
 mod reason;

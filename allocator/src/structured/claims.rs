@@ -1,8 +1,10 @@
 //! The claims of a pod, compiled: everything about them that does not depend on the node.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use hostler_api::resource::{CapacityRequirements, DeviceClass, DeviceConstraint, DeviceToleration, ResourceClaim};
+use hostler_api::resource::{
+    CapacityRequirements, DeviceClass, DeviceConstraint, DeviceSelector, DeviceToleration, ResourceClaim,
+};
 
 use super::{fatal::Fatal, selectors::CompiledSelector};
 
@@ -69,7 +71,7 @@ pub(super) struct CompiledRequest<'a> {
 #[derive(Debug)]
 pub(super) struct Alternative<'a> {
     /// `request` or `request/subrequest`.
-    pub(super) name: String,
+    pub(super) name: Cow<'a, str>,
     pub(super) class: &'a DeviceClass,
     /// `None`: all.
     pub(super) count: Option<i64>,
@@ -86,27 +88,32 @@ pub(super) struct Alternative<'a> {
 /// Selectors that a device must match, those of the class first.
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
-    /// For which requests, in messages.
-    class: &'a str,
-    claim: String,
-    from_class: usize,
-    texts: Vec<&'a str>,
+    class: &'a DeviceClass,
+    /// The first claim with them; two of the same class and without selectors of their own have them in common.
+    claim: &'a ResourceClaim,
+    /// Those behind the selectors of the class.
+    own: &'a [DeviceSelector],
     pub(super) selectors: Vec<Arc<CompiledSelector>>,
 }
 
 impl<'a> Selection<'a> {
     /// The text of a selector.
     pub(super) fn text(&self, at: usize) -> &'a str {
-        self.texts[at]
+        let selector = self.class.spec.selectors.iter().chain(self.own).nth(at);
+        selector.and_then(expression).unwrap_or_default()
     }
 
     /// Who asks for it, and which one it is there.
     pub(super) fn owner(&self, at: usize) -> String {
-        match at.checked_sub(self.from_class) {
-            None => format!("class {}, selector #{at}", self.class),
-            Some(at) => format!("claim {}, selector #{at}", self.claim),
+        match at.checked_sub(self.class.spec.selectors.len()) {
+            None => format!("class {}, selector #{at}", self.class.metadata.name),
+            Some(at) => format!("claim {}, selector #{at}", full_name(self.claim)),
         }
     }
+}
+
+fn expression(selector: &DeviceSelector) -> Option<&str> {
+    selector.cel.as_ref().map(|cel| &*cel.expression)
 }
 
 /// An attribute that constraints look at.

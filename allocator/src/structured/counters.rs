@@ -1,10 +1,9 @@
 //! Counters that devices share: numbered once per node, so that the search only adds and compares.
 
-use std::collections::HashMap;
-
 use hostler_api::resource::{DeviceCounterConsumption, SliceCounterSet, policy::Amount};
 
 use super::{
+    names::NameTable,
     pools::{FoundPool, NodeDevice},
     quirks::{Quirk, Quirks},
     state::PoolAllocations,
@@ -45,13 +44,13 @@ struct Taking {
 pub(super) struct CounterLayoutBuilder<'a> {
     quirks: Quirks,
     layout: CounterLayout<'a>,
-    groups: HashMap<(&'a str, &'a str), usize>,
-    slots: HashMap<(usize, &'a str, &'a str), usize>,
+    groups: NameTable<(&'a str, &'a str), usize>,
+    slots: NameTable<(usize, &'a str, &'a str), usize>,
 }
 
 impl<'a> CounterLayoutBuilder<'a> {
     pub(super) fn new(quirks: Quirks) -> Self {
-        Self { quirks, layout: CounterLayout::default(), groups: HashMap::new(), slots: HashMap::new() }
+        Self { quirks, layout: CounterLayout::default(), groups: NameTable::default(), slots: NameTable::default() }
     }
 
     /// Adds the counters of a pool, and what its devices for the node take of them.
@@ -207,19 +206,17 @@ impl<'p, 'a> CounterUse<'p, 'a> {
 
     /// Finds out what others leave of the counters of a group.
     fn open(&mut self, source: &CounterSource<'_>, others: Option<PoolAllocations<'_>>) -> bool {
-        let mut used: HashMap<usize, Amount> = HashMap::new();
+        let mut used = vec![Amount::default(); self.layout.slots];
         if let Some(others) = others {
             let takers = source.takers.iter().filter(|(device, _)| others.takes_counters(device));
             for (slot, amount) in takers.flat_map(|(_, amounts)| amounts) {
-                let used = used.entry(*slot).or_default();
-                *used = used.plus(*amount);
+                used[*slot] = used[*slot].plus(*amount);
             }
         }
         let mut overdrawn = false;
         for (slot, total) in &source.totals {
-            let used = used.get(slot).copied().unwrap_or_default();
-            overdrawn |= used > *total;
-            self.available[*slot] = Some(total.minus(used));
+            overdrawn |= used[*slot] > *total;
+            self.available[*slot] = Some(total.minus(used[*slot]));
         }
         self.overdrawn[source.group] = Some(overdrawn);
         overdrawn

@@ -5,7 +5,7 @@
 //! [`AllocatedState`]: super::AllocatedState
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     ops::Range,
 };
 

@@ -164,7 +164,7 @@ impl Search<'_, '_> {
     fn attempt(&self, place: Place) -> AlternativeNoFit {
         let alternative = &self.compiled.alternatives[place.alternative];
         AlternativeNoFit {
-            request: alternative.name.clone(),
+            request: alternative.name.clone().into_owned(),
             wanted: alternative.count,
             found: place.number,
             devices: self.pools.devices.len(),

@@ -39,7 +39,7 @@ impl Search<'_, '_> {
         let alternative = &self.compiled.alternatives[chosen.alternative];
         let device = &self.pools.devices[chosen.device];
         let mut result = DeviceRequestAllocationResult {
-            request: alternative.name.clone(),
+            request: alternative.name.clone().into_owned(),
             driver: device.slice.driver.clone(),
             pool: device.slice.pool.name.clone(),
             device: device.device.name.to_string(),
@@ -103,13 +103,13 @@ impl Search<'_, '_> {
         let mut seen: Vec<&str> = Vec::new();
         for at in chosen {
             let class = self.compiled.alternatives[*at].class;
-            if seen.contains(&&*class.metadata.name) {
+            if class.spec.config.is_empty() || seen.contains(&&*class.metadata.name) {
                 continue;
             }
             seen.push(&class.metadata.name);
             let alternatives = chosen.iter().map(|at| &self.compiled.alternatives[*at]);
             let requests = alternatives.filter(|it| it.class.metadata.name == class.metadata.name);
-            let requests: Vec<String> = requests.map(|it| it.name.clone()).collect();
+            let requests: Vec<String> = requests.map(|it| it.name.clone().into_owned()).collect();
             let configs = class.spec.config.iter();
             config.extend(
                 configs.map(|own| configured(AllocationConfigSource::FromClass, requests.clone(), own.opaque.as_ref())),

@@ -113,8 +113,8 @@ pub(super) struct Search<'p, 'a> {
     pub(super) all: Vec<Vec<usize>>,
     /// Devices that this search holds, for any claim.
     held: DeviceBits,
-    /// By claim.
-    held_by: Vec<DeviceBits>,
+    /// The same by claim, one claim behind the other.
+    held_by: DeviceBits,
     pub(super) chosen: Vec<Chosen>,
     /// How many of them are for the claim at hand.
     in_claim: i64,
@@ -150,7 +150,7 @@ impl<'p, 'a> Search<'p, 'a> {
             constraints: ConstraintUse::new(compiled, pools, quirks, features.has(Feature::ListTypeAttributes)),
             all: vec![Vec::new(); compiled.alternatives.len()],
             held: DeviceBits::none(devices),
-            held_by: vec![DeviceBits::none(devices); compiled.claims.len()],
+            held_by: DeviceBits::none(devices * compiled.claims.len()),
             chosen: Vec::with_capacity(compiled.claims.len() + compiled.alternatives.len()),
             in_claim: 0,
             furthest: (0, 0),
@@ -250,7 +250,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let Some(problem) = pool.state.problem() else { return Ok(()) };
         Err(Fatal::AllOfBadPool {
             claim: self.compiled.claims[place.claim].full_name(),
-            request: self.compiled.alternatives[place.alternative].name.clone(),
+            request: self.compiled.alternatives[place.alternative].name.clone().into_owned(),
             pool: pool.full_name(),
             problem,
         })
@@ -389,9 +389,14 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Whether somebody has it who keeps this claim from getting it.
     pub(super) fn is_taken(&self, claim: usize, is_admin: bool, device: usize) -> bool {
         match is_admin {
-            true => self.held_by[claim].has(device),
+            true => self.held_by.has(self.place_of(claim, device)),
             false => self.state.whole.has(device) || self.held.has(device),
         }
+    }
+
+    /// Where [`held_by`](Self::held_by) says whether a claim holds a device.
+    fn place_of(&self, claim: usize, device: usize) -> usize {
+        claim * self.pools.devices.len() + device
     }
 
     pub(super) fn fits_capacity(&mut self, alternative: &Alternative<'_>, device: usize) -> bool {

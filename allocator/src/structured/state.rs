@@ -1,11 +1,12 @@
 //! What claims hold already.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::resource::{AllocationResult, DeviceRequestAllocationResult, SliceQuantity, policy::Amount};
 
 use super::{
     bits::DeviceBits,
+    names::NameTable,
     pools::NodePools,
     quirks::{Quirk, Quirks},
     version::{Feature, Features},
@@ -15,10 +16,10 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AllocatedState {
     /// By driver, then pool.
-    pools: HashMap<Box<str>, HashMap<Box<str>, DeviceAllocations>>,
+    pools: NameTable<Box<str>, NameTable<Box<str>, DeviceAllocations>>,
 }
 
-type DeviceAllocations = HashMap<Box<str>, DeviceAllocation>;
+type DeviceAllocations = NameTable<Box<str>, DeviceAllocation>;
 
 /// What claims hold of a device.
 #[derive(Clone, Debug, Default, PartialEq)]

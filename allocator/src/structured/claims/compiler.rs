@@ -1,6 +1,6 @@
 //! Compiles claims: looks classes up, joins selectors, and finds what is wrong whatever the node is.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, ptr};
 
 use hostler_api::resource::{
     CapacityRequirements, DeviceAllocationMode, DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest,
@@ -9,7 +9,7 @@ use hostler_api::resource::{
 
 use super::{
     Alternative, CompiledClaim, CompiledClaims, CompiledConstraint, CompiledRequest, ConstrainedAttribute,
-    ConstraintKind, Failure, Fatal, Selection, full_name,
+    ConstraintKind, Failure, Fatal, Selection, expression, full_name,
 };
 use crate::structured::{
     quirks::{Quirk, Quirks},
@@ -131,7 +131,7 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
             return self.alternative(
                 claim,
                 name,
-                name.clone(),
+                Cow::Borrowed(name),
                 &RequestFields::exactly(name, exactly),
                 first_constraint,
             );
@@ -141,7 +141,7 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
             self.check_capacity(claim, &alternative.name, alternative.capacity.is_some())?;
         }
         for alternative in &request.first_available {
-            let full_name = format!("{name}/{}", alternative.name);
+            let full_name = Cow::Owned(format!("{name}/{}", alternative.name));
             self.alternative(claim, name, full_name, &RequestFields::alternative(alternative), first_constraint)?;
         }
         Ok(())
@@ -158,7 +158,7 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         &mut self,
         claim: &'a ResourceClaim,
         request: &str,
-        name: String,
+        name: Cow<'a, str>,
         fields: &RequestFields<'a>,
         first_constraint: usize,
     ) -> Result<(), Fatal> {
@@ -213,21 +213,19 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         class: &'a DeviceClass,
         selectors: &'a [DeviceSelector],
     ) -> Result<usize, Fatal> {
-        let own = class.spec.selectors.iter().chain(selectors);
-        // A class may have been written by a later version; upstream would fall over it.
-        let texts = own.map(|selector| selector.cel.as_ref().map(|cel| &*cel.expression)).collect::<Option<Vec<_>>>();
-        let texts = texts.ok_or_else(|| Fatal::EmptyClassSelector { class: class.metadata.name.clone() })?;
-        let from_class = class.spec.selectors.len();
         let known = self.compiled.selections.iter().position(|known| {
-            let same_claim = selectors.is_empty() || known.claim == full_name(claim);
-            known.class == class.metadata.name && known.texts == texts && same_claim
+            let is_same_claim = selectors.is_empty() || ptr::eq(known.claim, claim);
+            ptr::eq(known.class, class) && known.own == selectors && is_same_claim
         });
         if let Some(known) = known {
             return Ok(known);
         }
-        let selectors = texts.iter().map(|text| self.selectors.compiled(text)).collect();
-        let claim = full_name(claim);
-        self.compiled.selections.push(Selection { class: &class.metadata.name, claim, from_class, texts, selectors });
+        let all = class.spec.selectors.iter().chain(selectors);
+        let compiled = all.map(|selector| Some(self.selectors.compiled(expression(selector)?))).collect();
+        // A class may have been written by a later version; upstream would fall over it.
+        let compiled: Option<Vec<_>> = compiled;
+        let compiled = compiled.ok_or_else(|| Fatal::EmptyClassSelector { class: class.metadata.name.clone() })?;
+        self.compiled.selections.push(Selection { class, claim, own: selectors, selectors: compiled });
         Ok(self.compiled.selections.len() - 1)
     }
 

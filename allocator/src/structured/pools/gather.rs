@@ -1,8 +1,9 @@
 //! Which slices make up the pools of a node: the newest generation, all there, and without contradictions.
 
 use super::{
-    BTreeMap, Feature, Features, GatherError, HashMap, HashSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice,
-    SliceIndex, allows, index::BadPool,
+    BTreeMap, Feature, Features, GatherError, HashSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice, SliceIndex,
+    allows,
+    index::{BadPool, by_pool_name},
 };
 
 /// A pool as it was found.
@@ -158,14 +159,14 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         if !self.quirks.has(Quirk::SlicesAsListed) {
             pool.device_slices.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         }
-        let is_for_node: HashSet<&str> = pool.device_slices.iter().map(|slice| &*slice.metadata.name).collect();
-        let others = all.iter().filter(|slice| !is_for_node.contains(&*slice.metadata.name));
         if self.quirks.has(Quirk::CountersPerSlice) {
             return;
         }
-        let (devices, counters) = pool.device_slices.iter().partition(|slice| self.has_devices(slice));
-        (pool.device_slices, pool.counter_slices) = (devices, counters);
-        for slice in others {
+        // Where all slices are for the node, nobody has to look for others.
+        let for_node = pool.device_slices.iter().filter(|_| !all.is_empty());
+        let for_node: HashSet<&str> = for_node.map(|slice| &*slice.metadata.name).collect();
+        pool.counter_slices = pool.device_slices.extract_if(.., |slice| !self.has_devices(slice)).collect();
+        for slice in all.iter().filter(|slice| !for_node.contains(&*slice.metadata.name)) {
             let of = if self.has_devices(slice) { &mut pool.other_slices } else { &mut pool.counter_slices };
             of.push(slice);
         }
@@ -213,25 +214,16 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
     }
 }
 
-/// The slices of each pool with the highest generation, in the order in which the pools first appear.
-fn newest_by_pool(slices: Vec<&ResourceSlice>) -> Vec<Vec<&ResourceSlice>> {
-    let mut groups: Vec<Vec<&ResourceSlice>> = Vec::new();
-    let mut by_pool = HashMap::new();
-    for slice in slices {
-        let at = *by_pool.entry((&*slice.spec.driver, &*slice.spec.pool.name)).or_insert(groups.len());
-        if at == groups.len() {
-            groups.push(Vec::new());
-        }
-        let group = &mut groups[at];
-        let newest = group.first().map_or(i64::MIN, |first| first.spec.pool.generation);
-        if slice.spec.pool.generation > newest {
-            group.clear();
-        }
-        if slice.spec.pool.generation >= newest {
-            group.push(slice);
-        }
-    }
-    groups
+/// The slices of each pool with the highest generation, in their order.
+fn newest_by_pool(mut slices: Vec<&ResourceSlice>) -> Vec<Vec<&ResourceSlice>> {
+    let generation = |slice: &&ResourceSlice| slice.spec.pool.generation;
+    slices.sort_by(|one, other| by_pool_name(one, other));
+    let pools = slices.chunk_by(|one, other| by_pool_name(one, other).is_eq());
+    let newest = pools.map(|pool| {
+        let newest = pool.iter().map(generation).max();
+        pool.iter().copied().filter(|slice| Some(generation(slice)) == newest).collect()
+    });
+    newest.collect()
 }
 
 fn has_binding_conditions(slice: &ResourceSlice) -> bool {

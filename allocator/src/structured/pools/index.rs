@@ -1,20 +1,21 @@
 //! Slices by node and by pool, so that a node need not look at those of all others.
 
-use std::sync::OnceLock;
+use std::{cmp::Ordering, ops::Range, sync::OnceLock};
 
-use super::{Features, HashMap, PoolState, Quirks, ResourceSlice};
+use super::{Features, PoolState, Quirks, ResourceSlice};
 
 /// The slices of a cluster.
 #[derive(Debug, Default)]
 pub struct SliceIndex<'a> {
     slices: Vec<&'a ResourceSlice>,
-    /// Those that only one node can use.
-    on_node: HashMap<&'a str, Vec<u32>>,
-    /// All others.
+    /// Those that only one node can use, by node, and then as listed.
+    on_node: Vec<u32>,
+    /// All others, as listed.
     shared: Vec<u32>,
-    by_pool: HashMap<(&'a str, &'a str), Vec<u32>>,
-    /// Pools that only one node can use, and that have counters.
-    with_counters: Vec<Vec<u32>>,
+    /// All, by pool, and then as listed.
+    by_pool: Vec<u32>,
+    /// Where in that pools are that only one node can use, and that have counters.
+    with_counters: Vec<Range<usize>>,
     bad: OnceLock<BadPools<'a>>,
 }
 
@@ -39,41 +40,41 @@ pub(super) struct BadPool<'a> {
 impl<'a> SliceIndex<'a> {
     /// An index over slices; their order matters to allocators that do not sort them.
     pub fn new(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Self {
-        let mut index = Self { slices: slices.into_iter().collect(), ..Self::default() };
+        let slices: Vec<&ResourceSlice> = slices.into_iter().collect();
+        let slice = |at: &u32| slices[*at as usize];
         #[expect(clippy::cast_possible_truncation, reason = "a cluster has no four billion slices")]
-        for at in 0..index.slices.len() as u32 {
-            let spec = &index.slices[at as usize].spec;
-            index.by_pool.entry((&spec.driver, &spec.pool.name)).or_default().push(at);
+        let mut by_pool: Vec<u32> = (0..slices.len() as u32).collect();
+        by_pool.sort_by(|one, other| by_pool_name(slice(one), slice(other)));
+        let (mut index, mut start) = (Self::default(), 0);
+        for pool in by_pool.chunk_by(|one, other| by_pool_name(slice(one), slice(other)).is_eq()) {
+            index.add_pool(pool, &slices, start);
+            start += pool.len();
         }
-        let pools: Vec<Vec<u32>> = index.by_pool.values().cloned().collect();
-        pools.into_iter().for_each(|pool| index.add_pool(pool));
-        // Pools came in any order, and slices are wanted as they were listed.
+        // Pools came by name, and slices are wanted as they were listed.
         index.shared.sort_unstable();
-        index.on_node.values_mut().for_each(|slices| slices.sort_unstable());
-        index.with_counters.sort_unstable();
-        index
+        index.on_node.sort_unstable_by_key(|at| (node_name(slice(at)), *at));
+        Self { slices, by_pool, ..index }
     }
 
-    fn add_pool(&mut self, pool: Vec<u32>) {
-        let node = |at: &u32| self.slices[*at as usize].spec.node_name.as_deref().filter(|name| !name.is_empty());
-        let has_counters = |at: &u32| !self.slices[*at as usize].spec.shared_counters.is_empty();
+    /// Adds a pool that begins at `start` of all.
+    fn add_pool(&mut self, pool: &[u32], slices: &[&ResourceSlice], start: usize) {
+        let node = |at: &u32| node_name(slices[*at as usize]);
+        let has_counters = |at: &u32| !slices[*at as usize].spec.shared_counters.is_empty();
         let owner = node(&pool[0]).filter(|owner| pool.iter().all(|at| node(at) == Some(owner)));
-        for at in &pool {
+        for at in pool {
             // Counters of a pool that several nodes use may be wanted by each of them.
-            match node(at).filter(|_| owner.is_some() || !has_counters(at)) {
-                Some(node) => self.on_node.entry(node).or_default().push(*at),
-                None => self.shared.push(*at),
-            }
+            let is_own = node(at).is_some() && (owner.is_some() || !has_counters(at));
+            if is_own { self.on_node.push(*at) } else { self.shared.push(*at) }
         }
         if owner.is_some() && pool.iter().any(has_counters) {
-            self.with_counters.push(pool);
+            self.with_counters.push(start..start + pool.len());
         }
     }
 
     /// Those that can matter to the node: its own first, or in the order in which they are listed.
     pub(super) fn candidates(&self, node: &str, as_listed: bool) -> Vec<&'a ResourceSlice> {
-        let own = self.on_node.get(node).map_or(&[][..], Vec::as_slice);
-        let mut found: Vec<u32> = own.iter().chain(&self.shared).copied().collect();
+        let own = equal(&self.on_node, |at| node_name(self.slices[*at as usize]).cmp(&Some(node)));
+        let mut found: Vec<u32> = [own, &self.shared].concat();
         if as_listed {
             found.sort_unstable();
         }
@@ -82,7 +83,7 @@ impl<'a> SliceIndex<'a> {
 
     /// All slices of a pool, of every generation.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
-        self.by_pool.get(&(driver, pool)).map(|found| self.at(found)).unwrap_or_default()
+        self.at(equal(&self.by_pool, |at| pool_name(self.slices[*at as usize]).cmp(&(driver, pool))))
     }
 
     /// Pools of one node that have counters and cannot be used: for all nodes, they are judged once.
@@ -92,7 +93,7 @@ impl<'a> SliceIndex<'a> {
         quirks: Quirks,
         judge: impl Fn(Vec<&'a ResourceSlice>) -> Vec<BadPool<'a>>,
     ) -> Vec<BadPool<'a>> {
-        let judge = || self.with_counters.iter().flat_map(|pool| judge(self.at(pool))).collect();
+        let judge = || self.with_counters.iter().flat_map(|pool| judge(self.at(&self.by_pool[pool.clone()]))).collect();
         let key = (features, quirks);
         let known = self.bad.get_or_init(|| BadPools { key, pools: judge() });
         if known.key == key { known.pools.clone() } else { judge() }
@@ -101,4 +102,25 @@ impl<'a> SliceIndex<'a> {
     fn at(&self, slices: &[u32]) -> Vec<&'a ResourceSlice> {
         slices.iter().map(|at| self.slices[*at as usize]).collect()
     }
+}
+
+fn node_name(slice: &ResourceSlice) -> Option<&str> {
+    slice.spec.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Driver and name of the pool that a slice is of.
+fn pool_name(slice: &ResourceSlice) -> (&str, &str) {
+    (&slice.spec.driver, &slice.spec.pool.name)
+}
+
+/// The order of slices by their pools.
+pub(super) fn by_pool_name(one: &ResourceSlice, other: &ResourceSlice) -> Ordering {
+    pool_name(one).cmp(&pool_name(other))
+}
+
+/// The items that are equal to something, of items that are sorted by it.
+fn equal<T>(sorted: &[T], order: impl Fn(&T) -> Ordering) -> &[T] {
+    let start = sorted.partition_point(|item| order(item).is_lt());
+    let length = sorted[start..].partition_point(|item| order(item).is_eq());
+    &sorted[start..start + length]
 }

@@ -90,7 +90,7 @@ impl<'a> Search<'_, 'a> {
     fn all_against(&self, place: Place, constraint: usize, device: usize) -> Fatal {
         Fatal::AllAgainstConstraint {
             claim: self.compiled.claims[place.claim].full_name(),
-            request: self.compiled.alternatives[place.alternative].name.clone(),
+            request: self.compiled.alternatives[place.alternative].name.clone().into_owned(),
             constraint: self.compiled.constraints[constraint].to_string(),
             device: self.pools.devices[device].full_name(),
         }
@@ -117,7 +117,7 @@ impl<'a> Search<'_, 'a> {
     fn hold(&mut self, chosen: Chosen, is_shared: bool) {
         if !is_shared {
             self.held.insert(chosen.device);
-            self.held_by[chosen.claim].insert(chosen.device);
+            self.held_by.insert(self.place_of(chosen.claim, chosen.device));
         }
     }
 
@@ -141,8 +141,8 @@ impl<'a> Search<'_, 'a> {
         }
         let is_shared = self.is_shared(device);
         if !is_shared {
-            self.held_by[claim].remove(device);
-            if !self.held_by.iter().any(|held| held.has(device)) {
+            self.held_by.remove(self.place_of(claim, device));
+            if !(0..self.compiled.claims.len()).any(|claim| self.held_by.has(self.place_of(claim, device))) {
                 self.held.remove(device);
             }
         }
