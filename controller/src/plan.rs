@@ -140,6 +140,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, P
     let version = args.kubernetes.or(server).unwrap_or_default();
     let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
     let mut asked = pods::asked(&manifests);
+    problems.extend(pods::excess(&asked, !args.cluster));
     let mut notes = pods::notes(&manifests);
     // Who has lost a place comes before who never had one.
     asked.splice(..0, args.change(&mut manifests, &mut problems));

@@ -134,6 +134,37 @@ fn a_wrong_call_and_a_wrong_input_are_told_from_an_answer() {
     assert_eq!(plan(&["-f", "nodes.yaml"], &folder, b"").status.code(), Some(0), "nobody asks for anything");
 }
 
+#[test]
+fn more_pods_than_a_plan_is_made_for_are_refused() {
+    let workload = |kind: &str, field: &str, count: u32| {
+        format!(
+            r#"{{"apiVersion": "{}/v1", "kind": "{kind}", "metadata": {{"name": "w"}}, "spec": {{"{field}": {count},
+            "template": {{"spec": {{"containers": []}}}}}}}}"#,
+            if kind == "Job" { "batch" } else { "apps" }
+        )
+    };
+    let asked = |manifests: &str| plan(&["-f", "-"], &examples(), manifests.as_bytes());
+    for (kind, field) in [("Deployment", "replicas"), ("Job", "parallelism")] {
+        assert_eq!(asked(&workload(kind, field, 16_384)).status.code(), Some(1), "there are no nodes");
+        let refused = asked(&workload(kind, field, 16_385));
+        assert_eq!(refused.status.code(), Some(2));
+        let expected =
+            format!("{kind} w in default: spec.{field}: 16385 pods that are alike; a plan takes up to 16384, lower it");
+        assert!(text(&refused.stderr).contains(&expected), "{}", text(&refused.stderr));
+    }
+    let pods = |count: usize| {
+        let pod =
+            |at| format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p{at}"}}, "spec": {{}}}}"#);
+        (0..count).map(pod).collect::<Vec<_>>().join("\n---\n")
+    };
+    assert_eq!(asked(&pods(32)).status.code(), Some(1));
+    let refused = asked(&pods(33));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        text(&refused.stderr).contains("--filename: 33 workloads and pods; a plan takes up to 32, name fewer files")
+    );
+}
+
 /// The variable is in the environment of most who work with a cluster.
 #[test]
 fn a_kubeconfig_of_the_shell_means_nothing_where_no_cluster_is_asked() {

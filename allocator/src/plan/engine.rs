@@ -265,7 +265,11 @@ fn alternative(no_fit: &AlternativeNoFit) -> String {
     let is_selected = |rejection: &&Rejection| {
         !matches!(rejection, Rejection::Selector(_) | Rejection::Node | Rejection::BindingConditions)
     };
-    let list = |rejections: &[&Rejection]| rejections.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let list = |rejections: &[&Rejection]| {
+        let mut words: Vec<String> = rejections.iter().map(|rejection| rejection.in_general()).collect();
+        words.dedup();
+        words.join(", ")
+    };
     let near: Vec<&Rejection> = no_fit.rejections.keys().filter(is_selected).collect();
     match &near[..] {
         [] => format!("{request}: no device matches: {}", list(&no_fit.rejections.keys().collect::<Vec<_>>())),

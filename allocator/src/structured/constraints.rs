@@ -1,5 +1,7 @@
 //! Constraints during a search: what the devices of a claim have in common, or must not.
 
+use std::{collections::BTreeSet, fmt};
+
 use hostler_api::resource::DeviceAttribute;
 
 use super::{
@@ -9,12 +11,23 @@ use super::{
 };
 
 /// A value of an attribute; of different types, none are equal.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Value<'a> {
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Value<'a> {
     Int(i64),
     Bool(bool),
     String(&'a str),
     Version(&'a str),
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::String(text) => write!(f, "{text:?}"),
+            Self::Version(version) => f.write_str(version),
+        }
+    }
 }
 
 /// The constraints of all claims.
@@ -94,6 +107,12 @@ impl<'p, 'a> ConstraintUse<'p, 'a> {
     pub(super) fn remove(&mut self, constraint: usize, request: usize) {
         let (state, rules) = (&mut self.states[constraint], self.rules);
         state.remove(request, self.compiled.constraints[constraint].kind, rules);
+    }
+
+    /// The values of the attribute that a constraint is about.
+    pub(super) fn values(&mut self, constraint: usize, device: usize) -> BTreeSet<Value<'a>> {
+        let rules = self.rules;
+        self.attribute(constraint, device).into_iter().flat_map(|attribute| comparable(attribute, rules)).collect()
     }
 
     /// The attribute that a constraint is about.

@@ -1,13 +1,16 @@
-//! Tables by names of drivers, pools and devices.
+//! Tables and sets of names of drivers, pools and devices.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
 };
 
 /// A table by names that drivers choose. Somebody who runs a driver has better ways to slow a cluster down than names with
 /// the same hash, so that the hash is a cheap one; names that users choose do not belong here.
 pub(super) type NameTable<K, V> = HashMap<K, V, BuildHasherDefault<NameHasher>>;
+
+/// A set of such names.
+pub(super) type NameSet<'a> = HashSet<&'a str, BuildHasherDefault<NameHasher>>;
 
 /// Eight bytes at a time are multiplied, and both halves of the product kept.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,10 +4,7 @@
 //!
 //! [`AllocatedState`]: super::AllocatedState
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    ops::Range,
-};
+use std::{collections::BTreeMap, ops::Range};
 
 use hostler_api::{
     core::{NodeSelector, NodeSelectorError},
@@ -16,6 +13,7 @@ use hostler_api::{
 
 use super::{
     counters::{CounterLayout, CounterLayoutBuilder},
+    names::NameSet,
     quirks::{Quirk, Quirks},
     version::{Feature, Features},
 };

@@ -11,6 +11,10 @@ use super::{
     selection::NotSelected,
 };
 
+mod conflict;
+
+pub use conflict::{Conflict, RequestValues};
+
 /// Why claims got no devices.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -85,7 +89,12 @@ pub enum Rejection {
     /// It has a taint.
     Taint(String),
     /// A constraint does not allow it.
-    Constraint(String),
+    Constraint {
+        /// What it says.
+        constraint: String,
+        /// With whom the device conflicts.
+        conflict: Conflict,
+    },
     /// With it, what follows cannot be satisfied.
     Rest,
 }
@@ -97,6 +106,8 @@ pub(super) struct Explaining {
     request: usize,
     /// By alternative, the attempt that got furthest.
     attempts: BTreeMap<usize, AlternativeNoFit>,
+    /// By constraint, what devices conflict with that have its attribute: the same for all of them in one attempt.
+    conflicts: BTreeMap<usize, Conflict>,
 }
 
 impl Explaining {
@@ -109,7 +120,7 @@ impl Search<'_, '_> {
     /// Runs the search up to where an earlier one got, and says why it got no further.
     pub(super) fn explain(mut self, furthest: (usize, usize)) -> NoFit {
         let (claim, request) = furthest;
-        self.explaining = Some(Explaining { claim, request, attempts: BTreeMap::new() });
+        self.explaining = Some(Explaining { claim, request, attempts: BTreeMap::new(), conflicts: BTreeMap::new() });
         // It ended before, and ends the same way or earlier.
         let _: Result<_, Stop> = self.run();
         let attempts = self.explaining.map(|it| it.attempts).unwrap_or_default();
@@ -158,6 +169,7 @@ impl Search<'_, '_> {
     fn note(&mut self, place: Place, attempt: AlternativeNoFit) {
         if let Some(explaining) = &mut self.explaining {
             explaining.attempts.insert(place.alternative, attempt);
+            explaining.conflicts.clear();
         }
     }
 
@@ -193,13 +205,12 @@ impl Search<'_, '_> {
         }
         self.shortage(alternative, device)
             .or_else(|| self.taint(alternative, device))
-            .or_else(|| self.broken_constraint(alternative, device))
+            .or_else(|| self.broken_constraint(place, alternative, device))
             .unwrap_or(Rejection::Rest)
     }
 
     fn shortage(&mut self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
-        let wanted = self.compiled.capacities[alternative.capacity];
-        if self.has_parts() && !self.capacity.is_offered(alternative.capacity, wanted, device) {
+        if !self.is_offered(alternative, device) {
             return Some(Rejection::Capacity);
         }
         if !self.fits_capacity(alternative, device) {
@@ -217,16 +228,24 @@ impl Search<'_, '_> {
         (!fits).then_some(Rejection::Counters)
     }
 
+    /// Whether the device has what is wanted, were it not held by others.
+    fn is_offered(&mut self, alternative: &Alternative<'_>, device: usize) -> bool {
+        let wanted = self.compiled.capacities[alternative.capacity];
+        !self.has_parts() || self.capacity.is_offered(alternative.capacity, wanted, device)
+    }
+
     fn taint(&self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
         let taint = self.untolerated_taint(alternative, &self.pools.devices[device])?;
         let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
         Some(Rejection::Taint(format!("{}{value}:{}", taint.key, taint.effect)))
     }
 
-    fn broken_constraint(&mut self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
+    fn broken_constraint(&mut self, place: Place, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
         let broken = alternative.constraints.iter().find(|constraint| !self.constraints.accepts(**constraint, device));
-        let constraint = &self.compiled.constraints[*broken?];
-        Some(Rejection::Constraint(constraint.to_string()))
+        let broken = *broken?;
+        let conflict = self.conflict(place, broken, device);
+        let constraint = self.compiled.constraints[broken].to_string();
+        Some(Rejection::Constraint { constraint, conflict })
     }
 }
 
@@ -288,6 +307,14 @@ impl AlternativeNoFit {
 }
 
 impl Rejection {
+    /// In words without values, which differ from node to node.
+    pub fn in_general(&self) -> String {
+        match self {
+            Self::Constraint { constraint, conflict } => format!("against {constraint} ({})", conflict.in_general()),
+            other => other.to_string(),
+        }
+    }
+
     fn is_unselected(&self) -> bool {
         matches!(self, Self::Selector(_) | Self::Node | Self::BindingConditions)
     }
@@ -307,7 +334,7 @@ impl fmt::Display for Rejection {
             Self::CountersOff => f.write_str("with counters, which are off"),
             Self::Counters => f.write_str("without enough counters left"),
             Self::Taint(taint) => write!(f, "with taint {taint}"),
-            Self::Constraint(constraint) => write!(f, "against {constraint}"),
+            Self::Constraint { constraint, conflict } => write!(f, "against {constraint} ({conflict})"),
             Self::Rest => f.write_str("with which the rest of the claims cannot be satisfied"),
         }
     }

@@ -8,7 +8,7 @@ use hostler_api::{
     few,
 };
 
-use super::{manifests::Manifests, workload::Workload};
+use super::{manifests::Manifests, read::InputProblem, workload::Workload};
 
 /// The label that tells which ReplicaSet of a Deployment a pod is of; it is the end of the ReplicaSet's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -20,6 +20,28 @@ pub(crate) struct AskedPods {
     pub(crate) set: PodSet,
     /// What there is to know, in sentences.
     pub(crate) notes: Vec<String>,
+}
+
+/// What a plan is made for and tested with; its time grows with both.
+const MOST_SETS: usize = 32;
+const MOST_PODS: u32 = 16_384;
+
+/// What is more than a plan is made for. How many sets there are counts only where somebody `chose` them: in a cluster,
+/// pods wait whether anybody asks about them or not.
+pub(crate) fn excess(asked: &[AskedPods], chose: bool) -> Vec<InputProblem> {
+    let too_large = asked.iter().map(|asked| &asked.set).filter(|set| set.count > MOST_PODS).map(|set| {
+        let field = match set.name.split_once(' ') {
+            Some(("Job" | "CronJob", _)) => "spec.parallelism",
+            _ => "spec.replicas",
+        };
+        let reason = format!("{field}: {} pods that are alike; a plan takes up to {MOST_PODS}, lower it", set.count);
+        InputProblem::whole(format!("{} in {}", set.name, set.namespace), reason)
+    });
+    let too_many = (chose && asked.len() > MOST_SETS).then(|| {
+        let reason = format!("{} workloads and pods; a plan takes up to {MOST_SETS}, name fewer files", asked.len());
+        InputProblem::whole("--filename", reason)
+    });
+    too_large.chain(too_many).collect()
 }
 
 /// Claims that were made for the pod, and go with it.

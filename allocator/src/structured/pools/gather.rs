@@ -1,7 +1,7 @@
 //! Which slices make up the pools of a node: the newest generation, all there, and without contradictions.
 
 use super::{
-    BTreeMap, Feature, Features, GatherError, HashSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice, SliceIndex,
+    BTreeMap, Feature, Features, GatherError, NameSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice, SliceIndex,
     allows,
     index::{BadPool, by_pool_name},
 };
@@ -164,7 +164,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         }
         // Where all slices are for the node, nobody has to look for others.
         let for_node = pool.device_slices.iter().filter(|_| !all.is_empty());
-        let for_node: HashSet<&str> = for_node.map(|slice| &*slice.metadata.name).collect();
+        let for_node: NameSet<'_> = for_node.map(|slice| &*slice.metadata.name).collect();
         pool.counter_slices = pool.device_slices.extract_if(.., |slice| !self.has_devices(slice)).collect();
         for slice in all.iter().filter(|slice| !for_node.contains(&*slice.metadata.name)) {
             let of = if self.has_devices(slice) { &mut pool.other_slices } else { &mut pool.counter_slices };
@@ -236,6 +236,6 @@ fn duplicate_device(slices: &[&ResourceSlice]) -> Option<String> {
     if names().is_sorted_by(|one, next| one < next) {
         return None;
     }
-    let mut seen = HashSet::new();
+    let mut seen = NameSet::default();
     names().find(|name| !seen.insert(*name)).map(|name| format!("it has two devices {name}"))
 }

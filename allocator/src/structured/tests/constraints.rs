@@ -24,7 +24,7 @@ fn a_matched_attribute_has_one_value_on_all_devices() {
     assert_eq!(
         world().slice(slice).claim(&claim).no_fit(),
         "claim default/c0, request \"r\": it wants 3 of 3 devices that match, and 2 can be had: 1 against constraint \
-         matchAttribute \"d/numa\""
+         matchAttribute \"d/numa\" (request r has 1)"
     );
 }
 
@@ -35,6 +35,49 @@ fn a_device_without_the_attribute_meets_no_constraint() {
         let claim = constrained(&json!({kind: "d/numa"}), &[request(1)]);
         assert_eq!(world().slice(slice.clone()).claim(&claim).chosen(), "b");
     }
+}
+
+#[test]
+fn a_refusal_names_the_two_requests_that_have_nothing_in_common() {
+    let model =
+        |name: &str, numa: i64, model: &str| device(name, &json!({"numa": {"int": numa}, "model": {"string": model}}));
+    let of_model = |name: &str, model: &str| {
+        let selector = json!([{"cel": {"expression": format!("device.attributes['d'].model == '{model}'")}}]);
+        with(request(1), &[("/name", json!(name)), ("/exactly/selectors", selector)])
+    };
+    let requests = [of_model("nic", "n"), of_model("gpu", "g")];
+    let claim = constrained(&json!({"matchAttribute": "d/numa"}), &requests);
+    let apart = [model("a", 0, "n"), model("b", 1, "n"), model("c", 2, "g"), model("d", 3, "g")];
+    assert_eq!(
+        world().slice(slice(&json!(apart))).claim(&claim).no_fit(),
+        "claim default/c0, request \"gpu\": it wants 1 of 2 devices that match, and 0 can be had: 2 against constraint \
+         matchAttribute \"d/numa\" (request nic can only have 0, 1, request gpu only 2, 3)"
+    );
+    // Devices that others hold are not to be had.
+    let world = || {
+        world().slice(slice(&json!(apart))).slice(with(
+            slice(&json!([model("e", 1, "g")])),
+            &[("/metadata/name", json!("t")), ("/spec/pool/name", json!("q"))],
+        ))
+    };
+    assert_eq!(world().claim(&claim).chosen(), "nic:b gpu:e");
+    let mut held = world().claim(&claim);
+    held.state.hold("d", "q", "e");
+    assert!(held.no_fit().ends_with("(request nic can only have 0, 1, request gpu only 2, 3)"));
+}
+
+#[test]
+fn a_refusal_names_the_values_that_are_not_to_come_again() {
+    let other = with(request(1), &[("/name", json!("s"))]);
+    let slice = slice(&json!([numa("a", 7), numa("b", 7)]));
+    let claim = constrained(&json!({"distinctAttribute": "d/numa"}), &[request(1), other]);
+    assert!(
+        world()
+            .slice(slice)
+            .claim(&claim)
+            .no_fit()
+            .ends_with("1 against constraint distinctAttribute \"d/numa\" (request r has 7)")
+    );
 }
 
 #[test]
@@ -71,7 +114,7 @@ fn the_domain_of_the_driver_may_be_left_out_and_no_other() {
     };
     assert_eq!(chosen("d/numa", 2), "a b");
     assert_eq!(chosen("e/numa", 1), "c");
-    assert!(chosen("numa", 2).contains("2 against constraint matchAttribute \"numa\""));
+    assert!(chosen("numa", 2).ends_with("2 against constraint matchAttribute \"numa\" (without the attribute)"));
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! With whom a device conflicts that a constraint does not allow. Worked out only where a reason is asked for.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use hostler_api::few;
+
+use crate::structured::{
+    claims::{Alternative, ConstraintKind},
+    constraints::Value,
+    search::{Place, Search},
+};
+
+/// Why a constraint does not allow a device.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Conflict {
+    /// It does not have the attribute.
+    Missing,
+    /// Whatever is chosen: no device that one request can have has a value in common with one that the other can have.
+    Apart([RequestValues; 2]),
+    /// Devices that were chosen before have these values.
+    Chosen(Vec<RequestValues>),
+}
+
+/// Values that devices for a request have.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct RequestValues {
+    /// `request` or `request/subrequest`.
+    pub request: String,
+    /// The values, as people write them.
+    pub values: Vec<String>,
+}
+
+impl RequestValues {
+    fn new(alternative: &Alternative<'_>, values: &BTreeSet<Value<'_>>) -> Self {
+        Self { request: alternative.name.to_string(), values: values.iter().map(Value::to_string).collect() }
+    }
+}
+
+impl<'a> Search<'_, 'a> {
+    /// Why the constraint does not allow the device.
+    pub(super) fn conflict(&mut self, place: Place, constraint: usize, device: usize) -> Conflict {
+        if self.constraints.values(constraint, device).is_empty() {
+            return Conflict::Missing;
+        }
+        if let Some(known) = self.explaining.as_ref().and_then(|it| it.conflicts.get(&constraint)) {
+            return known.clone();
+        }
+        let apart = self.apart(place, constraint).map(Conflict::Apart);
+        let conflict = apart.unwrap_or_else(|| Conflict::Chosen(self.chosen_values(place.claim, constraint)));
+        if let Some(explaining) = &mut self.explaining {
+            explaining.conflicts.insert(constraint, conflict.clone());
+        }
+        conflict
+    }
+
+    /// The request at hand and one before it, if they have nothing in common.
+    fn apart(&mut self, place: Place, constraint: usize) -> Option<[RequestValues; 2]> {
+        let compiled = self.compiled;
+        if compiled.constraints[constraint].kind != ConstraintKind::Match {
+            return None;
+        }
+        let own = self.possible_values(place.alternative, constraint);
+        let others = self.alternatives_with(place.claim, constraint);
+        let values = |at: usize, values: &BTreeSet<Value<'a>>| RequestValues::new(&compiled.alternatives[at], values);
+        others.into_iter().filter(|other| *other != place.alternative).find_map(|other| {
+            let theirs = self.possible_values(other, constraint);
+            theirs.is_disjoint(&own).then(|| [values(other, &theirs), values(place.alternative, &own)])
+        })
+    }
+
+    /// The alternatives that devices were chosen for, and that the constraint is about.
+    fn alternatives_with(&self, claim: usize, constraint: usize) -> BTreeSet<usize> {
+        let of_claim = self.chosen.iter().filter(|chosen| chosen.claim == claim).map(|chosen| chosen.alternative);
+        of_claim.filter(|at| self.compiled.alternatives[*at].constraints.contains(&constraint)).collect()
+    }
+
+    /// The values of all devices that an alternative can have, whatever else is chosen.
+    fn possible_values(&mut self, alternative: usize, constraint: usize) -> BTreeSet<Value<'a>> {
+        let possible: Vec<usize> =
+            (0..self.pools.devices.len()).filter(|device| self.is_possible(alternative, *device)).collect();
+        possible.into_iter().flat_map(|device| self.constraints.values(constraint, device)).collect()
+    }
+
+    fn is_possible(&mut self, alternative: usize, device: usize) -> bool {
+        let alternative = &self.compiled.alternatives[alternative];
+        matches!(self.selection.judgement(alternative.selection, device), Ok(None))
+            && (alternative.is_admin || !self.state.whole.has(device))
+            && self.untolerated_taint(alternative, &self.pools.devices[device]).is_none()
+            && self.is_offered(alternative, device)
+    }
+
+    fn chosen_values(&mut self, claim: usize, constraint: usize) -> Vec<RequestValues> {
+        let mut values: BTreeMap<usize, BTreeSet<Value<'a>>> = BTreeMap::new();
+        for at in self.alternatives_with(claim, constraint) {
+            let devices = self.chosen.iter().filter(|chosen| (chosen.claim, chosen.alternative) == (claim, at));
+            let devices: Vec<usize> = devices.map(|chosen| chosen.device).collect();
+            let of_devices = devices.into_iter().flat_map(|device| self.constraints.values(constraint, device));
+            values.insert(at, of_devices.collect());
+        }
+        values.iter().map(|(at, values)| RequestValues::new(&self.compiled.alternatives[*at], values)).collect()
+    }
+}
+
+impl Conflict {
+    /// Without values, which differ from node to node.
+    pub(super) fn in_general(&self) -> String {
+        match self {
+            Self::Missing => self.to_string(),
+            Self::Apart([one, other]) => {
+                format!("requests {} and {} have no value in common", one.request, other.request)
+            }
+            Self::Chosen(chosen) => format!("beside request {}", few(chosen.iter().map(|it| &it.request))),
+        }
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("without the attribute"),
+            Self::Apart([one, other]) => {
+                let (values, others) = (few(&one.values), few(&other.values));
+                write!(f, "request {} can only have {values}, request {} only {others}", one.request, other.request)
+            }
+            Self::Chosen(chosen) => {
+                let each = chosen.iter().map(|it| format!("request {} has {}", it.request, few(&it.values)));
+                f.write_str(&each.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
