@@ -160,9 +160,7 @@ fn more_pods_than_a_plan_is_made_for_are_refused() {
     assert_eq!(asked(&pods(32)).status.code(), Some(1));
     let refused = asked(&pods(33));
     assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        text(&refused.stderr).contains("--filename: 33 workloads and pods; a plan takes up to 32, name fewer files")
-    );
+    assert!(text(&refused.stderr).contains("--filename: 33 workloads and pods want a place; a plan takes up to 32"));
 }
 
 /// The variable is in the environment of most who work with a cluster.

@@ -38,7 +38,10 @@ pub(crate) fn excess(asked: &[AskedPods], chose: bool) -> Vec<InputProblem> {
         InputProblem::whole(format!("{} in {}", set.name, set.namespace), reason)
     });
     let too_many = (chose && asked.len() > MOST_SETS).then(|| {
-        let reason = format!("{} workloads and pods; a plan takes up to {MOST_SETS}, name fewer files", asked.len());
+        let reason = format!(
+            "{} workloads and pods want a place; a plan takes up to {MOST_SETS}, leave the others out",
+            asked.len()
+        );
         InputProblem::whole("--filename", reason)
     });
     too_large.chain(too_many).collect()
