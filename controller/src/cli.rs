@@ -10,6 +10,7 @@ use clap::Parser;
 use hostler_api::Chain;
 
 use crate::{
+    availability::{self, AvailabilityArgs, AvailabilityError},
     config::{ConfigError, ControllerConfig, DEFAULT_FILE},
     plan::{self, PlanArgs, PlanError, PlanOutcome},
     run::{self, RunError},
@@ -30,6 +31,7 @@ enum ControllerCommand {
     /// Check a configuration file, and print what it comes to
     CheckConfig(ConfigArgs),
     Plan(PlanArgs),
+    Availability(AvailabilityArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -50,6 +52,8 @@ enum CommandError {
     Output(#[from] io::Error),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Availability(#[from] AvailabilityError),
 }
 
 /// What a command is said to have come to, by those that are asked something.
@@ -63,23 +67,34 @@ pub(crate) fn main() -> ExitCode {
         ControllerCommand::Run(args) => run(&args).map(|()| ExitCode::SUCCESS),
         ControllerCommand::CheckConfig(args) => check_config(&args).map(|()| ExitCode::SUCCESS),
         ControllerCommand::Plan(args) => plan(&args),
+        ControllerCommand::Availability(args) => availability(&args).map(|()| ExitCode::SUCCESS),
     };
     let error = match done {
         Ok(code) => return code,
         // A reader that has seen enough is no failure.
-        Err(CommandError::Plan(PlanError::Output(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(
+            CommandError::Plan(PlanError::Output(error)) | CommandError::Availability(AvailabilityError::Output(error)),
+        ) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::from(NO_ANSWER);
         }
         Err(error) => error,
     };
     // Whoever closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "hostler-controller: {}", Chain(&error));
-    if matches!(error, CommandError::Plan(_)) { ExitCode::from(NO_ANSWER) } else { ExitCode::FAILURE }
+    if matches!(error, CommandError::Plan(_) | CommandError::Availability(_)) {
+        ExitCode::from(NO_ANSWER)
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn plan(args: &PlanArgs) -> Result<ExitCode, CommandError> {
     let outcome = plan::run(args, &mut io::stdout())?;
     Ok(if outcome == PlanOutcome::Fits { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+fn availability(args: &AvailabilityArgs) -> Result<(), CommandError> {
+    Ok(availability::run(args, &mut io::stdout())?)
 }
 
 fn run(args: &ConfigArgs) -> Result<(), CommandError> {

@@ -1,13 +1,17 @@
 //! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, and says what fits where.
 
+mod availability;
 mod cli;
 mod config;
 mod metrics;
 mod model;
 mod observe;
 mod plan;
+mod reports;
 mod run;
 mod serve;
+mod stock;
+mod text_table;
 mod view;
 
 use std::process::ExitCode;

@@ -9,12 +9,16 @@ mod event;
 mod kind;
 mod known;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
 
 use self::known::KnownObjects;
-use crate::view::ClusterView;
+use crate::{
+    reports::NodeReports,
+    stock::StockAccount,
+    view::{ClusterView, LazySnapshot},
+};
 
 pub(crate) use self::{
     event::{ClusterEvent, ObjectStamp, ObservedObject, SeenObject},
@@ -39,6 +43,11 @@ pub(crate) enum ModelCommand {
 #[derive(Debug, Default)]
 pub(crate) struct ClusterModel {
     pub(crate) facts: ClusterFacts,
+    reports: NodeReports,
+    account: StockAccount,
+    options: PlanOptions,
+    /// What the last view was made of.
+    planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
 }
 
@@ -67,6 +76,16 @@ pub(crate) struct KindStatus {
 }
 
 impl ClusterModel {
+    /// A cluster of which nothing is known but whose scheduler it has.
+    pub(crate) fn new(options: PlanOptions) -> Self {
+        Self { account: StockAccount::new(options.clone()), options, ..Self::default() }
+    }
+
+    /// When it must be told that time has passed, if nothing else happens.
+    pub(crate) fn next_moment(&self) -> Option<Instant> {
+        self.reports.next()
+    }
+
     /// Takes what was seen at a moment.
     pub(crate) fn step(&mut self, now: Instant, event: ClusterEvent) -> Vec<ModelCommand> {
         match event {
@@ -74,7 +93,11 @@ impl ClusterModel {
                 self.kind(kind).known.list_started();
                 Vec::new()
             }
-            ClusterEvent::Seen(object) => self.see(object),
+            ClusterEvent::Seen(object) => self.see(now, object),
+            ClusterEvent::TimePassed => {
+                let is_other = self.reports.pass(now);
+                is_other.then_some(ModelCommand::Publish).into_iter().collect()
+            }
             ClusterEvent::Gone(kind, key, last) => {
                 let was_known = self.kind(kind).known.lose(&key, last);
                 if was_known { self.forget(kind, &[key]) } else { Vec::new() }
@@ -104,8 +127,18 @@ impl ClusterModel {
     }
 
     /// What readers see.
-    pub(crate) fn view(&self) -> ClusterView {
-        ClusterView { facts: self.facts.clone(), kinds: self.kinds() }
+    pub(crate) fn view(&mut self) -> ClusterView {
+        let stock = self.account.update(&mut self.facts, &mut self.reports).clone();
+        if self.planner.revision() != self.facts.revision() {
+            self.planner = Arc::new(LazySnapshot::new(self.facts.clone()));
+        }
+        ClusterView {
+            facts: self.facts.clone(),
+            stock,
+            options: self.options.clone(),
+            kinds: self.kinds(),
+            planner: self.planner.clone(),
+        }
     }
 
     fn kinds(&self) -> BTreeMap<ObservedKind, KindStatus> {
@@ -116,7 +149,7 @@ impl ClusterModel {
         self.kinds.entry(kind).or_default()
     }
 
-    fn see(&mut self, seen: SeenObject) -> Vec<ModelCommand> {
+    fn see(&mut self, now: Instant, seen: SeenObject) -> Vec<ModelCommand> {
         let SeenObject { kind, key, stamp, content } = seen;
         let state = self.kind(kind);
         if !state.known.see(&key, stamp) {
@@ -125,7 +158,7 @@ impl ClusterModel {
         match content {
             Ok(object) => {
                 state.poisoned.remove(&key);
-                self.take(key, object);
+                self.take(now, key, object);
                 vec![ModelCommand::Publish]
             }
             // What it said before may not be so any more.
@@ -138,7 +171,7 @@ impl ClusterModel {
         }
     }
 
-    fn take(&mut self, key: ObjectKey, object: ObservedObject) {
+    fn take(&mut self, now: Instant, key: ObjectKey, object: ObservedObject) {
         let facts = &mut self.facts;
         match object {
             ObservedObject::Node(node) => facts.add_node(*node),
@@ -148,6 +181,7 @@ impl ClusterModel {
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
             ObservedObject::Pod(pod) => facts.add_pod(&pod),
+            ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
         }
     }
 
@@ -163,6 +197,7 @@ impl ClusterModel {
                 ObservedKind::ResourceClaimTemplate => facts.remove_template(key),
                 ObservedKind::DeviceTaintRule => facts.remove_rule(&key.name),
                 ObservedKind::Pod => facts.remove_pod(key),
+                ObservedKind::NodeHardware => self.reports.forget(&key.name),
             }
         }
         vec![ModelCommand::Publish]

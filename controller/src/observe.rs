@@ -97,6 +97,7 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
         ObservedKind::ResourceClaimTemplate => object.read().map(ObservedObject::ResourceClaimTemplate),
         ObservedKind::DeviceTaintRule => object.read().map(ObservedObject::DeviceTaintRule),
         ObservedKind::Pod => object.read().map(ObservedObject::Pod),
+        ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
     };
     let content = content.map_err(|error| Chain(&error).to_string());
     SeenObject { kind, key: key(object), stamp: stamp(&object.version()), content }

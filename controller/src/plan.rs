@@ -31,12 +31,11 @@ use hostler_allocator::{
 use hostler_api::{Chain, did_you_mean, plain};
 use tokio::runtime;
 
-use self::{
-    answer::PlanAnswer,
-    capture::NodeCapture,
+use self::{answer::PlanAnswer, capture::NodeCapture, pods::AskedPods};
+
+pub(crate) use self::{
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
-    pods::AskedPods,
     read::{InputProblem, for_each_text},
 };
 
@@ -127,7 +126,7 @@ pub(crate) enum PlanError {
 }
 
 /// One to a line.
-fn told(problems: &[InputProblem]) -> String {
+pub(crate) fn told(problems: &[InputProblem]) -> String {
     let count = if problems.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", problems.len()) };
     let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
     format!("{count} with what was given{}", lines.concat())

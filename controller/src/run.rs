@@ -6,23 +6,25 @@
 
 mod owner;
 
-use std::io;
+use std::{io, sync::Arc};
 
+use hostler_allocator::{plan::PlanOptions, structured::KubernetesVersion};
 use hostler_cluster::{ApiClient, ApiFailure, ConnectError};
 use hostler_process::{EndedService, Tasks};
 use tokio::{
     net::TcpListener,
     runtime,
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
 };
 use tracing::info;
 
 use crate::{
     config::ControllerConfig,
-    model::ObservedKind,
+    model::{ClusterModel, ObservedKind},
     observe,
     serve::{ServeState, router},
+    view::ClusterView,
 };
 
 /// Events that wait for the model. Enough that none of the watches waits for another one; few enough that a storm of
@@ -90,13 +92,7 @@ pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
 
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {
     let client = ApiClient::new(config.kubeconfig.as_deref()).map_err(RunError::Connect)?;
-    let version = client.version().await.map_err(RunError::Cluster)?;
-    info!(serves = version.group_version(), "the API server answers");
-    let (events_tx, events_rx) = mpsc::channel(EVENTS);
-    let view_rx = owner::start(events_rx, tasks);
-    for kind in ObservedKind::ALL {
-        observe::start(client.clone(), kind, version, events_tx.clone(), tasks);
-    }
+    let view_rx = watch_all(&client, tasks).await?;
     let address = config.listen.clone();
     let failed = |source| RunError::Listen { address: address.clone(), source };
     let listener = TcpListener::bind(&address).await.map_err(failed)?;
@@ -108,6 +104,37 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         Ok(())
     });
     Ok(())
+}
+
+/// Watches a cluster for somebody who only looks; as long as the tasks are there.
+pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
+    let (tasks, _) = Tasks::new();
+    let view_rx = watch_all(&client, &tasks).await?;
+    Ok((tasks, view_rx))
+}
+
+/// Watches everything, and gives what is seen.
+async fn watch_all(client: &ApiClient, tasks: &Tasks) -> Result<watch::Receiver<Arc<ClusterView>>, RunError> {
+    let version = client.version().await.map_err(RunError::Cluster)?;
+    info!(serves = version.group_version(), "the API server answers");
+    let options = PlanOptions { version: scheduler(client).await?, ..PlanOptions::default() };
+    let (events_tx, events_rx) = mpsc::channel(EVENTS);
+    let view_rx = owner::start(ClusterModel::new(options), events_rx, tasks);
+    for kind in ObservedKind::ALL {
+        observe::start(client.clone(), kind, version, events_tx.clone(), tasks);
+    }
+    Ok(view_rx)
+}
+
+/// The scheduler that the cluster has, or of those that are known the one that is most like it.
+async fn scheduler(client: &ApiClient) -> Result<KubernetesVersion, RunError> {
+    let minor = client.minor_release().await.map_err(RunError::Cluster)?;
+    let is_older = |version: &&KubernetesVersion| {
+        let known = version.as_str().split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+        known.is_some_and(|known| known <= minor)
+    };
+    let [oldest, ..] = KubernetesVersion::ALL;
+    Ok(KubernetesVersion::ALL.iter().rfind(is_older).copied().unwrap_or(oldest))
 }
 
 /// SIGTERM and SIGINT.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::{Node, Pod},
+    hardware::NodeHardware,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
 use hostler_cluster::ObjectVersion;
@@ -24,6 +25,8 @@ pub(crate) enum ClusterEvent {
     ListEnded(ObservedKind),
     /// There is nothing else to tell of a kind.
     UpToDate(ObservedKind),
+    /// Time has passed: what nobody has heard of for long is not what it was.
+    TimePassed,
     /// Nothing is heard of a kind any more, and why.
     Interrupted(ObservedKind, String),
     /// The server has no such kind.
@@ -60,6 +63,8 @@ pub(crate) enum ObservedObject {
     DeviceTaintRule(Box<DeviceTaintRule>),
     /// A pod.
     Pod(Box<Pod>),
+    /// A report of a node's daemon.
+    NodeHardware(Box<NodeHardware>),
 }
 
 /// Which version of which object, in a few bytes.

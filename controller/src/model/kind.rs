@@ -1,6 +1,9 @@
 //! The kinds of objects that are watched.
 
-use hostler_api::resource::{ApiVersion, GROUP};
+use hostler_api::{
+    hardware,
+    resource::{ApiVersion, GROUP},
+};
 use hostler_cluster::Collection;
 
 /// A kind of objects that is watched.
@@ -20,6 +23,8 @@ pub(crate) enum ObservedKind {
     DeviceTaintRule,
     /// Pods.
     Pod,
+    /// Reports of hostler's daemons. Absent where the kind is not installed.
+    NodeHardware,
 }
 
 /// The versions in which rules were served, the best first. They are absent where their gate is off.
@@ -27,13 +32,14 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All of them, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
         Self::ResourceClaim,
         Self::ResourceClaimTemplate,
         Self::DeviceTaintRule,
+        Self::NodeHardware,
         Self::Pod,
     ];
 
@@ -47,6 +53,7 @@ impl ObservedKind {
             Self::ResourceClaimTemplate => "resourceclaimtemplates",
             Self::DeviceTaintRule => "devicetaintrules",
             Self::Pod => "pods",
+            Self::NodeHardware => hardware::NODE_HARDWARE,
         }
     }
 
@@ -60,6 +67,7 @@ impl ObservedKind {
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::DeviceTaintRule => "DeviceTaintRule",
             Self::Pod => "Pod",
+            Self::NodeHardware => hardware::NODE_HARDWARE_KIND,
         }
     }
 
@@ -69,6 +77,9 @@ impl ObservedKind {
             Self::Node | Self::Pod => vec![Collection::core(self.name(), self.plural())],
             Self::DeviceTaintRule => {
                 RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
+            }
+            Self::NodeHardware => {
+                vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
             }
             _ => vec![Collection::resource(version, self.name(), self.plural())],
         }

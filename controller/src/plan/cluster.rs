@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use hostler_api::resource::{ApiVersion, GROUP};
+use hostler_api::{
+    hardware,
+    resource::{ApiVersion, GROUP},
+};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
 
 use super::read::InputText;
@@ -53,6 +56,25 @@ impl LiveCluster {
         self.client.minor_release().await.map_err(ClusterReadError::Call)
     }
 
+    /// Gives every list to `each` that tells which devices there are and who has them, page by page. A cluster
+    /// need not have reports of nodes.
+    pub(crate) async fn read_stock(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
+        self.list(&Collection::core("Node", "nodes"), each).await?;
+        for (kind, plural) in
+            [("DeviceClass", "deviceclasses"), ("ResourceSlice", "resourceslices"), ("ResourceClaim", "resourceclaims")]
+        {
+            self.list(&Collection::resource(self.version, kind, plural), each).await?;
+        }
+        self.list_first(&rules(), each).await?;
+        let reports = Collection::custom(
+            hardware::GROUP,
+            hardware::VERSION,
+            hardware::NODE_HARDWARE_KIND,
+            hardware::NODE_HARDWARE,
+        );
+        self.list_first(&[reports], each).await
+    }
+
     /// Gives every list to `each`, page by page.
     pub(crate) async fn read(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
         let resource = |kind, plural| Collection::resource(self.version, kind, plural);
@@ -68,9 +90,7 @@ impl LiveCluster {
         }
         self.list_first(&[Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")], each)
             .await?;
-        let rules =
-            RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules"));
-        self.list_first(&rules, each).await
+        self.list_first(&rules(), each).await
     }
 
     /// The first of `alternatives` that the server has; it may have none.
@@ -99,4 +119,8 @@ impl LiveCluster {
             _ => ClusterReadError::Call(failure),
         })
     }
+}
+
+fn rules() -> [Collection; 3] {
+    RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules"))
 }

@@ -6,6 +6,7 @@ use hostler_allocator::plan::{ClusterFacts, ObjectKey};
 use hostler_api::{
     ManifestFinding,
     core::{Node, ObjectMeta, Pod},
+    hardware::{self, NodeHardware},
     resource::{ResourceClaim, ResourceClaimTemplate},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -39,6 +40,8 @@ pub(crate) struct Manifests {
     pub(crate) claims: BTreeMap<ObjectKey, bool>,
     /// PriorityClasses.
     pub(crate) priorities: BTreeMap<String, PriorityClass>,
+    /// What daemons say of their nodes.
+    pub(crate) reports: Vec<NodeHardware>,
     /// Kinds that mean nothing here, with their number.
     pub(crate) unread: BTreeMap<String, usize>,
     origins: BTreeMap<(String, ObjectKey), Origin>,
@@ -64,10 +67,11 @@ pub(crate) enum InputLayer {
 }
 
 /// The groups of the API that are read, and the versions of each, the best first.
-const VERSIONS: [(&str, &[&str]); 5] = [
+const VERSIONS: [(&str, &[&str]); 6] = [
     ("", &["v1"]),
     ("apps", &["v1"]),
     ("batch", &["v1"]),
+    (hardware::GROUP, &[hardware::VERSION]),
     ("resource.k8s.io", &["v1", "v1beta2", "v1beta1"]),
     ("scheduling.k8s.io", &["v1"]),
 ];
@@ -76,7 +80,8 @@ const VERSIONS: [(&str, &[&str]); 5] = [
 const RULE_VERSIONS: &[&str] = &["v1", "v1beta2", "v1alpha3"];
 
 /// Kinds that are in no namespace.
-const OF_THE_CLUSTER: [&str; 5] = ["DeviceClass", "DeviceTaintRule", "Node", "PriorityClass", "ResourceSlice"];
+const OF_THE_CLUSTER: [&str; 6] =
+    ["DeviceClass", "DeviceTaintRule", "Node", hardware::NODE_HARDWARE_KIND, "PriorityClass", "ResourceSlice"];
 
 /// An object that is about to be taken over.
 struct TakenObject<'a, 'o> {
@@ -108,6 +113,7 @@ impl Manifests {
             }
             ("resource.k8s.io", "DeviceClass") => self.keep(taken, |all, _, it| all.facts.add_class(it)),
             ("resource.k8s.io", "DeviceTaintRule") => self.keep(taken, |all, _, it| all.facts.add_rule(it)),
+            (hardware::GROUP, hardware::NODE_HARDWARE_KIND) => self.keep(taken, |all, _, it| all.reports.push(it)),
             ("scheduling.k8s.io", "PriorityClass") => {
                 self.keep(taken, |all, key, it: PriorityClass| all.priorities.extend([(key.name, it)]))
             }

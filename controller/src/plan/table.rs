@@ -6,6 +6,7 @@ use hostler_allocator::plan::Verdict;
 use hostler_api::{listed, plain_line};
 
 use super::answer::{CountAnswer, NodeAnswer, PlacementAnswer, PlanAnswer, PodSetAnswer};
+use crate::text_table::TextTable;
 
 /// Nodes that are named beside a set of pods, or a reason; -o wide names all.
 const FEW_NODES: usize = 4;
@@ -145,53 +146,9 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Rows under headings; columns of numbers stand at the right.
-struct TextTable {
-    rows: Vec<Vec<String>>,
-}
-
-impl TextTable {
-    fn new(headings: &[&str]) -> Self {
-        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [&String; N]) {
-        self.rows.push(cells.iter().map(|cell| plain_line(cell).into_owned()).collect());
-    }
-
-    fn text(&self) -> String {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let shapes: Vec<(usize, bool)> = (0..columns).map(|column| self.shape(column)).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&shapes).map(|(cell, (width, is_number))| {
-                let gap = " ".repeat(width - cell.chars().count());
-                if *is_number { format!("{gap}{cell}") } else { format!("{cell}{gap}") }
-            });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        self.rows.iter().map(line).collect()
-    }
-
-    fn shape(&self, column: usize) -> (usize, bool) {
-        let width = self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let is_number = |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit());
-        let mut cells = self.rows[1..].iter().map(|row| &*row[column]).filter(|cell| *cell != "-").peekable();
-        (width, cells.peek().is_some() && cells.all(is_number))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_stand_at_the_right_and_lines_have_no_tail() {
-        let mut table = TextTable::new(&["NAME", "N", "NOTE"]);
-        let cells = |cells: [&str; 3]| cells.map(str::to_owned);
-        table.row(cells(["a", "8", "läuft"]).each_ref());
-        table.row(cells(["longer", "128", ""]).each_ref());
-        assert_eq!(table.text(), "NAME      N  NOTE\na         8  läuft\nlonger  128\n");
-    }
 
     #[test]
     fn nodes_are_named_as_far_as_they_are_known() {

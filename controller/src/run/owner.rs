@@ -19,9 +19,13 @@ use crate::{
 const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
 
 /// Owns the model until the process stops; gives what readers see.
-pub(super) fn start(events_rx: mpsc::Receiver<ClusterEvent>, tasks: &Tasks) -> watch::Receiver<Arc<ClusterView>> {
+pub(super) fn start(
+    model: ClusterModel,
+    events_rx: mpsc::Receiver<ClusterEvent>,
+    tasks: &Tasks,
+) -> watch::Receiver<Arc<ClusterView>> {
     let (view_tx, view_rx) = watch::channel(Arc::default());
-    let owner = ModelOwner { model: ClusterModel::default(), view_tx, due: None, last: None };
+    let owner = ModelOwner { model, view_tx, due: None, last: None };
     let stop = tasks.stop_token();
     tasks.service("model", async move {
         tokio::select! {
@@ -47,11 +51,16 @@ impl ModelOwner {
     async fn run(mut self, mut events_rx: mpsc::Receiver<ClusterEvent>) {
         loop {
             let due = self.due;
+            let moment = self.model.next_moment().map(Instant::from_std);
             tokio::select! {
                 // A view that is due is not put off by ever more events.
                 biased;
                 // Cancel safe: it only waits.
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish(),
+                // Cancel safe: it only waits.
+                () = sleep_until(moment.unwrap_or_else(Instant::now)), if moment.is_some() => {
+                    self.take(ClusterEvent::TimePassed);
+                }
                 // Cancel safe: an event that was not taken stays in the channel.
                 event = events_rx.recv() => match event {
                     Some(event) => self.take(event),

@@ -1,0 +1,182 @@
+//! What is there and what is free: rows by class, node, NUMA node or namespace, as the command, the page and figures show them.
+
+mod command;
+mod figures;
+mod rows;
+mod table;
+
+use std::{collections::BTreeMap, fmt};
+
+use clap::ValueEnum;
+use hostler_api::hardware::{AmountCounts, ClusterNodeCounts, DeviceTotals};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    reports::ReportFreshness,
+    stock::{ClusterStock, Tally},
+};
+
+pub(crate) use command::{AvailabilityArgs, AvailabilityError, run};
+pub(crate) use figures::class_figures;
+
+/// The version of the answer's shape.
+const API_VERSION: &str = "output.hostler.dev/v1";
+
+/// What rows are about.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum AvailabilityBy {
+    /// A DeviceClass: what claims ask for
+    #[default]
+    Class,
+    /// A node
+    Node,
+    /// A NUMA node of a node
+    Numa,
+    /// A namespace: whose claims have devices
+    Namespace,
+}
+
+/// What is there and what is free.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Availability {
+    /// `output.hostler.dev/v1`.
+    pub(crate) api_version: String,
+    /// `Availability`.
+    pub(crate) kind: String,
+    /// What rows are about.
+    pub(crate) by: AvailabilityBy,
+    /// In order of their names. Devices of which the name says nothing come last: those of no class, of no single node or
+    /// NUMA node, or that no namespace has.
+    pub(crate) rows: Vec<AvailabilityRow>,
+    /// Every device once.
+    pub(crate) total: AvailabilityCounts,
+    /// How many nodes report.
+    pub(crate) nodes: ClusterNodeCounts,
+    /// What makes the answer less certain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// Devices that have something in common. Fields that are not what rows are about are absent.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AvailabilityRow {
+    /// Name of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) class: Option<String>,
+    /// Name of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// Number of the NUMA node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) numa_node: Option<u32>,
+    /// Name of the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    /// How the node is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<NodeAvailability>,
+    /// How many devices are in which state.
+    #[serde(flatten)]
+    pub(crate) counts: AvailabilityCounts,
+    /// The same by class, where rows are not about classes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) classes: BTreeMap<String, DeviceTotals>,
+}
+
+/// How many devices are in which state, and what there is of what they share.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AvailabilityCounts {
+    /// All devices, and how many of them are in which state. Each is in one.
+    #[serde(flatten)]
+    pub(crate) devices: DeviceTotals,
+    /// What there is of each capacity that several claims can share, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) amounts: BTreeMap<String, AmountCounts>,
+}
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeAvailability {
+    /// Whether it is there at all.
+    pub(crate) is_there: bool,
+    /// Whether its kubelet says that it is ready.
+    pub(crate) is_ready: bool,
+    /// Whether new pods come to it.
+    pub(crate) is_schedulable: bool,
+    /// How fresh the report of hostler's daemon is, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) report: Option<ReportFreshness>,
+}
+
+impl From<&Tally> for AvailabilityCounts {
+    fn from(tally: &Tally) -> Self {
+        let amounts = tally.amounts.iter().map(|(name, amounts)| (name.to_string(), *amounts)).collect();
+        Self { devices: tally.totals, amounts }
+    }
+}
+
+impl From<DeviceTotals> for AvailabilityCounts {
+    fn from(devices: DeviceTotals) -> Self {
+        Self { devices, amounts: BTreeMap::new() }
+    }
+}
+
+impl Availability {
+    /// What is there at a moment.
+    pub(crate) fn of(stock: &ClusterStock, by: AvailabilityBy) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "Availability".to_owned(),
+            by,
+            rows: rows::rows(stock, by),
+            total: AvailabilityCounts::from(&stock.sums.all),
+            nodes: stock.reports,
+            notes: notes(stock),
+        }
+    }
+}
+
+fn notes(stock: &ClusterStock) -> Vec<String> {
+    let count = |is_such: &dyn Fn(&crate::stock::NodeSummary) -> bool| {
+        stock.nodes.iter().filter(|(_, node)| is_such(node)).map(|(name, _)| &**name).collect::<Vec<_>>()
+    };
+    let told =
+        |names: Vec<&str>, what: &str| (!names.is_empty()).then(|| format!("{what}: {}", hostler_api::few(names)));
+    let gone = count(&|node| !node.is_there && !node.cells.is_empty());
+    let silent = count(&|node| node.report == Some(ReportFreshness::Unknown));
+    let stale = count(&|node| node.report == Some(ReportFreshness::Stale));
+    let asleep = count(&|node| node.is_there && !node.is_ready && !node.cells.is_empty());
+    [
+        told(gone, "slices tell of nodes that are not there; nothing is known of their devices"),
+        told(silent, "nodes that missed three signs of life; nothing is known of hostler's devices there"),
+        told(stale, "nodes that missed two signs of life; what they said last is shown"),
+        told(asleep, "nodes that are not ready, whose free devices nobody can have now"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl fmt::Display for NodeAvailability {
+    /// In a few words, as people see it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kubelet = match (self.is_there, self.is_ready, self.is_schedulable) {
+            (false, ..) => "gone",
+            (true, false, _) => "not ready",
+            (true, true, false) => "cordoned",
+            (true, true, true) => "ready",
+        };
+        match self.report.filter(|report| *report != ReportFreshness::Fresh) {
+            Some(report) => write!(f, "{kubelet}, {}", report.as_str()),
+            None => f.write_str(kubelet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

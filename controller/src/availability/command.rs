@@ -1,0 +1,169 @@
+//! `hostler-controller availability`: asks a cluster, a controller or manifests, once or as long as somebody looks.
+
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+use clap::ValueEnum;
+use hostler_api::plain;
+use hostler_cluster::{ApiClient, ConnectError};
+use tokio::runtime;
+
+use super::{Availability, AvailabilityBy, table};
+use crate::{
+    plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
+    reports::NodeReports,
+    run::{self, RunError},
+    stock::StockAccount,
+};
+
+const EXAMPLES: &str = "\
+States of devices, of which each is in one:
+  free        anybody can have it, or a part of it
+  allocated   claims have it; one that is shared, so much of it that nobody else can have a part
+  held        it is kept for somebody who has it not yet
+  blocked     it cannot be had for what others have, or its pool is not complete
+  unhealthy, drained, unknown: it does not work, is out of service, or nobody knows how it is
+
+Exit codes: 0 answered, 2 wrong usage, or no answer.";
+
+/// Say how many devices there are and how many are free, by class, node, NUMA node or namespace
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct AvailabilityArgs {
+    /// What rows are about
+    #[arg(long, value_enum, default_value_t)]
+    by: AvailabilityBy,
+    /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes; a folder is read with all
+    /// that is below it; - for standard input
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with = "kubeconfig")]
+    files: Vec<PathBuf>,
+    /// Kubeconfig of the cluster [default: the file that KUBECONFIG names, else the service account of the pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Go on, and answer again whenever the answer is another one
+    #[arg(long, conflicts_with = "files")]
+    watch: bool,
+    /// How the answer looks
+    #[arg(short, long, value_enum, default_value_t)]
+    output: AvailabilityFormat,
+}
+
+/// The shape of the answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum AvailabilityFormat {
+    /// For people
+    #[default]
+    Table,
+    /// For people, with every state, amounts and classes
+    Wide,
+    /// For programs, as JSON
+    Json,
+    /// For programs, as YAML
+    Yaml,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AvailabilityError {
+    /// What was given is wrong.
+    #[error("{}", crate::plan::told(.0))]
+    Input(Vec<InputProblem>),
+    /// No threads, no timers.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Cluster(#[from] ClusterReadError),
+    /// There are no credentials.
+    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    Connect(#[source] ConnectError),
+    /// The cluster cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] RunError),
+    /// The answer cannot be written.
+    #[error("failed to write the answer")]
+    Output(#[from] io::Error),
+    /// The answer cannot be put into YAML.
+    #[error("failed to write the answer as YAML")]
+    Yaml(#[from] serde_saphyr::SerializeError),
+}
+
+/// Answers, on `out`.
+pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+    if !args.files.is_empty() {
+        let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
+        let mut unreadable = Vec::new();
+        for_each_text(&args.files, &mut unreadable, &mut |input| {
+            manifests.read(&input, InputLayer::Files, &mut problems);
+        });
+        problems.extend(unreadable);
+        return args.write(&args.answer(manifests, problems)?, out);
+    }
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
+    runtime.block_on(async { if args.watch { args.follow(out).await } else { args.ask(out).await } })
+}
+
+impl AvailabilityArgs {
+    /// Reads the cluster once; whoever asks needs to list, and nothing else.
+    async fn ask(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+        let cluster = LiveCluster::connect(self.kubeconfig().as_deref()).await?;
+        let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
+        cluster.read_stock(&mut |input| manifests.read(&input, InputLayer::Base, &mut problems)).await?;
+        self.write(&self.answer(manifests, problems)?, out)
+    }
+
+    /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.
+    async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+        let client = ApiClient::new(self.kubeconfig().as_deref()).map_err(AvailabilityError::Connect)?;
+        let (_tasks, mut view_rx) = run::follow(client).await?;
+        let mut last = None;
+        while view_rx.changed().await.is_ok() {
+            let view = view_rx.borrow_and_update().clone();
+            if !view.missing().is_empty() {
+                continue;
+            }
+            let answer = Availability::of(&view.stock, self.by);
+            if last.as_ref() != Some(&answer) {
+                if last.is_some() {
+                    writeln!(out, "{}", if self.output == AvailabilityFormat::Yaml { "---" } else { "" })?;
+                }
+                self.write(&answer, out)?;
+                out.flush()?;
+                last = Some(answer);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, mut manifests: Manifests, problems: Vec<InputProblem>) -> Result<Availability, AvailabilityError> {
+        if !problems.is_empty() {
+            return Err(AvailabilityError::Input(problems));
+        }
+        let (now, mut reports) = (Instant::now(), NodeReports::default());
+        manifests.reports.iter().for_each(|report| reports.see(now, report));
+        let mut account = StockAccount::default();
+        Ok(Availability::of(account.update(&mut manifests.facts, &mut reports), self.by))
+    }
+
+    fn write(&self, answer: &Availability, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+        match self.output {
+            AvailabilityFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
+            AvailabilityFormat::Wide => out.write_all(plain(&table::wide(answer)).as_bytes())?,
+            AvailabilityFormat::Json => {
+                serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
+                writeln!(out)?;
+            }
+            AvailabilityFormat::Yaml => out.write_all(serde_saphyr::to_string(answer)?.as_bytes())?,
+        }
+        Ok(())
+    }
+
+    fn kubeconfig(&self) -> Option<PathBuf> {
+        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        self.kubeconfig.clone().or_else(of_shell)
+    }
+}

@@ -1,0 +1,107 @@
+//! A report without what nobody asks for: five thousand of them are held.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+};
+
+use hostler_api::{
+    Quantity,
+    hardware::{BackendHardware, BackendKnowledge, NodeHardware, ZoneHardware},
+};
+
+/// What a daemon says of its node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ReportedHardware {
+    /// As which driver it publishes devices.
+    pub(crate) driver: Arc<str>,
+    /// Version of the daemon.
+    pub(crate) hostler_version: Arc<str>,
+    /// What is not well, in sentences.
+    pub(crate) troubles: Box<[Arc<str>]>,
+    /// One for each backend.
+    pub(crate) pools: Box<[ReportedPool]>,
+}
+
+/// What a daemon says of a backend's devices.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReportedPool {
+    /// Their pool.
+    pub(crate) pool: Arc<str>,
+    /// Whether anything is known of them.
+    pub(crate) is_known: bool,
+    /// By class and NUMA node.
+    pub(crate) rows: Box<[ReportedRow]>,
+}
+
+/// What a daemon says of the devices of a class on a NUMA node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReportedRow {
+    /// The class.
+    pub(crate) class: Arc<str>,
+    /// The NUMA node, if it is one.
+    pub(crate) numa_node: Option<u32>,
+    /// How many claims have, also those that only the node knows of.
+    pub(crate) allocated: u32,
+    /// What they have of each capacity that is shared, by its name.
+    pub(crate) amounts: Box<[(Arc<str>, Quantity)]>,
+}
+
+/// Words that most reports have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReportWords(BTreeSet<Arc<str>>);
+
+impl ReportWords {
+    fn get(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(word) {
+            return known.clone();
+        }
+        let word: Arc<str> = word.into();
+        self.0.insert(word.clone());
+        word
+    }
+}
+
+/// Another number for every report that a daemon writes: the time is part of it.
+pub(super) fn report_mark(report: &NodeHardware) -> u64 {
+    let text = serde_json::to_string(&report.status).unwrap_or_default();
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(text)
+}
+
+impl ReportedHardware {
+    pub(super) fn pack(report: &NodeHardware, words: &mut ReportWords) -> Self {
+        let status = &report.status;
+        let troubles = status.conditions.iter().filter(|condition| !condition.is_true());
+        let sentence = |kind: &str, message: &str| Arc::from(format!("{kind}: {message}"));
+        let node = &report.metadata.name;
+        Self {
+            driver: words.get(&status.driver),
+            hostler_version: words.get(&status.hostler_version),
+            troubles: troubles.map(|condition| sentence(&condition.kind, &condition.message)).collect(),
+            pools: status.backends.iter().map(|backend| ReportedPool::pack(node, backend, words)).collect(),
+        }
+    }
+}
+
+impl ReportedPool {
+    fn pack(node: &str, backend: &BackendHardware, words: &mut ReportWords) -> Self {
+        let classes = backend.classes.iter().flat_map(|class| class.zones.iter().map(move |zone| (class, zone)));
+        Self {
+            pool: format!("{node}/{}", backend.name).into(),
+            is_known: backend.knowledge != BackendKnowledge::Unknown,
+            rows: classes.map(|(class, zone)| ReportedRow::pack(&class.name, zone, words)).collect(),
+        }
+    }
+}
+
+impl ReportedRow {
+    fn pack(class: &str, zone: &ZoneHardware, words: &mut ReportWords) -> Self {
+        Self {
+            class: words.get(class),
+            numa_node: zone.numa_node,
+            allocated: zone.devices.allocated,
+            amounts: zone.amounts.iter().map(|(name, amounts)| (words.get(name), amounts.allocated)).collect(),
+        }
+    }
+}
