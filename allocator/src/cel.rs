@@ -6,21 +6,26 @@
 
 mod addresses;
 mod ast;
+mod clauses;
 mod collections;
 mod compile;
 mod cost;
 mod declarations;
 mod device;
 mod evaluate;
+mod formats;
 mod functions;
 mod lexer;
 mod macros;
 mod parser;
 mod plan;
+mod quoting;
 mod references;
 mod regex;
 mod semver;
+mod time;
 mod types;
+mod url;
 mod value;
 
 pub use device::{DeviceFacts, Property};
@@ -39,6 +44,8 @@ pub struct CelOptions {
     pub list_attributes: bool,
     /// The function `includes`.
     pub includes: bool,
+    /// The words in which named formats complained until 1.34.
+    pub old_words: bool,
 }
 
 impl CelOptions {
@@ -46,7 +53,8 @@ impl CelOptions {
     pub fn of(version: KubernetesVersion, list_gate: bool) -> Self {
         let includes = version >= KubernetesVersion::V1_36;
         let is_always_list = version >= KubernetesVersion::V1_37;
-        Self { list_attributes: includes && (list_gate || is_always_list), includes }
+        let old_words = version == KubernetesVersion::V1_34;
+        Self { list_attributes: includes && (list_gate || is_always_list), includes, old_words }
     }
 }
 
@@ -144,6 +152,9 @@ pub enum EvaluationError {
     /// An attribute of the device has a value that cannot be read; no selector can judge it.
     #[error("attribute {0} has no supported value")]
     Attribute(String),
+    /// A value that Go cannot look up; it gives up where it should.
+    #[error("{0} has no hash")]
+    NoHash(String),
     /// It took too long.
     #[error("it costs more than 1,000,000 units")]
     CostLimit,
@@ -155,7 +166,7 @@ pub enum EvaluationError {
 impl EvaluationError {
     /// Whether it ends the evaluation; other errors do not matter where `||`, `&&` or a macro has an answer without.
     fn is_final(&self) -> bool {
-        matches!(self, Self::CostLimit | Self::Unsupported(_))
+        matches!(self, Self::CostLimit | Self::NoHash(_) | Self::Unsupported(_))
     }
 }
 

@@ -79,3 +79,11 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
         }
     }
 }
+
+/// Whether an address is one of IPv6, which may name a zone; `None` for what is no address.
+pub(super) fn is_address_with_zone(text: &str) -> Option<bool> {
+    match text.split_once('%') {
+        Some((address, zone)) => address.parse::<std::net::Ipv6Addr>().ok().filter(|_| !zone.is_empty()).map(|_| true),
+        None => text.parse::<IpAddr>().ok().map(|address| address.is_ipv6()),
+    }
+}

@@ -1,10 +1,11 @@
 //! Lists and maps: those that expressions make, and a device's own without copying them.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use super::{
     cost::Work,
     device::{DeviceMap, parsed_version},
+    time::{Duration, Timestamp},
     value::{Shared, Value, count},
 };
 
@@ -77,12 +78,17 @@ impl<'a> List<'a> {
     }
 
     pub(super) fn contains(&self, wanted: &Value<'_>, work: &mut Work) -> bool {
-        self.iter().any(|element| element.equals(wanted, work))
+        self.iter().any(|element| wanted.equals(&element, work))
     }
 
     pub(super) fn equals(&self, other: &List<'_>, work: &mut Work) -> bool {
-        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| one.equals(&two, work))
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| is_not_other(&one, &two, work))
     }
+}
+
+/// Elements that have no answer to whether they are equal count as if they were.
+fn is_not_other(one: &Value<'_>, two: &Value<'_>, work: &mut Work) -> bool {
+    one.equality(two, work) != Some(false)
 }
 
 /// A map.
@@ -99,6 +105,12 @@ pub(super) enum Key<'a> {
     Int(i64),
     Uint(u64),
     Text(Shared<'a, str>),
+    Null,
+    /// One that is not whole.
+    Double(f64),
+    Timestamp(Timestamp),
+    Duration(Duration),
+    Ip(IpAddr),
 }
 
 impl<'a> Key<'a> {
@@ -108,8 +120,13 @@ impl<'a> Key<'a> {
             Value::Bool(value) => Some(Self::Bool(*value)),
             Value::Int(number) => Some(Self::Int(*number)),
             Value::Uint(number) => Some(Self::Uint(*number)),
-            Value::Double(_) => value.as_index().map(Self::Int),
+            Value::Double(number) if number.is_nan() => None,
+            Value::Double(number) => Some(value.as_index().map_or(Self::Double(*number), Self::Int)),
             Value::Text(text) => Some(Self::Text(text.clone())),
+            Value::Null => Some(Self::Null),
+            Value::Timestamp(time) => time.is_utc().then_some(Self::Timestamp(*time)),
+            Value::Duration(duration) => Some(Self::Duration(*duration)),
+            Value::Ip(address) => Some(Self::Ip(*address)),
             _ => None,
         }
     }
@@ -120,15 +137,27 @@ impl<'a> Key<'a> {
             Self::Int(number) => Value::Int(*number),
             Self::Uint(number) => Value::Uint(*number),
             Self::Text(text) => Value::Text(text.clone()),
+            Self::Null => Value::Null,
+            Self::Double(number) => Value::Double(*number),
+            Self::Timestamp(time) => Value::Timestamp(*time),
+            Self::Duration(duration) => Value::Duration(*duration),
+            Self::Ip(address) => Value::Ip(*address),
         }
     }
 
+    /// Anything that tells keys apart.
     fn order(&self) -> (u8, i128, &str) {
         match self {
             Self::Bool(value) => (0, i128::from(*value), ""),
             Self::Int(number) => (1, i128::from(*number), ""),
             Self::Uint(number) => (1, i128::from(*number), ""),
             Self::Text(text) => (2, 0, text),
+            Self::Null => (3, 0, ""),
+            Self::Double(number) => (4, i128::from(number.to_bits()), ""),
+            Self::Timestamp(time) => (5, i128::from(time.seconds()) << 32 | i128::from(time.nanos()), ""),
+            Self::Duration(duration) => (6, i128::from(duration.0), ""),
+            Self::Ip(IpAddr::V4(address)) => (7, i128::from(u32::from(*address)), ""),
+            Self::Ip(IpAddr::V6(address)) => (8, u128::from(*address).cast_signed(), ""),
         }
     }
 }
@@ -163,6 +192,11 @@ impl<'a> Map<'a> {
             Self::Entries(entries) => entries.len(),
             Self::Device(map) => map.entries().len(),
         }
+    }
+
+    /// Whether looking something up in it takes a hash.
+    pub(super) fn is_hashed(&self) -> bool {
+        matches!(self, Self::Entries(entries) if !entries.is_empty())
     }
 
     /// In the order of the keys; Kubernetes has none.
@@ -211,7 +245,7 @@ impl<'a> Map<'a> {
         let (one, two) = (self.entries(), other.entries());
         let is_entry_equal =
             |((key, value), (other_key, other)): (&(Value<'a>, Value<'a>), &(Value<'_>, Value<'_>))| {
-                key.equals(other_key, work) && value.equals(other, work)
+                key.equals(other_key, work) && is_not_other(value, other, work)
             };
         one.len() == two.len() && one.iter().zip(&two).all(is_entry_equal)
     }

@@ -1,14 +1,16 @@
 //! From a tree to what is evaluated: names are resolved, types checked, and everything decided that can be.
 
 mod calls;
+mod formatting;
 
 use super::{
     CelOptions, CompileError,
     ast::{Expression, Fold, Kind, RESULT},
     plan::{Base, FoldNode, Node},
-    types::{Inference, Type, most_general},
+    types::{DURATION, Inference, TIMESTAMP, Type, most_general},
     value::Value,
 };
+use formatting::Formatting;
 
 /// Types made of more parts than this are refused: nothing sensible has one, and they can grow without bound.
 const HEAVIEST_TYPE: usize = 10_000;
@@ -26,6 +28,7 @@ pub(super) struct Compiler<'a> {
     scopes: Vec<Variable>,
     slots: usize,
     aggregates: Vec<Aggregate>,
+    formatting: Formatting,
 }
 
 /// A name that a macro introduced.
@@ -37,10 +40,12 @@ struct Variable {
 
 /// What is evaluated, and how many places for variables it needs.
 pub(super) fn compile(expression: &Expression, options: &CelOptions) -> Result<(Node, usize), CompileError> {
-    let (inference, scopes, aggregates) = (Inference::default(), Vec::new(), Vec::new());
-    let mut compiler = Compiler { options, inference, scopes, slots: 0, aggregates };
+    let (inference, formatting) = (Inference::default(), Formatting::default());
+    let mut compiler =
+        Compiler { options, inference, scopes: Vec::new(), slots: 0, aggregates: Vec::new(), formatting };
     let (ty, node) = compiler.expression(expression)?;
     compiler.check_aggregates()?;
+    compiler.formatting.check(&compiler.inference)?;
     match compiler.inference.settled(&ty) {
         Type::Bool | Type::Any => Ok((node, compiler.slots)),
         Type::Dyn if options.list_attributes => Ok((node, compiler.slots)),
@@ -59,6 +64,7 @@ impl Compiler<'_> {
             Kind::Map(entries) => self.map(entries)?,
             Kind::Fold(fold) => self.fold(fold)?,
         };
+        self.formatting.note(expression, &ty);
         match ty.weight(HEAVIEST_TYPE) > HEAVIEST_TYPE {
             true => Err(CompileError::Unsupported("a type of very many parts".to_owned())),
             false => Ok((ty, node)),
@@ -77,7 +83,7 @@ impl Compiler<'_> {
     }
 
     fn select(&mut self, operand: &Expression, field: &str, is_test: bool) -> Result<Typed, CompileError> {
-        if let Some(found) = self.qualified(operand, field)?.filter(|_| !is_test) {
+        if let Some(found) = self.qualified(operand, field).filter(|_| !is_test) {
             return Ok(found);
         }
         let (operand, node) = self.expression(operand)?;
@@ -86,14 +92,13 @@ impl Compiler<'_> {
         Ok((if is_test { Type::Bool } else { ty }, node))
     }
 
-    /// A type whose name has points in it.
-    fn qualified(&self, operand: &Expression, field: &str) -> Result<Option<Typed>, CompileError> {
-        let Some(path) = operand.dotted() else { return Ok(None) };
+    /// A type or a constant whose name has points in it.
+    fn qualified(&self, operand: &Expression, field: &str) -> Option<Typed> {
+        let path = operand.dotted()?;
         let is_variable = |name: &str| self.scopes.iter().any(|variable| *variable.name == *name);
         match path.split('.').find(|part| !part.is_empty()) {
-            Some(name) if is_variable(name) && !path.starts_with('.') => Ok(None),
-            Some("google" | "kubernetes") => Err(CompileError::Unsupported(format!("the name {path}.{field}"))),
-            _ => Ok(type_name(&format!("{path}.{field}"))),
+            Some(name) if is_variable(name) && !path.starts_with('.') => None,
+            _ => type_name(format!("{path}.{field}").trim_start_matches('.')),
         }
     }
 
@@ -135,7 +140,7 @@ impl Compiler<'_> {
             types.push(ty);
             nodes.push((node, *is_optional));
         }
-        self.aggregates.push(types);
+        self.same(types);
         let element = joined.unwrap_or_else(|| self.inference.variable());
         let constants: Option<Vec<_>> =
             nodes.iter().map(|(node, is_optional)| node.constant().filter(|_| !is_optional).cloned()).collect();
@@ -155,7 +160,7 @@ impl Compiler<'_> {
             }
             nodes.push((key, value, *is_optional));
         }
-        self.aggregates.extend(types);
+        types.into_iter().for_each(|types| self.same(types));
         let [key, value] = joined.map(|ty| ty.unwrap_or_else(|| self.inference.variable()));
         Ok((Type::map(key, value), calls::constant_map(&nodes).unwrap_or_else(|| Node::Map(nodes.into()))))
     }
@@ -171,11 +176,19 @@ impl Compiler<'_> {
         }
     }
 
+    /// These have to be of one type, unless `format` writes them.
+    fn same(&mut self, types: Aggregate) {
+        if !self.formatting.is_inside() {
+            self.aggregates.push(types);
+        }
+    }
+
     /// The type of elements of both types, which must agree.
     fn join(&mut self, before: Option<Type>, ty: &Type) -> Result<Type, CompileError> {
         match before {
             None => Ok(ty.clone()),
             Some(before) if self.inference.assign(&before, ty) => Ok(most_general(&before, ty)),
+            Some(_) if self.formatting.is_inside() => Ok(Type::Dyn),
             Some(before) => Err(self.mismatch(&before, ty)),
         }
     }
@@ -249,9 +262,12 @@ impl Compiler<'_> {
 /// What the type of `device` is called.
 const DEVICE: &str = "kubernetes.DRADevice";
 
-/// Types can be named, to compare them with what `type()` gives.
+/// Types, and the only constant, can be named: to compare them with what `type()` gives.
 fn type_name(name: &str) -> Option<Typed> {
     let ty = match name {
+        "google.protobuf.NullValue.NULL_VALUE" => return Some((Type::Int, Node::Constant(Value::Int(0)))),
+        "google.protobuf.Timestamp" => TIMESTAMP,
+        "google.protobuf.Duration" => DURATION,
         "bool" => Type::Bool,
         "bytes" => Type::Bytes,
         "double" => Type::Double,

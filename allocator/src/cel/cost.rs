@@ -1,8 +1,12 @@
 //! What evaluating costs, in the units of Kubernetes' own limit.
 
+use std::{collections::HashMap, sync::Arc};
+
+use hostler_api::ExactQuantity;
+
 use super::{
     EvaluationError,
-    value::{Value, count},
+    value::{Shared, Value, count},
 };
 
 /// A selector may cost this much for one device.
@@ -14,6 +18,7 @@ const MOST_MADE: u64 = 16 << 20;
 
 pub(super) const NEW_LIST: u64 = 10;
 pub(super) const NEW_MAP: u64 = 30;
+const NEW_STRUCTURE: u64 = 40;
 
 /// How the cost of a call depends on its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +37,12 @@ pub(super) enum Cost {
     /// Each part of the first with each of the second.
     Product,
     Regex,
+    /// The same for the pattern that a named format would have.
+    Validation,
+    /// A question to the authorizer.
+    Authorization,
+    /// Reading a selector of labels or fields.
+    Requirements,
     /// A walk over everything in the first.
     Traversal,
     NewList,
@@ -57,6 +68,9 @@ impl Cost {
             "replace" | "split" | "ip.isCanonical" => Self::TwiceFirst,
             "join" => Self::TwiceResult,
             "find" | "findAll" => Self::Regex,
+            "url" => Self::First,
+            "check" => Self::Authorization,
+            "fieldSelector" | "labelSelector" => Self::Requirements,
             _ => return None,
         })
     }
@@ -76,6 +90,13 @@ impl Cost {
             Self::SizeOfSecond => size(1),
             Self::Product => walk(size(0)).saturating_mul(walk(size(1))),
             Self::Regex => walk(size(0) + 1).saturating_mul(scaled(size(1), 0.25)),
+            Self::Validation => match arguments.first() {
+                Some(Value::Format(format)) => walk(size(1) + 1).saturating_mul(scaled(format.pattern_size, 0.25)),
+                _ => 1,
+            },
+            Self::Authorization => 350_000,
+            // A list of requirements, each of a list and a structure, and two characters make one.
+            Self::Requirements => NEW_LIST + walk(size(1)) + scaled(size(1), 0.5) * (NEW_LIST + NEW_STRUCTURE),
             Self::Traversal => arguments.first().map_or(0, |value| traversal(value, work)),
             Self::NewList => result() + 1 + NEW_LIST,
             Self::Flatten => flattening(size(0), arguments.get(1)),
@@ -165,17 +186,53 @@ pub(super) struct Meter {
     cost: u64,
     made: u64,
     work: Work,
+    decimals: Decimals,
 }
+
+/// Quantities that were compared with one that Kubernetes holds in decimal: from then on, they are held so themselves.
+/// By where they lie; what could lie elsewhere later is kept.
+type Decimals = HashMap<usize, Option<Arc<ExactQuantity>>>;
 
 impl Meter {
     pub(super) fn cost(&self) -> u64 {
         self.cost
     }
 
+    /// What was counted since does not count.
+    pub(super) fn return_to(&mut self, cost: u64) {
+        self.cost = cost;
+    }
+
     /// More to pay.
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvaluationError> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > LIMIT { Err(EvaluationError::CostLimit) } else { Ok(()) }
+    }
+
+    /// A quantity as it is held by now.
+    pub(super) fn held(&self, quantity: &Shared<'_, ExactQuantity>) -> ExactQuantity {
+        match self.decimals.contains_key(&quantity.address()) {
+            true => quantity.in_decimal(),
+            false => **quantity,
+        }
+    }
+
+    /// From now on it is held in decimal.
+    pub(super) fn hold_in_decimal(&mut self, quantity: &Shared<'_, ExactQuantity>) {
+        let kept = match quantity {
+            Shared::Owned(owned) => Some(Arc::clone(owned)),
+            Shared::Borrowed(_) => None,
+        };
+        self.decimals.insert(quantity.address(), kept);
+    }
+
+    /// A constant that is read once more.
+    pub(super) fn renew(&mut self, value: &Value<'_>) {
+        if let Value::Quantity(quantity) = value
+            && !self.decimals.is_empty()
+        {
+            self.decimals.remove(&quantity.address());
+        }
     }
 
     pub(super) fn work(&mut self) -> &mut Work {

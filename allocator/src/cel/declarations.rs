@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use super::{cost::Cost, types::Type};
+use super::{
+    cost::Cost,
+    types::{DURATION, TIMESTAMP, Type},
+};
 
 /// One way to call a function.
 #[derive(Debug)]
@@ -26,48 +29,6 @@ pub(super) static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = La
     }
     functions
 });
-
-/// Known to Kubernetes, not calculated here: named, never guessed.
-pub(super) const UNSUPPORTED: [&str; 38] = [
-    "duration",
-    "timestamp",
-    "format",
-    "getFullYear",
-    "getMonth",
-    "getDayOfYear",
-    "getDayOfMonth",
-    "getDate",
-    "getDayOfWeek",
-    "getHours",
-    "getMinutes",
-    "getSeconds",
-    "getMilliseconds",
-    "path",
-    "group",
-    "serviceAccount",
-    "resource",
-    "subresource",
-    "namespace",
-    "name",
-    "check",
-    "allowed",
-    "reason",
-    "errored",
-    "error",
-    "fieldSelector",
-    "labelSelector",
-    "url",
-    "isURL",
-    "getScheme",
-    "getHost",
-    "getHostname",
-    "getPort",
-    "getEscapedPath",
-    "getQuery",
-    "validate",
-    "format.named",
-    "@block",
-];
 
 /// Signatures, separated by semicolons; members have their target in front of the name. Costs are those of one certain
 /// overload; where several are possible, or [`Cost::by_function`] says otherwise, that counts.
@@ -101,7 +62,26 @@ const SIGNATURES: &[(&str, Cost)] = &[
     ("string.endsWith(string): bool; string.startsWith(string): bool", Cost::First),
     ("string.matches(string): bool", Cost::Regex),
     ("matches(string, string): bool", Cost::One),
+    // Times.
+    ("timestamp(timestamp): timestamp; timestamp(int): timestamp; timestamp(string): timestamp", Cost::One),
+    ("duration(duration): duration; duration(int): duration; duration(string): duration", Cost::One),
+    ("int(timestamp): int; int(duration): int; string(timestamp): string; string(duration): string", Cost::One),
+    ("_+_(duration, duration): duration; _+_(duration, timestamp): timestamp", Cost::One),
+    ("_+_(timestamp, duration): timestamp; _-_(duration, duration): duration", Cost::One),
+    ("_-_(timestamp, duration): timestamp; _-_(timestamp, timestamp): duration", Cost::One),
+    ("timestamp.getFullYear(): int; timestamp.getFullYear(string): int", Cost::One),
+    ("timestamp.getMonth(): int; timestamp.getMonth(string): int", Cost::One),
+    ("timestamp.getDayOfYear(): int; timestamp.getDayOfYear(string): int", Cost::One),
+    ("timestamp.getDayOfMonth(): int; timestamp.getDayOfMonth(string): int", Cost::One),
+    ("timestamp.getDate(): int; timestamp.getDate(string): int", Cost::One),
+    ("timestamp.getDayOfWeek(): int; timestamp.getDayOfWeek(string): int", Cost::One),
+    ("timestamp.getHours(): int; timestamp.getHours(string): int; duration.getHours(): int", Cost::One),
+    ("timestamp.getMinutes(): int; timestamp.getMinutes(string): int; duration.getMinutes(): int", Cost::One),
+    ("timestamp.getSeconds(): int; timestamp.getSeconds(string): int; duration.getSeconds(): int", Cost::One),
+    ("timestamp.getMilliseconds(): int; timestamp.getMilliseconds(string): int", Cost::One),
+    ("duration.getMilliseconds(): int", Cost::One),
     // Strings.
+    ("string.format(list(dyn)): string", Cost::First),
     ("string.charAt(int): string; string.indexOf(string): int; string.indexOf(string, int): int", Cost::One),
     ("string.lastIndexOf(string): int; string.lastIndexOf(string, int): int; string.lowerAscii(): string", Cost::One),
     ("string.upperAscii(): string; string.trim(): string; string.replace(string, string): string", Cost::One),
@@ -119,6 +99,9 @@ const SIGNATURES: &[(&str, Cost)] = &[
     ("list(bool).max(): bool; list(string).max(): string; list(bytes).max(): bytes", Cost::One),
     ("list(int).min(): int; list(uint).min(): uint; list(double).min(): double", Cost::One),
     ("list(bool).min(): bool; list(string).min(): string; list(bytes).min(): bytes", Cost::One),
+    ("list(duration).isSorted(): bool; list(timestamp).isSorted(): bool; list(duration).sum(): duration", Cost::One),
+    ("list(duration).max(): duration; list(timestamp).max(): timestamp", Cost::One),
+    ("list(duration).min(): duration; list(timestamp).min(): timestamp", Cost::One),
     ("list(A).indexOf(A): int; list(A).lastIndexOf(A): int", Cost::One),
     // Lists of the language's extensions.
     ("list(A).slice(int, int): list(A); list(A).reverse(): list(A)", Cost::NewList),
@@ -135,6 +118,9 @@ const SIGNATURES: &[(&str, Cost)] = &[
     ("list(A).@sortByAssociatedKeys(list(bool)): list(A)", Cost::KeysCompare),
     ("list(A).@sortByAssociatedKeys(list(string)): list(A)", Cost::KeysCompare),
     ("list(A).@sortByAssociatedKeys(list(bytes)): list(A)", Cost::KeysCompare),
+    ("list(duration).sort(): list(duration); list(timestamp).sort(): list(timestamp)", Cost::SelfCompare),
+    ("list(A).@sortByAssociatedKeys(list(duration)): list(A)", Cost::KeysCompare),
+    ("list(A).@sortByAssociatedKeys(list(timestamp)): list(A)", Cost::KeysCompare),
     ("lists.range(int): list(int)", Cost::NewList),
     ("list(A).first(): optional(A); list(A).last(): optional(A)", Cost::One),
     ("sets.contains(list(A), list(A)): bool; sets.intersects(list(A), list(A)): bool", Cost::Sets(1)),
@@ -174,11 +160,37 @@ const SIGNATURES: &[(&str, Cost)] = &[
     ("net.CIDR.containsCIDR(string): bool", Cost::Within { is_network: true, is_read: true }),
     ("net.CIDR.containsCIDR(net.CIDR): bool", Cost::Within { is_network: true, is_read: false }),
     ("net.CIDR.prefixLength(): int; net.CIDR.masked(): net.CIDR", Cost::One),
+    // URLs.
+    ("url(string): kubernetes.URL", Cost::First),
+    ("isURL(string): bool; kubernetes.URL.getScheme(): string; kubernetes.URL.getHost(): string", Cost::One),
+    ("kubernetes.URL.getHostname(): string; kubernetes.URL.getPort(): string", Cost::One),
+    ("kubernetes.URL.getEscapedPath(): string; kubernetes.URL.getQuery(): map(string, list(string))", Cost::One),
+    // Named formats.
+    ("format.dns1123Label(): kubernetes.NamedFormat; format.dns1123Subdomain(): kubernetes.NamedFormat", Cost::One),
+    ("format.dns1035Label(): kubernetes.NamedFormat; format.qualifiedName(): kubernetes.NamedFormat", Cost::One),
+    ("format.dns1123LabelPrefix(): kubernetes.NamedFormat", Cost::One),
+    ("format.dns1123SubdomainPrefix(): kubernetes.NamedFormat", Cost::One),
+    ("format.dns1035LabelPrefix(): kubernetes.NamedFormat; format.labelValue(): kubernetes.NamedFormat", Cost::One),
+    ("format.uri(): kubernetes.NamedFormat; format.uuid(): kubernetes.NamedFormat", Cost::One),
+    ("format.byte(): kubernetes.NamedFormat; format.date(): kubernetes.NamedFormat", Cost::One),
+    ("format.datetime(): kubernetes.NamedFormat", Cost::One),
+    ("format.named(string): optional(kubernetes.NamedFormat)", Cost::One),
+    ("kubernetes.NamedFormat.validate(string): optional(list(string))", Cost::Validation),
+    // Who may do what. No selector has an authorizer to ask, but there are functions that would take one.
+    ("Authorizer.path(string): PathCheck; Authorizer.group(string): GroupCheck", Cost::One),
+    ("Authorizer.serviceAccount(string, string): Authorizer; GroupCheck.resource(string): ResourceCheck", Cost::One),
+    ("ResourceCheck.subresource(string): ResourceCheck; ResourceCheck.namespace(string): ResourceCheck", Cost::One),
+    ("ResourceCheck.name(string): ResourceCheck", Cost::One),
+    ("PathCheck.check(string): Decision; ResourceCheck.check(string): Decision", Cost::Authorization),
+    ("Decision.errored(): bool; Decision.error(): string; Decision.allowed(): bool", Cost::One),
+    ("Decision.reason(): string", Cost::One),
+    ("ResourceCheck.fieldSelector(string): ResourceCheck", Cost::Requirements),
+    ("ResourceCheck.labelSelector(string): ResourceCheck", Cost::Requirements),
 ];
 
 /// Numbers can be compared with numbers of another type.
 pub(super) const COMPARISONS: [&str; 4] = ["_<_", "_<=_", "_>_", "_>=_"];
-const COMPARED: [(&str, &str, Cost); 12] = [
+const COMPARED: [(&str, &str, Cost); 14] = [
     ("bool", "bool", Cost::One),
     ("int", "int", Cost::One),
     ("int", "double", Cost::One),
@@ -191,6 +203,8 @@ const COMPARED: [(&str, &str, Cost); 12] = [
     ("double", "uint", Cost::One),
     ("string", "string", Cost::Smaller),
     ("bytes", "bytes", Cost::Smaller),
+    ("timestamp", "timestamp", Cost::One),
+    ("duration", "duration", Cost::One),
 ];
 
 /// What all comparisons take.
@@ -259,7 +273,16 @@ fn read_type(text: &'static str) -> Option<(Type, &'static str)> {
     }
 }
 
-const NAMED: [(&str, Type); 14] = [
+const NAMED: [(&str, Type); 23] = [
+    ("timestamp", TIMESTAMP),
+    ("duration", DURATION),
+    ("kubernetes.URL", Type::Struct("kubernetes.URL")),
+    ("kubernetes.NamedFormat", Type::Struct("kubernetes.NamedFormat")),
+    ("Authorizer", Type::Struct("kubernetes.authorization.Authorizer")),
+    ("PathCheck", Type::Struct("kubernetes.authorization.PathCheck")),
+    ("GroupCheck", Type::Struct("kubernetes.authorization.GroupCheck")),
+    ("ResourceCheck", Type::Struct("kubernetes.authorization.ResourceCheck")),
+    ("Decision", Type::Struct("kubernetes.authorization.Decision")),
     ("kubernetes.Quantity", Type::Struct("kubernetes.Quantity")),
     ("kubernetes.Semver", Type::Struct("kubernetes.Semver")),
     ("net.IP", Type::Opaque("net.IP", None)),

@@ -2,7 +2,7 @@
 
 mod fold;
 
-use std::{collections::BTreeMap, mem::discriminant};
+use std::collections::BTreeMap;
 
 use super::{
     EvaluationError,
@@ -54,7 +54,10 @@ impl<'a> Evaluation<'a> {
     pub(super) fn evaluate(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
             Node::Constant(value) => Ok(value.borrowed()),
-            Node::Known(value, cost) => self.meter.charge(*cost).map(|()| value.borrowed()),
+            Node::Known(value, cost) => {
+                self.meter.renew(value);
+                self.meter.charge(*cost).map(|()| value.borrowed())
+            }
             Node::Path(path) => self.whole_path(path),
             Node::Call { function, arguments, cost } => {
                 self.call(Call { function: *function, regex: None, cost: *cost }, arguments)
@@ -69,10 +72,8 @@ impl<'a> Evaluation<'a> {
             Node::Equal { sides, is_negated } => self.equal(sides, *is_negated),
             Node::OneOf(value, constants) => {
                 let value = self.evaluate(value)?;
-                // Constants are looked up by their hash, and these types have none.
-                if value.is_of_kubernetes() {
-                    return Err(no_overload("@in", &value));
-                }
+                // Constants are looked up by their hash.
+                check_hash(&value)?;
                 let is_one = constants.iter().any(|constant| constant.equals(&value, self.meter.work()));
                 Ok(Value::Bool(is_one))
             }
@@ -85,7 +86,7 @@ impl<'a> Evaluation<'a> {
 
     /// A path, and the step that reading its beginning is.
     fn whole_path(&mut self, path: &'a Path) -> Evaluated<'a> {
-        let reached = self.path(path);
+        let reached = unless_final(self.path(path))?;
         let is_free = path.is_test || matches!(path.base, Base::Choice(_));
         self.meter.charge(u64::from(!is_free))?;
         reached
@@ -184,11 +185,11 @@ impl<'a> Evaluation<'a> {
     fn call(&mut self, call: Call<'a>, nodes: &'a [Node]) -> Evaluated<'a> {
         match nodes {
             [one] => {
-                let values = [self.evaluate(one)];
+                let values = [self.argument(one)?];
                 self.called(call, values)
             }
             [one, two] => {
-                let values = [self.evaluate(one), self.evaluate(two)];
+                let values = [self.argument(one)?, self.argument(two)?];
                 self.called(call, values)
             }
             nodes => {
@@ -196,6 +197,11 @@ impl<'a> Evaluation<'a> {
                 self.apply(call, &values)
             }
         }
+    }
+
+    /// A value, or an error that may not matter.
+    fn argument(&mut self, node: &'a Node) -> Result<Evaluated<'a>, EvaluationError> {
+        unless_final(self.evaluate(node))
     }
 
     /// Functions see no errors, but a call with one as argument still costs.
@@ -209,7 +215,6 @@ impl<'a> Evaluation<'a> {
         });
         match first_error {
             None => self.apply(call, &values),
-            Some(error) if error.is_final() => Err(error),
             Some(error) => {
                 let cost = call.cost.of(&values, None, self.meter.work());
                 self.meter.charge(cost)?;
@@ -219,6 +224,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn apply(&mut self, call: Call<'a>, values: &[Value<'a>]) -> Evaluated<'a> {
+        let before = self.meter.cost();
         if !call.cost.needs_result() {
             let cost = call.cost.of(values, None, self.meter.work());
             self.meter.charge(cost)?;
@@ -227,6 +233,10 @@ impl<'a> Evaluation<'a> {
             Some(regex) => call.function.call_with(regex, values, &mut self.meter),
             None => call.function.call(values, &mut self.meter),
         };
+        if let Err(EvaluationError::NoHash(_)) = result {
+            // Go gives up before it counts.
+            self.meter.return_to(before);
+        }
         let is_over = result.as_ref().is_err_and(EvaluationError::is_final);
         if call.cost.needs_result() && !is_over {
             let cost = call.cost.of(values, result.as_ref().ok(), self.meter.work());
@@ -262,10 +272,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn equal(&mut self, [one, two]: &'a [Node; 2], is_negated: bool) -> Evaluated<'a> {
-        let [one, two] = [self.evaluate(one), self.evaluate(two)];
+        let [one, two] = [self.argument(one)?, self.argument(two)?];
         let sides = match (one, two) {
             (Ok(one), Ok(two)) => [one, two],
-            (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
             (Err(error), other) | (other, Err(error)) => {
                 let other = other.unwrap_or(Value::Null);
                 let cost = Cost::Smaller.of(&[Value::Null, other], None, self.meter.work());
@@ -277,18 +286,17 @@ impl<'a> Evaluation<'a> {
         let cost = if is_cheap { Cost::One } else { Cost::Smaller };
         let cost = cost.of(&sides, None, self.meter.work());
         self.meter.charge(cost)?;
-        // On the left, types of Kubernetes are compared with their like only; `!=` takes the error for a no.
-        if is_cheap && !matches!(sides[1], Value::Null) && discriminant(&sides[0]) != discriminant(&sides[1]) {
-            return Err(no_overload("_==_", &sides[1]));
-        }
-        let is_equal = sides[0].equals(&sides[1], self.meter.work());
+        let is_equal = sides[0].equality(&sides[1], self.meter.work());
         self.meter.check_work()?;
-        Ok(Value::Bool(is_equal != is_negated))
+        match is_equal {
+            None if !is_negated => Err(no_overload("_==_", &sides[1])),
+            is_equal => Ok(Value::Bool((is_equal == Some(true)) != is_negated)),
+        }
     }
 
     /// A list costs what it costs, even if one of its elements is an error.
     fn list(&mut self, elements: &'a [(Node, bool)]) -> Evaluated<'a> {
-        let values = self.elements(elements);
+        let values = unless_final(self.elements(elements))?;
         self.meter.charge(NEW_LIST)?;
         values.map(Value::list)
     }
@@ -306,7 +314,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Evaluated<'a> {
-        let values = self.entries(entries);
+        let values = unless_final(self.entries(entries))?;
         self.meter.charge(NEW_MAP)?;
         values.map(|values| Value::Map(Map::new(values)))
     }
@@ -314,9 +322,11 @@ impl<'a> Evaluation<'a> {
     fn entries(&mut self, entries: &'a [(Node, Node, bool)]) -> Result<BTreeMap<Key<'a>, Value<'a>>, EvaluationError> {
         let mut values = BTreeMap::new();
         for (key, value, is_optional) in entries {
-            let key = self.evaluate(key)?;
-            let key = Key::of(&key).ok_or_else(|| EvaluationError::Unsupported("a map with such keys".to_owned()))?;
-            match (self.evaluate(value)?, is_optional) {
+            let (key, value) = (self.evaluate(key)?, self.evaluate(value)?);
+            check_hash(&key)?;
+            let unknown = || EvaluationError::Unsupported(format!("keys of type {}", key.type_of()));
+            let key = Key::of(&key).ok_or_else(unknown)?;
+            match (value, is_optional) {
                 (Value::Optional(Some(value)), true) => drop(values.insert(key, (*value).clone())),
                 (Value::Optional(None), true) => drop(values.remove(&key)),
                 (_, true) => return Err(EvaluationError::Failed("an optional entry is not optional".to_owned())),
@@ -335,8 +345,26 @@ impl<'a> Evaluation<'a> {
     }
 }
 
+/// Errors that end everything come first; others may not matter.
+pub(super) fn unless_final<T>(
+    result: Result<T, EvaluationError>,
+) -> Result<Result<T, EvaluationError>, EvaluationError> {
+    match result {
+        Err(error) if error.is_final() => Err(error),
+        result => Ok(result),
+    }
+}
+
+/// Some values cannot be looked up, nor be keys.
+fn check_hash(value: &Value<'_>) -> Result<(), EvaluationError> {
+    if value.has_hash() { Ok(()) } else { Err(EvaluationError::NoHash(value.type_of().to_string())) }
+}
+
 /// What is behind a key; `None` where nothing is there and that is allowed.
 fn look_up<'a>(value: &Value<'a>, key: &Value<'a>, may_be_absent: bool) -> Result<Option<Value<'a>>, EvaluationError> {
+    if !key.is_index() {
+        return Err(EvaluationError::Failed(format!("nothing is found by a {}", key.type_of())));
+    }
     let found = match value {
         Value::Map(map) => map.get(key),
         Value::List(list) => element(list, key)?,

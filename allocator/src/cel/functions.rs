@@ -1,10 +1,15 @@
 //! What functions do, apart from what they cost.
 
+mod authorizer;
 mod convert;
+mod formats;
 mod kubernetes;
 mod lists;
 mod operators;
 mod strings;
+mod text_format;
+mod times;
+mod urls;
 
 use super::{
     EvaluationError,
@@ -12,6 +17,8 @@ use super::{
     regex::Regex,
     value::{Shared, Value},
 };
+
+pub(super) use formats::name_of_1_34;
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;
 type Body = for<'a> fn(&[Value<'a>], &mut Meter) -> Outcome<'a>;
@@ -28,7 +35,18 @@ impl std::fmt::Debug for Function {
 
 impl Function {
     pub(super) fn named(name: &str) -> Option<Self> {
-        let libraries = [operators::ALL, convert::ALL, strings::ALL, lists::ALL, kubernetes::ALL];
+        let libraries = [
+            operators::ALL,
+            convert::ALL,
+            strings::ALL,
+            lists::ALL,
+            kubernetes::ALL,
+            times::ALL,
+            text_format::ALL,
+            urls::ALL,
+            formats::ALL,
+            authorizer::ALL,
+        ];
         libraries.into_iter().flatten().find(|(other, _)| *other == name).map(Self)
     }
 
@@ -43,7 +61,7 @@ impl Function {
 
     /// Reads a text that, if it is constant, always gives the same.
     pub(super) fn is_reading(self) -> bool {
-        matches!(self.name(), "quantity" | "semver" | "ip" | "cidr")
+        matches!(self.name(), "quantity" | "semver" | "ip" | "cidr" | "url")
     }
 
     /// The result for these arguments.

@@ -44,7 +44,8 @@ impl From<RegexError> for EvaluationError {
 
 impl Regex {
     pub(super) fn new(pattern: &str) -> Result<Self, RegexError> {
-        let mut translation = Translation { rest: pattern.chars().peekable(), out: String::new(), was_repeated: false };
+        let rest = pattern.chars().peekable();
+        let mut translation = Translation { rest, out: String::new(), was_repeated: false, last: 0, groups: vec![0] };
         translation.everything()?;
         regex::Regex::new(&translation.out).map(Self).map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => RegexError::Unsupported("very many states".to_owned()),
@@ -70,6 +71,10 @@ struct Translation<'p> {
     out: String,
     /// Whether what was last is a repetition, which cannot be repeated again.
     was_repeated: bool,
+    /// How often the innermost part of what was last is repeated by numbers.
+    last: u32,
+    /// The same for the whole, and for every group that is open.
+    groups: Vec<u32>,
 }
 
 type Done = Result<(), RegexError>;
@@ -93,12 +98,31 @@ impl Translation<'_> {
                 '\\' => self.escape(false)?,
                 '[' => self.class()?,
                 '(' => self.group()?,
-                '.' | '^' | '$' | '|' | ')' => self.out.push(character),
+                '.' | '^' | '$' | '|' => self.out.push(character),
+                ')' => {
+                    self.out.push(')');
+                    let inside = if self.groups.len() > 1 { self.groups.pop() } else { None };
+                    self.ends(inside.unwrap_or(0));
+                    continue;
+                }
                 other => self.literal(other),
             }
-            self.was_repeated = false;
+            self.ends(0);
         }
         Ok(())
+    }
+
+    /// A part ends that has such repetitions in it.
+    fn ends(&mut self, repeated: u32) {
+        self.was_repeated = false;
+        self.note(repeated);
+    }
+
+    fn note(&mut self, repeated: u32) {
+        self.last = repeated;
+        if let Some(group) = self.groups.last_mut() {
+            *group = repeated.max(*group);
+        }
     }
 
     fn literal(&mut self, character: char) {
@@ -129,6 +153,12 @@ impl Translation<'_> {
         let bounds = (number(least), if most.is_empty() { Some(MOST_REPEATED) } else { number(most) });
         match bounds {
             (Some(least), Some(most)) if least <= most => {
+                let times = if text.ends_with(',') { least } else { most };
+                let repeated = times.saturating_mul(self.last.max(1));
+                if repeated > MOST_REPEATED {
+                    return Err(RegexError::Invalid(format!("repetitions of {{{text}}}")));
+                }
+                self.note(repeated);
                 self.out.push_str(&format!("{{{text}}}"));
                 self.rest.nth(text.chars().count());
                 Ok(true)
@@ -148,12 +178,12 @@ impl Translation<'_> {
             'd' | 'D' => class(letter == 'D', DIGIT),
             's' | 'S' => class(letter == 'S', SPACE),
             'w' | 'W' => class(letter == 'W', WORD),
-            'b' if !is_in_class => r"(?-u:\b)".to_owned(),
+            'b' | 'B' if !is_in_class => format!("(?-u:\\{letter})"),
+            '0'..='7' => self.octal(letter)?,
             'A' | 'z' if !is_in_class => format!("\\{letter}"),
             'a' | 'f' | 't' | 'n' | 'r' | 'v' => format!("\\{letter}"),
             'p' | 'P' | 'x' => format!("\\{letter}{}", self.braced_or(if letter == 'x' { 2 } else { 1 })?),
             'Q' => self.quoted(),
-            'B' | 'C' | '0'..='9' => return Err(RegexError::Unsupported(format!("\\{letter}"))),
             other if other.is_ascii() && !other.is_ascii_alphanumeric() => {
                 self.literal(other);
                 return Ok(());
@@ -162,6 +192,18 @@ impl Translation<'_> {
         };
         self.out.push_str(&text);
         Ok(())
+    }
+
+    /// A character by up to three digits; one alone that is not zero would mean a group, and Go has none.
+    fn octal(&mut self, first: char) -> Result<String, RegexError> {
+        let mut digits = String::from(first);
+        while let Some(digit) = self.rest.next_if(|next| ('0'..='7').contains(next) && digits.len() < 3) {
+            digits.push(digit);
+        }
+        match u32::from_str_radix(&digits, 8) {
+            Ok(code) if digits.len() > 1 || code == 0 => Ok(format!("\\x{{{code:x}}}")),
+            _ => Err(RegexError::Invalid(format!("escape \\{digits}"))),
+        }
     }
 
     /// What is in braces, or so many characters.
@@ -191,6 +233,7 @@ impl Translation<'_> {
 
     fn group(&mut self) -> Done {
         self.out.push('(');
+        self.groups.push(0);
         if self.rest.next_if_eq(&'?').is_none() {
             return Ok(());
         }
@@ -198,7 +241,12 @@ impl Translation<'_> {
         while let Some(character) = self.rest.next() {
             self.out.push(character);
             match character {
-                ':' | ')' | '>' => return Ok(()),
+                // Flags for what follows, in the group that is open already.
+                ')' => {
+                    self.groups.pop();
+                    return Ok(());
+                }
+                ':' | '>' => return Ok(()),
                 '<' | 'P' => return self.group_name(),
                 'i' | 'm' | 's' | 'U' | '-' => {}
                 other => return Err(RegexError::Invalid(format!("group (?{other}"))),

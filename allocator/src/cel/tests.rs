@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const OPTIONS: CelOptions = CelOptions { list_attributes: true, includes: true };
+const OPTIONS: CelOptions = CelOptions { list_attributes: true, includes: true, old_words: false };
 
 fn compiled(text: &str) -> Selector {
     Selector::compile(text, &OPTIONS).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -75,9 +75,10 @@ fn errors_name_what_is_wrong() {
         ("1 == ", "the expression ends too early"),
         ("'a'.matches('(')", "invalid regular expression: ("),
         ("int('x') == 1", "no whole number of 64 bits"),
-        ("duration('1s') == duration('1s')", "unsupported: function duration"),
-        ("format.dns1123Label().validate('a').hasValue()", "unsupported: function format.dns1123Label"),
-        ("'a'.matches('\\\\101')", r"unsupported: regular expressions with \1"),
+        ("duration('1d') == duration('1s')", "no duration of less than 292 years"),
+        ("format.nope().validate('a').hasValue()", "unknown name format; a selector sees only device"),
+        ("'%d'.format(['a']) == ''", "the clause Decimal of format() takes no (string)"),
+        ("'a'.matches('\\\\1')", r"invalid regular expression: escape \1"),
     ] {
         assert_eq!(refused(text), message, "{text}");
     }

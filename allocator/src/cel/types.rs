@@ -28,6 +28,12 @@ pub(super) enum Type {
     Variable(usize),
 }
 
+/// Moments.
+pub(super) const TIMESTAMP: Type = Type::Struct("google.protobuf.Timestamp");
+
+/// What lies between them.
+pub(super) const DURATION: Type = Type::Struct("google.protobuf.Duration");
+
 const OPTIONAL: &str = "optional_type";
 
 impl Type {

@@ -1,6 +1,6 @@
 //! What expressions calculate with.
 
-use std::{cmp::Ordering, net::IpAddr, ops::Deref, sync::Arc};
+use std::{cmp::Ordering, mem::discriminant, net::IpAddr, ops::Deref, sync::Arc};
 
 use hostler_api::ExactQuantity;
 
@@ -8,8 +8,11 @@ use super::{
     addresses::Cidr,
     collections::{List, Map},
     cost::Work,
+    formats::NamedFormat,
     semver::Semver,
-    types::Type,
+    time::{Duration, Timestamp},
+    types::{DURATION, TIMESTAMP, Type},
+    url::Url,
 };
 
 /// Something that is borrowed from a device or a selector, or shared with other values.
@@ -37,6 +40,10 @@ pub(super) enum Value<'a> {
     Semver(Shared<'a, Semver>),
     Ip(IpAddr),
     Cidr(Cidr),
+    Timestamp(Timestamp),
+    Duration(Duration),
+    Url(Shared<'a, Url>),
+    Format(&'static NamedFormat),
 }
 
 impl<T: ?Sized> Clone for Shared<'_, T> {
@@ -60,6 +67,11 @@ impl<T: ?Sized> Deref for Shared<'_, T> {
 }
 
 impl<T> Shared<'_, T> {
+    /// Where it lies, which tells it from others that are equal.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref::<T>(self).addr()
+    }
+
     pub(super) fn owned(value: T) -> Self {
         Self::Owned(Arc::new(value))
     }
@@ -101,12 +113,28 @@ impl<'a> Value<'a> {
 
     /// Of a type that Kubernetes adds to the language.
     pub(super) fn is_of_kubernetes(&self) -> bool {
-        matches!(self, Self::Quantity(_) | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_))
+        matches!(
+            self,
+            Self::Quantity(_) | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Format(_)
+        )
     }
 
     /// Numbers are equal across their types; values of different types are not equal, and nothing goes wrong.
     pub(super) fn equals(&self, other: &Value<'_>, work: &mut Work) -> bool {
-        match (self, other) {
+        self.equality(other, work) == Some(true)
+    }
+
+    /// The same, and `None` where types of Kubernetes have no answer: they know only their like.
+    pub(super) fn equality(&self, other: &Value<'_>, work: &mut Work) -> Option<bool> {
+        if matches!(other, Value::Null) || !self.is_of_kubernetes() || discriminant(self) == discriminant(other) {
+            self.equality_of_like(other, work)
+        } else {
+            None
+        }
+    }
+
+    fn equality_of_like(&self, other: &Value<'_>, work: &mut Work) -> Option<bool> {
+        Some(match (self, other) {
             _ if !work.step() => false,
             (Value::Null, Value::Null) => true,
             (Value::Bool(one), Value::Bool(two)) => one == two,
@@ -115,7 +143,10 @@ impl<'a> Value<'a> {
             (Value::List(one), Value::List(two)) => one.equals(two, work),
             (Value::Map(one), Value::Map(two)) => one.equals(two, work),
             (Value::Optional(one), Value::Optional(two)) => match (one, two) {
-                (Some(one), Some(two)) => one.equals(two, work),
+                (Some(one), Some(two)) if one.is_of_kubernetes() && discriminant(&**one) != discriminant(&**two) => {
+                    return None;
+                }
+                (Some(one), Some(two)) => return one.equality(two, work),
                 (one, two) => one.is_none() && two.is_none(),
             },
             (Value::Type(one), Value::Type(two)) => one.runtime_name() == two.runtime_name(),
@@ -123,16 +154,27 @@ impl<'a> Value<'a> {
             (Value::Semver(one), Value::Semver(two)) => one.cmp(two) == Ordering::Equal,
             (Value::Ip(one), Value::Ip(two)) => one == two,
             (Value::Cidr(one), Value::Cidr(two)) => one == two,
+            (Value::Timestamp(one), Value::Timestamp(two)) => one == two,
+            (Value::Duration(one), Value::Duration(two)) => one == two,
+            (Value::Url(one), Value::Url(two)) => **one == **two,
+            (Value::Format(one), Value::Format(two)) => one.name == two.name,
             _ => self.compare_numbers(other) == Some(Ordering::Equal),
-        }
+        })
     }
 
-    /// The order of two values that have one: numbers, texts, bytes and truths.
+    /// Whether Go could look it up; asking it to ends the evaluation.
+    pub(super) fn has_hash(&self) -> bool {
+        !matches!(self, Self::Semver(_) | Self::Format(_) | Self::Bytes(_))
+    }
+
+    /// The order of two values that have one: numbers, texts, bytes, truths, times and durations.
     pub(super) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Value::Bool(one), Value::Bool(two)) => Some(one.cmp(two)),
             (Value::Text(one), Value::Text(two)) => Some((**one).cmp(&**two)),
             (Value::Bytes(one), Value::Bytes(two)) => Some((**one).cmp(&**two)),
+            (Value::Timestamp(one), Value::Timestamp(two)) => Some(one.cmp(two)),
+            (Value::Duration(one), Value::Duration(two)) => Some(one.cmp(two)),
             _ => self.compare_numbers(other),
         }
     }
@@ -140,13 +182,14 @@ impl<'a> Value<'a> {
     fn compare_numbers(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Value::Double(one), Value::Double(two)) => one.partial_cmp(two),
-            (Value::Double(one), _) => compare_with_double(other.as_wide()?, *one).map(Ordering::reverse),
-            (_, Value::Double(two)) => compare_with_double(self.as_wide()?, *two),
-            _ => Some(self.as_wide()?.cmp(&other.as_wide()?)),
+            (Value::Double(one), _) => compare_with_double(other.as_whole()?, *one).map(Ordering::reverse),
+            (_, Value::Double(two)) => compare_with_double(self.as_whole()?, *two),
+            _ => Some(self.as_whole()?.cmp(&other.as_whole()?)),
         }
     }
 
-    fn as_wide(&self) -> Option<i128> {
+    /// The whole number that it is.
+    pub(super) fn as_whole(&self) -> Option<i128> {
         match self {
             Self::Int(number) => Some(i128::from(*number)),
             Self::Uint(number) => Some(i128::from(*number)),
@@ -162,6 +205,11 @@ impl<'a> Value<'a> {
             Self::Double(number) => whole(*number),
             _ => None,
         }
+    }
+
+    /// Whether something can be found by it.
+    pub(super) fn is_index(&self) -> bool {
+        matches!(self, Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Double(_) | Self::Text(_))
     }
 
     /// What costs are counted by: characters, bytes, elements; one for everything else.
@@ -196,6 +244,8 @@ impl<'a> Value<'a> {
             Self::Bytes(bytes) => bytes.is_empty(),
             Self::List(list) => list.len() == 0,
             Self::Map(map) => map.len() == 0,
+            Self::Timestamp(time) => time.is_zero(),
+            Self::Duration(duration) => duration.0 == 0,
             _ => false,
         }
     }
@@ -218,6 +268,10 @@ impl<'a> Value<'a> {
             Self::Semver(_) => Type::Struct("kubernetes.Semver"),
             Self::Ip(_) => Type::opaque("net.IP"),
             Self::Cidr(_) => Type::opaque("net.CIDR"),
+            Self::Timestamp(_) => TIMESTAMP,
+            Self::Duration(_) => DURATION,
+            Self::Url(_) => Type::Struct("kubernetes.URL"),
+            Self::Format(_) => Type::Struct("kubernetes.NamedFormat"),
         }
     }
 }

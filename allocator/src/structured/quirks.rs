@@ -71,6 +71,8 @@ pub enum Quirk {
     OneValueEach,
     /// Selectors see several values only where the gate for them is on.
     SeveralValuesGated,
+    /// Some named formats complain in other words, which selectors can see.
+    FormatsInOldWords,
 }
 
 /// Which allocators have a quirk.
@@ -93,7 +95,7 @@ const OLD: HasQuirk = |version, variant| match variant {
 
 impl Quirk {
     /// All of them, with who has them.
-    const TABLE: [(Self, HasQuirk); 31] = [
+    const TABLE: [(Self, HasQuirk); 32] = [
         (Self::SlicesAsListed, UNTIL_1_35_AND_STABLE),
         (Self::BindingPoolsAnywhere, OLD),
         (Self::BindingSlicesLast, |version, variant| UNTIL_1_35(version, variant) && variant == Variant::Experimental),
@@ -128,6 +130,7 @@ impl Quirk {
         (Self::ConfigPerRequest, UNTIL_1_36),
         (Self::OneValueEach, UNTIL_1_35),
         (Self::SeveralValuesGated, UNTIL_1_36),
+        (Self::FormatsInOldWords, ONLY_1_34),
     ];
 
     /// All of them.
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn every_quirk_is_in_the_table_once() {
         let all: Vec<u32> = Quirk::all().map(|quirk| quirk as u32).collect();
-        assert_eq!(all, (0..31).collect::<Vec<u32>>());
+        assert_eq!(all, (0..32).collect::<Vec<u32>>());
     }
 
     #[test]

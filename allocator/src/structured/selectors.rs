@@ -26,7 +26,8 @@ impl Selectors {
         let includes = !quirks.has(Quirk::OneValueEach);
         let is_gated = quirks.has(Quirk::SeveralValuesGated);
         let list_attributes = includes && (!is_gated || features.has(Feature::ListTypeAttributes));
-        let options = CelOptions { list_attributes, includes };
+        let old_words = quirks.has(Quirk::FormatsInOldWords);
+        let options = CelOptions { list_attributes, includes, old_words };
         Self { options, compiled: Mutex::default() }
     }
 

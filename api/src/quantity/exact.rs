@@ -72,6 +72,17 @@ impl ExactQuantity {
         if is_whole { i64::try_from(self.nano / NANO as i128).ok() } else { None }
     }
 
+    /// Whether Kubernetes holds it in decimal.
+    pub fn is_in_decimal(self) -> bool {
+        self.held == HeldAs::Decimal
+    }
+
+    /// The same amount, held in decimal.
+    #[must_use]
+    pub fn in_decimal(self) -> Self {
+        Self { held: HeldAs::Decimal, ..self }
+    }
+
     /// Whole units, rounded away from zero, at most what 64 bits hold.
     pub fn rounded(self) -> i64 {
         let units = self.units();

@@ -8,11 +8,11 @@ use super::{
         ast::{Expression, Kind},
         collections::{Key, Map},
         cost::{Cost, Meter},
-        declarations::{Overload, UNSUPPORTED, overloads},
-        functions::Function,
+        declarations::{Overload, overloads},
+        functions::{Function, name_of_1_34},
         plan::{Base, Insertion, Node},
         regex::Regex,
-        types::Type,
+        types::{DURATION, Type},
         value::Value,
     },
     Compiler, Typed, is_result,
@@ -30,27 +30,42 @@ impl Compiler<'_> {
             "_&&_" | "_||_" => return self.logical(function == "_&&_", arguments),
             _ => {}
         }
-        let typed = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>, _>>()?;
-        let namespaced = target.and_then(|target| self.namespaced(target, function)).transpose()?;
-        let (name, target) = match namespaced {
+        let (name, target) = match target.and_then(|target| self.namespaced(target, function)) {
             Some(name) => (name, None),
             None => (function.strip_prefix('.').unwrap_or(function).to_owned(), target),
         };
-        let target = target.map(|target| self.expression(target)).transpose()?;
+        if name == "format" {
+            self.formatting.enter();
+        }
+        let typed = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>, _>>()?;
+        let target_typed = target.map(|target| self.expression(target)).transpose()?;
+        if name == "format" {
+            target.into_iter().for_each(|target| self.formatting.call(target, arguments));
+            self.formatting.leave();
+        }
+        let target = target_typed;
         let (ty, cost) = self.resolve(&name, target.as_ref(), &typed)?;
         let collects = arguments.first().is_some_and(is_result) && is_collected(&name, arguments);
         let nodes: Vec<Node> = target.into_iter().chain(typed).map(|(_, node)| node).collect();
-        Ok((ty, if collects { collect(nodes)? } else { plan(&name, nodes, cost)? }))
+        let node = if collects { collect(nodes)? } else { plan(self.variant(&name, &ty), nodes, cost)? };
+        Ok((ty, node))
     }
 
     /// The full name of a function whose target is only a part of its name.
-    fn namespaced(&self, target: &Expression, function: &str) -> Option<Result<String, CompileError>> {
+    fn namespaced(&self, target: &Expression, function: &str) -> Option<String> {
         let prefix = target.dotted()?;
         let name = format!("{}.{function}", prefix.trim_start_matches('.'));
-        if name.starts_with("format.") || name.starts_with("kubernetes.") || name.starts_with("google.") {
-            return Some(Err(CompileError::Unsupported(format!("function {name}"))));
+        overloads(&name, self.options.includes).map(|_| name)
+    }
+
+    /// What calculates a call, where that depends on more than its name.
+    fn variant<'n>(&self, name: &'n str, ty: &Type) -> &'n str {
+        match name {
+            // The sum of nothing is nothing of its type.
+            "sum" if *ty == DURATION => "sum of durations",
+            name if self.options.old_words => name_of_1_34(name).unwrap_or(name),
+            name => name,
         }
-        overloads(&name, self.options.includes).map(|_| Ok(name))
     }
 
     /// The type of a call and what it costs.
@@ -61,10 +76,7 @@ impl Compiler<'_> {
         arguments: &[Typed],
     ) -> Result<(Type, Cost), CompileError> {
         let Some(overloads) = overloads(name, self.options.includes) else {
-            return Err(match UNSUPPORTED.contains(&name) {
-                true => CompileError::Unsupported(format!("function {name}")),
-                false => CompileError::UnknownFunction(name.to_owned()),
-            });
+            return Err(CompileError::UnknownFunction(name.to_owned()));
         };
         let given: Vec<Type> = target.into_iter().chain(arguments).map(|(ty, _)| ty.clone()).collect();
         let (mut result, mut costs) = (None, Vec::new());
@@ -150,6 +162,9 @@ fn plan(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, CompileErr
         }
         ("_[_]" | "_[?_]", [_, _]) => {
             let key = nodes.remove(1);
+            if let Some(key) = key.constant().filter(|key| !key.is_index()) {
+                return Err(CompileError::Constant(format!("nothing is found by a {}", key.type_of())));
+            }
             Ok(nodes.remove(0).stepped(key, name == "_[?_]", false))
         }
         ("_==_" | "_!=_", [_, _]) => Ok(Node::Equal { sides: pair(nodes).map_err(lost)?, is_negated: name == "_!=_" }),

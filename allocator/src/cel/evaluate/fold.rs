@@ -8,7 +8,7 @@ use super::{
         plan::{FoldNode, Insertion, Node},
         value::Value,
     },
-    Evaluated, Evaluation, Slot, no_overload,
+    Evaluated, Evaluation, Slot, no_overload, unless_final,
 };
 
 impl<'a> Evaluation<'a> {
@@ -81,7 +81,7 @@ impl<'a> Evaluation<'a> {
         if let (Some(error), Insertion::Entry) = (&failed, insertion) {
             return Err(error.clone());
         }
-        let values = nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>();
+        let values = unless_final(nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>())?;
         if !matches!(insertion, Insertion::Entry) || values.is_ok() {
             self.meter.charge(1)?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Body, Outcome, failed, mismatch, text};
+use super::{Body, Outcome, failed, mismatch, text, times};
 use crate::cel::{
     EvaluationError,
     cost::Meter,
@@ -13,9 +13,11 @@ pub(super) const ALL: &[(&str, Body)] = &[
     ("bool", to_bool),
     ("bytes", to_bytes),
     ("double", to_double),
+    ("duration", times::to_duration),
     ("dyn", |arguments, _| Ok(arguments[0].clone())),
     ("int", to_int),
     ("string", to_string),
+    ("timestamp", times::to_timestamp),
     ("type", |arguments, _| Ok(Value::Type(Arc::new(arguments[0].type_of())))),
     ("uint", to_uint),
 ];
@@ -74,6 +76,8 @@ fn to_int<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
         [Value::Uint(number)] => i64::try_from(*number).ok(),
         [Value::Double(number)] => (*number > -INT_END && *number < INT_END).then_some(*number as i64),
         [Value::Text(text)] => text.parse().ok(),
+        [Value::Timestamp(time)] => Some(time.seconds()),
+        [Value::Duration(duration)] => Some(duration.0),
         other => return mismatch(other),
     };
     number.map_or_else(|| failed("no whole number of 64 bits"), |number| Ok(Value::Int(number)))
@@ -92,22 +96,30 @@ fn to_uint<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
 }
 
 fn to_string<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
-    let written = match arguments {
-        [Value::Text(text)] => return Ok(Value::Text(text.clone())),
-        [Value::Bool(value)] => value.to_string(),
-        [Value::Int(number)] => number.to_string(),
-        [Value::Uint(number)] => number.to_string(),
-        [Value::Double(number)] => write_double(*number),
-        [Value::Bytes(bytes)] => match std::str::from_utf8(bytes) {
-            Ok(text) => text.to_owned(),
-            Err(_) => return failed("bytes that are no Unicode text"),
-        },
-        [Value::Ip(address)] => address.to_string(),
-        [Value::Cidr(cidr)] => format!("{}/{}", cidr.address, cidr.bits),
-        [Value::Type(ty)] => ty.runtime_name().to_owned(),
-        other => return mismatch(other),
-    };
-    text(written, meter)
+    match arguments {
+        [Value::Text(text)] => Ok(Value::Text(text.clone())),
+        [Value::Bytes(bytes)] if std::str::from_utf8(bytes).is_err() => failed("bytes that are no Unicode text"),
+        [one] => written(one).map_or_else(|| mismatch(arguments), |written| text(written, meter)),
+        other => mismatch(other),
+    }
+}
+
+/// A value as a text; `None` where it has none.
+pub(super) fn written(value: &Value<'_>) -> Option<String> {
+    Some(match value {
+        Value::Text(text) => text.to_string(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Uint(number) => number.to_string(),
+        Value::Double(number) => write_double(*number),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok()?.to_owned(),
+        Value::Ip(address) => address.to_string(),
+        Value::Cidr(cidr) => format!("{}/{}", cidr.address, cidr.bits),
+        Value::Type(ty) => ty.runtime_name().to_owned(),
+        Value::Timestamp(time) => time.to_string(),
+        Value::Duration(duration) => duration.to_string(),
+        _ => return None,
+    })
 }
 
 /// From this power of ten on, Go writes an exponent.

@@ -16,17 +16,19 @@ use crate::cel::{
 pub(super) const ALL: &[(&str, Body)] = &[
     ("quantity", |arguments, _| read_quantity(arguments)?.map_or_else(not("quantity"), Ok)),
     ("isQuantity", |arguments, _| Ok(Value::Bool(read_quantity(arguments)?.is_some()))),
-    ("sign", |arguments, _| of_quantity(arguments, |quantity| Ok(Value::Int(quantity.sign())))),
-    ("isInteger", |arguments, _| of_quantity(arguments, |it| Ok(Value::Bool(it.as_integer().is_some())))),
-    ("asInteger", |arguments, _| of_quantity(arguments, as_integer)),
-    ("asApproximateFloat", |arguments, _| {
-        of_quantity(arguments, |quantity| Ok(Value::Double(quantity.as_approximate_float())))
+    ("sign", |arguments, meter| of_quantity(arguments, meter, |quantity| Ok(Value::Int(quantity.sign())))),
+    ("isInteger", |arguments, meter| {
+        of_quantity(arguments, meter, |quantity| Ok(Value::Bool(quantity.as_integer().is_some())))
     }),
-    ("add", |arguments, _| calculate(arguments, ExactQuantity::checked_add)),
-    ("sub", |arguments, _| calculate(arguments, ExactQuantity::checked_sub)),
-    ("isGreaterThan", |arguments, _| order(arguments, |order| Value::Bool(order.is_gt()))),
-    ("isLessThan", |arguments, _| order(arguments, |order| Value::Bool(order.is_lt()))),
-    ("compareTo", |arguments, _| order(arguments, |order| Value::Int(order as i64))),
+    ("asInteger", |arguments, meter| of_quantity(arguments, meter, as_integer)),
+    ("asApproximateFloat", |arguments, meter| {
+        of_quantity(arguments, meter, |quantity| Ok(Value::Double(quantity.as_approximate_float())))
+    }),
+    ("add", |arguments, meter| calculate(arguments, meter, ExactQuantity::checked_add)),
+    ("sub", |arguments, meter| calculate(arguments, meter, ExactQuantity::checked_sub)),
+    ("isGreaterThan", |arguments, meter| order(arguments, meter, |order| Value::Bool(order.is_gt()))),
+    ("isLessThan", |arguments, meter| order(arguments, meter, |order| Value::Bool(order.is_lt()))),
+    ("compareTo", |arguments, meter| order(arguments, meter, |order| Value::Int(order as i64))),
     ("semver", |arguments, _| read_semver(arguments)?.map_or_else(not("semantic version"), Ok)),
     ("isSemver", |arguments, _| Ok(Value::Bool(read_semver(arguments)?.is_some()))),
     ("major", |arguments, _| of_version(arguments, 0)),
@@ -72,9 +74,9 @@ fn read_quantity<'a>(arguments: &[Value<'_>]) -> Result<Option<Value<'a>>, Evalu
     }
 }
 
-fn of_quantity<'a>(arguments: &[Value<'_>], of: fn(ExactQuantity) -> Outcome<'a>) -> Outcome<'a> {
+fn of_quantity<'a>(arguments: &[Value<'_>], meter: &Meter, of: fn(ExactQuantity) -> Outcome<'a>) -> Outcome<'a> {
     match arguments {
-        [Value::Quantity(quantity)] => of(**quantity),
+        [Value::Quantity(quantity)] => of(meter.held(quantity)),
         other => mismatch(other),
     }
 }
@@ -85,11 +87,12 @@ fn as_integer<'a>(quantity: ExactQuantity) -> Outcome<'a> {
 
 fn calculate<'a>(
     arguments: &[Value<'_>],
+    meter: &Meter,
     result: fn(ExactQuantity, ExactQuantity) -> Option<ExactQuantity>,
 ) -> Outcome<'a> {
     let (one, two) = match arguments {
-        [Value::Quantity(one), Value::Quantity(two)] => (**one, **two),
-        [Value::Quantity(one), Value::Int(two)] => (**one, ExactQuantity::whole(*two)),
+        [Value::Quantity(one), Value::Quantity(two)] => (meter.held(one), meter.held(two)),
+        [Value::Quantity(one), Value::Int(two)] => (meter.held(one), ExactQuantity::whole(*two)),
         other => return mismatch(other),
     };
     match result(one, two) {
@@ -98,9 +101,15 @@ fn calculate<'a>(
     }
 }
 
-fn order<'a>(arguments: &[Value<'_>], answer: fn(Ordering) -> Value<'a>) -> Outcome<'a> {
+fn order<'a>(arguments: &[Value<'_>], meter: &mut Meter, answer: fn(Ordering) -> Value<'a>) -> Outcome<'a> {
     match arguments {
-        [Value::Quantity(one), Value::Quantity(two)] => Ok(answer((**one).cmp(&**two))),
+        [Value::Quantity(one), Value::Quantity(two)] => {
+            // Kubernetes changes how it holds the first to compare it with what it holds in decimal.
+            if meter.held(two).is_in_decimal() && !one.is_in_decimal() {
+                meter.hold_in_decimal(one);
+            }
+            Ok(answer((**one).cmp(&**two)))
+        }
         [Value::Semver(one), Value::Semver(two)] => Ok(answer(Semver::cmp(one, two))),
         other => mismatch(other),
     }

@@ -7,12 +7,17 @@ use crate::cel::{
     EvaluationError,
     collections::List,
     cost::{LIMIT, Meter, NEW_LIST},
+    time::Duration,
     value::{Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[
     ("isSorted", is_sorted),
     ("sum", sum),
+    ("sum of durations", |arguments, meter| match arguments {
+        [Value::List(list)] if list.len() == 0 => Ok(Value::Duration(Duration(0))),
+        other => sum(other, meter),
+    }),
     ("max", |arguments, meter| extreme(arguments, meter, Ordering::Less)),
     ("min", |arguments, meter| extreme(arguments, meter, Ordering::Greater)),
     ("slice", slice),
@@ -72,6 +77,7 @@ fn sum<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
         None | Some(Value::Int(_)) => Value::Int(0),
         Some(Value::Uint(_)) => Value::Uint(0),
         Some(Value::Double(_)) => Value::Double(0.0),
+        Some(Value::Duration(_)) => Value::Duration(Duration(0)),
         Some(other) => return mismatch(&[other]),
     };
     let add = Function::named("_+_");

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Body, Outcome, failed, int, mismatch, text};
+use super::{Body, Outcome, failed, int, mismatch, text, times};
 use crate::cel::{
     EvaluationError,
     collections::List,
@@ -14,7 +14,7 @@ pub(super) const ALL: &[(&str, Body)] = &[
     ("!_", not),
     ("-_", negate),
     ("_+_", add),
-    ("_-_", |arguments, _| calculate(arguments, i64::checked_sub, u64::checked_sub, |one, two| one - two)),
+    ("_-_", subtract),
     ("_*_", |arguments, _| calculate(arguments, i64::checked_mul, u64::checked_mul, |one, two| one * two)),
     ("_/_", divide),
     ("_%_", modulo),
@@ -81,7 +81,17 @@ fn add<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
             Ok(Value::Bytes(Shared::Owned(Arc::from([&**one, &**two].concat()))))
         }
         [Value::List(one), Value::List(two)] => join(one, two),
-        other => calculate(other, i64::checked_add, u64::checked_add, |one, two| one + two),
+        [one, two] => times::add(one, two)
+            .unwrap_or_else(|| calculate(arguments, i64::checked_add, u64::checked_add, |one, two| one + two)),
+        other => mismatch(other),
+    }
+}
+
+fn subtract<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
+    match arguments {
+        [one, two] => times::subtract(one, two)
+            .unwrap_or_else(|| calculate(arguments, i64::checked_sub, u64::checked_sub, |one, two| one - two)),
+        other => mismatch(other),
     }
 }
 
@@ -119,6 +129,9 @@ fn compare<'a>(arguments: &[Value<'a>], holds: fn(Ordering) -> bool) -> Outcome<
 fn contains<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     match arguments {
         [wanted, Value::List(list)] => Ok(Value::Bool(list.contains(wanted, meter.work()))),
+        [wanted, Value::Map(map)] if map.is_hashed() && !wanted.has_hash() => {
+            Err(EvaluationError::NoHash(wanted.type_of().to_string()))
+        }
         [wanted, Value::Map(map)] => Ok(Value::Bool(map.contains(wanted))),
         other => mismatch(other),
     }

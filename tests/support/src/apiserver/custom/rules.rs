@@ -123,7 +123,7 @@ fn broken(rule: &Value, part: Part<'_>) -> Option<String> {
 }
 
 fn options() -> CelOptions {
-    CelOptions { list_attributes: false, includes: false }
+    CelOptions::default()
 }
 
 fn bind(name: &str, value: &str, body: &str) -> String {

@@ -1,0 +1,129 @@
+//! Texts that `format` fills in, checked while they are compiled: how many values they take, and of which types.
+
+use std::collections::HashMap;
+
+use super::super::{
+    CompileError,
+    ast::{Expression, Kind},
+    clauses::{Piece, Verb, count, pieces},
+    types::{DURATION, Inference, TIMESTAMP, Type},
+    value::Value,
+};
+
+/// What is known of calls of `format` until all types are.
+#[derive(Default)]
+pub(super) struct Formatting {
+    /// How many calls the part lies in.
+    depth: usize,
+    /// The types of all parts of calls, by where they lie.
+    types: HashMap<*const Expression, Type>,
+    calls: Vec<Call>,
+}
+
+/// A call whose text and list of values are written out.
+struct Call {
+    text: Box<str>,
+    values: Vec<Part>,
+}
+
+/// A value with its type, and what it is written out of.
+struct Part {
+    ty: Type,
+    parts: Vec<Part>,
+}
+
+impl Formatting {
+    /// Inside such calls, lists and maps may mix types.
+    pub(super) fn is_inside(&self) -> bool {
+        self.depth > 0
+    }
+
+    pub(super) fn enter(&mut self) {
+        self.depth += 1;
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Keeps the type of a part.
+    pub(super) fn note(&mut self, expression: &Expression, ty: &Type) {
+        if self.is_inside() {
+            self.types.insert(std::ptr::from_ref(expression), ty.clone());
+        }
+    }
+
+    /// A call whose parts have all been noted.
+    pub(super) fn call(&mut self, target: &Expression, arguments: &[Expression]) {
+        let (Kind::Literal(Value::Text(text)), [Expression { kind: Kind::List(elements), .. }]) =
+            (&target.kind, arguments)
+        else {
+            return;
+        };
+        let values = elements.iter().map(|(element, _)| self.part(element)).collect();
+        self.calls.push(Call { text: (**text).into(), values });
+    }
+
+    fn part(&self, expression: &Expression) -> Part {
+        let ty = self.types.get(&std::ptr::from_ref(expression)).cloned().unwrap_or(Type::Dyn);
+        let parts = match &expression.kind {
+            Kind::List(elements) => elements.iter().map(|(element, _)| self.part(element)).collect(),
+            Kind::Map(entries) => {
+                entries.iter().flat_map(|(key, value, _)| [self.part(key), self.part(value)]).collect()
+            }
+            _ => Vec::new(),
+        };
+        Part { ty, parts }
+    }
+
+    /// Whether every call has the values that its text takes.
+    pub(super) fn check(&self, inference: &Inference) -> Result<(), CompileError> {
+        self.calls.iter().try_for_each(|call| call.check(inference))
+    }
+}
+
+impl Call {
+    fn check(&self, inference: &Inference) -> Result<(), CompileError> {
+        let pieces = pieces(&self.text).map_err(CompileError::Constant)?;
+        let wanted = count(&pieces);
+        if wanted != self.values.len() {
+            let given = self.values.len();
+            return Err(CompileError::Constant(format!("a text with {wanted} clauses and {given} values")));
+        }
+        let clauses = pieces.iter().filter_map(|piece| match piece {
+            Piece::Clause(clause) => Some(clause.verb),
+            Piece::Text(_) => None,
+        });
+        clauses.zip(&self.values).try_for_each(|(verb, value)| match value.fits(verb, inference) {
+            true => Ok(()),
+            false => Err(CompileError::NoOverload {
+                function: format!("the clause {verb:?} of format()"),
+                given: inference.settled(&value.ty).to_string(),
+            }),
+        })
+    }
+}
+
+impl Part {
+    fn fits(&self, verb: Verb, inference: &Inference) -> bool {
+        let ty = inference.settled(&self.ty);
+        let is_number = matches!(ty, Type::Int | Type::Uint);
+        ty == Type::Dyn
+            || match verb {
+                Verb::Text => is_written(&ty) && self.parts.iter().all(|part| part.fits(verb, inference)),
+                Verb::Decimal | Verb::Octal => is_number,
+                Verb::Fixed | Verb::Scientific => matches!(ty, Type::Double | Type::Text),
+                Verb::Binary => is_number || ty == Type::Bool,
+                Verb::Hexadecimal | Verb::UpperHexadecimal => is_number || matches!(ty, Type::Text | Type::Bytes),
+            }
+    }
+}
+
+/// Whether values of the type have a text.
+fn is_written(ty: &Type) -> bool {
+    match ty {
+        Type::Struct(_) => *ty == TIMESTAMP || *ty == DURATION,
+        Type::Opaque(..) | Type::Any | Type::Variable(_) => false,
+        _ => true,
+    }
+}
