@@ -26,7 +26,8 @@ fuzz_target!(|text: &str| {
     if let Ok(quantity) = text.parse::<ExactQuantity>() {
         assert_eq!(quantity.to_string().parse(), Ok(quantity), "a quantity survives being written");
     }
-    let selector = match Selector::compile(text, &CelOptions { list_attributes: true, includes: true, old_words: false }) {
+    let options = CelOptions { list_attributes: true, includes: true, old_words: false };
+    let selector = match Selector::compile(text, &options) {
         Ok(selector) => selector,
         Err(error) => return assert!(!error.to_string().is_empty(), "a refusal has a text"),
     };
