@@ -95,6 +95,8 @@ pub struct DeviceHolder {
     pub claim: Arc<ObjectKey>,
     /// Names of the pods that may use it.
     pub pods: Vec<String>,
+    /// What it has of each capacity that several claims can share, by its name.
+    pub amounts: Vec<(Arc<str>, Quantity)>,
 }
 
 impl ClusterFacts {

@@ -97,7 +97,7 @@ impl<'a> JudgedPool<'a> {
                 node: device.node.clone(),
                 kind: device.kind.kind.clone(),
                 state: device.state,
-                holders: device.given.iter().map(|given| self.holder(given)).collect(),
+                holders: device.given.iter().map(|given| self.holder(given, device.kind)).collect(),
                 amounts: device.amounts(),
             };
             devices.extend(names.iter().map(one));
@@ -185,10 +185,13 @@ impl<'a> JudgedPool<'a> {
         }
     }
 
-    fn holder(&self, given: &PoolGiven) -> DeviceHolder {
+    fn holder(&self, given: &PoolGiven, kind: &KindFacts) -> DeviceHolder {
         let claim = self.facts.claims.get(&*given.claim);
         let pods = claim.iter().flat_map(|claim| &claim.pods).map(|pod| self.facts.text(*pod).to_owned());
-        DeviceHolder { claim: given.claim.clone(), pods: pods.collect() }
+        let capacities = kind.shared.as_deref().unwrap_or_default();
+        let parts = amounts::consumed(given, capacities, &self.facts.store);
+        let amounts = capacities.iter().zip(parts).map(|(it, part)| (it.name.clone(), amounts::counted(part)));
+        DeviceHolder { claim: given.claim.clone(), pods: pods.collect(), amounts: amounts.collect() }
     }
 }
 
