@@ -198,6 +198,11 @@ impl ApiServer {
         });
     }
 
+    /// A user's token is nobody's from now on.
+    pub fn forget_user(&self, name: &str) {
+        self.shared.write(|state| state.users.retain(|_, user| user.name != name));
+    }
+
     /// Has every write admitted: by `policy`, which may refuse it with a reason.
     pub fn admit(&self, policy: impl Fn(&AdmissionAttributes<'_>) -> Result<(), String> + Send + Sync + 'static) {
         self.shared.write(|state| state.policies.push(state::AdmissionPolicy(Arc::new(policy))));

@@ -39,3 +39,4 @@ pub mod pod_resources;
 pub mod scraper;
 pub mod systemd;
 pub mod uevents;
+pub mod visitor;
