@@ -31,12 +31,14 @@ use hostler_allocator::{
 use hostler_api::{Chain, did_you_mean, plain};
 use tokio::runtime;
 
-use self::{answer::PlanAnswer, capture::NodeCapture, pods::AskedPods};
+use self::{capture::NodeCapture, pods::AskedPods};
 
 pub(crate) use self::{
+    answer::{ANSWER_VERSION, PlanAnswer},
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
-    read::{InputProblem, for_each_text},
+    pods::asked,
+    read::{InputProblem, InputText, for_each_text},
 };
 
 const EXAMPLES: &str = "\
@@ -138,22 +140,58 @@ pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, P
     let server = args.read(&mut manifests, &mut problems)?;
     let version = args.kubernetes.or(server).unwrap_or_default();
     let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
-    let mut asked = pods::asked(&manifests);
-    problems.extend(pods::excess(&asked, !args.cluster));
-    let mut notes = pods::notes(&manifests);
-    // Who has lost a place comes before who never had one.
-    asked.splice(..0, args.change(&mut manifests, &mut problems));
-    if !problems.is_empty() {
-        return Err(PlanError::Input(problems));
-    }
-    let snapshot = Snapshot::new(manifests.facts);
-    notes.extend(snapshot.unseen().iter().cloned());
-    let (sets, notes_of_sets): (Vec<PodSet>, Vec<Vec<String>>) =
-        asked.into_iter().map(|asked| (asked.set, asked.notes)).unzip();
-    let plan = snapshot.plan(&sets, &options);
-    let answer = PlanAnswer::new(&snapshot, &plan, &options, notes_of_sets, notes);
+    let question = PlanQuestion { manifests, changes: &args.what_if, chose: !args.cluster };
+    let answer = question.answer(&options, problems).map_err(PlanError::Input)?;
     write_answer(&answer, args.output, out)?;
     Ok(if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit })
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct PlanQuestion<'a> {
+    /// The cluster, and what wants a place.
+    pub(crate) manifests: Manifests,
+    /// What is changed before.
+    pub(crate) changes: &'a [Change],
+    /// Whether somebody chose what wants a place.
+    pub(crate) chose: bool,
+}
+
+impl PlanQuestion<'_> {
+    /// What of all that wants a place gets one; `problems` are those of reading.
+    pub(crate) fn answer(
+        mut self,
+        options: &PlanOptions,
+        mut problems: Vec<InputProblem>,
+    ) -> Result<PlanAnswer, Vec<InputProblem>> {
+        let mut asked = pods::asked(&self.manifests);
+        problems.extend(pods::excess(&asked, self.chose));
+        let mut notes = pods::notes(&self.manifests);
+        // Who has lost a place comes before who never had one.
+        asked.splice(..0, change(&mut self.manifests, self.changes, &mut problems));
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let snapshot = Snapshot::new(self.manifests.facts);
+        notes.extend(snapshot.unseen().iter().cloned());
+        let (sets, notes_of_sets): (Vec<PodSet>, Vec<Vec<String>>) =
+            asked.into_iter().map(|asked| (asked.set, asked.notes)).unzip();
+        let plan = snapshot.plan(&sets, options);
+        Ok(PlanAnswer::new(&snapshot, &plan, options, notes_of_sets, notes))
+    }
+}
+
+/// Makes the changes; gives the pods that lose their place by them.
+fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<InputProblem>) -> Vec<AskedPods> {
+    let mut evicted = Vec::new();
+    for change in changes {
+        let note = format!("without its place after: {change}");
+        match manifests.facts.apply(change) {
+            Ok(sets) => evicted.extend(sets.into_iter().map(|set| AskedPods { set, notes: vec![note.clone()] })),
+            Err(error) => problems.push(InputProblem::whole(format!("--what-if '{change}'"), Chain(&error))),
+        }
+    }
+    evicted
 }
 
 /// As a program or a person wants it.
@@ -224,36 +262,27 @@ impl PlanArgs {
     }
 
     fn features(&self, version: KubernetesVersion) -> Features {
-        let gates = self.feature_gates.iter();
-        gates.fold(Features::for_version(version), |features, gate| match gate.is_on {
-            true => features.with(gate.feature),
-            false => features.without(gate.feature),
-        })
-    }
-
-    /// Makes the changes; gives the pods that lose their place by them.
-    fn change(&self, manifests: &mut Manifests, problems: &mut Vec<InputProblem>) -> Vec<AskedPods> {
-        let mut evicted = Vec::new();
-        for change in &self.what_if {
-            let note = format!("without its place after: {change}");
-            match manifests.facts.apply(change) {
-                Ok(sets) => evicted.extend(sets.into_iter().map(|set| AskedPods { set, notes: vec![note.clone()] })),
-                Err(error) => problems.push(InputProblem::whole(format!("--what-if '{change}'"), Chain(&error))),
-            }
-        }
-        evicted
+        features(version, &self.feature_gates)
     }
 }
 
+/// What is switched on there, with gates that are not as the version has them.
+pub(crate) fn features(version: KubernetesVersion, gates: &[FeatureGate]) -> Features {
+    gates.iter().fold(Features::for_version(version), |features, gate| match gate.is_on {
+        true => features.with(gate.feature),
+        false => features.without(gate.feature),
+    })
+}
+
 /// `1.36`.
-fn version(text: &str) -> Result<KubernetesVersion, String> {
+pub(crate) fn version(text: &str) -> Result<KubernetesVersion, String> {
     let known = KubernetesVersion::ALL.into_iter().find(|version| version.as_str() == text.trim_start_matches('v'));
     known.ok_or_else(|| format!("{text:?} is not one of 1.34, 1.35, 1.36 and 1.37"))
 }
 
 /// A feature gate that is on or off.
 #[derive(Clone, Copy, Debug)]
-struct FeatureGate {
+pub(crate) struct FeatureGate {
     feature: Feature,
     is_on: bool,
 }

@@ -6,7 +6,7 @@ use hostler_allocator::plan::{DeviceCount, NodeLeft, Order, Placement, Plan, Pla
 use serde::Serialize;
 
 /// Raised when a field changes its meaning or goes away; fields may be added.
-const API_VERSION: &str = "output.hostler.dev/v1";
+pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
 
 /// Nodes that are named with a reason.
 const EXAMPLES: usize = 10;
@@ -136,7 +136,7 @@ impl PlanAnswer {
         let classes = counts(before.left_by_class(options), plan.after().left_by_class(options));
         let drivers = counts(before.left().devices, after.devices);
         Self {
-            api_version: API_VERSION,
+            api_version: ANSWER_VERSION,
             kind: "Plan",
             kubernetes: options.version.to_string(),
             verdict: plan.verdict(),

@@ -38,6 +38,8 @@ pub(crate) struct Manifests {
     pub(crate) workloads: Vec<Workload>,
     /// Claims, and whether they have been given anything.
     pub(crate) claims: BTreeMap<ObjectKey, bool>,
+    /// Templates of claims, in the order of being read.
+    pub(crate) templates: Vec<ObjectKey>,
     /// PriorityClasses.
     pub(crate) priorities: BTreeMap<String, PriorityClass>,
     /// What daemons say of their nodes.
@@ -91,6 +93,11 @@ struct TakenObject<'a, 'o> {
 }
 
 impl Manifests {
+    /// Nothing read yet, beside what is known of a cluster.
+    pub(crate) fn of(facts: ClusterFacts) -> Self {
+        Self { facts, ..Self::default() }
+    }
+
     /// Takes over every object of a text; what is wrong with one hides no other.
     pub(crate) fn read(&mut self, input: &InputText, layer: InputLayer, problems: &mut Vec<InputProblem>) {
         for_each_object(input, problems, &mut |object| {
@@ -108,9 +115,10 @@ impl Manifests {
             ("", "Pod") => self.keep(taken, Self::add_pod),
             ("resource.k8s.io", "ResourceSlice") => self.keep(taken, |all, _, it| all.facts.add_slice(it)),
             ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, &it)),
-            ("resource.k8s.io", "ResourceClaimTemplate") => {
-                self.keep(taken, |all, key, it: ResourceClaimTemplate| all.facts.add_template(key, it.spec.spec))
-            }
+            ("resource.k8s.io", "ResourceClaimTemplate") => self.keep(taken, |all, key, it: ResourceClaimTemplate| {
+                all.templates.push(key.clone());
+                all.facts.add_template(key, it.spec.spec);
+            }),
             ("resource.k8s.io", "DeviceClass") => self.keep(taken, |all, _, it| all.facts.add_class(it)),
             ("resource.k8s.io", "DeviceTaintRule") => self.keep(taken, |all, _, it| all.facts.add_rule(it)),
             (hardware::GROUP, hardware::NODE_HARDWARE_KIND) => self.keep(taken, |all, _, it| all.reports.push(it)),
