@@ -98,7 +98,8 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let listener = TcpListener::bind(&address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     info!(%address, "serving");
-    let (routes, stop) = (router(ServeState { view_rx, client }), tasks.stop_token());
+    let state = ServeState { view_rx, client, tasks: tasks.clone() };
+    let (routes, stop) = (router(state), tasks.stop_token());
     tasks.service("http", async move {
         axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await?;
         Ok(())

@@ -1,5 +1,24 @@
-//! What the controller answers over HTTP: whether it lives, whether it is ready, and figures. Others add their routes to
-//! [`router`].
+//! What the controller answers over HTTP: whether it lives, whether it is ready, figures, the page for people, and the
+//! questions that it and the command line put.
+//!
+//! ```text
+//!   /healthz, /readyz, /metrics      for whoever can connect
+//!   /, /main.js, …      page         the same for everybody: nothing of the cluster is in it
+//!   /v1/…               api          token ──► access: who, and what he may ──► places ──► answer
+//! ```
+
+mod access;
+mod api;
+mod changes;
+mod fits;
+mod grid;
+mod labels;
+mod machine;
+mod page;
+mod places;
+mod plans;
+mod problem;
+mod revisions;
 
 use std::sync::Arc;
 
@@ -7,10 +26,12 @@ use axum::{
     Router,
     extract::State,
     http::{StatusCode, header::CONTENT_TYPE},
+    middleware::from_fn,
     response::{IntoResponse, Response},
     routing::get,
 };
 use hostler_cluster::ApiClient;
+use hostler_process::Tasks;
 use tokio::sync::watch;
 
 use crate::{
@@ -25,17 +46,23 @@ pub(crate) struct ServeState {
     /// What is known of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
     /// For those who must be asked about.
-    #[expect(dead_code, reason = "routes for people with a token ask with it")]
     pub(crate) client: ApiClient,
+    /// What answers take time run in.
+    pub(crate) tasks: Tasks,
 }
 
 /// All routes.
 pub(crate) fn router(state: ServeState) -> Router {
+    let api = api::routes(&state);
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(figures))
         .with_state(state)
+        .merge(page::routes())
+        .merge(api)
+        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
+        .layer(from_fn(page::secured))
 }
 
 async fn readyz(State(state): State<ServeState>) -> Response {

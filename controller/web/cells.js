@@ -1,6 +1,6 @@
 // The nodes of the grid: from the server's rows to what is drawn. Pure.
 
-import { STATES, placeOf } from "./signs.js";
+import { FLAGS, REPORTS, STATES, placeOf } from "./signs.js";
 import { byName } from "./text.js";
 
 const UNHEALTHY = placeOf("unhealthy");
@@ -8,17 +8,17 @@ const UNKNOWN = placeOf("unknown");
 const FREE = placeOf("free");
 
 /**
- * A row is `[name, report, [numa, count of each state…]…]`; counts that are 0 at the end are left out, and numa is -1 for
+ * A row is `[name, status, [numa, count of each state…]…]`: how fresh the report is, and flags above it; counts that are 0 at the end are left out, and numa is -1 for
  * devices that are on no NUMA node.
  */
-export function nodeOf([name, report, ...zones]) {
+export function nodeOf([name, status, ...zones]) {
   const counts = new Array(STATES.length).fill(0);
   const parts = zones.map(([numa, ...given]) => {
     const own = STATES.map((_, place) => given[place] ?? 0);
     own.forEach((count, place) => (counts[place] += count));
     return { numa, counts: own, devices: sum(own) };
   });
-  return { name, lower: name.toLowerCase(), report, zones: parts, counts, devices: sum(counts) };
+  return { name, lower: name.toLowerCase(), report: status & 7, flags: status & ~7, zones: parts, counts, devices: sum(counts) };
 }
 
 /** All nodes of an answer, by name. */
@@ -42,11 +42,23 @@ export function totals(nodes) {
   return counts;
 }
 
-/** Nodes by how fresh their report is. */
-export function reports(nodes) {
-  const counts = [0, 0, 0, 0];
-  for (const node of nodes) counts[node.report] += 1;
+/** Nodes by what is said of them: a key with how many. */
+export function statuses(nodes) {
+  const counts = new Map([...REPORTS, ...FLAGS].map(({ key }) => [key, 0]));
+  const add = (key) => counts.set(key, counts.get(key) + 1);
+  for (const node of nodes) {
+    add(REPORTS[node.report].key);
+    for (const flag of FLAGS) if (node.flags & flag.bit) add(flag.key);
+  }
   return counts;
+}
+
+/** Whether a node has a state among its devices, or a status itself. */
+export function hasKey(node, key) {
+  const flag = FLAGS.find((known) => known.key === key);
+  if (flag) return (node.flags & flag.bit) !== 0;
+  const [kind, name] = key.split(":");
+  return kind === "report" ? REPORTS[node.report].key === name : node.counts[placeOf(name)] > 0;
 }
 
 const ORDERS = {
@@ -71,14 +83,15 @@ function shareTaken(node) {
 
 /** What somebody should look at comes first: what does not work, then what does not report. */
 function trouble(node) {
-  return node.counts[UNHEALTHY] * 1000 + node.counts[UNKNOWN] + [0, 100, 500, 0][node.report];
+  return node.counts[UNHEALTHY] * 1000 + node.counts[UNKNOWN] + [0, 100, 500, 0, 300][node.report] + (node.flags & 8 ? 200 : 0);
 }
 
 /** What a node is like, in a sentence: for screen readers and for whoever points at it. */
-export function described(node, reportWords) {
+export function described(node) {
   const counts = STATES.map((state, place) => [node.counts[place], state.word]).filter(([count]) => count > 0);
   const parts = counts.map(([count, word]) => `${count} ${word}`);
-  const report = node.report === 0 ? "" : `; ${reportWords[node.report].word}`;
+  const said = [REPORTS[node.report], ...FLAGS.filter(({ bit }) => node.flags & bit)];
+  const report = said.filter(({ key }) => key !== "fresh").map(({ word }) => `; ${word}`).join("");
   const devices = node.devices === 0 ? "no devices" : `${parts.join(", ")} of ${node.devices} devices`;
   return `${node.name}: ${devices}${report}`;
 }

@@ -3,7 +3,6 @@
 import { SIZES, described, fittingSize, layout } from "./cells.js";
 import { byId, plain } from "./dom.js";
 import { paintTile, readColours, readFills } from "./paint.js";
-import { REPORTS } from "./signs.js";
 
 export class NodeGrid {
   #nodes = [];
@@ -119,7 +118,7 @@ export class NodeGrid {
     this.hint.hidden = place < 0;
     this.space.classList.toggle("pointed", place >= 0);
     if (place < 0) return;
-    this.hint.textContent = plain(described(this.#nodes[place], REPORTS));
+    this.hint.textContent = plain(described(this.#nodes[place]));
     const isRight = event.clientX > innerWidth / 2;
     this.hint.style.left = isRight ? "auto" : `${event.clientX + 14}px`;
     this.hint.style.right = isRight ? `${innerWidth - event.clientX + 14}px` : "auto";
@@ -173,7 +172,7 @@ export class NodeGrid {
     if (node === undefined) return;
     const { x, y, width, height } = this.#box(this.#current);
     Object.assign(this.cell.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
-    this.cell.setAttribute("aria-label", plain(described(node, REPORTS)));
+    this.cell.setAttribute("aria-label", plain(described(node)));
     this.cell.setAttribute("aria-colindex", (this.#current % this.#plan.columns) + 1);
     this.cell.parentElement.setAttribute("aria-rowindex", Math.floor(this.#current / this.#plan.columns) + 1);
   }

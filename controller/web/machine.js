@@ -3,7 +3,7 @@
 import { bar, byId, el, plain } from "./dom.js";
 import { Holders } from "./holders.js";
 import { REPORTS, STATES } from "./signs.js";
-import { amountOf, amountShown, byName, counted, duration, grouped } from "./text.js";
+import { amountOf, amountShown, byName, counted, grouped } from "./text.js";
 import { walk } from "./walk.js";
 
 /** More CPUs than that are shown as a bar. */
@@ -27,7 +27,7 @@ export function drawMachine(machine) {
 function zonesOf(devices) {
   const zones = new Map();
   for (const device of devices) {
-    const numa = device.numa ?? null;
+    const numa = device.numaNode ?? null;
     if (!zones.has(numa)) zones.set(numa, []);
     zones.get(numa).push(device);
   }
@@ -43,18 +43,16 @@ function summary(machine) {
 
 /** What makes it doubtful, before everything else. */
 function notes(machine) {
-  const report = REPORTS.find(({ key }) => key === machine.report);
-  const heard = machine.heardSeconds === undefined ? "" : `, last heard of ${duration(machine.heardSeconds)} ago`;
+  const report = REPORTS.find(({ key }) => key === (machine.isThere ? (machine.report ?? "none") : "gone"));
   const list = [];
-  if (report && report.key !== "fresh") list.push(`${report.word}: ${report.hint}${heard}`);
-  if (machine.isSchedulable === false) list.push("cordoned: no new pod comes here");
+  if (report && report.key !== "fresh") list.push(`${report.word}: ${report.hint}`);
+  if (machine.isThere && !machine.isReady) list.push("not ready: its kubelet does not say that it is");
+  if (machine.isThere && !machine.isSchedulable) list.push("cordoned: no new pod comes here");
+  list.push(...(machine.troubles ?? []));
   if (!machine.holdersShown) {
     list.push("who holds what is left out: your token may not list resourceclaims.resource.k8s.io");
   }
-  for (const { type, status, reason, message } of machine.conditions ?? []) {
-    list.push(`${plain(type)} is ${plain(status)}: ${plain(message || reason || "no reason is given")}`);
-  }
-  return list.length === 0 ? null : el("ul", { class: "notes" }, list.map((note) => el("li", {}, note)));
+  return list.length === 0 ? null : el("ul", { class: "notes" }, list.map((note) => el("li", {}, plain(note))));
 }
 
 function zoneBox(numa, devices, holders, tell) {
@@ -78,7 +76,7 @@ function grouping(devices) {
 
 function groupBox(name, devices, holders, tell) {
   const sorted = [...devices].sort((one, other) => byName(one.name, other.name));
-  const drawn = sorted.map((device) => (device.amounts?.length ? shared(device, holders) : whole(device, holders)));
+  const drawn = sorted.map((device) => (amountsOf(device).length > 0 ? shared(device, holders) : whole(device, holders)));
   drawn.forEach((element, index) => {
     for (const event of ["focus", "pointerenter", "click"]) element.addEventListener(event, () => tell(sorted[index]));
   });
@@ -98,40 +96,37 @@ function whole(device, holders) {
 function shared(device, holders) {
   const { key, sign } = mark(device, holders);
   const head = el("span", { class: "head" }, el("b", {}, plain(device.name)), el("span", { class: "sign" }, sign));
-  const parts = device.amounts.map((amount) => amountBox(device, amount, holders));
+  const parts = amountsOf(device).map((amount) => amountBox(device, amount, holders));
   const box = el("button", { type: "button", class: `device box ${key}`, "aria-label": spoken(device, holders), tabindex: "-1" }, head, parts);
   holders.paint(box, device);
   return box;
 }
 
-function amountBox(device, { name, capacity, used }, holders) {
-  const [all, taken] = [amountOf(capacity), amountOf(used)];
-  const left = `${plain(name)} ${leftOf(name, capacity, used)} free`;
+/** What there is of each capacity: name, capacity, allocated, free. */
+const amountsOf = (device) => Object.entries(device.amounts ?? {}).map(([name, counts]) => ({ name, ...counts }));
+
+function amountBox(device, { name, capacity, allocated, free }, holders) {
+  const [all, taken] = [amountOf(capacity), amountOf(allocated)];
+  const left = `${plain(name)} ${leftOf(name, capacity, free)} free`;
   const isCounted = CPUS.test(name) && Number.isInteger(all) && all <= MOST_CELLS;
-  const inner = isCounted ? cpuCells(device, name, all, holders) : shareBar(device, name, all, taken, holders);
+  const shares = sharesOf(device, name, taken);
+  const inner = isCounted ? cpuCells(device, shares, all, holders) : shareBar(shares, all, holders);
   return el("span", { class: "amount" }, el("span", { class: "left" }, left), inner);
 }
 
 /** `3/4`, `46 GiB/62 GiB`. */
-function leftOf(name, capacity, used) {
-  const left = amountOf(capacity) - amountOf(used);
-  const isSize = /[KMGTPE]i$/.test(capacity);
-  return `${amountShown(isSize ? `${left / 2 ** 20}Mi` : left, name)}/${amountShown(capacity, name)}`;
-}
+const leftOf = (name, capacity, free) => `${amountShown(free, name)}/${amountShown(capacity, name)}`;
 
 /** So many CPUs, of which holders have so many. Which ones they are, the node alone knows. */
-function cpuCells(device, name, all, holders) {
-  const cells = sharesOf(device, name).flatMap(([holder, amount]) => new Array(Math.ceil(amount)).fill(holder));
+function cpuCells(device, shares, all, holders) {
+  const cells = shares.flatMap(([holder, amount]) => new Array(Math.min(all, Math.ceil(amount))).fill(holder));
   const idle = device.state === "allocated" ? "free" : device.state;
   return el("span", { class: "cpus", "aria-hidden": "true" }, Array.from({ length: all }, (_, index) =>
     index < cells.length ? holders.swatch(cells[index], "i") : el("i", { class: idle })));
 }
 
-function shareBar(device, name, all, taken, holders) {
-  const shares = sharesOf(device, name);
-  const known = shares.reduce((sum, [, amount]) => sum + amount, 0);
+function shareBar(shares, all, holders) {
   const parts = shares.map(([holder, amount]) => sized(holders.swatch(holder, "span"), amount, all));
-  if (taken > known) parts.push(sized(el("span", { class: "allocated" }), taken - known, all));
   return el("span", { class: "bar", "aria-hidden": "true" }, parts);
 }
 
@@ -141,12 +136,11 @@ function sized(element, part, whole) {
   return element;
 }
 
-/** Who has how much of an amount; without names only that somebody has it. */
-function sharesOf(device, name) {
-  const known = (device.holds ?? []).map((hold) => [hold.holder, amountOf(hold.amounts?.[name] ?? 0)]);
-  if (known.length > 0) return known.filter(([, amount]) => amount > 0);
-  const used = device.amounts.find((amount) => amount.name === name)?.used ?? 0;
-  return amountOf(used) > 0 ? [[null, amountOf(used)]] : [];
+/** Who has how much of an amount; what nobody is named for is somebody's all the same. */
+function sharesOf(device, name, taken) {
+  const known = (device.holds ?? []).map((hold) => [hold.holder, amountOf(hold.amounts?.[name] ?? "0")]);
+  const named = known.reduce((sum, [, amount]) => sum + amount, 0);
+  return [...known, [null, taken - named]].filter(([, amount]) => amount > 0);
 }
 
 /** Sign and state: letters of holders, or the sign of a state. */
@@ -165,33 +159,28 @@ function ending(name) {
 
 function spoken(device, holders) {
   const names = holders.namesOf(device);
-  const amounts = (device.amounts ?? []).map(({ name, capacity, used }) => `${name} ${leftOf(name, capacity, used)} free`);
+  const amounts = amountsOf(device).map(({ name, capacity, free }) => `${name} ${leftOf(name, capacity, free)} free`);
   const held = names.length === 0 ? "" : `, held by ${names.join(", ")}`;
   return plain(`${device.name}: ${[device.state, ...amounts].join(", ")}${held}`);
 }
 
 function words(device, holders) {
-  const reason = device.reason ? `: ${plain(device.reason)}` : "";
   const lines = [
     el("b", {}, plain(`${device.driver}/${device.pool}/${device.name}`)),
     el("span", { class: `tag ${device.state}` }, device.state),
-    reason,
   ];
   const names = holders.namesOf(device, true);
   if (names.length > 0) lines.push(el("br"), `held by ${names.map(plain).join(", ")}`);
-  const amounts = (device.amounts ?? []).map(({ name, capacity, used }) => `${name} ${leftOf(name, capacity, used)} free`);
+  const amounts = amountsOf(device).map(({ name, capacity, free }) => `${name} ${leftOf(name, capacity, free)} free`);
   if (amounts.length > 0) lines.push(el("br"), plain(amounts.join(", ")));
   if (device.classes?.length) lines.push(el("br"), plain(`class ${device.classes.join(", ")}`));
   return lines;
 }
 
-/** What else is known: the daemon's version, the boot, labels. */
+/** What else is known: its labels. */
 function about(machine) {
-  const rows = Object.entries({ ...machine.versions, ...(machine.bootId && { "boot id": machine.bootId }) });
   const labels = Object.entries(machine.labels ?? {});
-  const pairs = (entries) => el("dl", {}, entries.map(([name, value]) => [el("dt", {}, plain(name)), el("dd", {}, plain(value) || "–")]));
-  const parts = [];
-  if (rows.length > 0) parts.push(pairs(rows));
-  if (labels.length > 0) parts.push(el("details", {}, el("summary", {}, counted(labels.length, "label")), pairs(labels)));
-  return el("div", { class: "about" }, parts);
+  if (labels.length === 0) return null;
+  const pairs = labels.map(([name, value]) => [el("dt", {}, plain(name)), el("dd", {}, plain(value) || "–")]);
+  return el("details", { class: "about" }, el("summary", {}, counted(labels.length, "label")), el("dl", {}, pairs));
 }

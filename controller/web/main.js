@@ -1,20 +1,22 @@
 // The page: what is shown, of what, and what happens when somebody does something.
 
 import * as api from "./api.js";
-import { merge, nodesOf, reports, shown, totals } from "./cells.js";
+import { hasKey, merge, nodesOf, shown, statuses, totals } from "./cells.js";
 import { announce, byId, plain } from "./dom.js";
 import { FitPanel } from "./fit.js";
 import { NodeGrid } from "./grid.js";
 import { startKeys } from "./keys.js";
 import { drawMachine } from "./machine.js";
 import { askForToken, startSignIn } from "./signin.js";
-import { drawLegend, drawTables } from "./sums.js";
+import { drawLegend, drawTables, namesOf } from "./sums.js";
 import { follow } from "./stream.js";
 import { grouped } from "./text.js";
 import { onTheme, startTheme } from "./theme.js";
 
 /** Sums and the open machine are asked for again after changes, at most this often. */
 const AGAIN_MS = 1_000;
+/** Before the next try at what did not work at all. */
+const LATER_MS = 2_000;
 
 const page = {
   rights: null,
@@ -35,8 +37,10 @@ const fit = new FitPanel({ onAnswer: fitAnswered, onOpenNode: openNode });
 async function start() {
   try {
     page.rights = await api.access();
+    if (!page.rights.nodes) throw new api.ApiError(403, `${page.rights.user} may not list nodehardware.hostler.dev`);
   } catch (error) {
-    return signInAgain(error);
+    if (error.status === 401 || error.status === 403) return signInAgain(error);
+    return later(error, start);
   }
   document.body.classList.remove("signed-out");
   byId("who").textContent = plain(page.rights.user);
@@ -46,6 +50,12 @@ async function start() {
   byId("namespaces").hidden = !page.rights.holders;
   await reload();
   fromAddress();
+}
+
+/** The controller is not there, or does not know the cluster yet. */
+function later(error, again) {
+  problem(`${error.message}; trying again`);
+  setTimeout(again, LATER_MS);
 }
 
 function signInAgain(error) {
@@ -66,7 +76,8 @@ async function reload() {
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error.status === 401 || error.status === 403) return signInAgain(error);
-    return problem(error.message);
+    // A filter that makes no sense makes none later.
+    return error.status === 400 ? problem(error.message) : later(error, reload);
   }
   problem("");
   take(answer);
@@ -82,12 +93,11 @@ async function reload() {
 
 function take(answer) {
   page.nodes = nodesOf(answer.nodes);
-  options("class", answer.classes ?? []);
-  options("namespace", answer.namespaces ?? []);
   arrange();
 }
 
 function onEvent(type, data) {
+  if (type === "end") return signInAgain({ status: 403, message: data.message });
   if (type === "grid") take(data);
   else if (type === "nodes") {
     const isOther = merge(page.nodes, data.nodes, data.gone ?? []);
@@ -125,7 +135,7 @@ function counts(nodes = visible()) {
   byId("count").textContent = `${words} node${all === 1 ? "" : "s"}`;
   byId("empty").hidden = nodes.length > 0;
   byId("empty").textContent = all > 0 ? "No node has this in its name." : "No node passes these filters.";
-  drawLegend({ counts: totals(nodes), reports: reports(nodes), pressed: page.states, onPress: pressState });
+  drawLegend({ counts: totals(nodes), statuses: statuses(nodes), pressed: page.states, onPress: pressState });
 }
 
 function pressState(key) {
@@ -146,16 +156,9 @@ function emphasise() {
   grid.emphasise((node) => {
     const fits = fitting !== null && refused === null && fitting.has(node.name);
     const isMeant = refused !== null ? refused.has(node.name) : fitting === null || fits;
-    const hasState = states.size === 0 || [...states].some((key) => hasIt(node, key));
+    const hasState = states.size === 0 || [...states].some((key) => hasKey(node, key));
     return { isDimmed: !isMeant || !hasState, fits };
   });
-}
-
-const REPORT_KEYS = ["report-fresh", "report-stale", "report-unknown", "report-none"];
-
-function hasIt(node, key) {
-  const report = REPORT_KEYS.indexOf(key);
-  return report >= 0 ? node.report === report : node.counts[Number(key)] > 0;
 }
 
 let again = null;
@@ -172,6 +175,8 @@ async function refreshSums() {
   try {
     const classes = await api.availability("class");
     const namespaces = page.rights.holders ? await api.availability("namespace") : null;
+    options("class", namesOf(classes, "class"));
+    if (namespaces !== null) options("namespace", namesOf(namespaces, "namespace"));
     drawTables({ classes, namespaces, filter: page.filter, onPick: setFilter });
   } catch (error) {
     if (error.status === 401) signInAgain(error);
@@ -196,8 +201,10 @@ function options(name, values) {
 }
 
 function problem(words) {
-  byId("problem").hidden = words === "";
-  byId("problem").textContent = plain(words);
+  for (const place of [byId("problem"), byId("sign-in-problem")]) {
+    place.hidden = words === "";
+    place.textContent = plain(words);
+  }
 }
 
 /** Opens a node; the address names it, so that it can be sent to somebody. */

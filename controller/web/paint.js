@@ -6,6 +6,7 @@ import { cut, grouped } from "./text.js";
 
 const UNHEALTHY = placeOf("unhealthy");
 const FREE = placeOf("free");
+const OTHERS = placeOf("others");
 /** Pixels of one repetition of a pattern. */
 const PATTERN = 6;
 
@@ -26,6 +27,7 @@ export function readFills(colours) {
     drained: [[0, 1.5, PATTERN, 1.5], [0, 4.5, PATTERN, 4.5]],
     unhealthy: [[0, 0, PATTERN, PATTERN], [0, PATTERN, PATTERN, 0]],
     unknown: [[1, 1.5, 2.5, 1.5], [4, 4.5, 5.5, 4.5]],
+    blocked: [[1.5, 0, 1.5, PATTERN], [4.5, 0, 4.5, PATTERN]],
   };
   const fill = ({ key }) => [key, strokes[key] ? pattern(colours[key], colours.mark, strokes[key]) : colours[key]];
   return Object.fromEntries(STATES.map(fill));
@@ -81,11 +83,17 @@ function paintFrame(context, node, { x, y, width, height }, { detail }, { colour
   if (detail === 3) {
     context.fillStyle = colours.muted;
     context.font = `11px ${FONT}`;
-    const words = node.devices === 0 ? "no devices" : `${grouped(node.counts[FREE])} of ${grouped(node.devices)} free`;
+    const words = tileWords(node);
     context.fillText(words, x + pad, top);
     top += 17;
   }
   return { x: x + pad, y: top, width: width - 2 * pad, height: y + height - pad - top };
+}
+
+function tileWords({ counts, devices }) {
+  if (devices === 0) return "no devices";
+  if (counts[OTHERS] > 0) return `${grouped(devices - counts[OTHERS])} of ${grouped(devices)}`;
+  return `${grouped(counts[FREE])} of ${grouped(devices)} free`;
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", sans-serif';
@@ -115,7 +123,8 @@ function paintZones(context, node, { x, y, width, height }, { colours, fills }) 
     const left = Math.round(edge);
     edge += weight(zone) * unit;
     const right = Math.max(left + 1, Math.round(edge) - gap);
-    context.fillStyle = zone.devices === 0 ? colours.page : fills.free;
+    // What is not of a chosen namespace stays empty.
+    context.fillStyle = zone.devices === 0 || zone.counts[OTHERS] > 0 ? colours.page : fills.free;
     context.fillRect(left, y, right - left, height);
     paintStack(context, zone, left, y, right - left, height, fills);
     context.strokeStyle = colours.line;
@@ -143,13 +152,13 @@ function paintStack(context, zone, left, top, width, height, fills) {
 /** A dashed frame around a node that is stale, and a question mark over one that is unknown. */
 function paintReport(context, node, { x, y, width, height }, inner, { colours }) {
   const { key } = REPORTS[node.report];
-  if (key === "fresh" || key === "none") return;
+  if (key === "fresh" || key === "none") return paintFlags(context, node, { x, y, width, height }, { colours });
   context.strokeStyle = colours.ink;
   context.lineWidth = 1.5;
   context.setLineDash([3, 2]);
   context.strokeRect(x + 0.75, y + 0.75, width - 1.5, height - 1.5);
   context.setLineDash([]);
-  if (key !== "unknown") return;
+  if (key === "stale") return;
   const size = Math.min(26, Math.max(10, inner.height - 3));
   const [centre, middle] = [inner.x + inner.width / 2, inner.y + inner.height / 2 + 1];
   context.font = `700 ${size}px ${FONT}`;
@@ -161,6 +170,13 @@ function paintReport(context, node, { x, y, width, height }, inner, { colours })
   context.fillStyle = colours.ink;
   context.fillText("?", centre, middle);
   context.textAlign = "start";
+}
+
+/** A bar on the left where the node is not ready, or takes no new pods. */
+function paintFlags(context, { flags }, { x, y, height }, { colours }) {
+  if (flags === 0) return;
+  context.fillStyle = colours.ink;
+  context.fillRect(x, y, height < 20 ? 2 : 3, height);
 }
 
 /** A corner where something does not work, with the sign where there is room for it. */

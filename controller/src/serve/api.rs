@@ -1,0 +1,235 @@
+//! Questions about the cluster, for people and programs with a token. docs/controller-api.md says what is asked and answered.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::{Body, to_bytes},
+    extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
+    http::{
+        HeaderMap,
+        header::{CACHE_CONTROL, CONTENT_TYPE},
+        request::Parts,
+    },
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use hostler_process::Tasks;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::{Semaphore, mpsc, watch},
+    time::timeout,
+};
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+
+use super::{
+    ServeState,
+    access::{AccessGuard, ReadRight, Visitor, bearer},
+    changes::{GridBoard, GridFollower},
+    fits::fits,
+    grid::GridQuery,
+    machine::machine,
+    places::{VisitorPlace, VisitorPlaces},
+    plans::plans,
+    problem::ApiProblem,
+};
+use crate::{
+    availability::{Availability, AvailabilityBy},
+    view::ClusterView,
+};
+
+/// Questions that are answered at once, of all visitors and of one. A page asks for three things at a time.
+const CALLS: (usize, usize) = (256, 16);
+/// The same of those that take computing, and that wait for it.
+const QUESTIONS: (usize, usize) = (8, 2);
+/// Streams of changes: a page has one, and somebody may have several pages open.
+const STREAMS: (usize, usize) = (128, 12);
+/// One of two threads may be busy with somebody's hardest question; the other one answers everybody else.
+const PLANNERS: usize = 2;
+/// A question that waits for longer is better asked again.
+const PLANNER_TURN: Duration = Duration::from_secs(10);
+/// Pods and claims that people paste have a few kilobytes.
+const MOST_PASTED_KIB: usize = 256;
+/// Folders of manifests that somebody keeps for a cluster; captured nodes have more, and are planned where they are.
+const MOST_PLANNED_KIB: usize = 8 << 10;
+/// For the whole body of a question.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// What questions are answered from.
+#[derive(Clone, Debug)]
+pub(super) struct ApiState {
+    view_rx: watch::Receiver<Arc<ClusterView>>,
+    guard: AccessGuard,
+    calls: VisitorPlaces,
+    questions: VisitorPlaces,
+    streams: VisitorPlaces,
+    planners: Arc<Semaphore>,
+    board: GridBoard,
+    tasks: Tasks,
+}
+
+/// The routes.
+pub(super) fn routes(state: &ServeState) -> Router {
+    let state = ApiState {
+        view_rx: state.view_rx.clone(),
+        guard: AccessGuard::new(state.client.clone()),
+        calls: VisitorPlaces::new(CALLS.0, CALLS.1),
+        questions: VisitorPlaces::new(QUESTIONS.0, QUESTIONS.1),
+        streams: VisitorPlaces::new(STREAMS.0, STREAMS.1),
+        board: GridBoard::start(state.view_rx.clone(), &state.tasks),
+        planners: Arc::new(Semaphore::new(PLANNERS)),
+        tasks: state.tasks.clone(),
+    };
+    Router::new()
+        .route("/v1/access", get(access))
+        .route("/v1/availability", get(availability))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/nodes/{name}", get(node))
+        .route("/v1/changes", get(changes))
+        .route("/v1/fits", post(would_fit))
+        .route("/v1/plans", post(plan))
+        .with_state(state)
+}
+
+/// Somebody who asks, with his place among all who do. It cannot be printed: there is a token in it.
+pub(super) struct Caller {
+    pub(super) visitor: Arc<Visitor>,
+    pub(super) token: String,
+    _place: VisitorPlace,
+}
+
+impl FromRequestParts<ApiState> for Caller {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
+        let token = bearer(&parts.headers).ok_or(ApiProblem::NoToken)?.to_owned();
+        let visitor = state.guard.owner(&token).await?;
+        let place = state.calls.take(&visitor.user)?;
+        Ok(Self { visitor, token, _place: place })
+    }
+}
+
+impl ApiState {
+    /// The cluster, once it is known.
+    pub(super) fn view(&self) -> Result<Arc<ClusterView>, ApiProblem> {
+        let view = self.view_rx.borrow().clone();
+        let is_known = view.missing().is_empty();
+        is_known.then_some(view).ok_or(ApiProblem::Busy("the cluster is still being read; try again"))
+    }
+
+    /// Computes an answer on a thread of its own, when it is this visitor's turn.
+    async fn compute<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce() -> Result<T, ApiProblem> + Send + 'static,
+    ) -> Result<T, ApiProblem> {
+        let place = self.questions.take(&caller.visitor.user)?;
+        let turn = timeout(PLANNER_TURN, self.planners.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(ApiProblem::Busy("others' questions take long; try again")) };
+        let work = move || {
+            // Both are given back by the thread: who hangs up frees nothing that is still being computed.
+            let _kept = (place, turn);
+            work()
+        };
+        let done = self.tasks.looking(work).await;
+        done.map_err(|error| ApiProblem::Internal(format!("the answer could not be computed: {error}")))?
+    }
+}
+
+/// An answer that is only true now.
+pub(super) fn answer<T: Serialize>(answer: T) -> Response {
+    ([(CACHE_CONTROL, "no-store")], Json(answer)).into_response()
+}
+
+async fn access(caller: Caller) -> Response {
+    answer(&*caller.visitor)
+}
+
+/// What rows are about.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AvailabilityQuery {
+    by: AvailabilityBy,
+}
+
+type Asked<Q> = Result<Query<Q>, QueryRejection>;
+
+/// What stands behind the question mark.
+fn query<Q>(asked: Asked<Q>) -> Result<Q, ApiProblem> {
+    asked.map(|Query(query)| query).map_err(|rejection| ApiProblem::BadQuestion(rejection.body_text()))
+}
+
+async fn availability(
+    State(state): State<ApiState>,
+    caller: Caller,
+    asked: Asked<AvailabilityQuery>,
+) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Nodes)?;
+    let by = query(asked)?.by;
+    if by == AvailabilityBy::Namespace {
+        caller.visitor.must(ReadRight::Holders)?;
+    }
+    Ok(answer(Availability::of(&state.view()?.stock, by)))
+}
+
+async fn nodes(State(state): State<ApiState>, caller: Caller, asked: Asked<GridQuery>) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Nodes)?;
+    let filter = query(asked)?.understood(&caller.visitor)?;
+    state.view()?;
+    Ok(answer(state.board.all(&filter)))
+}
+
+async fn node(State(state): State<ApiState>, caller: Caller, Path(name): Path<String>) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Nodes)?;
+    Ok(answer(machine(&*state.view()?, &name, &caller.visitor)?))
+}
+
+/// A stream of changes since the event that is named, or from the beginning.
+async fn changes(
+    State(state): State<ApiState>,
+    caller: Caller,
+    asked: Asked<GridQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Nodes)?;
+    let filter = query(asked)?.understood(&caller.visitor)?;
+    state.view()?;
+    let last = headers.get("last-event-id").and_then(|mark| mark.to_str().ok());
+    // One event is on its way while the next is made: more would only grow old.
+    let (frames_tx, frames_rx) = mpsc::channel(1);
+    let follower = GridFollower {
+        since: last.and_then(|mark| state.board.revision_of(mark)),
+        place: state.streams.take(&caller.visitor.user)?,
+        board: state.board,
+        filter,
+        guard: state.guard,
+        token: caller.token,
+        frames_tx,
+    };
+    follower.start(&state.tasks);
+    let frames = ReceiverStream::new(frames_rx).map(Ok::<_, std::convert::Infallible>);
+    let head = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    // Proxies that gather answers before they pass them on would pass nothing on.
+    Ok((head, [("x-accel-buffering", "no")], Body::from_stream(frames)).into_response())
+}
+
+async fn would_fit(State(state): State<ApiState>, caller: Caller, body: Body) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Fits)?;
+    let view = state.view()?;
+    let text = text(body, MOST_PASTED_KIB).await?;
+    Ok(answer(state.compute(&caller, move || fits(&view, text)).await?))
+}
+
+async fn plan(State(state): State<ApiState>, caller: Caller, body: Body) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Fits)?;
+    let view = state.view()?;
+    let request = text(body, MOST_PLANNED_KIB).await?;
+    Ok(answer(state.compute(&caller, move || plans(&view, &request)).await?))
+}
+
+/// The body, as long as it is not too large and comes in time.
+async fn text(body: Body, most_kib: usize) -> Result<String, ApiProblem> {
+    let bytes = timeout(BODY_TIME, to_bytes(body, most_kib << 10)).await.map_err(|_| ApiProblem::TooSlow)?;
+    let bytes = bytes.map_err(|_| ApiProblem::TooLarge(most_kib))?;
+    String::from_utf8(bytes.into()).map_err(|_| ApiProblem::Unusable(vec!["it is not UTF-8 text".to_owned()]))
+}

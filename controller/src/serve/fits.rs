@@ -1,0 +1,135 @@
+//! "Would it fit": what is pasted is asked of the cluster as it is known now, and every node answers. Nothing is made.
+
+use hostler_allocator::plan::{ObjectKey, PodSet, Refusal, SetPlan, Snapshot, Verdict};
+use hostler_api::core::{PodResourceClaim, PodSpec};
+use serde::Serialize;
+
+use super::problem::ApiProblem;
+use crate::{
+    plan::{ANSWER_VERSION, InputLayer, InputProblem, InputText, Manifests, asked},
+    view::ClusterView,
+};
+
+/// Kinds of pods that are asked for at once. Each names every node in its answer.
+const MOST_SETS: usize = 8;
+/// Mistakes that are told at once.
+const MOST_PROBLEMS: usize = 20;
+/// What is pasted is called so in messages.
+const SOURCE: &str = "pasted";
+
+/// What would fit where.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FitsAnswer {
+    api_version: &'static str,
+    kind: &'static str,
+    /// Whose scheduler is meant.
+    kubernetes: String,
+    /// Kinds of pods, each asked for by itself: one of it, in the cluster as it is.
+    pod_sets: Vec<FitOfPods>,
+    /// What makes the answer less certain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// Where one pod would fit.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FitOfPods {
+    /// Namespace of the pod.
+    namespace: String,
+    /// `Pod train`, `ResourceClaim gpus`.
+    name: String,
+    /// Whether it would get a place.
+    verdict: Verdict,
+    /// Why it fits nowhere, where that is not for reasons of nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// Nodes that would take it, by name.
+    room: Vec<String>,
+    /// Why the others would not, the reason of most nodes first.
+    refusals: Vec<Refusal>,
+    /// What it wants that is not judged here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unsupported: Vec<String>,
+    /// What there is to know about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// What would fit where, of what stands in `text`.
+pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiProblem> {
+    let (mut manifests, mut problems) = (Manifests::of(view.facts.clone()), Vec::new());
+    manifests.read(&InputText { name: SOURCE.to_owned(), text }, InputLayer::Files, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiProblem::Unusable(told(&problems)));
+    }
+    let (sets, options) = (sets(&manifests)?, &view.options);
+    let snapshot = Snapshot::new(manifests.facts);
+    Ok(FitsAnswer {
+        api_version: ANSWER_VERSION,
+        kind: "Fits",
+        kubernetes: options.version.to_string(),
+        pod_sets: sets.iter().map(|set| FitOfPods::new(snapshot.fit(set, options))).collect(),
+        notes: snapshot.unseen().to_vec(),
+    })
+}
+
+/// Pods and workloads; where there are none, claims and templates, as a pod would name each of them.
+fn sets(manifests: &Manifests) -> Result<Vec<PodSet>, ApiProblem> {
+    let mut sets: Vec<PodSet> = asked(manifests).into_iter().map(|asked| asked.set).collect();
+    if sets.is_empty() {
+        sets.extend(manifests.claims.keys().map(|key| pod_with("ResourceClaim", key)));
+        sets.extend(manifests.templates.iter().map(|key| pod_with("ResourceClaimTemplate", key)));
+    }
+    match sets.len() {
+        0 => Err(ApiProblem::Unusable(vec![nothing(manifests)])),
+        1..=MOST_SETS => Ok(sets),
+        more => {
+            let words = format!("{more} kinds of pods are asked for; paste {MOST_SETS} at most");
+            Err(ApiProblem::Unusable(vec![words]))
+        }
+    }
+}
+
+/// A pod that wants nothing but a claim.
+fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
+    let name = Some(key.name.clone());
+    let claim = match kind {
+        "ResourceClaim" => PodResourceClaim { resource_claim_name: name, ..PodResourceClaim::default() },
+        _ => PodResourceClaim { resource_claim_template_name: name, ..PodResourceClaim::default() },
+    };
+    let claim = PodResourceClaim { name: "claim".to_owned(), ..claim };
+    let spec = PodSpec { resource_claims: vec![claim], ..PodSpec::default() };
+    PodSet { name: format!("{kind} {}", key.name), namespace: key.namespace.clone(), count: 1, spec }
+}
+
+fn nothing(manifests: &Manifests) -> String {
+    let kinds: Vec<&str> = manifests.unread.keys().map(String::as_str).collect();
+    let unread = if kinds.is_empty() { String::new() } else { format!("; {} is none of them", kinds.join(", ")) };
+    format!("nothing here wants a place: paste a ResourceClaim, a ResourceClaimTemplate, a Pod or a workload{unread}")
+}
+
+/// Each mistake in a line.
+pub(crate) fn told(problems: &[InputProblem]) -> Vec<String> {
+    let lines = problems.iter().take(MOST_PROBLEMS).map(ToString::to_string);
+    let more = problems.len().saturating_sub(MOST_PROBLEMS);
+    lines.chain((more > 0).then(|| format!("and {more} more"))).collect()
+}
+
+impl FitOfPods {
+    fn new(set: SetPlan) -> Self {
+        // Nothing was to be placed, so nothing can have been missed either: what counts is whether there is room.
+        let is_full = set.room.is_empty() && set.verdict == Verdict::Fits;
+        Self {
+            namespace: set.namespace,
+            name: set.name,
+            verdict: if is_full { Verdict::DoesNotFit } else { set.verdict },
+            problem: set.problem,
+            room: set.room,
+            refusals: set.refusals,
+            unsupported: set.unsupported,
+            notes: set.notes,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One node as a machine: its devices, how each is, and who has it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_allocator::plan::{ObjectKey, StockDevice};
+use hostler_api::hardware::{AmountCounts, DeviceState};
+use serde::Serialize;
+
+use super::{access::Visitor, problem::ApiProblem};
+use crate::{plan::ANSWER_VERSION, reports::ReportFreshness, view::ClusterView};
+
+/// A node with its devices.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MachineAnswer {
+    api_version: &'static str,
+    kind: &'static str,
+    name: String,
+    /// Whether there is such a node.
+    is_there: bool,
+    /// Whether its kubelet says that it is ready.
+    is_ready: bool,
+    /// Whether new pods come to it.
+    is_schedulable: bool,
+    /// How fresh the report of its daemon is, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<ReportFreshness>,
+    /// What its daemon says that is not well.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    troubles: Box<[Arc<str>]>,
+    labels: BTreeMap<String, String>,
+    /// Whether the asker may see who holds what; if not, nobody is named anywhere.
+    holders_shown: bool,
+    /// Claims, by namespace and name. Devices name them by their place here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    holders: Vec<HolderAnswer>,
+    devices: Vec<DeviceAnswer>,
+}
+
+/// A claim that has devices of the node.
+#[derive(Debug, Serialize)]
+struct HolderAnswer {
+    namespace: String,
+    name: String,
+    /// Pods that may use it.
+    pods: Vec<String>,
+}
+
+/// A device.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeviceAnswer {
+    driver: Arc<str>,
+    pool: Arc<str>,
+    name: String,
+    /// The NUMA node that it is on, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    numa_node: Option<u32>,
+    state: DeviceState,
+    /// The classes that select it.
+    classes: Arc<[Arc<str>]>,
+    /// What there is of each capacity that several claims can share.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    amounts: BTreeMap<Arc<str>, AmountCounts>,
+    /// Who has it or parts of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    holds: Vec<HoldAnswer>,
+}
+
+/// What a claim has of a device.
+#[derive(Debug, Serialize)]
+struct HoldAnswer {
+    /// Place of the claim among the holders.
+    holder: usize,
+    /// How much of each capacity.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    amounts: BTreeMap<Arc<str>, String>,
+}
+
+/// A node, as this visitor may see it.
+pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Result<MachineAnswer, ApiProblem> {
+    let summary = view.stock.nodes.get(name);
+    let summary = summary.ok_or_else(|| ApiProblem::NotFound(format!("there is no node {name}")))?;
+    let devices = view.devices(name);
+    let holders = if visitor.holders { holders(&devices) } else { BTreeMap::new() };
+    let places: BTreeMap<&ObjectKey, usize> = holders.keys().enumerate().map(|(place, key)| (*key, place)).collect();
+    Ok(MachineAnswer {
+        api_version: ANSWER_VERSION,
+        kind: "Machine",
+        name: name.to_owned(),
+        is_there: summary.is_there,
+        is_ready: summary.is_ready,
+        is_schedulable: summary.is_schedulable,
+        report: summary.report,
+        troubles: summary.troubles.clone(),
+        labels: view.facts.node(name).map(|node| node.metadata.labels.clone()).unwrap_or_default(),
+        holders_shown: visitor.holders,
+        devices: devices.iter().map(|device| DeviceAnswer::new(device, &places)).collect(),
+        holders: holders.into_iter().map(|(key, pods)| HolderAnswer::new(key, pods)).collect(),
+    })
+}
+
+/// Claims with their pods, by name.
+fn holders(devices: &[StockDevice]) -> BTreeMap<&ObjectKey, &[String]> {
+    let all = devices.iter().flat_map(|device| &device.holders);
+    all.map(|holder| (&*holder.claim, &*holder.pods)).collect()
+}
+
+impl HolderAnswer {
+    fn new(key: &ObjectKey, pods: &[String]) -> Self {
+        Self { namespace: key.namespace.clone(), name: key.name.clone(), pods: pods.to_vec() }
+    }
+}
+
+impl DeviceAnswer {
+    fn new(device: &StockDevice, places: &BTreeMap<&ObjectKey, usize>) -> Self {
+        let StockDevice { name, pool, kind, state, holders, amounts, .. } = device;
+        let hold = |holder: &hostler_allocator::plan::DeviceHolder| {
+            let amounts = holder.amounts.iter().map(|(name, amount)| (name.clone(), amount.human()));
+            Some(HoldAnswer { holder: *places.get(&*holder.claim)?, amounts: amounts.collect() })
+        };
+        Self {
+            driver: kind.driver.clone(),
+            pool: pool.clone(),
+            name: name.clone(),
+            numa_node: kind.numa_node,
+            state: *state,
+            classes: kind.classes.clone(),
+            amounts: amounts.iter().cloned().collect(),
+            holds: holders.iter().filter_map(hold).collect(),
+        }
+    }
+}

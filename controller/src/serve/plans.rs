@@ -1,0 +1,70 @@
+//! What `plan --controller` asks: as `plan` does it over a live cluster, from what is known here already.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::{Change, PlanOptions};
+use serde::{Deserialize, Serialize};
+
+use super::{fits::told, problem::ApiProblem};
+use crate::{
+    plan::{FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, features, version},
+    view::ClusterView,
+};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct PlanRequest {
+    /// Manifests, with what they are called in messages. What they say goes before what the cluster says.
+    pub(crate) files: Vec<PlanFile>,
+    /// Changes that are made before anything is asked, in their order.
+    pub(crate) what_if: Vec<String>,
+    /// Whose scheduler is meant; that of the cluster where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kubernetes: Option<String>,
+    /// Gates that are not as that version has them.
+    pub(crate) feature_gates: BTreeMap<String, bool>,
+}
+
+/// A text with manifests.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PlanFile {
+    /// What it is called.
+    pub(crate) name: String,
+    /// YAML or JSON.
+    pub(crate) text: String,
+}
+
+/// What fits where.
+pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, ApiProblem> {
+    let request: PlanRequest = serde_json::from_str(request)
+        .map_err(|error| ApiProblem::BadQuestion(format!("it is no question: {error}")))?;
+    let (changes, options) = (changes(&request)?, options(&request, view)?);
+    let (mut manifests, mut problems) = (Manifests::of(view.facts.clone()), Vec::new());
+    for PlanFile { name, text } in request.files {
+        manifests.read(&InputText { name, text }, InputLayer::Files, &mut problems);
+    }
+    let question = PlanQuestion { manifests, changes: &changes, chose: true };
+    question.answer(&options, problems).map_err(|problems| ApiProblem::Unusable(told(&problems)))
+}
+
+fn changes(request: &PlanRequest) -> Result<Vec<Change>, ApiProblem> {
+    let change = |text: &String| {
+        text.parse()
+            .map_err(|error| ApiProblem::BadQuestion(format!("whatIf {text:?}: {}", hostler_api::Chain(&error))))
+    };
+    request.what_if.iter().map(change).collect()
+}
+
+fn options(request: &PlanRequest, view: &ClusterView) -> Result<PlanOptions, ApiProblem> {
+    let gate = |(name, is_on): (&String, &bool)| format!("{name}={is_on}").parse::<FeatureGate>();
+    let gates: Result<Vec<FeatureGate>, String> = request.feature_gates.iter().map(gate).collect();
+    let gates = gates.map_err(ApiProblem::BadQuestion)?;
+    let asked = request.kubernetes.as_deref().map(version).transpose().map_err(ApiProblem::BadQuestion)?;
+    if asked.is_none() && gates.is_empty() {
+        return Ok(view.options.clone());
+    }
+    let version = asked.unwrap_or(view.options.version);
+    Ok(PlanOptions { version, features: Some(features(version, &gates)), ..view.options.clone() })
+}
