@@ -1,5 +1,7 @@
 //! Which slices make up the pools of a node: the newest generation, all there, and without contradictions.
 
+use std::hash::BuildHasherDefault;
+
 use super::{
     BTreeMap, Feature, Features, GatherError, NameSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice, SliceIndex,
     allows,
@@ -236,6 +238,6 @@ fn duplicate_device(slices: &[&ResourceSlice]) -> Option<String> {
     if names().is_sorted_by(|one, next| one < next) {
         return None;
     }
-    let mut seen = NameSet::default();
+    let mut seen = NameSet::with_capacity_and_hasher(names().count(), BuildHasherDefault::default());
     names().find(|name| !seen.insert(*name)).map(|name| format!("it has two devices {name}"))
 }
