@@ -10,6 +10,7 @@ mod explain;
 mod exposition;
 mod failures;
 mod fit;
+mod hardware;
 mod metrics;
 mod nri;
 mod orders;
@@ -60,6 +61,7 @@ use crate::{
     kubelet::{KubeletConnections, RegistrationState},
     kubernetes::{
         claim_reader::ClaimReader,
+        hardware::HardwareReporting,
         publisher::{Publication, PublicationState},
         slices::SliceSettings,
         topology::TopologyExport,
@@ -128,6 +130,8 @@ pub struct AdminParts {
     pub pods_rx: PodsReader,
     /// How it stands with the export of the topology; `None` where it is switched off.
     pub topology_rx: Option<watch::Receiver<TopologyExport>>,
+    /// How it stands with the report of the hardware; absent where it is switched off.
+    pub hardware_rx: Option<watch::Receiver<HardwareReporting>>,
     /// Looks at claims of the API server; `None` where manifests are the claims.
     pub claim_reader: Option<ClaimReader>,
     /// What went wrong lately.
@@ -298,6 +302,7 @@ impl AdminService {
             nri: nri::status(&parts.nri),
             publication: parts.publication_rx.as_ref().map(|it| publication_status(it.borrow().clone())),
             pods: pods::status(&parts.pods_rx.borrow()),
+            hardware: parts.hardware_rx.as_ref().map(|hardware_rx| hardware::status(&hardware_rx.borrow())),
             topology: parts.topology_rx.as_ref().map(|topology_rx| topology::status(&topology_rx.borrow())),
             backends: backend_status(&inventory),
             claims: self.claim_counts(),

@@ -127,6 +127,8 @@ pub struct ClusterConfig {
     /// Whether the pods of this node are watched, where the API server allows it: who uses which claim, and claims that are
     /// read before the kubelet asks.
     pub watch_pods: bool,
+    /// Whether the hardware of this node is reported in a NodeHardware, where the API server has the CRD.
+    pub node_hardware: bool,
     /// How long a claim must have been seen to be gone from the API server before it is taken back without the kubelet.
     #[serde(with = "duration")]
     pub release_after: Duration,
@@ -346,6 +348,7 @@ impl Default for ClusterConfig {
             events: true,
             device_metadata: true,
             watch_pods: true,
+            node_hardware: true,
             release_after: Duration::from_secs(300),
         }
     }

@@ -65,7 +65,7 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubernetes::slices::SliceSettings,
+    kubernetes::{hardware::ReportingDaemon, slices::SliceSettings},
     metrics::Metrics,
     registry,
     tasks::Tasks,
@@ -150,6 +150,7 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
 pub struct RunningMachine {
     root: SysRoot,
     boot_id: String,
+    kernel: String,
 }
 
 impl RunningMachine {
@@ -159,14 +160,19 @@ impl RunningMachine {
     /// When it does not tell since which.
     pub fn running(root: SysRoot) -> Result<Self, DaemonError> {
         let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
-        Ok(Self { root, boot_id })
+        Ok(Self { kernel: kernel(&root), root, boot_id })
     }
 
     /// A captured one. No record is older than the rehearsal, so any boot id will do where it has none.
     pub fn captured(root: SysRoot) -> Self {
         let boot_id = boot::boot_id(&root).unwrap_or_else(|_| Uuid::new_v4().to_string());
-        Self { root, boot_id }
+        Self { kernel: kernel(&root), root, boot_id }
     }
+}
+
+/// The release of its kernel. A report without it is still one.
+fn kernel(root: &SysRoot) -> String {
+    boot::kernel_release(root).ok().flatten().unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// A machine that no other daemon looks after.
@@ -178,6 +184,15 @@ struct HeldMachine {
 impl HeldMachine {
     fn boot_id(&self) -> &str {
         &self.machine.boot_id
+    }
+
+    fn reporting(&self, config: &DaemonConfig) -> ReportingDaemon {
+        ReportingDaemon {
+            settings: SliceSettings::of(config),
+            version: env!("CARGO_PKG_VERSION"),
+            kernel: self.machine.kernel.clone(),
+            boot_id: self.machine.boot_id.clone(),
+        }
     }
 }
 
@@ -233,6 +248,7 @@ async fn start(
         manifests: source.manifests().cloned(),
         publication_rx,
         pods_rx,
+        hardware_rx: source.report_hardware(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks),
         topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &inventory, &metrics, tasks),
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),

@@ -5,6 +5,7 @@
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
 //!   Pods of this node ──► pods ──┬► whoever joins claims with pods
 //!                                └► read_ahead, between the claims task and claim_reader
+//!   inventory, claims ──► hardware ──► NodeHardware
 //!   inventory, claims ──► topology ──► NodeResourceTopology
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
@@ -16,6 +17,7 @@ pub mod claim_reader;
 pub mod claim_status;
 pub mod events;
 pub mod features;
+pub mod hardware;
 pub mod observe;
 pub mod plan;
 pub mod pods;

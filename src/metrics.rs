@@ -124,6 +124,7 @@ pub struct Metrics {
     failures: Family<FailureLabels, Counter<u64, AtomicU64>>,
     durations: Family<OperationLabels, Histogram>,
     slice_writes: Counters,
+    node_hardware_writes: Counter<u64, AtomicU64>,
     api_retries: Counters,
     claim_reads: Counters,
     recoveries: Counters,
@@ -152,6 +153,7 @@ impl Default for Metrics {
             failures: Family::default(),
             durations: Family::new_with_constructor(histogram),
             slice_writes: Family::default(),
+            node_hardware_writes: Counter::default(),
             api_retries: Family::default(),
             claim_reads: Family::default(),
             recoveries: Family::default(),
@@ -212,7 +214,7 @@ impl Metrics {
         }
         for (counters, kinds) in [
             (&self.slice_writes, &["create", "update", "delete"][..]),
-            (&self.api_retries, &["claim", "claim_status", "pods", "slices", "topology"][..]),
+            (&self.api_retries, &["claim", "claim_status", "pods", "slices", "topology", "node_hardware"][..]),
             (&self.claim_reads, &["kept", "ahead", "joined", "asked"][..]),
             (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
             (&self.releases, &["gone", "other_uid", "deallocated"][..]),
@@ -240,6 +242,11 @@ impl Metrics {
     /// Counts a ResourceSlice that was written: `create`, `update` or `delete`.
     pub fn slice_written(&self, verb: &'static str) {
         self.slice_writes.get_or_create(&KindLabels { kind: verb }).inc();
+    }
+
+    /// Counts a write of this node's NodeHardware.
+    pub fn node_hardware_written(&self) {
+        self.node_hardware_writes.inc();
     }
 
     /// Counts a call to the API server that is made again, by what it is for: `slices`, `claim_status`, `event`, ….
@@ -305,6 +312,7 @@ impl Metrics {
             registry.register(name, help, counters.clone());
         }
         for (name, help, counter) in [
+            ("node_hardware_writes", "Writes of the NodeHardware of this node", &self.node_hardware_writes),
             ("nri_reconnects", "Connections with the container runtime that ended", &self.nri.reconnects),
             ("nri_updates_failed", "Updates of containers that the runtime could not do", &self.nri.updates_failed),
             ("nri_containers_refused", "Containers that were refused when they were to be made", &self.nri.refused),

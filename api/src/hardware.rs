@@ -24,6 +24,11 @@ pub use node::{
 };
 pub use state::{DeviceImpediments, DeviceState, Occupancy, PartsLeft};
 
+/// Rows of a class in a report, and so NUMA nodes that are told apart.
+pub const MAX_ZONES: usize = 64;
+/// Bytes of a message in a report: thousands of nodes have one.
+pub const MAX_MESSAGE_BYTES: usize = 256;
+
 /// The API group of hostler's own kinds.
 pub const GROUP: &str = "hostler.dev";
 /// The version of these kinds.

@@ -248,6 +248,22 @@ impl ApiClient {
         self.send(|| format!("apply {}", all.title(name)), request).await.map(drop)
     }
 
+    /// As [`apply`](Self::apply), of fields of the status of an object that is there. Fields of others are taken over.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn apply_status(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        object: &impl Serialize,
+    ) -> Result<(), ApiFailure> {
+        let params = PatchParams::apply(manager).force();
+        let request = all.requests().patch_subresource("status", name, &params, &Patch::Apply(object));
+        self.send(|| format!("apply the status of {}", all.title(name)), request).await.map(drop)
+    }
+
     /// An object in the form in which it can go back unchanged.
     ///
     /// # Errors

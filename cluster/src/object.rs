@@ -61,6 +61,11 @@ impl<S, T: Default> ApiObject<S, T> {
         }
     }
 
+    /// UID of the object of this kind that owns it.
+    pub fn owner(&self, kind: &str) -> Option<&str> {
+        self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == kind).map(|owner| &*owner.uid)
+    }
+
     /// UID of the object of this kind that controls it.
     pub fn controller(&self, kind: &str) -> Option<&str> {
         let mut owners = self.metadata.owner_references.iter().flatten();

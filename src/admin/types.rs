@@ -54,6 +54,9 @@ pub struct AdminStatus {
     /// The export of the topology; absent where it is switched off.
     #[serde(default)]
     pub topology: Option<AdminTopology>,
+    /// The report of the node's hardware; absent where it is switched off.
+    #[serde(default)]
+    pub hardware: Option<AdminHardware>,
     /// One entry per backend.
     pub backends: Vec<AdminBackend>,
     /// Claims by state.
@@ -133,6 +136,15 @@ pub struct AdminPods {
 pub struct AdminTopology {
     /// Whether the object says what is.
     pub exported: bool,
+    /// Why not, if something is wrong.
+    pub error: Option<String>,
+}
+
+/// The report of the node's hardware.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct AdminHardware {
+    /// Whether the NodeHardware says what is.
+    pub reported: bool,
     /// Why not, if something is wrong.
     pub error: Option<String>,
 }

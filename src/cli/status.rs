@@ -14,7 +14,9 @@ use super::{
     table::TextTable,
 };
 use crate::{
-    admin::types::{AdminBackend, AdminKubelet, AdminNri, AdminPods, AdminPublication, AdminStatus, AdminTopology},
+    admin::types::{
+        AdminBackend, AdminHardware, AdminKubelet, AdminNri, AdminPods, AdminPublication, AdminStatus, AdminTopology,
+    },
     units::{bytes, elapsed, utc},
 };
 
@@ -64,7 +66,8 @@ fn in_words(status: &AdminStatus) -> String {
     let published = status.publication.as_ref().map(|publication| ("slices", publication_in_words(publication)));
     let pods = status.pods.as_ref().map(|pods| ("pods", pods_in_words(pods)));
     let topology = status.topology.as_ref().map(|topology| ("topology", topology_in_words(topology)));
-    let more = runtime.iter().chain(&published).chain(&pods).chain(&topology);
+    let hardware = status.hardware.as_ref().map(|hardware| ("hardware", hardware_in_words(hardware)));
+    let more = runtime.iter().chain(&published).chain(&pods).chain(&topology).chain(&hardware);
     let mut text: String = facts.iter().chain(more).map(|(name, fact)| format!("{name:<8} {fact}\n")).collect();
     let mut table = TextTable::new(&["BACKEND", "POOL", "DEVICES", "HEALTHY", "DRAINED", "SCAN"]);
     for backend in &status.backends {
@@ -131,6 +134,14 @@ fn topology_in_words(topology: &AdminTopology) -> String {
     }
 }
 
+fn hardware_in_words(hardware: &AdminHardware) -> String {
+    match &hardware.error {
+        Some(error) => format!("not reported: {error}"),
+        None if hardware.reported => "reported".to_owned(),
+        None => "not reported yet".to_owned(),
+    }
+}
+
 fn publication_in_words(publication: &AdminPublication) -> String {
     let mut parts = vec![match (&publication.error, publication.synced) {
         (Some(error), _) => format!("failed to publish: {error}"),
@@ -162,6 +173,7 @@ mod tests {
             publication: None,
             pods: None,
             topology: None,
+            hardware: None,
             backends: vec![
                 AdminBackend {
                     name: "cpu".to_owned(),
@@ -277,6 +289,17 @@ warnings:
         };
         assert!(told(true, None).contains("topology exported\n"));
         assert!(told(false, Some("no CRD")).contains("topology not exported: no CRD\n"));
+    }
+
+    #[test]
+    fn a_report_that_is_refused_is_told_with_the_reason() {
+        let told = |reported, error: Option<&str>| {
+            let hardware = AdminHardware { reported, error: error.map(str::to_owned) };
+            in_words(&AdminStatus { hardware: Some(hardware), ..status() })
+        };
+        assert!(told(true, None).contains("hardware reported\n"));
+        assert!(told(false, None).contains("hardware not reported yet\n"));
+        assert!(told(false, Some("no CRD")).contains("hardware not reported: no CRD\n"));
     }
 
     #[test]

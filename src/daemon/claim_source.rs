@@ -16,6 +16,7 @@ use crate::{
         claim_reader::ClaimReader,
         claim_status::{self, ClaimChanges},
         events,
+        hardware::{self, HardwareReportParts, HardwareReporting, ReportingDaemon},
         observe::ClaimObserver,
         pods,
         publisher::{self, Publication, PublisherParts},
@@ -91,6 +92,27 @@ impl ClaimSource {
             }
             _ => watch::channel(PodsOfNode::Unwatched).1,
         }
+    }
+
+    /// Reports the hardware of this node. Does not wait for the API server.
+    pub(super) fn report_hardware(
+        &self,
+        config: &DaemonConfig,
+        daemon: ReportingDaemon,
+        claims: &ClaimsHandle,
+        inventory: &InventoryHandle,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Option<watch::Receiver<HardwareReporting>> {
+        let Self::Kubernetes(cluster) = self else { return None };
+        let parts = HardwareReportParts {
+            cluster: cluster.clone(),
+            daemon,
+            inventory: inventory.reader(),
+            table_rx: claims.table(),
+            metrics: metrics.clone(),
+        };
+        config.cluster.node_hardware.then(|| hardware::start(parts, tasks))
     }
 
     /// Exports what is free on each NUMA node, where that is asked for. Does not wait for the API server.

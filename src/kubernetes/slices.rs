@@ -12,6 +12,7 @@ use hostler_api::{
 };
 use hostler_backend::{CounterSet, Device};
 
+pub(super) use self::device::taints;
 use super::features::{Dropped, Feature};
 use crate::{
     config::{DaemonConfig, NodeAllocatableNames},

@@ -5,31 +5,25 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::DeviceState;
 use crate::Quantity;
 
-/// Devices by state, in as few words as possible: what is nothing is left out, and what is in no state named here is free.
+/// Devices by state. What is in no state named here is free.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "WrittenCounts", into = "WrittenCounts")]
 pub struct DeviceCounts {
     /// All devices.
     pub capacity: u32,
     /// Those that work and are in service, whoever has them.
     pub allocatable: u32,
     /// Those that claims have. One that is shared counts when no part of it can be had any more.
-    #[serde(skip_serializing_if = "is_none")]
     pub allocated: u32,
     /// Those that are kept for somebody who does not have them yet.
-    #[serde(skip_serializing_if = "is_none")]
     pub held: u32,
     /// Those that nobody has and that do not work.
-    #[serde(skip_serializing_if = "is_none")]
     pub unhealthy: u32,
     /// Those that nobody has and that are out of service.
-    #[serde(skip_serializing_if = "is_none")]
     pub drained: u32,
     /// Those that nobody has and of which it is not known whether they work.
-    #[serde(skip_serializing_if = "is_none")]
     pub unknown: u32,
     /// Those that nobody has and that cannot be had for what others have.
-    #[serde(skip_serializing_if = "is_none")]
     pub blocked: u32,
 }
 
@@ -59,25 +53,106 @@ pub struct DeviceTotals {
 
 /// What there is of one capacity of shared devices.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(from = "WrittenAmounts", into = "WrittenAmounts")]
 pub struct AmountCounts {
     /// All of it.
-    #[serde(serialize_with = "readable")]
     pub capacity: Quantity,
     /// What of it is on devices that work and are in service.
-    #[serde(serialize_with = "readable")]
     pub allocatable: Quantity,
     /// What claims have.
-    #[serde(serialize_with = "readable")]
     pub allocated: Quantity,
     /// What can still be had. Less than what is not allocated where devices are out of service or claims keep others away.
-    #[serde(serialize_with = "readable")]
     pub free: Quantity,
+}
+
+// Thousands of objects have dozens of these rows: what is usual is left out.
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenCounts {
+    /// All devices.
+    capacity: u32,
+    /// Those that work and are in service, whoever has them. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allocatable: Option<u32>,
+    /// Those that claims have. One that is shared counts when no part of it can be had any more. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    allocated: u32,
+    /// Those that are kept for somebody who does not have them yet. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    held: u32,
+    /// Those that nobody has and that do not work. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    unhealthy: u32,
+    /// Those that nobody has and that are out of service. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    drained: u32,
+    /// Those that nobody has and of which it is not known whether they work. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    unknown: u32,
+    /// Those that nobody has and that cannot be had for what others have. Absent: none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    blocked: u32,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenAmounts {
+    /// All of it.
+    #[serde(serialize_with = "readable")]
+    capacity: Quantity,
+    /// What of it is on devices that work and are in service. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "readable_option")]
+    allocatable: Option<Quantity>,
+    /// What claims have. Absent: nothing.
+    #[serde(default, skip_serializing_if = "is_nothing", serialize_with = "readable")]
+    allocated: Quantity,
+    /// What can still be had. Absent: nothing.
+    #[serde(default, skip_serializing_if = "is_nothing", serialize_with = "readable")]
+    free: Quantity,
+}
+
+impl From<WrittenCounts> for DeviceCounts {
+    fn from(written: WrittenCounts) -> Self {
+        let WrittenCounts { capacity, allocatable, allocated, held, unhealthy, drained, unknown, blocked } = written;
+        let allocatable = allocatable.unwrap_or(capacity);
+        Self { capacity, allocatable, allocated, held, unhealthy, drained, unknown, blocked }
+    }
+}
+
+impl From<DeviceCounts> for WrittenCounts {
+    fn from(counts: DeviceCounts) -> Self {
+        let DeviceCounts { capacity, allocatable, allocated, held, unhealthy, drained, unknown, blocked } = counts;
+        let allocatable = (allocatable != capacity).then_some(allocatable);
+        Self { capacity, allocatable, allocated, held, unhealthy, drained, unknown, blocked }
+    }
+}
+
+impl From<WrittenAmounts> for AmountCounts {
+    fn from(written: WrittenAmounts) -> Self {
+        let WrittenAmounts { capacity, allocatable, allocated, free } = written;
+        Self { capacity, allocatable: allocatable.unwrap_or(capacity), allocated, free }
+    }
+}
+
+impl From<AmountCounts> for WrittenAmounts {
+    fn from(counts: AmountCounts) -> Self {
+        let AmountCounts { capacity, allocatable, allocated, free } = counts;
+        Self { capacity, allocatable: (allocatable != capacity).then_some(allocatable), allocated, free }
+    }
 }
 
 /// `128Gi`: shorter than the digits, and people read it.
 fn readable<S: Serializer>(amount: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&amount.human())
+}
+
+fn readable_option<S: Serializer>(amount: &Option<Quantity>, serializer: S) -> Result<S::Ok, S::Error> {
+    readable(&amount.unwrap_or_default(), serializer)
+}
+
+fn is_nothing(amount: &Quantity) -> bool {
+    amount.is_zero()
 }
 
 fn is_none(count: &u32) -> bool {
@@ -170,11 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_is_not_written() {
-        let counts = DeviceCounts { capacity: 2, allocatable: 2, held: 1, ..DeviceCounts::default() };
-        let text = serde_json::to_string(&counts).unwrap();
-        assert_eq!(text, r#"{"capacity":2,"allocatable":2,"held":1}"#);
-        assert_eq!(serde_json::from_str::<DeviceCounts>(&text).unwrap(), counts);
+    fn what_is_usual_is_not_written() {
+        let usual = DeviceCounts { capacity: 2, allocatable: 2, held: 1, ..DeviceCounts::default() };
+        for (counts, expected) in [
+            (usual, r#"{"capacity":2,"held":1}"#),
+            (DeviceCounts { allocatable: 0, ..usual }, r#"{"capacity":2,"allocatable":0,"held":1}"#),
+        ] {
+            let text = serde_json::to_string(&counts).unwrap();
+            assert_eq!(text, expected);
+            assert_eq!(serde_json::from_str::<DeviceCounts>(&text).unwrap(), counts);
+        }
     }
 
     #[test]
@@ -183,7 +263,7 @@ mod tests {
         let amounts =
             AmountCounts { capacity: gib(128), allocatable: gib(128), free: gib(127), ..AmountCounts::default() };
         let text = serde_json::to_string(&amounts).unwrap();
-        assert_eq!(text, r#"{"capacity":"128Gi","allocatable":"128Gi","allocated":"0","free":"127Gi"}"#);
+        assert_eq!(text, r#"{"capacity":"128Gi","free":"127Gi"}"#);
         assert_eq!(serde_json::from_str::<AmountCounts>(&text).unwrap(), amounts);
     }
 }

@@ -15,15 +15,19 @@ pub const STALE_AFTER: Duration = SIGN_OF_LIFE.saturating_mul(2).saturating_add(
 /// When three are missing, nothing is known of the node any more.
 pub const UNKNOWN_AFTER: Duration = SIGN_OF_LIFE.saturating_mul(3).saturating_add(LATENESS);
 
-/// How long the daemon of `node` waits for its next sign of life; never nothing and never more than [`SIGN_OF_LIFE`].
+/// A moment that is so near is waited for no more: the clock that is read and the one that is waited on are two.
+const NEAR: Duration = Duration::from_secs(5);
+
+/// How long the daemon of `node` that has just written waits for its next sign of life: [`SIGN_OF_LIFE`] at most, but for a few
+/// seconds.
 ///
 /// Each node has its own moments, spread evenly by its name and fixed on the clock: daemons that were all started at once, or
 /// all changed something at once, do not stay together.
 pub fn until_sign_of_life(node: &str, since_1970: Duration) -> Duration {
     let period = SIGN_OF_LIFE.as_millis() as u64;
-    let now = (since_1970.as_millis() % u128::from(period)) as u64;
+    let from = ((since_1970 + NEAR).as_millis() % u128::from(period)) as u64;
     let own = u64::from(spread(node)) % period;
-    Duration::from_millis((own + period - now - 1) % period + 1)
+    NEAR + Duration::from_millis((own + period - from) % period)
 }
 
 /// FNV-1a with a last stir: names of nodes differ in their last digits, which FNV alone leaves in the low bits.
@@ -78,11 +82,17 @@ mod tests {
         for now in [0, 1, 299_999, 300_000, 1_764_000_123_456] {
             let now = Duration::from_millis(now);
             let wait = until_sign_of_life("node-1", now);
-            assert!(wait > Duration::ZERO && wait <= SIGN_OF_LIFE, "{wait:?}");
+            assert!(wait >= NEAR && wait < SIGN_OF_LIFE + NEAR, "{wait:?}");
             let period = SIGN_OF_LIFE.as_millis();
             assert_eq!((now + wait).as_millis() % period, own.as_millis() % period);
         }
-        assert_eq!(until_sign_of_life("node-1", own), SIGN_OF_LIFE, "the moment itself is not waited for again");
+        for early in [Duration::ZERO, Duration::from_millis(1), NEAR - Duration::from_millis(1)] {
+            assert_eq!(
+                until_sign_of_life("node-1", own - early),
+                SIGN_OF_LIFE + early,
+                "the moment is not waited for again"
+            );
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use hostler_api::{
     hardware::{
-        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND,
-        VERSION,
+        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, MAX_MESSAGE_BYTES, MAX_ZONES,
+        NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
 };
@@ -128,7 +128,10 @@ pub(crate) fn limits() -> Vec<(&'static str, Value)> {
     let time = json!({"format": "date-time", "maxLength": 64});
     let sum = |fields: &[&str]| fields.iter().map(|it| format!("self.{it}")).collect::<Vec<_>>().join(" + ");
     let optional = OPTIONAL_STATES.map(|it| format!("(has(self.{it}) ? self.{it} : 0)")).join(" + ");
-    let allocatable = rule("self.allocatable <= self.capacity", "more devices are allocatable than there are");
+    let allocatable = rule(
+        "!has(self.allocatable) || self.allocatable <= self.capacity",
+        "more devices are allocatable than there are",
+    );
     let totals = format!("{} + self.free == self.capacity", sum(&OPTIONAL_STATES));
     vec![
         (
@@ -162,7 +165,7 @@ pub(crate) fn limits() -> Vec<(&'static str, Value)> {
         ("NodeHardwareStatus.lastChangeTime", time.clone()),
         ("NodeHardwareStatus.lastReportTime", time.clone()),
         ("BackendHardware.name", json!({"maxLength": 63, "minLength": 1})),
-        ("BackendHardware.message", json!({"maxLength": 256})),
+        ("BackendHardware.message", json!({"maxLength": MAX_MESSAGE_BYTES})),
         ("BackendHardware.classes", json!({"maxItems": 8})),
         (
             "ClassHardware",
@@ -175,7 +178,7 @@ pub(crate) fn limits() -> Vec<(&'static str, Value)> {
             ]}),
         ),
         ("ClassHardware.name", name.clone()),
-        ("ClassHardware.zones", json!({"maxItems": 64})),
+        ("ClassHardware.zones", json!({"maxItems": MAX_ZONES})),
         ("ZoneHardware.amounts", json!({"maxProperties": 32})),
         (
             "DeviceCounts",

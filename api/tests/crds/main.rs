@@ -125,7 +125,7 @@ fn value_paths(path: &str, value: &Value, all: &mut BTreeSet<String>) {
 #[test]
 fn types_read_and_write_exactly_the_fields_of_their_schema() {
     for (kind, crd) in crds() {
-        let mut full = schema::example(schema_of(&crd));
+        let mut full = schema::example("", schema_of(&crd));
         full["metadata"] = serde_json::json!({"name": "a"});
         let kept = match kind.kind {
             "NodeHardware" => kept::<NodeHardware>(&full),

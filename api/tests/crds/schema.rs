@@ -42,6 +42,7 @@ impl<'a> Schemas<'a> {
             ("Quantity", _) => json!({"type": "string", "maxLength": 32, "pattern": "^[0-9]+(m|[KMGTPE]i)?$"}),
             ("ObjectMeta", _) => json!({"type": "object"}),
             (_, Some(RustType::Enum(values))) => json!({"type": "string", "enum": values}),
+            (_, Some(RustType::Alias(written))) => self.of_type(written),
             (_, Some(RustType::Struct(fields))) => self.of_fields(name, fields),
             (_, None) => panic!("{name} is not known"),
         };
@@ -107,17 +108,18 @@ fn plain(docs: &str) -> String {
 }
 
 /// A value that has every field of a schema, and is nowhere what is left out when written.
-pub(crate) fn example(schema: &Value) -> Value {
+pub(crate) fn example(name: &str, schema: &Value) -> Value {
     match schema["type"].as_str().unwrap() {
         "object" if schema["additionalProperties"].is_object() => {
-            json!({"any": example(&schema["additionalProperties"])})
+            json!({"any": example("any", &schema["additionalProperties"])})
         }
         "object" => {
             let properties = schema["properties"].as_object().into_iter().flatten();
-            properties.map(|(name, property)| (name.clone(), example(property))).collect()
+            properties.map(|(name, property)| (name.clone(), example(name, property))).collect()
         }
-        "array" => json!([example(&schema["items"])]),
-        "integer" => json!(1),
-        _ => schema.get("enum").map_or(json!("1"), |values| values[0].clone()),
+        "array" => json!([example(name, &schema["items"])]),
+        // Different ones, since some are left out where they are the same.
+        "integer" => json!(name.len()),
+        _ => schema.get("enum").map_or_else(|| json!(name.len().to_string()), |values| values[0].clone()),
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Types(BTreeMap<String, RustType>);
 #[derive(Debug)]
 pub(crate) enum RustType {
     Struct(Vec<Field>),
+    /// It is written as another type.
+    Alias(String),
     /// The values that it can have.
     Enum(Vec<String>),
 }
@@ -51,6 +53,10 @@ fn named_type(item: Item) -> Option<(String, RustType)> {
     match item {
         Item::Struct(item) => {
             let Fields::Named(fields) = &item.fields else { return None };
+            let written = serde_words(&item.attrs).find_map(|word| quoted(&word, "into"));
+            if let Some(written) = written {
+                return Some((item.ident.to_string(), RustType::Alias(written)));
+            }
             let is_camel = serde_words(&item.attrs).any(|word| word.starts_with("rename_all=\"camelCase\""));
             let fields = fields.named.iter().map(|it| field(it, is_camel));
             Some((item.ident.to_string(), RustType::Struct(fields.collect())))
@@ -66,7 +72,7 @@ fn named_type(item: Item) -> Option<(String, RustType)> {
 fn field(field: &syn::Field, is_camel: bool) -> Field {
     let own = field.ident.as_ref().unwrap().to_string();
     let words: Vec<String> = serde_words(&field.attrs).collect();
-    let renamed = words.iter().find_map(|word| Some(word.strip_prefix("rename=\"")?.trim_end_matches('"').to_owned()));
+    let renamed = words.iter().find_map(|word| quoted(word, "rename"));
     let (shape, is_optional) = shape(&field.ty);
     Field {
         name: renamed.unwrap_or_else(|| if is_camel { camel(&own) } else { own }),
@@ -75,6 +81,11 @@ fn field(field: &syn::Field, is_camel: bool) -> Field {
         is_flattened: words.iter().any(|word| word == "flatten"),
         is_required: !is_optional && !words.iter().any(|word| word.starts_with("skip_serializing_if")),
     }
+}
+
+/// What stands behind `key=`.
+fn quoted(word: &str, key: &str) -> Option<String> {
+    Some(word.strip_prefix(key)?.strip_prefix("=\"")?.trim_end_matches('"').to_owned())
 }
 
 /// The parts of all `#[serde(…)]`, without spaces.

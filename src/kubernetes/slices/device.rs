@@ -53,7 +53,12 @@ pub(super) fn device(
 }
 
 /// Why nobody new shall get the device.
-fn taints(device: &Device, stale: bool, drain: Option<&Drain>, settings: &SliceSettings) -> Vec<DeviceTaint> {
+pub(in crate::kubernetes) fn taints(
+    device: &Device,
+    stale: bool,
+    drain: Option<&Drain>,
+    settings: &SliceSettings,
+) -> Vec<DeviceTaint> {
     let taint = |reason: TaintReason, evict: bool| DeviceTaint {
         key: reason.key(&settings.driver).into(),
         value: Some(reason.value().into()),

@@ -1,0 +1,261 @@
+//! Keeps the NodeHardware of this node: what there is, who has it, how it is, and that the daemon lives.
+//!
+//! ```text
+//!   inventory (watch), claims (watch) ──► report (pure) ──► pace (pure): one write a second after a change, signs of life
+//!                                                             └──► apply ──► API server
+//! ```
+//!
+//! The daemon is the only writer. It applies its fields by force, and nothing is watched: an object that somebody has deleted
+//! or changed is mended with the next report, within five minutes. A daemon that stops writes nothing: its successor comes
+//! within seconds, and one that does not come is noticed by its silence, as after a crash. The Node owns the object.
+
+mod conditions;
+mod pace;
+mod report;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_api::{
+    Chain,
+    hardware::{
+        GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND, NodeHardwareSpec, NodeHardwareStatus, VERSION, until_sign_of_life,
+    },
+};
+use hostler_cluster::{ApiFailure, ApiObject, Backoff, Collection};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info, warn};
+
+pub use self::report::{ReportingDaemon, node_report};
+use self::{
+    conditions::{says_the_same, stamped},
+    pace::ReportPace,
+};
+use super::ClusterNode;
+use crate::{
+    claims::ClaimTable,
+    inventory::{Inventory, InventoryReader},
+    metrics::Metrics,
+    tasks::{Outcome, Tasks},
+};
+
+/// As whom fields are owned.
+const MANAGER: &str = "hostler";
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Thousands of daemons come back after an outage; they share what a server can take.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the reports are made of.
+#[derive(Debug)]
+pub struct HardwareReportParts {
+    /// The API server.
+    pub cluster: ClusterNode,
+    /// The daemon itself.
+    pub daemon: ReportingDaemon,
+    /// What there is.
+    pub inventory: InventoryReader,
+    /// Who has it.
+    pub table_rx: watch::Receiver<Arc<ClaimTable>>,
+    /// Counts writes and repeats.
+    pub metrics: Metrics,
+}
+
+/// How it stands with the reports.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum HardwareReporting {
+    /// Not tried yet.
+    #[default]
+    Waiting,
+    /// The object says what is.
+    Reported,
+    /// It does not, and why.
+    Failing(String),
+}
+
+/// Starts the reports. They wait for the API server as long as it takes.
+pub fn start(parts: HardwareReportParts, tasks: &Tasks) -> watch::Receiver<HardwareReporting> {
+    let (reporting_tx, reporting_rx) = watch::channel(HardwareReporting::default());
+    let stop = tasks.stop_token();
+    let reporter = HardwareReporter {
+        parts,
+        reporting_tx,
+        pace: ReportPace::starting(Instant::now()),
+        backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        said: None,
+    };
+    tasks.service("node_hardware", async move {
+        tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            // Dropped in the middle of a write, it leaves an object that the next start makes right.
+            outcome = reporter.run() => outcome,
+        }
+    });
+    reporting_rx
+}
+
+struct HardwareReporter {
+    parts: HardwareReportParts,
+    reporting_tx: watch::Sender<HardwareReporting>,
+    pace: ReportPace,
+    backoff: Backoff,
+    /// What the object says; absent where that is not known, or whether there is one.
+    said: Option<NodeHardwareStatus>,
+}
+
+impl HardwareReporter {
+    async fn run(mut self) -> Outcome {
+        let mut inventory_rx = self.parts.inventory.subscribe();
+        let mut table_rx = self.parts.table_rx.clone();
+        loop {
+            let inventory = inventory_rx.borrow_and_update().clone();
+            let claims = table_rx.borrow_and_update().clone();
+            let content = node_report(&self.parts.daemon, &inventory, &claims);
+            match self.tell(content).await {
+                Ok(()) => self.told(),
+                Err(failure) => self.fail(&failure),
+            }
+            self.until_due(&mut inventory_rx, &mut table_rx).await;
+        }
+    }
+
+    async fn until_due(
+        &mut self,
+        inventory_rx: &mut watch::Receiver<Arc<Inventory>>,
+        table_rx: &mut watch::Receiver<Arc<ClaimTable>>,
+    ) {
+        loop {
+            // All arms are cancel safe: a change that was not taken is still seen as one.
+            tokio::select! {
+                Ok(()) = inventory_rx.changed() => self.pace.changed(Instant::now()),
+                Ok(()) = table_rx.changed() => self.pace.changed(Instant::now()),
+                () = sleep_until(self.pace.due()) => return,
+            }
+        }
+    }
+
+    /// Has the object say `content`; writes nothing where it does, unless a sign of life is due.
+    async fn tell(&mut self, content: NodeHardwareStatus) -> Result<(), ApiFailure> {
+        let is_known = self.said.is_some();
+        match self.write(content.clone()).await {
+            // Somebody has deleted it.
+            Err(failure) if is_known && failure.code() == Some(404) && !failure.is_unknown_resource() => {
+                self.said = None;
+                self.write(content).await
+            }
+            done => done,
+        }
+    }
+
+    async fn write(&mut self, content: NodeHardwareStatus) -> Result<(), ApiFailure> {
+        let said = match self.said.take() {
+            Some(said) => said,
+            None => self.look().await?,
+        };
+        if says_the_same(&content, &said) && !self.pace.is_sign_due(Instant::now()) {
+            self.said = Some(said);
+            return Ok(());
+        }
+        let status = stamped(content, Some(&said), &now());
+        let (cluster, all) = (&self.parts.cluster, collection());
+        let object = json!({
+            "apiVersion": all.api_version(), "kind": all.kind(), "metadata": {"name": cluster.node()}, "status": status,
+        });
+        cluster.client().apply_status(&all, cluster.node(), MANAGER, &object).await?;
+        self.parts.metrics.node_hardware_written();
+        debug!(devices = status.devices.capacity, free = status.devices.free, "the hardware of this node is reported");
+        self.said = Some(status);
+        Ok(())
+    }
+
+    /// What the object says, which is made where there is none, or another Node's.
+    async fn look(&self) -> Result<NodeHardwareStatus, ApiFailure> {
+        let (cluster, all) = (&self.parts.cluster, collection());
+        let owner = cluster.client().uid(&Collection::core("Node", "nodes"), cluster.node()).await?;
+        let found = cluster.client().get::<StoredReport>(&all, cluster.node()).await;
+        match found {
+            Ok(found) if found.owner("Node") == Some(&*owner) => return Ok(found.status),
+            Err(failure) if failure.code() != Some(404) || failure.is_unknown_resource() => return Err(failure),
+            Ok(_) | Err(_) => {}
+        }
+        let object = json!({
+            "apiVersion": all.api_version(), "kind": all.kind(),
+            "metadata": {
+                "name": cluster.node(),
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": cluster.node(), "uid": owner }],
+            },
+            "spec": {"nodeName": cluster.node()},
+        });
+        cluster.client().apply(&all, cluster.node(), MANAGER, &object).await?;
+        self.parts.metrics.node_hardware_written();
+        // Times of another Node's report are not this one's.
+        Ok(NodeHardwareStatus::default())
+    }
+
+    fn told(&mut self) {
+        self.backoff.reset();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.pace.told(Instant::now(), until_sign_of_life(self.parts.cluster.node(), since_1970));
+        self.say(HardwareReporting::Reported);
+    }
+
+    fn fail(&mut self, failure: &ApiFailure) {
+        // What became of a write that was not answered, or of the object meanwhile, shows at the next look.
+        self.said = None;
+        self.parts.metrics.api_retried("node_hardware");
+        self.say(HardwareReporting::Failing(explained(failure, self.parts.cluster.node())));
+        if matches!(failure.code(), Some(400 | 403 | 422)) || failure.is_unknown_resource() {
+            self.pace.refused(Instant::now(), failure.retry_after());
+        } else {
+            let pause = self.backoff.next_pause().max(failure.retry_after().unwrap_or_default());
+            self.pace.failed(Instant::now(), pause);
+        }
+    }
+
+    fn say(&self, reporting: HardwareReporting) {
+        let modified = self.reporting_tx.send_if_modified(|latest| {
+            let modified = *latest != reporting;
+            latest.clone_from(&reporting);
+            modified
+        });
+        match reporting {
+            HardwareReporting::Failing(error) if modified => warn!(error, "the hardware of this node is not reported"),
+            HardwareReporting::Reported if modified => info!("the hardware of this node is reported"),
+            _ => {}
+        }
+    }
+}
+
+/// The object, as it is read.
+type StoredReport = ApiObject<NodeHardwareSpec, NodeHardwareStatus>;
+
+fn collection() -> Collection {
+    Collection::custom(GROUP, VERSION, NODE_HARDWARE_KIND, NODE_HARDWARE)
+}
+
+/// To the second, as the API server writes times itself.
+fn now() -> String {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+/// What a failure means, and what to do about it.
+fn explained(failure: &ApiFailure, node: &str) -> String {
+    let said = Chain(failure).to_string();
+    let otherwise = "or set cluster.node_hardware = false";
+    match failure.code() {
+        Some(404) if failure.is_unknown_resource() => {
+            format!("the API server has no NodeHardware ({GROUP}/{VERSION}): apply deploy/crds, {otherwise}")
+        }
+        Some(404) => format!("{said}; the report of node {node} waits for its Node object"),
+        Some(403) => format!("{said}; apply deploy/cluster, whose role allows it, {otherwise}"),
+        Some(400 | 422) => format!("{said}; apply deploy/crds of this version of hostler, {otherwise}"),
+        _ => said,
+    }
+}

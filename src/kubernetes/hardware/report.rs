@@ -1,0 +1,195 @@
+//! What the NodeHardware of this node should say: a pure function of the inventory and the table of claims.
+//!
+//! A device is in the state that the rule of `hostler_api::hardware` gives it, from the taints that its slice says and from what
+//! claims hold by their records. So a node counts as the cluster does.
+
+use std::collections::BTreeMap;
+
+use hostler_api::{
+    Quantity,
+    hardware::{
+        AmountCounts, BackendHardware, BackendKnowledge, ClassHardware, DeviceImpediments, DeviceState,
+        MAX_MESSAGE_BYTES, MAX_ZONES, NodeHardwareStatus, Occupancy, PartsLeft, ZoneHardware,
+    },
+    plain_line,
+};
+use hostler_backend::{AttributeValue, Device};
+
+use super::conditions::conditions;
+use crate::{
+    claims::ClaimTable,
+    inventory::Inventory,
+    kubernetes::slices::{SliceSettings, taints},
+    usage::holders::{DeviceUsage, usage},
+};
+
+/// What a report says of the daemon itself; the same as long as it runs.
+#[derive(Clone, Debug)]
+pub struct ReportingDaemon {
+    /// How it publishes devices.
+    pub settings: SliceSettings,
+    /// Its version.
+    pub version: &'static str,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// The kernel's name for this boot.
+    pub boot_id: String,
+}
+
+/// What there is and who has it, without the times.
+pub fn node_report(daemon: &ReportingDaemon, inventory: &Inventory, claims: &ClaimTable) -> NodeHardwareStatus {
+    let (_, devices) = usage(inventory, claims);
+    let mut counts = known_backends(inventory);
+    for device in &devices {
+        let counts = counts.entry(device.backend.clone()).or_insert_with(BackendCounts::switched_off);
+        match find(inventory, device) {
+            Some(known) => counts.add(device, known, inventory, &daemon.settings),
+            None => counts.missing += u32::from(device.is_held()),
+        }
+    }
+    let backends: Vec<BackendHardware> = counts.into_iter().map(BackendCounts::named).collect();
+    let status = NodeHardwareStatus {
+        driver: daemon.settings.driver.clone(),
+        hostler_version: daemon.version.to_owned(),
+        kernel_version: daemon.kernel.clone(),
+        boot_id: daemon.boot_id.clone(),
+        conditions: conditions(inventory, claims, &devices),
+        backends,
+        ..NodeHardwareStatus::default()
+    };
+    let mut totals = status.devices;
+    status.zones().for_each(|zone| totals.add(&zone.devices));
+    NodeHardwareStatus { devices: totals, ..status }
+}
+
+/// Of one backend, by class and zone.
+#[derive(Default)]
+struct BackendCounts {
+    knowledge: BackendKnowledge,
+    message: String,
+    missing: u32,
+    classes: BTreeMap<String, BTreeMap<ZoneKey, ZoneHardware>>,
+}
+
+/// Sorts what is on no NUMA node behind the others.
+type ZoneKey = (bool, Option<u32>);
+
+fn known_backends(inventory: &Inventory) -> BTreeMap<String, BackendCounts> {
+    let known = inventory.pools.iter().map(|(name, pool)| {
+        let knowledge = if pool.stale.is_some() { BackendKnowledge::Stale } else { BackendKnowledge::Known };
+        (name, BackendCounts::new(knowledge, pool.stale.as_deref().unwrap_or_default()))
+    });
+    let unknown = inventory.unknown.iter();
+    let unknown = unknown.map(|(name, pool)| (name, BackendCounts::new(BackendKnowledge::Unknown, &pool.reason)));
+    known.chain(unknown).map(|(name, counts)| (name.to_string(), counts)).collect()
+}
+
+fn find<'a>(inventory: &'a Inventory, device: &DeviceUsage) -> Option<&'a Device> {
+    inventory.pools.get(device.backend.as_str())?.devices.iter().find(|known| known.name.as_str() == device.name)
+}
+
+impl BackendCounts {
+    fn new(knowledge: BackendKnowledge, message: &str) -> Self {
+        Self { knowledge, message: cut(message), ..Self::default() }
+    }
+
+    /// Of a backend that is on record only.
+    fn switched_off() -> Self {
+        Self::new(BackendKnowledge::Unknown, "it is switched off, and claims have devices of it")
+    }
+
+    fn add(&mut self, device: &DeviceUsage, known: &Device, inventory: &Inventory, settings: &SliceSettings) {
+        let impediments = impediments(device, known, inventory, settings);
+        let state = DeviceState::of(occupancy(device, known), impediments);
+        let node = device.numa_node.filter(|node| (*node as usize) < MAX_ZONES - 1);
+        let zones = self.classes.entry(class_of(device, known, &settings.driver)).or_default();
+        let zone = zones.entry((node.is_none(), node)).or_default();
+        zone.numa_node = node;
+        zone.devices.add(state, impediments.is_allocatable());
+        if device.shared == Some(true) {
+            add_amounts(&mut zone.amounts, device, state, impediments);
+        }
+    }
+
+    fn named((name, counts): (String, Self)) -> BackendHardware {
+        let class = |(name, zones): (String, BTreeMap<ZoneKey, ZoneHardware>)| ClassHardware {
+            name,
+            zones: zones.into_values().collect(),
+        };
+        BackendHardware {
+            name,
+            knowledge: counts.knowledge,
+            message: counts.message,
+            missing: counts.missing,
+            classes: counts.classes.into_iter().map(class).collect(),
+        }
+    }
+}
+
+/// The class of `deploy/cluster` that selects the device.
+fn class_of(device: &DeviceUsage, known: &Device, driver: &str) -> String {
+    let has_huge_pages = known.attributes.get("hugepages") == Some(&AttributeValue::Bool(true));
+    let word = if device.backend == "memory" && has_huge_pages { "hugepages" } else { &device.backend };
+    format!("{word}.{driver}")
+}
+
+/// What the device's slice says against giving it to anybody.
+fn impediments(
+    device: &DeviceUsage,
+    known: &Device,
+    inventory: &Inventory,
+    settings: &SliceSettings,
+) -> DeviceImpediments {
+    let backend = inventory.pools.get_key_value(device.backend.as_str()).map(|(backend, _)| backend);
+    let drain = backend.and_then(|backend| inventory.drain(backend, &known.name));
+    let mut impediments = DeviceImpediments::default();
+    for taint in taints(known, device.stale, drain, settings) {
+        impediments.add_of_driver(&taint, &settings.driver);
+    }
+    impediments
+}
+
+/// What claims have of the device; who only looks after it has nothing.
+fn occupancy(device: &DeviceUsage, known: &Device) -> Occupancy {
+    let is_used = device.holds.iter().any(|hold| !hold.is_admin);
+    match (is_used, device.shared) {
+        (false, _) if device.blocked => Occupancy::Blocked,
+        (false, _) => Occupancy::Empty,
+        (true, Some(true)) => Occupancy::of_shared(parts_left(device, known)),
+        (true, _) => Occupancy::Whole,
+    }
+}
+
+fn parts_left<'a>(device: &'a DeviceUsage, known: &'a Device) -> impl Iterator<Item = PartsLeft<Quantity>> + 'a {
+    known.capacity.iter().map(|(name, capacity)| PartsLeft {
+        left: device.amounts.get(name.as_str()).map(|amount| amount.free).unwrap_or_default(),
+        smallest: capacity.policy.map_or(capacity.value, |policy| policy.min),
+    })
+}
+
+fn add_amounts(
+    amounts: &mut BTreeMap<String, AmountCounts>,
+    device: &DeviceUsage,
+    state: DeviceState,
+    impediments: DeviceImpediments,
+) {
+    for (name, amount) in &device.amounts {
+        let only_if = |is: bool, amount: Quantity| if is { amount } else { Quantity::default() };
+        amounts.entry(name.clone()).or_default().add(&AmountCounts {
+            capacity: amount.capacity,
+            allocatable: only_if(impediments.is_allocatable(), amount.capacity),
+            allocated: amount.held,
+            free: only_if(state == DeviceState::Free, amount.free),
+        });
+    }
+}
+
+/// As much of a text as an object has room for, on one line.
+pub(super) fn cut(text: &str) -> String {
+    let mut line = plain_line(text).into_owned();
+    line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES));
+    line
+}
+
+#[cfg(test)]
+mod tests;
