@@ -14,10 +14,12 @@ mod claims;
 mod convert;
 mod custom;
 mod devices;
+mod direct;
 mod discovery;
 mod events;
 mod faults;
 mod features;
+mod fieldpath;
 mod fields;
 mod gates;
 mod http;
@@ -32,10 +34,13 @@ mod reviews;
 mod rules;
 mod schema;
 mod selectors;
+mod shape;
 mod slices;
 mod state;
 mod store;
+mod strategic;
 mod strategy;
+mod structured;
 mod syntax;
 mod tls;
 mod topology;
@@ -48,29 +53,24 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 pub use auth::{ApiUser, PolicyRule};
+pub use direct::ApiServerView;
 pub use faults::{ApiFault, FaultEffect};
+pub use fields::fields_of;
 pub use refusal::StatusError;
 pub use resources::ApiServerRelease;
 pub use state::{AdmissionAttributes, LoggedRequest};
 
-use resources::{Catalog, RequestTarget};
 use rules::ServerSettings;
-use state::{ServerState, SharedServerState};
-use store::{ObjectKey, meta};
-use verbs::ApiRequest;
+use state::SharedServerState;
 use watch::WatchSignal;
-
-/// For a state that a test waits for; far above what any takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a server is.
 #[derive(Clone, Debug, Default)]
@@ -264,141 +264,10 @@ impl ApiServer {
     pub fn resource_version(&self) -> u64 {
         self.shared.read(|state| state.store.rv())
     }
-
-    /// Creates an object, and its namespace. As it is stored.
-    pub fn create(&self, object: Value) -> Value {
-        self.try_create(object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
-    }
-
-    /// Creates all objects of a YAML text, in its order: definitions of kinds among them can be used at once.
-    pub fn create_yaml(&self, text: &str) -> Vec<Value> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a YAML text");
-        documents.into_iter().filter(|document| !document.is_null()).map(|document| self.create(document)).collect()
-    }
-
-    /// As [`create`](Self::create), which may fail.
-    pub fn try_create(&self, object: Value) -> Result<Value, StatusError> {
-        let namespace = meta(&object, "namespace").to_owned();
-        if !namespace.is_empty() && self.get("namespaces", &namespace).is_none() {
-            self.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }));
-        }
-        self.ask("create", None, &object)
-    }
-
-    /// Replaces an object; the status of it stays.
-    pub fn update(&self, object: Value) -> Value {
-        self.ask("update", None, &object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
-    }
-
-    /// Replaces the status of an object; `path` is `name`, or `namespace/name`.
-    pub fn set_status(&self, plural: &str, path: &str, status: Value) -> Value {
-        let mut object = self.get(plural, path).unwrap_or_else(|| panic!("there is no {plural} {path}"));
-        object["status"] = status;
-        self.ask("update", Some("status"), &object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
-    }
-
-    /// An object as it is stored, in `v1`; `path` is `name`, or `namespace/name`.
-    pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
-        self.shared
-            .read(|state| state.store.get(&key(&state.catalog, plural, path)))
-            .map(|object| Value::clone(&object))
-    }
-
-    /// All objects of a resource.
-    pub fn list(&self, plural: &str) -> Vec<Value> {
-        self.shared.read(|state| state.list(plural))
-    }
-
-    /// Deletes an object at once, whatever holds it. Whether there was one.
-    pub fn delete(&self, plural: &str, path: &str) -> bool {
-        self.shared.write(|state| state.store.remove(&key(&state.catalog, plural, path))).is_some()
-    }
-
-    /// Changes an object, past all rules.
-    pub fn edit(&self, plural: &str, path: &str, change: impl FnOnce(&mut Value)) -> Value {
-        self.shared.write(|state| {
-            let key = key(&state.catalog, plural, path);
-            let object = state.store.get(&key).unwrap_or_else(|| panic!("there is no {plural} {path}"));
-            let mut object = Value::clone(&object);
-            change(&mut object);
-            Value::clone(&state.store.put(key, object))
-        })
-    }
-
-    fn ask(&self, verb: &'static str, subresource: Option<&str>, object: &Value) -> Result<Value, StatusError> {
-        let named = |field: &str| object[field].as_str().unwrap_or_else(|| panic!("an object has {field}"));
-        let (version, kind) = (named("apiVersion"), named("kind"));
-        let served = self.shared.read(|state| state.catalog.of_object(version, kind));
-        let (api, resource) = served.unwrap_or_else(|| panic!("{version} {kind} is not served"));
-        let text = |field| Some(meta(object, field).to_owned()).filter(|text| !text.is_empty());
-        let target = RequestTarget {
-            api,
-            resource,
-            namespace: text("namespace").or_else(|| resource.namespaced.then(|| "default".to_owned())),
-            name: text("name").filter(|_| verb != "create"),
-            subresource: subresource.map(str::to_owned),
-        };
-        let call = ApiRequest {
-            verb,
-            target,
-            query: BTreeMap::new(),
-            content_type: "application/json".to_owned(),
-            body: object.to_string().into_bytes(),
-            user: ApiUser::new("test"),
-            user_agent: "test".to_owned(),
-        };
-        let shared = &self.shared;
-        shared.write(|state| verbs::answer(state, &shared.settings, &call)).map(|(_, object)| object)
-    }
-
-    /// Waits until the state is as wanted; `look` says so by returning something.
-    pub async fn until<T>(&self, what: &str, look: impl Fn(&ApiServerView<'_>) -> Option<T>) -> T {
-        let mut changed = self.shared.changed();
-        let wait = async {
-            loop {
-                changed.mark_unchanged();
-                if let Some(found) = self.shared.read(|state| look(&ApiServerView(state))) {
-                    return found;
-                }
-                changed.changed().await.expect("the server is there");
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
-    }
 }
 
 impl std::fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ApiServer").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// The state of the server, held still.
-#[derive(Debug)]
-pub struct ApiServerView<'a>(&'a ServerState);
-
-impl ApiServerView<'_> {
-    /// As [`ApiServer::get`].
-    pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
-        self.0.store.get(&key(&self.0.catalog, plural, path)).map(|object| Value::clone(&object))
-    }
-
-    /// As [`ApiServer::list`].
-    pub fn list(&self, plural: &str) -> Vec<Value> {
-        self.0.list(plural)
-    }
-
-    /// As [`ApiServer::log`].
-    pub fn log(&self) -> &[LoggedRequest] {
-        &self.0.log
-    }
-}
-
-/// `name`, or `namespace/name`; without a namespace it is `default`.
-fn key(catalog: &Catalog, plural: &str, path: &str) -> ObjectKey {
-    let resource = catalog.named(plural);
-    match path.split_once('/') {
-        Some((namespace, name)) => ObjectKey::new(resource.kind, namespace, name),
-        None => ObjectKey::new(resource.kind, if resource.namespaced { "default" } else { "" }, path),
     }
 }

@@ -8,7 +8,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use k8s_openapi::{
@@ -47,7 +50,7 @@ pub struct TestCluster {
     /// For nodes, namespaces and drivers.
     unique: String,
     /// `None`: the cluster is a real one.
-    server: Option<ApiServer>,
+    server: Option<Arc<ApiServer>>,
 }
 
 /// A name that no other test on this machine has, and hardly one on another.
@@ -63,7 +66,7 @@ impl TestCluster {
             Some(path) => (PathBuf::from(path), None),
             None => {
                 let server = handle.block_on(ApiServer::of(ApiServerRelease::V1_36));
-                (server.kubeconfig("administrator"), Some(server))
+                (server.kubeconfig("administrator"), Some(Arc::new(server)))
             }
         };
         let kubeconfig = Kubeconfig::read_from(&original).expect("a kubeconfig");
@@ -92,7 +95,17 @@ impl TestCluster {
         if self.server.is_none() {
             println!("skipped: makes trouble in an API server of its own, not in that of {REAL}");
         }
-        self.server.as_ref()
+        self.server.as_deref()
+    }
+
+    /// The server, if the cluster is none that is real.
+    pub fn shared_server(&self) -> Option<Arc<ApiServer>> {
+        self.server.clone()
+    }
+
+    /// A word that no other test has.
+    pub fn unique(&self) -> &str {
+        &self.unique
     }
 
     /// The same credentials, by way of the proxy.

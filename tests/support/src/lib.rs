@@ -6,11 +6,11 @@
 //!                                   │    ▲
 //!   uevents: from the kernel ───────┼────┤
 //!   scraper: figures over TLS ──────┼────┘
-//!                                   ├──► apiserver, through cluster: namespace, node, scheduler, a wire to cut
+//!                                   ├──► apiserver, through cluster: namespace, node, a wire to cut ◄── control_plane
 //!                                   └──► nri: a container runtime with its containers; cri: a client of a real one
 //! ```
 //!
-//! Nothing here knows the daemon's own code: what is tested cannot lend its mistakes to its tests.
+//! Nothing here knows the programs' own code: what is tested cannot lend its mistakes to its tests.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,6 +28,7 @@ pub mod apiserver;
 pub mod binary;
 pub mod cluster;
 pub mod container;
+pub mod control_plane;
 pub mod controller;
 pub mod cri;
 pub mod host;
@@ -36,6 +37,7 @@ pub mod kubelet;
 pub mod node;
 pub mod nri;
 pub mod pod_resources;
+pub mod scenario;
 pub mod scraper;
 pub mod systemd;
 pub mod uevents;

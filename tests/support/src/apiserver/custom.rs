@@ -49,9 +49,18 @@ impl CustomVersion {
 
     /// What is wrong with an object, by its schema and its rules.
     pub(crate) fn check(&self, old: Option<&Value>, object: &Value) -> Vec<FieldError> {
-        let errors = validation::check(&self.schema, object);
-        // Rules look at objects that fit their schema.
-        if errors.is_empty() { rules::check(&self.schema, old, object) } else { errors }
+        let mut errors = validation::check(&self.schema, object);
+        if !rules::has_any(&self.schema) {
+            return errors;
+        }
+        if errors.iter().any(FieldError::keeps_rules_away) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors \
+                       to complete validation";
+            errors.push(FieldError::invalid("<nil>", &Value::Null, why));
+        } else {
+            errors.extend(rules::check(&self.schema, old, object));
+        }
+        errors
     }
 }
 

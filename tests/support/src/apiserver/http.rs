@@ -28,11 +28,12 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LoggedRequest, ServerState, SharedServerState, discovery,
+    LoggedRequest, SharedServerState, discovery,
     faults::{self, FaultEffect},
     opaque, protobuf,
     refusal::StatusError,
     resources::{ApiRoute, RequestTarget, route},
+    state::ServerState,
     verbs::{self, ApiRequest},
     watch::ObjectWatch,
 };
@@ -245,6 +246,7 @@ fn verb(
         ("GET", true) => Ok("get"),
         ("GET", false) => Ok("list"),
         ("POST", false) if target.namespace.is_some() == target.resource.namespaced => Ok("create"),
+        ("POST", true) if target.subresource.as_deref() == Some("binding") => Ok("create"),
         ("PUT", true) => Ok("update"),
         ("PATCH", true) => Ok("patch"),
         ("DELETE", true) if plain => Ok("delete"),

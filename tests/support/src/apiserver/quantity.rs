@@ -122,7 +122,9 @@ fn member(field: &str, value: &mut Value) -> Result<(), String> {
             }),
             other => rewrite(other),
         }),
-        ("consumedCapacity", Value::Object(named)) => named.values_mut().try_for_each(rewrite),
+        ("consumedCapacity" | "allocatable" | "limits" | "requests" | "overhead", Value::Object(named)) => {
+            named.values_mut().try_for_each(rewrite)
+        }
         ("capacityMultiplier" | "deviceMultiplier" | "perPod" | "perContainer", Value::String(_)) => rewrite(value),
         _ => canonicalize(value),
     }

@@ -80,6 +80,18 @@ impl FieldError {
         Self { field: field.into(), reason, text }
     }
 
+    /// Whether rules of a definition are not asked any more: they would look at what is not there, or is too much.
+    pub(crate) fn keeps_rules_away(&self) -> bool {
+        [
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueTypeInvalid",
+            "FieldValueNotSupported",
+        ]
+        .contains(&self.reason)
+    }
+
     fn line(&self) -> String {
         format!("{}: {}", self.field, self.text)
     }
@@ -134,12 +146,22 @@ impl StatusError {
 
     /// Fields that others own; each with the name of one who does.
     pub(crate) fn apply_conflict(owned: &[(String, String)]) -> Self {
-        let lines: Vec<String> = owned.iter().map(|(owner, field)| format!("conflict with {owner}: {field}")).collect();
-        let count = if owned.len() == 1 { "1 conflict" } else { &format!("{} conflicts", owned.len()) };
         let causes = owned.iter().map(|(owner, field)| {
             json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {owner}"), "field": field })
         });
-        let message = format!("Apply failed with {count}: {}", lines.join("\n"));
+        let message = match owned {
+            [(owner, field)] => format!("Apply failed with 1 conflict: conflict with {owner}: {field}"),
+            _ => {
+                let mut lines: Vec<String> = Vec::new();
+                for (at, (owner, field)) in owned.iter().enumerate() {
+                    if at == 0 || owned[at - 1].0 != *owner {
+                        lines.push(format!("conflicts with {owner}:"));
+                    }
+                    lines.push(format!("- {field}"));
+                }
+                format!("Apply failed with {} conflicts: {}", owned.len(), lines.join("\n"))
+            }
+        };
         let mut refusal = Self::new(409, "Conflict", message);
         refusal.details = json!({ "causes": causes.collect::<Vec<_>>() });
         refusal
@@ -201,9 +223,24 @@ impl StatusError {
         Self::new(422, "Invalid", message)
     }
 
+    /// An applied object with a field that its kind does not have.
+    pub(crate) fn not_typed(object: &Value, field: &str) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (metadata, version) = (&object["metadata"], text(&object["apiVersion"]));
+        let (kind, namespace, name) = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+        let of = format!("{namespace}/{name}; {version}, Kind={kind}");
+        let why = format!("failed to create typed patch object ({of}): .{field}: field not declared in schema");
+        Self::new(500, "", why)
+    }
+
     /// A patch that cannot be applied.
     pub(crate) fn invalid_patch(message: &str) -> Self {
         Self::new(422, "Invalid", format!("the server rejected our request due to an error in our request: {message}"))
+    }
+
+    /// A member of a list that a strategic merge patch cannot find.
+    pub(crate) fn missing_merge_key(message: &str) -> Self {
+        Self::new(500, "", message)
     }
 
     pub(crate) fn unauthorized() -> Self {

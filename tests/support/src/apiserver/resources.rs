@@ -330,7 +330,12 @@ fn objects(catalog: &Catalog, api: GroupVersion, rest: &[&str]) -> Option<ApiRou
     };
     let resource = catalog.served(api).into_iter().find(|resource| resource.plural == *plural)?;
     let fits = if resource.namespaced { namespace.is_some() || name.is_none() } else { namespace.is_none() };
-    let known = subresource.is_none_or(|sub| sub == "status" && resource.has_status);
+    let is_served = |sub: &str| match sub {
+        "status" => resource.has_status,
+        "binding" => resource.kind == ObjectKind::Pod,
+        _ => false,
+    };
+    let known = subresource.is_none_or(is_served);
     (fits && known).then(|| {
         let owned = |part: Option<&str>| part.map(str::to_owned);
         ApiRoute::Objects(RequestTarget {

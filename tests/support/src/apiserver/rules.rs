@@ -66,6 +66,14 @@ pub(crate) fn check_metadata(call: &ApiRequest, old: &Value, new: &Value) -> Res
             ));
         }
     }
+    let finalizers = |object: &Value| slices::items(&object["metadata"]["finalizers"]).to_vec();
+    let known = finalizers(old);
+    let added: Vec<Value> = finalizers(new).into_iter().filter(|one| !known.contains(one)).collect();
+    if !meta(old, "deletionTimestamp").is_empty() && !added.is_empty() {
+        let why =
+            format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+        errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    }
     if errors.is_empty() {
         return Ok(());
     }

@@ -60,10 +60,40 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
     let fail = |why: String| cannot_be_handled(resource, &why);
     let mut decoded = decoded.map_err(|error| fail(error.to_string()))?;
     tidy(&mut decoded);
-    if resource.group == super::resources::DRA {
+    match resource.kind {
+        ObjectKind::ResourceClaim => default_requests(&mut decoded["spec"]["devices"]["requests"]),
+        ObjectKind::ResourceClaimTemplate => default_requests(&mut decoded["spec"]["spec"]["devices"]["requests"]),
+        _ => {}
+    }
+    if resource.group == super::resources::DRA || matches!(resource.kind, ObjectKind::Node | ObjectKind::Pod) {
         quantity::canonicalize(&mut decoded).map_err(fail)?;
     }
     Ok(decoded)
+}
+
+/// What a request for devices says where it says nothing.
+fn default_requests(requests: &mut Value) {
+    for request in requests.as_array_mut().into_iter().flatten() {
+        let alternatives = match request.get_mut("exactly") {
+            Some(exactly) => std::slice::from_mut(exactly),
+            None => {
+                request.get_mut("firstAvailable").and_then(Value::as_array_mut).map_or(&mut [][..], Vec::as_mut_slice)
+            }
+        };
+        for wanted in alternatives {
+            if wanted["allocationMode"].is_null() {
+                wanted["allocationMode"] = json!("ExactCount");
+            }
+            if wanted["allocationMode"] == "ExactCount" && wanted["count"].as_i64().unwrap_or_default() == 0 {
+                wanted["count"] = json!(1);
+            }
+            for toleration in wanted.get_mut("tolerations").and_then(Value::as_array_mut).into_iter().flatten() {
+                if toleration["operator"].is_null() {
+                    toleration["operator"] = json!("Equal");
+                }
+            }
+        }
+    }
 }
 
 fn cannot_be_handled(resource: &ServedResource, why: &str) -> StatusError {
@@ -128,20 +158,4 @@ pub(crate) fn now() -> String {
     let mut now = now;
     to_seconds(&mut now);
     now
-}
-
-/// Takes out what the types have put in: zeros of fields that were not given.
-pub(crate) fn only_given(decoded: &mut Value, given: &Value) {
-    match (decoded, given) {
-        (Value::Object(decoded), Value::Object(given)) => decoded.retain(|field, value| {
-            given.get(field).is_some_and(|given| {
-                only_given(value, given);
-                true
-            })
-        }),
-        (Value::Array(decoded), Value::Array(given)) => {
-            decoded.iter_mut().zip(given).for_each(|(decoded, given)| only_given(decoded, given));
-        }
-        _ => {}
-    }
 }

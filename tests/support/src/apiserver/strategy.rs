@@ -7,6 +7,7 @@ use super::{
     refusal::{FieldError, StatusError},
     resources::{ObjectKind, RequestTarget, ServedResource},
     schema::now,
+    slices::items,
     store::meta,
 };
 
@@ -44,7 +45,10 @@ pub(crate) fn created(target: &RequestTarget, mut object: Value) -> Result<Value
     match resource.kind {
         ObjectKind::ResourceClaim => object["status"] = json!({}),
         ObjectKind::Pod => object["status"] = json!({ "phase": "Pending" }),
-        ObjectKind::Namespace => object["status"] = json!({ "phase": "Active" }),
+        ObjectKind::Namespace => {
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
+            object["status"] = json!({ "phase": "Active" });
+        }
         ObjectKind::CustomResourceDefinition => object["status"] = custom::established(&object),
         ObjectKind::Custom(_) if resource.has_status => keep(&mut object, "status", Value::Null),
         _ => {}
@@ -72,6 +76,9 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
         let value = old["metadata"].get(field).cloned().unwrap_or_default();
         keep(&mut new["metadata"], field, value);
     }
+    if resource.kind == ObjectKind::ResourceClaim && target.is_status() {
+        forget_deallocated(old, &mut new);
+    }
     if resource.kind == ObjectKind::CustomResourceDefinition && !target.is_status() {
         new["status"] = custom::established(&new);
     }
@@ -79,6 +86,24 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_u64().unwrap_or_default() + 1);
     }
     new
+}
+
+/// What drivers said of devices that the claim has no longer.
+fn forget_deallocated(old: &Value, new: &mut Value) {
+    let results = |claim: &Value| items(&claim["status"]["allocation"]["devices"]["results"]).to_vec();
+    let (before, after) = (results(old), results(new));
+    let is_same = |one: &Value, two: &Value| {
+        ["driver", "pool", "device", "shareID"].iter().all(|field| one[*field] == two[*field])
+    };
+    let is_gone = |device: &Value| {
+        before.iter().any(|result| is_same(result, device)) && !after.iter().any(|result| is_same(result, device))
+    };
+    let Some(status) = new["status"].as_object_mut() else { return };
+    let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
+    devices.retain(|device| !is_gone(device));
+    if devices.is_empty() {
+        status.remove("devices");
+    }
 }
 
 fn keep(object: &mut Value, field: &str, value: Value) {

@@ -1,25 +1,31 @@
 //! What is done to objects: get, list, create, update, patch, delete. Each is one step under the lock of the state.
 
+mod deletion;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
 use super::{
-    ServerState, apply,
+    apply,
     auth::ApiUser,
     convert, features, fields, list, opaque, patch, protobuf,
     refusal::StatusError,
-    resources::{ObjectKind, RequestTarget},
+    resources::{ObjectKind, RequestTarget, ServedResource},
     reviews,
     rules::{self, ServerSettings},
-    schema,
     selectors::ObjectSelector,
+    shape::Shape,
+    state::ServerState,
     store::{ObjectKey, key_of, meta},
-    strategy,
+    strategic, strategy,
 };
 
 /// etcd's.
 const MOST_BYTES_OF_AN_OBJECT: usize = 1_536 * 1024;
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// Of kinds that somebody defined.
+const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 const STALE: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
 /// A request for objects.
@@ -104,6 +110,7 @@ pub(crate) fn answer(
             Ok((200, call.shown(&object)))
         }
         "list" => Ok((200, list::list(&state.store, settings, call)?)),
+        "create" if call.target.subresource.is_some() => deletion::bind(state, call).map(|status| (201, status)),
         "create" => create(state, settings, call, &call.body()?).map(|object| (201, call.shown(&object))),
         "update" => update(state, settings, call).map(|object| (200, call.shown(&object))),
         "patch" => {
@@ -111,8 +118,8 @@ pub(crate) fn answer(
             let object = patched(state, settings, call)?;
             Ok((if exists { 200 } else { 201 }, call.shown(&object)))
         }
-        "delete" => delete(state, settings, call).map(|object| (200, call.shown(&object))),
-        "deletecollection" => delete_collection(state, settings, call).map(|list| (200, list)),
+        "delete" => deletion::delete(state, call).map(|object| (200, call.shown(&object))),
+        "deletecollection" => deletion::delete_collection(state, settings, call).map(|list| (200, list)),
         _ => Err(StatusError::method()),
     }
 }
@@ -123,23 +130,40 @@ fn create(
     call: &ApiRequest,
     body: &Value,
 ) -> Result<Arc<Value>, StatusError> {
-    let target = &call.target;
     let object = incoming(settings, call, body)?;
+    create_stored(state, settings, call, object, false)
+}
+
+/// Whoever applies has settled the ownership of the fields himself.
+fn create_stored(
+    state: &mut ServerState,
+    settings: &ServerSettings,
+    call: &ApiRequest,
+    object: Value,
+    applied: bool,
+) -> Result<Arc<Value>, StatusError> {
+    let target = &call.target;
     if target.resource.namespaced {
         let namespace = ObjectKey::new(ObjectKind::Namespace, "", target.namespace());
-        if state.store.get(&namespace).is_none() {
-            return Err(StatusError::not_found(
-                super::resources::ServedResource::of(ObjectKind::Namespace),
-                "",
-                target.namespace(),
-            ));
+        let Some(namespace) = state.store.get(&namespace) else {
+            let of = ServedResource::of(ObjectKind::Namespace);
+            return Err(StatusError::not_found(of, "", target.namespace()));
+        };
+        if !meta(&namespace, "deletionTimestamp").is_empty() {
+            let why = format!(
+                "unable to create new content in namespace {} because it is being terminated",
+                target.namespace()
+            );
+            return Err(StatusError::forbidden(target.resource, target.api.group, meta(&object, "name"), &why));
         }
     }
     let mut object = strategy::created(target, object)?;
     features::settle(settings, target.resource, None, &mut object);
     let name = meta(&object, "name").to_owned();
     rules::check(settings, call, None, &object)?;
-    fields::written(call, None, &mut object);
+    if !applied {
+        fields::written(call, None, &mut object);
+    }
     check_size(&object)?;
     state.admit(call, "CREATE", &name, Some(&object), None)?;
     let key = key_of(target.resource.kind, &object);
@@ -236,8 +260,7 @@ fn replace(
     check_size(&new)?;
     state.admit(call, "UPDATE", &name, Some(&new), Some(old))?;
     let key = call.key();
-    let finalized = new["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
-    if finalized && !meta(&new, "deletionTimestamp").is_empty() && target.resource.kind != ObjectKind::Pod {
+    if deletion::is_due(&new) {
         if call.parameter("dryRun").is_empty() {
             state.store.remove(&key);
         }
@@ -250,109 +273,58 @@ fn patched(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest
     let target = &call.target;
     let old = state.store.get(&call.key());
     if call.content_type.starts_with("application/apply-patch") {
-        let body = call.body()?;
-        return match old {
-            Some(old) => {
-                let mut config = incoming(settings, call, &body)?;
-                let given = convert::to_stored(target.api, target.resource, body);
-                schema::only_given(&mut config, &given);
-                let new = opaque::sorted(&apply::apply(call, &old, &config)?);
-                replace(state, settings, call, &old, new, true)
-            }
-            None if target.subresource.is_some() => Err(call.not_found()),
-            None => {
-                apply::check_parameters(call)?;
-                create(state, settings, call, &body)
-            }
-        };
+        return applied(state, settings, call, old);
     }
     let old = old.ok_or_else(|| call.not_found())?;
     let mut shown = opaque::compacted(&call.shown(&old));
     match call.content_type.split(';').next().unwrap_or_default().trim() {
         "application/merge-patch+json" => patch::merge(&mut shown, &call.body()?),
-        "application/strategic-merge-patch+json" => {
+        STRATEGIC => {
+            if target.resource.custom.is_some() {
+                return Err(StatusError::media_type(STRATEGIC, PATCHES));
+            }
             shown = opaque::sorted(&shown);
-            patch::merge(&mut shown, &call.body()?);
+            strategic::merge(&Shape::of(target.resource), &mut shown, &call.body()?)?;
         }
         "application/json-patch+json" => patch::operations(&mut shown, &call.body()?)?,
-        other => {
-            let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-            return Err(StatusError::media_type(other, accepted));
-        }
+        other => return Err(StatusError::media_type(other, PATCHES)),
     }
     let new = incoming(settings, call, &shown)?;
     replace(state, settings, call, &old, new, false)
 }
 
-fn delete(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
-    let options = if call.body.is_empty() { Value::Null } else { call.body()? };
-    let key = call.key();
-    let object = state.store.get(&key).ok_or_else(|| call.not_found())?;
-    let wanted = &options["preconditions"];
-    for (field, words, hint) in
-        [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")]
-    {
-        let is = meta(&object, field);
-        if let Some(given) = wanted[field].as_str().filter(|given| *given != is) {
-            let why = format!(
-                "the {words} in the precondition ({given}) does not match the {words} in record ({is}). The object might have been {hint}"
-            );
-            return Err(call.conflict(&key.name, &why));
-        }
-    }
-    let grace = options["gracePeriodSeconds"].as_i64().or_else(|| call.parameter("gracePeriodSeconds").parse().ok());
-    remove(state, settings, call, &key, &object, grace)
-}
-
-/// At once, or after the finalizers, or, for a pod that runs, after the kubelet.
-fn remove(
-    state: &mut ServerState,
-    _settings: &ServerSettings,
-    call: &ApiRequest,
-    key: &ObjectKey,
-    object: &Arc<Value>,
-    grace: Option<i64>,
-) -> Result<Arc<Value>, StatusError> {
-    state.admit(call, "DELETE", &key.name, None, Some(object))?;
-    if !call.parameter("dryRun").is_empty() {
-        return Ok(Arc::clone(object));
-    }
-    let runs = key.kind == ObjectKind::Pod && object["spec"]["nodeName"].is_string() && grace != Some(0);
-    let held = object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
-    if !runs && !held {
-        state.store.remove(key);
-        let mut last = Value::clone(object);
-        last["metadata"]["resourceVersion"] = json!(state.store.rv().to_string());
-        return Ok(Arc::new(last));
-    }
-    if !meta(object, "deletionTimestamp").is_empty() {
-        return Ok(Arc::clone(object));
-    }
-    let mut marked = Value::clone(object);
-    marked["metadata"]["deletionTimestamp"] = json!(schema::now());
-    marked["metadata"]["deletionGracePeriodSeconds"] = json!(if runs { grace.unwrap_or(30) } else { 0 });
-    Ok(state.store.put(key.clone(), marked))
-}
-
-fn delete_collection(
+/// What is applied is merged as it is written, and read as its kind is then.
+fn applied(
     state: &mut ServerState,
     settings: &ServerSettings,
     call: &ApiRequest,
-) -> Result<Value, StatusError> {
-    let selector = call.selector(settings)?;
-    let (kind, namespace) = (call.target.resource.kind, call.target.namespace());
-    let chosen: Vec<_> = state
-        .store
-        .objects()
-        .iter()
-        .filter(|(key, object)| key.kind == kind && key.namespace == namespace && selector.matches(object))
-        .map(|(key, object)| (key.clone(), Arc::clone(object)))
-        .collect();
-    let mut deleted = Vec::new();
-    for (key, object) in chosen {
-        deleted.push(remove(state, settings, call, &key, &object, None)?);
+    old: Option<Arc<Value>>,
+) -> Result<Arc<Value>, StatusError> {
+    let target = &call.target;
+    apply::check_parameters(call)?;
+    let body = call.body()?;
+    // It is refused here if it cannot be read.
+    incoming(settings, call, &body)?;
+    let mut config = convert::to_stored(target.api, target.resource, body);
+    if target.resource.namespaced {
+        config["metadata"]["namespace"] = json!(target.namespace());
     }
-    Ok(list::of(call, deleted.iter(), json!({ "resourceVersion": state.store.rv().to_string() })))
+    let unknown = target.resource.custom.map(|custom| custom.unknown_fields(&config)).unwrap_or_default();
+    if let Some(unknown) = unknown.first() {
+        return Err(StatusError::not_typed(&call.shown(&config), unknown));
+    }
+    match old {
+        Some(old) => {
+            let new = opaque::sorted(&apply::apply(call, &old, &config)?);
+            let new = rules::decode(settings, target.resource, &new)?;
+            replace(state, settings, call, &old, new, true)
+        }
+        None if target.subresource.is_some() => Err(call.not_found()),
+        None => {
+            let new = apply::apply(call, &json!({ "metadata": {} }), &config)?;
+            create_stored(state, settings, call, rules::decode(settings, target.resource, &new)?, true)
+        }
+    }
 }
 
 fn check_size(object: &Value) -> Result<(), StatusError> {

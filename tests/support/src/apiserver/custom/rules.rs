@@ -1,6 +1,6 @@
 //! Rules in CEL (`x-kubernetes-validations`), evaluated with the expressions of device selectors: `self` and `oldSelf` are
-//! bound to what is there, written as constants. What selectors do not calculate (times, formats, addresses of URLs) is
-//! refused when the kind is defined. A message is the constant one: `messageExpression` gives texts, and selectors give truths.
+//! bound to what is there, written as constants. A message is the constant one: `messageExpression` gives texts, and
+//! selectors give truths.
 
 use hostler_allocator::cel::{CelOptions, DeviceFacts, Selector};
 use hostler_api::resource::SortedMap;
@@ -42,6 +42,14 @@ struct Part<'a> {
     schema: &'a Value,
     value: &'a Value,
     old: Option<&'a Value>,
+}
+
+/// Whether a schema has rules.
+pub(super) fn has_any(schema: &Value) -> bool {
+    let below = ["additionalProperties", "items"].map(|name| &schema[name]);
+    let members = schema["properties"].as_object().into_iter().flatten().map(|(_, schema)| schema);
+    let inside: Vec<&Value> = below.into_iter().chain(members).filter(|schema| schema.is_object()).collect();
+    !items(&schema["x-kubernetes-validations"]).is_empty() || inside.into_iter().any(has_any)
 }
 
 /// Which rules an object breaks.
@@ -147,6 +155,7 @@ fn constant(schema: &Value, value: &Value, named_in: Option<&str>) -> String {
         Value::Number(number) if schema["type"] == "number" => {
             format!("dyn({:?})", number.as_f64().unwrap_or_default())
         }
+        Value::String(text) if schema["format"] == "date-time" => format!("dyn(timestamp({text:?}))"),
         other => format!("dyn({other})"),
     }
 }

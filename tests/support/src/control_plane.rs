@@ -1,0 +1,187 @@
+//! The controllers of a cluster that somebody who uses claims depends on, as a real 1.36 has them: the garbage collector, the
+//! controller of claims, the scheduler, and the end of namespaces. Each looks at the whole state and says the one write that
+//! it makes next: a test takes one step at a time, carries a step out later, or has all of them run.
+//!
+//! ```text
+//!   ApiServerView ──► collector, claims, scheduler, namespaces ──► ControllerCommand ──► the server, as anybody's write
+//!                                   ▲                                                          │
+//!                                   └──────────────── what became of it ◄─────────────────────┘
+//! ```
+//!
+//! What they do not do: score nodes, evict, preempt, wait for binding conditions, mark nodes, run pods.
+
+mod claims;
+mod collector;
+mod namespaces;
+mod places;
+mod scheduler;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::apiserver::{ApiServer, ApiServerView, StatusError};
+
+use claims::ClaimController;
+use collector::GarbageCollector;
+use namespaces::NamespaceController;
+use scheduler::Scheduler;
+
+/// One write of a controller.
+#[derive(Clone, Debug)]
+pub struct ControllerCommand {
+    /// As the controller calls itself towards the server.
+    pub who: &'static str,
+    /// What it writes.
+    pub write: ControllerWrite,
+}
+
+/// What a controller writes. Objects say by their metadata which one they are, and whether the version matters.
+#[derive(Clone, Debug)]
+pub enum ControllerWrite {
+    /// A new object.
+    Create(Value),
+    /// All of an object.
+    Update(Value),
+    /// The status of an object.
+    UpdateStatus(Value),
+    /// A part of a status, which is this controller's then, whoever had it.
+    ApplyStatus(Value),
+    /// A strategic merge patch of a status.
+    PatchStatus(Value),
+    /// An object goes, under preconditions, as `propagationPolicy` says.
+    Delete {
+        /// Which one.
+        object: Value,
+        /// Of the deletion.
+        options: Value,
+    },
+    /// A pod gets its node.
+    Bind {
+        /// The pod.
+        pod: Value,
+        /// The node.
+        node: String,
+    },
+}
+
+/// All controllers of a cluster.
+#[derive(Debug, Default)]
+pub struct ControlPlane {
+    collector: GarbageCollector,
+    claims: ClaimController,
+    scheduler: Scheduler,
+    namespaces: NamespaceController,
+}
+
+impl ControlPlane {
+    /// As it is when a cluster starts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is written next; `None`: nobody has anything to do.
+    pub fn next(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
+        let claims = self.claims.next(view).or_else(|| self.collector.next(view));
+        claims.or_else(|| self.namespaces.next(view)).or_else(|| self.scheduler.next(view))
+    }
+
+    /// What the scheduler writes next.
+    pub fn next_of_scheduler(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
+        self.scheduler.next(view)
+    }
+
+    /// What the controller of claims writes next.
+    pub fn next_of_claims(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
+        self.claims.next(view)
+    }
+
+    /// What the garbage collector writes next.
+    pub fn next_of_collector(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
+        self.collector.next(view)
+    }
+
+    /// Writes, and tells the controller what became of it.
+    pub fn carry_out(&mut self, server: &ApiServer, command: &ControllerCommand) -> Result<(), StatusError> {
+        let result = server.carry_out(command);
+        if command.who == scheduler::NAME {
+            self.scheduler.told(command, result.as_ref().err());
+        }
+        result.map(drop)
+    }
+
+    /// One write; whether there was one. What the server refuses is tried again when something else has changed.
+    pub fn step(&mut self, server: &ApiServer) -> bool {
+        let Some(command) = server.look(|view| self.next(view)) else { return false };
+        // Refused writes are the server's to judge: the next look sees why.
+        let _ = self.carry_out(server, &command);
+        true
+    }
+
+    /// Steps until nobody has anything to do.
+    pub fn settle(&mut self, server: &ApiServer) {
+        const MOST: usize = 10_000;
+        let steps = (0..MOST).take_while(|_| self.step(server)).count();
+        assert!(steps < MOST, "the controllers do not come to rest");
+    }
+
+    /// Runs until the task is aborted or the server is gone.
+    pub fn run(mut self, server: &Arc<ApiServer>) -> JoinHandle<()> {
+        let server = Arc::clone(server);
+        let mut changes = server.changes();
+        tokio::spawn(async move {
+            loop {
+                changes.mark_unchanged();
+                self.settle(&server);
+                // Their own writes have them look once more, in vain.
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+/// What names an object, and nothing else of it.
+fn identity(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut named = json!({ "name": metadata["name"], "uid": metadata["uid"] });
+    if let Some(namespace) = metadata["namespace"].as_str() {
+        named["namespace"] = json!(namespace);
+    }
+    json!({ "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": named })
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn path_of(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    match text(metadata, "namespace") {
+        "" => text(metadata, "name").to_owned(),
+        namespace => format!("{namespace}/{}", text(metadata, "name")),
+    }
+}
+
+/// An event about a pod.
+fn event(pod: &Value, kind: &str, reason: &str, message: &str, who: &str) -> Value {
+    let metadata = &pod["metadata"];
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    json!({
+        "apiVersion": "v1", "kind": "Event", "type": kind, "reason": reason, "message": message,
+        "metadata": { "generateName": format!("{}.", text(metadata, "name")), "namespace": metadata["namespace"] },
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+        },
+        "source": { "component": who }, "reportingComponent": who, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    })
+}
+
+#[cfg(test)]
+mod tests;
