@@ -140,7 +140,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, P
     let server = args.read(&mut manifests, &mut problems)?;
     let version = args.kubernetes.or(server).unwrap_or_default();
     let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
-    let question = PlanQuestion { manifests, changes: &args.what_if, chose: !args.cluster };
+    let question = PlanQuestion { manifests, changes: &args.what_if };
     let answer = question.answer(&options, problems).map_err(PlanError::Input)?;
     write_answer(&answer, args.output, out)?;
     Ok(if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit })
@@ -153,8 +153,6 @@ pub(crate) struct PlanQuestion<'a> {
     pub(crate) manifests: Manifests,
     /// What is changed before.
     pub(crate) changes: &'a [Change],
-    /// Whether somebody chose what wants a place.
-    pub(crate) chose: bool,
 }
 
 impl PlanQuestion<'_> {
@@ -165,7 +163,7 @@ impl PlanQuestion<'_> {
         mut problems: Vec<InputProblem>,
     ) -> Result<PlanAnswer, Vec<InputProblem>> {
         let mut asked = pods::asked(&self.manifests);
-        problems.extend(pods::excess(&asked, self.chose));
+        problems.extend(pods::excess(&asked));
         let mut notes = pods::notes(&self.manifests);
         // Who has lost a place comes before who never had one.
         asked.splice(..0, change(&mut self.manifests, self.changes, &mut problems));

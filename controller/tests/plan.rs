@@ -152,15 +152,6 @@ fn more_pods_than_a_plan_is_made_for_are_refused() {
             format!("{kind} w in default: spec.{field}: 16385 pods that are alike; a plan takes up to 16384, lower it");
         assert!(text(&refused.stderr).contains(&expected), "{}", text(&refused.stderr));
     }
-    let pods = |count: usize| {
-        let pod =
-            |at| format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p{at}"}}, "spec": {{}}}}"#);
-        (0..count).map(pod).collect::<Vec<_>>().join("\n---\n")
-    };
-    assert_eq!(asked(&pods(32)).status.code(), Some(1));
-    let refused = asked(&pods(33));
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("--filename: 33 workloads and pods want a place; a plan takes up to 32"));
 }
 
 /// The variable is in the environment of most who work with a cluster.

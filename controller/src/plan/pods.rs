@@ -22,29 +22,22 @@ pub(crate) struct AskedPods {
     pub(crate) notes: Vec<String>,
 }
 
-/// What a plan is made for and tested with; its time grows with both.
-const MOST_SETS: usize = 32;
+/// Pods of one set that a plan is made for and tested with. More are a mistake in a manifest.
 const MOST_PODS: u32 = 16_384;
 
-/// What is more than a plan is made for. How many sets there are counts only where somebody `chose` them: in a cluster,
-/// pods wait whether anybody asks about them or not.
-pub(crate) fn excess(asked: &[AskedPods], chose: bool) -> Vec<InputProblem> {
-    let too_large = asked.iter().map(|asked| &asked.set).filter(|set| set.count > MOST_PODS).map(|set| {
-        let field = match set.name.split_once(' ') {
-            Some(("Job" | "CronJob", _)) => "spec.parallelism",
-            _ => "spec.replicas",
-        };
-        let reason = format!("{field}: {} pods that are alike; a plan takes up to {MOST_PODS}, lower it", set.count);
-        InputProblem::whole(format!("{} in {}", set.name, set.namespace), reason)
-    });
-    let too_many = (chose && asked.len() > MOST_SETS).then(|| {
-        let reason = format!(
-            "{} workloads and pods want a place; a plan takes up to {MOST_SETS}, leave the others out",
-            asked.len()
-        );
-        InputProblem::whole("--filename", reason)
-    });
-    too_large.chain(too_many).collect()
+/// What is more than a plan is made for. How many sets there are is not limited: each costs its own time and no more.
+pub(crate) fn excess(asked: &[AskedPods]) -> Vec<InputProblem> {
+    let too_large = asked.iter().map(|asked| &asked.set).filter(|set| set.count > MOST_PODS);
+    too_large.map(excess_of).collect()
+}
+
+fn excess_of(set: &PodSet) -> InputProblem {
+    let field = match set.name.split_once(' ') {
+        Some(("Job" | "CronJob", _)) => "spec.parallelism",
+        _ => "spec.replicas",
+    };
+    let reason = format!("{field}: {} pods that are alike; a plan takes up to {MOST_PODS}, lower it", set.count);
+    InputProblem::whole(format!("{} in {}", set.name, set.namespace), reason)
 }
 
 /// Claims that were made for the pod, and go with it.

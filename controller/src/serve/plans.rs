@@ -45,7 +45,7 @@ pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, Api
     for PlanFile { name, text } in request.files {
         manifests.read(&InputText { name, text }, InputLayer::Files, &mut problems);
     }
-    let question = PlanQuestion { manifests, changes: &changes, chose: true };
+    let question = PlanQuestion { manifests, changes: &changes };
     question.answer(&options, problems).map_err(|problems| ApiProblem::Unusable(told(&problems)))
 }
 
