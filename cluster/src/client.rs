@@ -205,6 +205,25 @@ impl ApiClient {
         self.call(step, request).await
     }
 
+    /// As [`replace`](Self::replace), of a part of an object that is written by itself, such as its `status`; `manager` owns
+    /// the fields from then on.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn replace_part<T: DeserializeOwned>(
+        &self,
+        part: &str,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        object: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("update the {part} of {}", all.title(name));
+        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        let request = all.requests().replace_subresource(part, name, &params, json(step, object)?);
+        self.call(step, request).await
+    }
+
     /// Deletes exactly the version of an object that was seen.
     ///
     /// # Errors

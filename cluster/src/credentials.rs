@@ -141,6 +141,12 @@ fn of_pod(folder: &Path) -> Result<Credentials, CredentialsError> {
     Ok(Credentials { server, tls, server_name: None, token: Some(BearerToken::of_file(folder.join("token"))), files })
 }
 
+/// The namespace of the pod that this process runs in, if it runs in one that has credentials.
+pub fn pod_namespace() -> Option<String> {
+    let text = String::from_utf8(read(&Path::new(POD).join("namespace")).ok()?).ok()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {

@@ -193,3 +193,6 @@ impl FollowCore {
         self.position = FollowPosition::Nothing;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,14 @@ impl RawObject {
         Self { json: json.get().into(), metadata: head.map(|head| head.metadata).unwrap_or_default() }
     }
 
+    /// An object of which this is the text.
+    ///
+    /// # Errors
+    /// When the text is no JSON.
+    pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<&RawValue>(text).map(Self::new)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.metadata.name
