@@ -8,10 +8,11 @@ use std::{
 
 use clap::Parser;
 use hostler_api::Chain;
+use hostler_process::config::ConfigErrors;
 
 use crate::{
     availability::{self, AvailabilityArgs, AvailabilityError},
-    config::{ConfigError, ControllerConfig, DEFAULT_FILE},
+    config::{ControllerConfig, DEFAULT_FILE},
     plan::{self, PlanArgs, PlanError, PlanOutcome},
     run::{self, RunError},
 };
@@ -45,7 +46,7 @@ struct ConfigArgs {
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("failed to write the answer")]
@@ -107,7 +108,7 @@ fn check_config(args: &ConfigArgs) -> Result<(), CommandError> {
 
 impl ConfigArgs {
     /// The file that is named must be there; the default one need not be.
-    fn read(&self) -> Result<ControllerConfig, ConfigError> {
+    fn read(&self) -> Result<ControllerConfig, ConfigErrors> {
         match &self.config {
             Some(path) => ControllerConfig::read(path),
             None if Path::new(DEFAULT_FILE).exists() => ControllerConfig::read(Path::new(DEFAULT_FILE)),

@@ -1,12 +1,21 @@
 //! The controller's configuration: every key, its default, and what can be wrong with it.
 
+mod listen;
+
 use std::{
-    fmt, io,
+    fmt,
     path::{Path, PathBuf},
 };
 
-use hostler_files::{FileError, read_argument};
+use hostler_files::read_argument;
+use hostler_process::{
+    config::{ConfigErrors, ConfigMistake, ConfigReader},
+    log::LogConfig,
+};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::listen::ListenAddress;
+use crate::model::ObservedKind;
 
 /// Where the controller looks for a configuration file when none is named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
@@ -15,67 +24,123 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub(crate) struct ControllerConfig {
     /// Kubeconfig of the controller. Default: the service account of the pod that it runs in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Where it answers: an address with a port.
-    pub(crate) listen: String,
+    /// Where it answers.
+    pub(crate) listen: ListenAddress,
+    /// What it does where the cluster has what that takes.
+    pub(crate) capabilities: CapabilitiesConfig,
+    /// Which of several controllers writes.
+    pub(crate) lease: LeaseConfig,
+    /// What is logged, and how.
+    pub(crate) log: LogConfig,
 }
 
-impl Default for ControllerConfig {
+/// `[capabilities]`: what the controller does.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct CapabilitiesConfig {
+    /// Reading what the daemons of nodes report (NodeHardware).
+    pub(crate) node_reports: CapabilityMode,
+    /// Writing the sums of the cluster (ClusterHardware), as the one controller that leads.
+    pub(crate) cluster_hardware: CapabilityMode,
+    /// Heeding DeviceTaintRules.
+    pub(crate) device_taint_rules: CapabilityMode,
+}
+
+/// Whether something is done that a cluster may lack something for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CapabilityMode {
+    /// It is; the controller is not ready as long as it cannot be.
+    On,
+    /// It is not.
+    Off,
+    /// It is where it can be.
+    #[default]
+    Auto,
+}
+
+/// `[lease]`: which of several controllers writes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct LeaseConfig {
+    /// Namespace of the Lease. Default: that of the pod that it runs in, else `hostler-controller`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    /// Name of the Lease: controllers with the same one are one another's substitutes.
+    pub(crate) name: String,
+}
+
+impl Default for LeaseConfig {
     fn default() -> Self {
-        Self { kubeconfig: None, listen: "127.0.0.1:9440".to_owned() }
+        Self { namespace: None, name: "hostler-controller".to_owned() }
     }
 }
 
-/// Why a configuration file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    /// The file cannot be read.
-    #[error("failed to read {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// A key is not known, or its value is not what it should be. The parser shows the line.
-    #[error("{path} is not valid")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        #[source]
-        source: toml::de::Error,
-    },
-    /// A relative path would mean something else in every folder that the controller is started from.
-    #[error("{path}: kubeconfig is {value}: write an absolute path")]
-    Relative {
-        /// The file.
-        path: PathBuf,
-        /// As it stands there.
-        value: PathBuf,
-    },
+impl CapabilitiesConfig {
+    /// Whether a kind is watched.
+    pub(crate) fn watches(&self, kind: ObservedKind) -> bool {
+        let mode = match kind {
+            ObservedKind::NodeHardware => self.node_reports,
+            ObservedKind::DeviceTaintRule => self.device_taint_rules,
+            _ => CapabilityMode::On,
+        };
+        mode != CapabilityMode::Off
+    }
 }
+
+/// Sections that are read for themselves.
+const SECTIONS: &[&str] = &["capabilities", "lease", "log"];
 
 impl ControllerConfig {
-    /// Reads a file.
-    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_argument(path, MOST_BYTES)
-            .map_err(|FileError { path, source, .. }| ConfigError::Read { path, source })?;
-        let config: Self =
-            toml::from_str(&text).map_err(|source| ConfigError::Invalid { path: path.to_owned(), source })?;
-        match &config.kubeconfig {
-            Some(value) if value.is_relative() => {
-                Err(ConfigError::Relative { path: path.to_owned(), value: value.clone() })
-            }
-            _ => Ok(config),
-        }
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigErrors> {
+        let text = read_argument(path, MOST_BYTES).map_err(|error| ConfigErrors::unreadable(path, &error.source))?;
+        Self::parse(&text).map_err(|problems| ConfigErrors { path: Some(path.to_owned()), problems })
     }
+
+    /// Reads and checks the text of a file; gives every mistake, in the order of the text.
+    fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
+        let (mut reader, mut root) = ConfigReader::new(text);
+        let capabilities = reader.section("capabilities", &mut root);
+        let lease = reader.section("lease", &mut root);
+        let log = reader.section("log", &mut root);
+        let scalars: Self = reader.keys("", root, SECTIONS);
+        let config = Self { capabilities, lease, log, ..scalars };
+        config.mistakes().into_iter().for_each(|mistake| reader.mistake(mistake));
+        let (mut problems, _) = reader.end();
+        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// What no type says of a value.
+    fn mistakes(&self) -> Vec<ConfigMistake> {
+        let mut mistakes = Vec::new();
+        if let Some(path) = self.kubeconfig.as_ref().filter(|path| path.is_relative()) {
+            // It would mean something else in every folder that the controller is started from.
+            let what = format!("is {}, which is relative", path.display());
+            mistakes.push(ConfigMistake::new("kubeconfig", what, "write an absolute path"));
+        }
+        let names = [("lease.name", Some(&self.lease.name)), ("lease.namespace", self.lease.namespace.as_ref())];
+        for (key, name) in names {
+            if let Some(name) = name.filter(|name| !is_object_name(name)) {
+                let fix = "write lower-case letters, digits, and hyphens inside";
+                mistakes.push(ConfigMistake::new(key, format!("is {name:?}, which no object can be called"), fix));
+            }
+        }
+        mistakes
+    }
+}
+
+/// A DNS label, as Kubernetes takes for both. It becomes part of a path.
+fn is_object_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 impl fmt::Display for ControllerConfig {
@@ -89,30 +154,40 @@ impl fmt::Display for ControllerConfig {
 mod tests {
     use std::fs;
 
-    use hostler_api::Chain;
-
     use super::*;
 
     fn read(text: &str) -> Result<ControllerConfig, String> {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("controller.toml");
         fs::write(&path, text).unwrap();
-        ControllerConfig::read(&path).map_err(|error| Chain(&error).to_string())
+        ControllerConfig::read(&path).map_err(|error| error.to_string().replace(path.to_str().unwrap(), "FILE"))
     }
 
     #[test]
     fn what_is_printed_means_the_same() {
-        let config = read("kubeconfig = '/etc/hostler/kubeconfig'").unwrap();
+        let text = "kubeconfig = '/etc/hostler/kubeconfig'\nlisten = '0.0.0.0:9440'\n[lease]\nnamespace = 'hw'\n\
+                    [capabilities]\nnode_reports = 'off'\ncluster_hardware = 'on'\n[log]\nformat = 'json'";
+        let config = read(text).unwrap();
+        assert_eq!(config.capabilities.node_reports, CapabilityMode::Off);
         assert_eq!(read(&config.to_string()).unwrap(), config);
         assert_eq!(read("").unwrap(), ControllerConfig::default());
+        assert_eq!(read(&ControllerConfig::default().to_string()).unwrap(), ControllerConfig::default());
     }
 
     #[test]
-    fn a_mistake_names_file_key_and_line() {
-        let error = read("\nkubconfig = '/x'").unwrap_err();
-        assert!(error.contains("controller.toml is not valid") && error.contains("line 2"), "{error}");
-        assert!(error.contains("unknown field `kubconfig`, expected"), "{error}");
+    fn every_mistake_is_told_with_its_line_and_its_fix() {
+        let text =
+            "kubconfig = '/x'\nlisten = 'everywhere'\n[lease]\nname = 'A/b'\n[capabilities]\nnode_reports = 'no'";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:1: kubconfig: is no key that hostler knows; did you mean \"kubeconfig\"?\n\
+             FILE:2: listen: \"everywhere\" is not an address; write \"127.0.0.1:9440\" for this host, \"0.0.0.0:9440\" \
+             for others too (over TLS), or \"off\"\n\
+             FILE:4: lease.name: is \"A/b\", which no object can be called; write lower-case letters, digits, and \
+             hyphens inside\n\
+             FILE:6: capabilities.node_reports: unknown variant `no`, expected one of `on`, `off`, `auto`"
+        );
         let error = read("kubeconfig = 'x'").unwrap_err();
-        assert!(error.ends_with("controller.toml: kubeconfig is x: write an absolute path"), "{error}");
+        assert_eq!(error, "FILE:1: kubeconfig: is x, which is relative; write an absolute path");
     }
 }

@@ -2,7 +2,12 @@
 
 mod availability;
 mod cli;
+mod conditions;
 mod config;
+#[cfg(test)]
+mod faults;
+mod hardware;
+mod lead;
 mod metrics;
 mod model;
 mod observe;

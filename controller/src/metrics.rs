@@ -3,7 +3,7 @@
 use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
-use crate::{availability::class_figures, view::ClusterView};
+use crate::{availability::class_figures, serve::ServeState};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -13,7 +13,8 @@ type StateGauge = KindGauge;
 type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
 
 /// All figures, as text.
-pub(crate) fn exposition(view: &ClusterView) -> String {
+pub(crate) fn exposition(state: &ServeState) -> String {
+    let view = state.view_rx.borrow().clone();
     let mut registry = Registry::with_prefix("hostler_controller");
     let (objects, poisoned) = (KindGauge::default(), KindGauge::default());
     for (kind, status) in &view.kinds {
@@ -37,8 +38,30 @@ pub(crate) fn exposition(view: &ClusterView) -> String {
     registry.register("reporting_nodes", "Nodes that have reported, by how fresh that is", reports);
     registry.register("objects", "Objects that are watched", objects);
     registry.register("unreadable_objects", "Objects among them that cannot be understood", poisoned);
+    register_process(&mut registry, state);
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
     text
+}
+
+/// What the controller says of itself.
+fn register_process(registry: &mut Registry, state: &ServeState) {
+    let conditions = ClassGauge::default();
+    for finding in &**state.findings_rx.borrow() {
+        let labels = vec![("type", finding.kind.as_str().to_owned()), ("status", finding.status.as_str().to_owned())];
+        conditions.get_or_create(&labels).set(1);
+    }
+    let silent = KindGauge::default();
+    for (kind, status) in &state.view_rx.borrow().kinds {
+        let seconds = status.silent.as_ref().map_or(0, |(since, _)| since.elapsed().as_secs());
+        silent.get_or_create(&[("kind", kind.plural())]).set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+    let (leads, ready) = (<Gauge>::default(), <Gauge>::default());
+    leads.set(i64::from(state.leadership_rx.borrow().is_ours(std::time::Instant::now())));
+    ready.set(i64::from(state.not_ready().is_empty()));
+    registry.register("condition", "Conditions, by the status that each has", conditions);
+    registry.register("silent_seconds", "For how long nothing was heard of a kind; 0 while it is watched", silent);
+    registry.register("leads", "Whether this controller writes", leads);
+    registry.register("ready", "Whether everything that is needed is known", ready);
 }

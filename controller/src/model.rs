@@ -56,6 +56,8 @@ pub(crate) struct ClusterModel {
 struct KindState {
     known: KnownObjects,
     is_synced: bool,
+    /// The server does not know it.
+    is_absent: bool,
     /// Since when nothing was heard, and why.
     silent: Option<(Instant, String)>,
     /// Objects that cannot be understood.
@@ -67,12 +69,16 @@ struct KindState {
 pub(crate) struct KindStatus {
     /// Whether a complete list was seen.
     pub(crate) is_synced: bool,
+    /// Whether the server does not know it, or nobody here wants to.
+    pub(crate) is_absent: bool,
     /// Since when nothing was heard, and why.
     pub(crate) silent: Option<(Instant, String)>,
     /// How many objects there are.
     pub(crate) objects: usize,
     /// How many of them cannot be understood.
     pub(crate) poisoned: usize,
+    /// One of these, and why.
+    pub(crate) example: Option<String>,
 }
 
 impl ClusterModel {
@@ -90,7 +96,9 @@ impl ClusterModel {
     pub(crate) fn step(&mut self, now: Instant, event: ClusterEvent) -> Vec<ModelCommand> {
         match event {
             ClusterEvent::ListStarted(kind) => {
-                self.kind(kind).known.list_started();
+                let state = self.kind(kind);
+                state.is_absent = false;
+                state.known.list_started();
                 Vec::new()
             }
             ClusterEvent::Seen(object) => self.see(now, object),
@@ -110,7 +118,9 @@ impl ClusterModel {
             }
             // Then there are none of it.
             ClusterEvent::NotServed(kind) => {
-                self.kind(kind).known.list_started();
+                let state = self.kind(kind);
+                state.is_absent = true;
+                state.known.list_started();
                 self.step(now, ClusterEvent::ListEnded(kind))
             }
             ClusterEvent::UpToDate(kind) => {
@@ -141,8 +151,14 @@ impl ClusterModel {
         }
     }
 
+    /// How many objects of a kind there are.
+    #[cfg(test)]
+    pub(crate) fn objects(&self, kind: ObservedKind) -> usize {
+        self.kinds.get(&kind).map_or(0, |state| state.known.len())
+    }
+
     fn kinds(&self) -> BTreeMap<ObservedKind, KindStatus> {
-        self.kinds.iter().map(|(kind, state)| (*kind, state.status())).collect()
+        self.kinds.iter().map(|(kind, state)| (*kind, state.status(*kind))).collect()
     }
 
     fn kind(&mut self, kind: ObservedKind) -> &mut KindState {
@@ -205,9 +221,12 @@ impl ClusterModel {
 }
 
 impl KindState {
-    fn status(&self) -> KindStatus {
+    fn status(&self, kind: ObservedKind) -> KindStatus {
+        let example = self.poisoned.first_key_value().map(|(key, why)| format!("{}: {why}", title(kind, key)));
         KindStatus {
+            example,
             is_synced: self.is_synced,
+            is_absent: self.is_absent,
             silent: self.silent.clone(),
             objects: self.known.len(),
             poisoned: self.poisoned.len(),
@@ -221,3 +240,6 @@ fn title(kind: ObservedKind, key: &ObjectKey) -> String {
         _ => format!("{} {key}", kind.name()),
     }
 }
+
+#[cfg(test)]
+mod tests;

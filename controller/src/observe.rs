@@ -1,35 +1,53 @@
 //! The edge to the API server that reads: one task for each kind, from the server's texts to [`ClusterEvent`]s.
+//!
+//! ```text
+//!   Follower ──► PendingEvents, of each object the latest ──► read ──► events, few places ──► model
+//!      └ fails: told, and tried again after a pause that grows
+//! ```
 
-use std::time::Duration;
+mod pending;
 
-use hostler_allocator::plan::ObjectKey;
-use hostler_api::{Chain, resource::ApiVersion};
-use hostler_cluster::{ApiClient, Backoff, FollowEvent, Follower, ObjectVersion, RawObject};
+use std::{future::pending, time::Duration};
+
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, Backoff, FollowEvent, Follower, RawObject};
 use hostler_process::Tasks;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{info, warn};
 
-use crate::model::{ClusterEvent, ObjectStamp, ObservedKind, ObservedObject, SeenObject};
+use self::pending::{PendingEvents, key};
+use crate::model::{ClusterEvent, ObservedKind, ObservedObject, SeenObject};
 
 /// A server that comes back is found within seconds, by all that wait for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Between two looks whether a server has got a kind that it did not have.
-const NOT_SERVED_PAUSE: Duration = Duration::from_secs(60);
+const NOT_SERVED_PAUSE: Duration = Duration::from_secs(10);
+/// What a server may ask for; more would be a mistake.
+const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60);
 
-/// Watches a kind until the process stops. `events_tx` has few places: who is slow slows down the server.
+/// Watches a kind until the process stops; one that is not wanted is as one that is not there. `events_tx` has few places: who
+/// is slow slows down the server.
 pub(crate) fn start(
     client: ApiClient,
     kind: ObservedKind,
-    version: ApiVersion,
+    is_wanted: bool,
     events_tx: mpsc::Sender<ClusterEvent>,
     tasks: &Tasks,
 ) {
     let stop = tasks.stop_token();
+    let observer = KindObserver {
+        client,
+        kind,
+        events_tx,
+        pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        interruption: None,
+        place: 0,
+    };
     tasks.service(kind.plural(), async move {
         tokio::select! {
             // Dropped at the end only.
-            () = observe(client, kind, version, events_tx) => {}
+            () = observer.run(is_wanted) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
         }
@@ -37,44 +55,116 @@ pub(crate) fn start(
     });
 }
 
-/// Ends when nobody wants to know any more.
-async fn observe(client: ApiClient, kind: ObservedKind, version: ApiVersion, events_tx: mpsc::Sender<ClusterEvent>) {
-    let mut places = kind.collections(version).into_iter().cycle();
-    let mut untried = kind.collections(version).len();
-    let mut next_follower = || places.next().map(|place| Follower::new(client.clone(), place));
-    let Some(mut follower) = next_follower() else { return };
-    let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    let mut is_interrupted = false;
-    loop {
-        let followed = follower.next().await;
-        let (event, pause) = match followed {
-            Ok(event) => {
-                pauses.reset();
-                if std::mem::take(&mut is_interrupted) {
-                    info!(kind = kind.plural(), "watching again");
-                }
-                (translate(kind, event), Duration::ZERO)
-            }
-            Err(failure) if failure.is_unknown_resource() => {
-                let Some(other) = next_follower() else { return };
-                (follower, untried) = (other, untried.saturating_sub(1));
-                if untried > 0 {
+/// Watches a kind.
+struct KindObserver {
+    client: ApiClient,
+    kind: ObservedKind,
+    events_tx: mpsc::Sender<ClusterEvent>,
+    pauses: Backoff,
+    /// Why nothing is heard, as it was last told.
+    interruption: Option<String>,
+    /// Which of the places where the kind may be is tried.
+    place: usize,
+}
+
+/// Nobody wants to know any more.
+struct NobodyListens;
+
+impl KindObserver {
+    async fn run(mut self, is_wanted: bool) {
+        if !is_wanted {
+            let told = self.send(ClusterEvent::NotServed(self.kind)).await;
+            return if told.is_ok() {
+                pending().await
+            };
+        }
+        while self.follow().await.is_ok() {}
+    }
+
+    /// Follows the kind where it is, until the server does not know it there.
+    async fn follow(&mut self) -> Result<(), NobodyListens> {
+        let places = match self.client.version().await {
+            Ok(version) => self.kind.collections(version),
+            Err(failure) => return self.interrupted(&failure).await,
+        };
+        let Some(place) = places.get(self.place) else {
+            self.place = 0;
+            return self.not_served().await;
+        };
+        let mut follower = Follower::new(self.client.clone(), place.clone());
+        let mut waiting = PendingEvents::default();
+        loop {
+            let followed = tokio::select! {
+                // What has come goes on first, as far as there is room for it.
+                biased;
+                // Cancel safe: a place that was not taken is free again.
+                permit = self.events_tx.reserve(), if !waiting.is_empty() => {
+                    let permit = permit.map_err(|_| NobodyListens)?;
+                    if let Some(event) = waiting.pop() {
+                        permit.send(translate(self.kind, event));
+                    }
                     continue;
                 }
-                (ClusterEvent::NotServed(kind), NOT_SERVED_PAUSE)
-            }
-            Err(failure) => {
-                if !std::mem::replace(&mut is_interrupted, true) {
-                    warn!(kind = kind.plural(), error = %Chain(&failure), "watching is interrupted");
+                // Cancel safe: see there.
+                followed = follower.next(), if !waiting.is_full() => followed,
+            };
+            match followed {
+                Ok(event) => {
+                    self.heard();
+                    waiting.push(event);
                 }
-                let pause = pauses.next_pause().max(failure.retry_after().unwrap_or_default());
-                (ClusterEvent::Interrupted(kind, Chain(&failure).to_string()), pause)
+                Err(failure) if failure.is_unknown_resource() => {
+                    self.place += 1;
+                    return Ok(());
+                }
+                Err(failure) => {
+                    self.flush(&mut waiting).await?;
+                    self.interrupted(&failure).await?;
+                }
             }
-        };
-        if events_tx.send(event).await.is_err() {
-            return;
         }
-        sleep(pause).await;
+    }
+
+    /// What was heard before nothing was any more is known first.
+    async fn flush(&self, waiting: &mut PendingEvents) -> Result<(), NobodyListens> {
+        while let Some(event) = waiting.pop() {
+            self.send(translate(self.kind, event)).await?;
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self) {
+        self.pauses.reset();
+        if self.interruption.take().is_some() {
+            info!(kind = self.kind.plural(), "watching again");
+        }
+    }
+
+    async fn interrupted(&mut self, failure: &ApiFailure) -> Result<(), NobodyListens> {
+        let why = Chain(failure).to_string();
+        if self.interruption.is_none() {
+            warn!(kind = self.kind.plural(), error = why, "watching is interrupted");
+        }
+        if self.interruption.as_ref() != Some(&why) {
+            self.send(ClusterEvent::Interrupted(self.kind, why.clone())).await?;
+            self.interruption = Some(why);
+        }
+        let asked_for = failure.retry_after().unwrap_or_default().min(LONGEST_ASKED_FOR);
+        sleep(self.pauses.next_pause().max(asked_for)).await;
+        Ok(())
+    }
+
+    async fn not_served(&mut self) -> Result<(), NobodyListens> {
+        // It may have been upgraded, or be another server.
+        self.client.forget_version();
+        self.interruption = None;
+        self.send(ClusterEvent::NotServed(self.kind)).await?;
+        sleep(NOT_SERVED_PAUSE).await;
+        Ok(())
+    }
+
+    async fn send(&self, event: ClusterEvent) -> Result<(), NobodyListens> {
+        self.events_tx.send(event).await.map_err(|_| NobodyListens)
     }
 }
 
@@ -83,7 +173,7 @@ fn translate(kind: ObservedKind, event: FollowEvent) -> ClusterEvent {
         FollowEvent::ListStarted => ClusterEvent::ListStarted(kind),
         FollowEvent::Listed(object) | FollowEvent::Applied(object) => ClusterEvent::Seen(read(kind, &object)),
         FollowEvent::ListEnded => ClusterEvent::ListEnded(kind),
-        FollowEvent::Deleted(object) => ClusterEvent::Gone(kind, key(&object), stamp(&object.version())),
+        FollowEvent::Deleted(object) => ClusterEvent::Gone(kind, key(&object), (&object.version()).into()),
         FollowEvent::UpToDate => ClusterEvent::UpToDate(kind),
     }
 }
@@ -100,13 +190,5 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
     };
     let content = content.map_err(|error| Chain(&error).to_string());
-    SeenObject { kind, key: key(object), stamp: stamp(&object.version()), content }
-}
-
-fn key(object: &RawObject) -> ObjectKey {
-    ObjectKey { namespace: object.namespace().to_owned(), name: object.name().to_owned() }
-}
-
-fn stamp(version: &ObjectVersion) -> ObjectStamp {
-    version.into()
+    SeenObject { kind, key: key(object), stamp: (&object.version()).into(), content }
 }

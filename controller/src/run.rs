@@ -1,39 +1,60 @@
 //! `hostler-controller run`: starts the parts, and stops them.
 //!
 //! ```text
-//!   config ► API server ► model's task ► a watch for each kind ► HTTP ► SIGTERM ► all stop
+//!   config ► log ► HTTP ► model's task ► a watch for each kind ┐
+//!                                      ► findings              ├► SIGTERM ► the lease is given back ► all stop
+//!                                      ► lease ► sums          ┘
 //! ```
+//!
+//! The API server may come later, go, and come again: what is known is served meanwhile, with since when nothing is heard.
 
+mod findings;
+mod life;
 mod owner;
 
-use std::{io, sync::Arc};
+use std::{env, io, sync::Arc};
 
 use hostler_allocator::{plan::PlanOptions, structured::KubernetesVersion};
-use hostler_cluster::{ApiClient, ApiFailure, ConnectError};
-use hostler_process::{EndedService, Tasks};
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, ConnectError, pod_namespace};
+use hostler_process::{
+    EndedService, StopSignals, Tasks,
+    log::{LogEnd, LogError, ProcessLog},
+    notify,
+    serve::CertificateError,
+};
 use tokio::{
     net::TcpListener,
     runtime,
-    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
 };
-use tracing::info;
+use tracing::{error, info};
+use uuid::Uuid;
 
 use crate::{
-    config::ControllerConfig,
-    model::{ClusterModel, ObservedKind},
+    conditions::SumsOutcome,
+    config::{CapabilitiesConfig, CapabilityMode, ControllerConfig, LeaseConfig, ListenAddress},
+    hardware::{self, HardwareParts},
+    lead::{self, LeadParts, Leadership},
+    model::ObservedKind,
     observe,
-    serve::{ServeState, router},
+    serve::{self, ServeState},
     view::ClusterView,
 };
 
 /// Events that wait for the model. Enough that none of the watches waits for another one; few enough that a storm of
 /// changes waits on the server, where it costs nothing.
-const EVENTS: usize = 256;
+const EVENTS: usize = 64;
+
+/// Where the Lease is where nothing else says so: where `deploy/controller` has it.
+const NAMESPACE: &str = "hostler-controller";
 
 /// Why the controller does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
+    /// There is no log.
+    #[error("failed to start the log")]
+    Log(#[source] LogError),
     /// No threads, no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
@@ -55,6 +76,12 @@ pub(crate) enum RunError {
         #[source]
         source: io::Error,
     },
+    /// There is no certificate to serve others with.
+    #[error("failed to make a certificate")]
+    Certificate(#[source] CertificateError),
+    /// A second signal came while the controller was stopping.
+    #[error("stopped by a second signal before everything was finished")]
+    Impatient,
     /// A part has ended.
     #[error("{name} ended")]
     Ended {
@@ -68,92 +95,119 @@ pub(crate) enum RunError {
 
 /// Runs until a signal or the end of a part.
 pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
-    // Whoever runs it has set up no other log.
-    let _ = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).try_init();
+    let log = ProcessLog::start(&config.log).map_err(RunError::Log)?;
+    // One thread: nothing here blocks, and what takes long has threads of its own.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;
-    runtime.block_on(async {
-        let mut signals = StopSignals::new().map_err(RunError::Signals)?;
-        let (tasks, mut ended_rx) = Tasks::new();
-        start(config, &tasks).await?;
-        let result = tokio::select! {
-            // Cancel safe: a message that was not taken stays in the channel.
-            Some(EndedService { name, outcome }) = ended_rx.recv() => {
-                Err(RunError::Ended { name, source: outcome.err() })
-            }
-            // Cancel safe: a signal is remembered.
-            () = signals.recv() => Ok(()),
-        };
-        info!("stopping");
-        tasks.stop_token().cancel();
-        tasks.drain().await;
-        result
-    })
+    let result = runtime.block_on(live(config));
+    match (result, log.end()) {
+        // Where nobody reads what is logged, to say why it failed would wait for ever.
+        (Err(_), LogEnd::Stalled) => Ok(()),
+        (result, _) => result,
+    }
+}
+
+async fn live(config: &ControllerConfig) -> Result<(), RunError> {
+    let mut signals = StopSignals::new().map_err(RunError::Signals)?;
+    let (tasks, mut ended_rx) = Tasks::new();
+    start(config, &tasks).await?;
+    let result = tokio::select! {
+        // Cancel safe: a message that was not taken stays in the channel.
+        Some(EndedService { name, outcome }) = ended_rx.recv() => {
+            Err(RunError::Ended { name, source: outcome.err() })
+        }
+        // Cancel safe: a signal is remembered.
+        () = signals.recv() => Ok(()),
+    };
+    match &result {
+        Ok(()) => info!("stopping"),
+        Err(error) => error!(error = %Chain(error), "stopping, since the controller cannot go on"),
+    }
+    notify::stopping();
+    tasks.stop_token().cancel();
+    tokio::select! {
+        // Cancel safe: it only waits.
+        () = tasks.drain() => result,
+        // Cancel safe: a signal that was not taken is still pending.
+        () = signals.recv() => Err(RunError::Impatient),
+    }
 }
 
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {
-    let client = ApiClient::new(config.kubeconfig.as_deref()).map_err(RunError::Connect)?;
-    let view_rx = watch_all(&client, tasks).await?;
-    let address = config.listen.clone();
-    let failed = |source| RunError::Listen { address: address.clone(), source };
-    let listener = TcpListener::bind(&address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    info!(%address, "serving");
-    let state = ServeState { view_rx, client, tasks: tasks.clone() };
-    let (routes, stop) = (router(state), tasks.stop_token());
-    tasks.service("http", async move {
-        axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await?;
-        Ok(())
-    });
+    let connect = || ApiClient::new(config.kubeconfig.as_deref()).map_err(RunError::Connect);
+    // What is watched fills its connection when this process is busy: whatever must not wait has another one.
+    let (watching, calling) = (connect()?, connect()?);
+    let listener = match config.listen {
+        ListenAddress::Off => None,
+        ListenAddress::Tcp(address) => {
+            let failed = |source| RunError::Listen { address: address.to_string(), source };
+            Some(TcpListener::bind(address).await.map_err(failed)?)
+        }
+    };
+    let modes = config.capabilities;
+    let (view_rx, pulse) = watch_all(&watching, modes, tasks);
+    let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
+    let findings_rx = findings::start(modes, view_rx.clone(), outcome_rx, tasks);
+    let leadership_rx = match modes.cluster_hardware {
+        CapabilityMode::Off => watch::channel(Leadership::default()).1,
+        CapabilityMode::On | CapabilityMode::Auto => {
+            let leadership_rx = lead(&config.lease, &calling, tasks);
+            let parts = HardwareParts {
+                client: calling.clone(),
+                view_rx: view_rx.clone(),
+                findings_rx: findings_rx.clone(),
+                leadership_rx: leadership_rx.clone(),
+                outcome_tx,
+            };
+            hardware::start(parts, tasks);
+            leadership_rx
+        }
+    };
+    let state = ServeState { view_rx, findings_rx, leadership_rx, client: calling, tasks: tasks.clone() };
+    if let Some(listener) = listener {
+        serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
+    }
+    life::ready(state, pulse, tasks);
     Ok(())
+}
+
+/// Tries to lead, under a name that no other process has or had.
+fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Receiver<Leadership> {
+    let namespace = config.namespace.clone().or_else(pod_namespace).unwrap_or_else(|| NAMESPACE.to_owned());
+    // In a pod that is the pod's name, which leads people to it.
+    let host = env::var("HOSTNAME").unwrap_or_else(|_| "controller".to_owned());
+    let identity = format!("{host}_{}", Uuid::new_v4());
+    lead::start(LeadParts { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
 }
 
 /// Watches a cluster for somebody who only looks; as long as the tasks are there.
 pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
     let (tasks, _) = Tasks::new();
-    let view_rx = watch_all(&client, &tasks).await?;
+    client.version().await.map_err(RunError::Cluster)?;
+    let (view_rx, _) = watch_all(&client, CapabilitiesConfig::default(), &tasks);
     Ok((tasks, view_rx))
 }
 
-/// Watches everything, and gives what is seen.
-async fn watch_all(client: &ApiClient, tasks: &Tasks) -> Result<watch::Receiver<Arc<ClusterView>>, RunError> {
-    let version = client.version().await.map_err(RunError::Cluster)?;
-    info!(serves = version.group_version(), "the API server answers");
-    let options = PlanOptions { version: scheduler(client).await?, ..PlanOptions::default() };
+/// Watches everything, and gives what is seen, and a way to ask whether the model's owner still answers.
+fn watch_all(
+    client: &ApiClient,
+    modes: CapabilitiesConfig,
+    tasks: &Tasks,
+) -> (watch::Receiver<Arc<ClusterView>>, owner::ModelPulse) {
     let (events_tx, events_rx) = mpsc::channel(EVENTS);
-    let view_rx = owner::start(ClusterModel::new(options), events_rx, tasks);
     for kind in ObservedKind::ALL {
-        observe::start(client.clone(), kind, version, events_tx.clone(), tasks);
+        observe::start(client.clone(), kind, modes.watches(kind), events_tx.clone(), tasks);
     }
-    Ok(view_rx)
+    owner::start(client.clone(), events_rx, tasks)
 }
 
-/// The scheduler that the cluster has, or of those that are known the one that is most like it.
-async fn scheduler(client: &ApiClient) -> Result<KubernetesVersion, RunError> {
-    let minor = client.minor_release().await.map_err(RunError::Cluster)?;
+/// What a question of the planner means in this cluster: it has this scheduler, or of those that are known the one most like it.
+async fn plan_options(client: &ApiClient) -> Result<PlanOptions, ApiFailure> {
+    let minor = client.minor_release().await?;
     let is_older = |version: &&KubernetesVersion| {
         let known = version.as_str().split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
         known.is_some_and(|known| known <= minor)
     };
     let [oldest, ..] = KubernetesVersion::ALL;
-    Ok(KubernetesVersion::ALL.iter().rfind(is_older).copied().unwrap_or(oldest))
-}
-
-/// SIGTERM and SIGINT.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            // Cancel safe: a signal that was not taken is still pending.
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+    let version = KubernetesVersion::ALL.iter().rfind(is_older).copied().unwrap_or(oldest);
+    Ok(PlanOptions { version, ..PlanOptions::default() })
 }

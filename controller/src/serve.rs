@@ -20,7 +20,7 @@ mod plans;
 mod problem;
 mod revisions;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -31,24 +31,81 @@ use axum::{
     routing::get,
 };
 use hostler_cluster::ApiClient;
-use hostler_process::Tasks;
-use tokio::sync::watch;
-
-use crate::{
-    metrics,
-    model::{KindStatus, ObservedKind},
-    view::ClusterView,
+use hostler_process::{
+    Tasks,
+    serve::{self, CertificateError, ConnectionServer, OwnCertificate},
 };
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+};
+use tracing::info;
+
+use crate::{conditions::ClusterFinding, lead::Leadership, metrics, view::ClusterView};
+
+/// Connections at once. A page has a few; probes and scrapers have one for a moment.
+const CONNECTIONS: usize = 256;
+/// How old a connection can get. A page that is looked at keeps one, and makes another when that ends.
+const OLDEST: Duration = Duration::from_secs(600);
+/// The name in the certificate, which nobody vouches for.
+const NAME: &str = "hostler-controller";
 
 /// What routes answer from.
 #[derive(Clone, Debug)]
 pub(crate) struct ServeState {
     /// What is known of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// What the controller can do, and what it cannot.
+    pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
+    /// Who writes.
+    pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// For those who must be asked about.
     pub(crate) client: ApiClient,
     /// What answers take time run in.
     pub(crate) tasks: Tasks,
+}
+
+impl ServeState {
+    /// Why the controller is not ready; nothing if it is.
+    pub(crate) fn not_ready(&self) -> Vec<String> {
+        let findings = self.findings_rx.borrow();
+        findings.iter().filter(|finding| finding.is_needed).map(ClusterFinding::line).collect()
+    }
+
+    /// Who leads, for people.
+    pub(crate) fn leader(&self) -> String {
+        let leadership = self.leadership_rx.borrow();
+        match (&leadership.holder, &leadership.trouble) {
+            _ if leadership.is_ours(std::time::Instant::now()) => "leading".to_owned(),
+            (_, Some(trouble)) => format!("not leading: {trouble}"),
+            (Some(holder), None) => format!("{holder} leads"),
+            (None, None) => "nobody leads".to_owned(),
+        }
+    }
+}
+
+/// Serves until the process stops: this host in the clear, others over TLS.
+pub(crate) fn start(state: ServeState, listener: TcpListener, tasks: &Tasks) -> Result<(), CertificateError> {
+    let address = listener.local_addr().ok();
+    let is_local = address.is_some_and(|address| address.ip().is_loopback());
+    if let Some(address) = address {
+        info!(%address, tls = !is_local, "serving");
+    }
+    let server = ConnectionServer::new(router(state), OLDEST, tasks);
+    let (places, own_tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.clone());
+    if is_local {
+        tasks.service("http", async move {
+            serve::accept(listener, places, server, &own_tasks).await;
+            Ok(())
+        });
+        return Ok(());
+    }
+    let tls = serve::own_tls(Arc::new(OwnCertificate::new(NAME.to_owned())))?;
+    tasks.service("https", async move {
+        serve::accept_tls(listener, tls, places, server, &own_tasks).await;
+        Ok(())
+    });
+    Ok(())
 }
 
 /// All routes.
@@ -65,25 +122,21 @@ pub(crate) fn router(state: ServeState) -> Router {
         .layer(from_fn(page::secured))
 }
 
+/// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer still,
+/// and another controller hears no more.
 async fn readyz(State(state): State<ServeState>) -> Response {
+    let code = if state.not_ready().is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut lines: Vec<String> =
+        vec![if code == StatusCode::OK { "ok" } else { "not ready" }.to_owned(), state.leader()];
+    lines.extend(state.findings_rx.borrow().iter().map(ClusterFinding::line));
     let view = state.view_rx.borrow().clone();
-    let missing: Vec<&str> = view.missing().into_iter().map(ObservedKind::plural).collect();
-    let mut lines: Vec<String> = view.kinds.iter().filter_map(|(kind, status)| silence(*kind, status)).collect();
-    if missing.is_empty() {
-        lines.insert(0, "ok".to_owned());
-        return format!("{}\n", lines.join("\n")).into_response();
-    }
-    lines.insert(0, format!("not listed yet: {}", missing.join(", ")));
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", lines.join("\n"))).into_response()
-}
-
-/// What is shown of a kind may not be so any more.
-fn silence(kind: ObservedKind, status: &KindStatus) -> Option<String> {
-    let (since, why) = status.silent.as_ref()?;
-    Some(format!("{}: not heard of for {} s: {why}", kind.plural(), since.elapsed().as_secs()))
+    let silent = view.kinds.iter().filter_map(|(kind, status)| Some((kind, status.silent.as_ref()?.0)));
+    lines.extend(
+        silent.map(|(kind, since)| format!("{}: last heard of {} s ago", kind.plural(), since.elapsed().as_secs())),
+    );
+    (code, format!("{}\n", lines.join("\n"))).into_response()
 }
 
 async fn figures(State(state): State<ServeState>) -> Response {
-    let view = state.view_rx.borrow().clone();
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&view)).into_response()
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&state)).into_response()
 }

@@ -3,58 +3,83 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, Backoff};
 use hostler_process::Tasks;
 use tokio::{
-    sync::{mpsc, watch},
-    time::{Instant, sleep_until},
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep, sleep_until},
 };
-use tracing::warn;
+use tracing::{info, warn};
 
+use super::plan_options;
 use crate::{
-    model::{ClusterEvent, ClusterModel, ModelCommand},
+    model::{ClusterEvent, ClusterModel, ModelCommand, ObservedKind},
     view::ClusterView,
 };
 
 /// Between two views. Far below what a person notices, and a storm of changes makes twenty of them in a second.
 const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
+/// A server that comes back is found within seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// Asks the owner of the model whether it still answers.
+#[derive(Clone, Debug)]
+pub(super) struct ModelPulse(mpsc::Sender<oneshot::Sender<()>>);
+
+impl ModelPulse {
+    /// Comes back when the owner has answered.
+    pub(super) async fn feel(&self) {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        // Both fail only when the process stops.
+        let _ = self.0.send(answer_tx).await;
+        let _ = answer_rx.await;
+    }
+}
 
 /// Owns the model until the process stops; gives what readers see.
 pub(super) fn start(
-    model: ClusterModel,
+    client: ApiClient,
     events_rx: mpsc::Receiver<ClusterEvent>,
     tasks: &Tasks,
-) -> watch::Receiver<Arc<ClusterView>> {
+) -> (watch::Receiver<Arc<ClusterView>>, ModelPulse) {
     let (view_tx, view_rx) = watch::channel(Arc::default());
-    let owner = ModelOwner { model, view_tx, due: None, last: None };
+    let (pulse_tx, pulse_rx) = mpsc::channel(1);
+    let owner = ModelOwner { model: ClusterModel::default(), view_tx, pulse_rx, due: None, last: None };
     let stop = tasks.stop_token();
     tasks.service("model", async move {
         tokio::select! {
             // Dropped at the end only.
-            () = owner.run(events_rx) => {}
+            () = owner.run(client, events_rx) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
         }
         Ok(())
     });
-    view_rx
+    (view_rx, ModelPulse(pulse_tx))
 }
 
 struct ModelOwner {
     model: ClusterModel,
     view_tx: watch::Sender<Arc<ClusterView>>,
+    pulse_rx: mpsc::Receiver<oneshot::Sender<()>>,
     /// When the next view is to be shown, if there is anything new.
     due: Option<Instant>,
     last: Option<Instant>,
 }
 
 impl ModelOwner {
-    async fn run(mut self, mut events_rx: mpsc::Receiver<ClusterEvent>) {
+    async fn run(mut self, client: ApiClient, mut events_rx: mpsc::Receiver<ClusterEvent>) {
+        self.begin(client).await;
         loop {
             let due = self.due;
             let moment = self.model.next_moment().map(Instant::from_std);
             tokio::select! {
                 // A view that is due is not put off by ever more events.
                 biased;
+                // Cancel safe: a question that was not taken stays in the channel.
+                Some(answer_tx) = self.pulse_rx.recv() => drop(answer_tx.send(())),
                 // Cancel safe: it only waits.
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish(),
                 // Cancel safe: it only waits.
@@ -66,6 +91,32 @@ impl ModelOwner {
                     Some(event) => self.take(event),
                     None => return,
                 },
+            }
+        }
+    }
+
+    /// What objects mean depends on the release of the cluster: nothing is taken before that is known.
+    async fn begin(&mut self, client: ApiClient) {
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let failure = match plan_options(&client).await {
+                Ok(options) => {
+                    info!(release = options.version.as_str(), "the API server answers");
+                    self.model = ClusterModel::new(options);
+                    return;
+                }
+                Err(failure) => Chain(&failure).to_string(),
+            };
+            warn!(error = failure, "the API server does not answer yet");
+            for kind in ObservedKind::ALL {
+                self.take(ClusterEvent::Interrupted(kind, failure.clone()));
+            }
+            self.publish();
+            tokio::select! {
+                // Cancel safe: it only waits.
+                () = sleep(pauses.next_pause()) => {}
+                // Cancel safe: a question that was not taken stays in the channel.
+                Some(answer_tx) = self.pulse_rx.recv() => drop(answer_tx.send(())),
             }
         }
     }

@@ -1,0 +1,196 @@
+//! What the controller can do in this cluster, and of what it cannot, what is missing and how to mend it. Pure.
+//!
+//! A cluster without a kind or a gate gets everything else; only what is switched on by configuration, and cannot be done, keeps
+//! the controller from being ready.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
+use hostler_cluster::rfc3339;
+
+use crate::{
+    config::{CapabilitiesConfig, CapabilityMode},
+    model::{KindStatus, ObservedKind},
+};
+
+/// How writing ClusterHardware goes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum SumsOutcome {
+    /// Nothing was tried yet: another controller leads, or this one is about to.
+    #[default]
+    Waiting,
+    /// Well.
+    Written,
+    /// The server does not know the kind.
+    NotServed,
+    /// Not at all, and why.
+    Failed(String),
+}
+
+/// One thing that is so, or is not so, and why.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ClusterFinding {
+    /// What it is about.
+    pub(crate) kind: FindingKind,
+    /// Whether it is so.
+    pub(crate) status: ConditionStatus,
+    /// Why, in one word for programs.
+    pub(crate) reason: &'static str,
+    /// Why, for people, and what to do about it.
+    pub(crate) message: String,
+    /// Whether the controller is not ready for it.
+    pub(crate) is_needed: bool,
+}
+
+/// What findings are about.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum FindingKind {
+    /// Everything that is needed was listed, and is heard of.
+    Synced,
+    /// Every object can be understood.
+    ObjectsReadable,
+    /// The reports of daemons are read.
+    NodeReports,
+    /// DeviceTaintRules are heeded.
+    DeviceTaintRules,
+    /// The sums are written.
+    ClusterHardware,
+}
+
+impl FindingKind {
+    /// As a condition's type says it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Synced => "Synced",
+            Self::ObjectsReadable => "ObjectsReadable",
+            Self::NodeReports => "NodeReports",
+            Self::DeviceTaintRules => "DeviceTaintRules",
+            Self::ClusterHardware => "ClusterHardware",
+        }
+    }
+}
+
+impl ClusterFinding {
+    fn new(kind: FindingKind, status: ConditionStatus, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, status, reason, message: message.into(), is_needed: false }
+    }
+
+    /// As a condition that has just become so.
+    pub(crate) fn condition(&self) -> Condition {
+        Condition {
+            kind: self.kind.as_str().to_owned(),
+            status: self.status,
+            reason: self.reason.to_owned(),
+            message: self.message.clone(),
+            last_transition_time: rfc3339(SystemTime::now()),
+        }
+    }
+
+    /// For people who ask whether the controller is ready.
+    pub(crate) fn line(&self) -> String {
+        let Self { kind, status, reason, message, .. } = self;
+        format!("{}={} ({reason}): {message}", kind.as_str(), status.as_str())
+    }
+}
+
+/// Everything that is to be said.
+pub(crate) fn findings(
+    modes: CapabilitiesConfig,
+    kinds: &BTreeMap<ObservedKind, KindStatus>,
+    sums: &SumsOutcome,
+) -> Vec<ClusterFinding> {
+    vec![
+        synced(modes, kinds),
+        readable(kinds),
+        of_kind(FindingKind::NodeReports, modes.node_reports, kinds.get(&ObservedKind::NodeHardware)),
+        of_kind(FindingKind::DeviceTaintRules, modes.device_taint_rules, kinds.get(&ObservedKind::DeviceTaintRule)),
+        written(modes.cluster_hardware, sums),
+    ]
+}
+
+fn synced(modes: CapabilitiesConfig, kinds: &BTreeMap<ObservedKind, KindStatus>) -> ClusterFinding {
+    let watched = || ObservedKind::ALL.into_iter().filter(|kind| modes.watches(*kind));
+    let is_missing = |kind: &ObservedKind| kinds.get(kind).is_none_or(|status| !status.is_synced);
+    let missing: Vec<&str> = watched().filter(is_missing).map(ObservedKind::plural).collect();
+    let silent: Vec<String> = watched().filter_map(|kind| silence(kind, kinds.get(&kind)?)).collect();
+    let (no, message) = (ConditionStatus::False, silent.join("; "));
+    let finding = |status, reason, message: String| ClusterFinding::new(FindingKind::Synced, status, reason, message);
+    if !missing.is_empty() {
+        let message = [format!("not listed yet: {}", missing.join(", ")), message].join("; ");
+        return ClusterFinding {
+            is_needed: true,
+            ..finding(no, "NotListed", message.trim_end_matches("; ").to_owned())
+        };
+    }
+    match silent.is_empty() {
+        // What is shown is what was last heard: that is still an answer.
+        false => finding(no, "Silent", message),
+        true => finding(ConditionStatus::True, "Watching", "everything that is needed is watched".to_owned()),
+    }
+}
+
+fn silence(kind: ObservedKind, status: &KindStatus) -> Option<String> {
+    let (_, why) = status.silent.as_ref()?;
+    Some(format!("{}: {why}", kind.plural()))
+}
+
+fn readable(kinds: &BTreeMap<ObservedKind, KindStatus>) -> ClusterFinding {
+    let kind = FindingKind::ObjectsReadable;
+    let count: usize = kinds.values().map(|status| status.poisoned).sum();
+    let example = kinds.values().find_map(|status| status.example.as_deref());
+    match example {
+        None => ClusterFinding::new(kind, ConditionStatus::True, "AllRead", "every object can be understood"),
+        Some(example) => {
+            let left_out = if count == 1 { "1 object is" } else { &format!("{count} objects are") };
+            let message = format!("{left_out} left out, since it cannot be understood what they say: {example}");
+            ClusterFinding::new(kind, ConditionStatus::False, "Unreadable", message)
+        }
+    }
+}
+
+/// Something that the server may not have.
+fn of_kind(kind: FindingKind, mode: CapabilityMode, status: Option<&KindStatus>) -> ClusterFinding {
+    let finding = |status, reason, message: &str| ClusterFinding::new(kind, status, reason, message);
+    let is_needed = mode == CapabilityMode::On;
+    match status {
+        _ if mode == CapabilityMode::Off => finding(ConditionStatus::False, "Off", "switched off by configuration"),
+        Some(status) if status.is_absent => {
+            ClusterFinding { is_needed, ..finding(ConditionStatus::False, "NotServed", mend(kind)) }
+        }
+        Some(status) if status.is_synced => finding(ConditionStatus::True, "Watching", "watched"),
+        _ => ClusterFinding { is_needed, ..finding(ConditionStatus::Unknown, "NotListed", "not listed yet") },
+    }
+}
+
+fn mend(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::DeviceTaintRules => {
+            "the API server has no DeviceTaintRules; where there should be any, switch on its feature gates \
+             DRADeviceTaints and DRADeviceTaintRules, and the API version that its release serves them in"
+        }
+        _ => "the API server does not know the kind; install the CRDs: kubectl apply -k deploy/crds",
+    }
+}
+
+fn written(mode: CapabilityMode, sums: &SumsOutcome) -> ClusterFinding {
+    let kind = FindingKind::ClusterHardware;
+    let finding = |status, reason, message: String| ClusterFinding::new(kind, status, reason, message);
+    if mode == CapabilityMode::Off {
+        return finding(ConditionStatus::False, "Off", "switched off by configuration".to_owned());
+    }
+    let is_needed = mode == CapabilityMode::On;
+    match sums {
+        SumsOutcome::Written => finding(ConditionStatus::True, "Written", "the sums are written".to_owned()),
+        SumsOutcome::Waiting => {
+            finding(ConditionStatus::Unknown, "NotLeading", "the controller that leads writes the sums".to_owned())
+        }
+        SumsOutcome::NotServed => {
+            ClusterFinding { is_needed, ..finding(ConditionStatus::False, "NotServed", mend(kind).to_owned()) }
+        }
+        SumsOutcome::Failed(why) => {
+            let message =
+                format!("{why}; the controller needs the verbs get, create and update on {CLUSTER_HARDWARE}.{GROUP}");
+            ClusterFinding { is_needed, ..finding(ConditionStatus::False, "Failed", message) }
+        }
+    }
+}

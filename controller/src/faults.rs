@@ -1,0 +1,340 @@
+//! Whole controllers without a process, on a model of an API server: killed and paused at any moment, ten thousand times.
+//!
+//! ```text
+//!   changes of the cluster ──► ModelServer ──events, late──► ClusterModel ──► what shall stand there
+//!                               ▲    │ answers, late or lost                        │
+//!                               └────┴── writes, late ◄── LeaseCore, HardwareCore ◄─┘
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    hardware::{ClusterHardwareStatus, ClusterNodeCounts},
+    resource::ResourceSlice,
+};
+use hostler_cluster::ObjectVersion;
+
+use crate::{
+    hardware::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware},
+    lead::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease},
+    model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
+};
+
+const MS: Duration = Duration::from_millis(1);
+/// Between two moments of the model.
+const TICK: Duration = Duration::from_millis(250);
+const CONTROLLERS: usize = 3;
+const KILLS: usize = 10_000;
+
+/// xorshift: the same story for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// The objects that are written, and those that are read: names of slices with their versions.
+#[derive(Default)]
+struct ModelServer {
+    version: u64,
+    lease: Option<SeenLease>,
+    hardware: Option<StoredHardware>,
+    slices: BTreeMap<String, u64>,
+    /// Every change of a slice, in order: `None` where it went.
+    history: Vec<(String, u64, bool)>,
+    hardware_writes: usize,
+    refused: usize,
+}
+
+impl ModelServer {
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn change_slice(&mut self, name: String) {
+        let version = self.next_version();
+        let is_there = self.slices.remove(&name).is_none();
+        if is_there {
+            self.slices.insert(name.clone(), version);
+        }
+        self.history.push((name, version, is_there));
+    }
+
+    fn answer_lease(&mut self, command: &LeaseCommand) -> LeaseEvent {
+        let LeaseCommand::Write { over, record, .. } = command else { return LeaseEvent::Read(self.lease.clone()) };
+        if *over != self.lease.as_ref().map(|lease| lease.version.clone()) {
+            self.refused += 1;
+            return LeaseEvent::Refused;
+        }
+        let lease = SeenLease { version: self.next_version().to_string(), record: record.clone() };
+        self.lease = Some(lease.clone());
+        LeaseEvent::Written(lease)
+    }
+
+    fn answer_hardware(&mut self, command: &HardwareCommand) -> HardwareEvent {
+        let version = self.next_version().to_string();
+        match (command, &mut self.hardware) {
+            (HardwareCommand::Read, stored) => HardwareEvent::Read(stored.clone()),
+            (HardwareCommand::Create, stored @ None) => {
+                *stored = Some(StoredHardware { version, status: ClusterHardwareStatus::default() });
+                HardwareEvent::Read(stored.clone())
+            }
+            (HardwareCommand::Write { version: over, status }, Some(stored)) if *over == stored.version => {
+                *stored = StoredHardware { version, status: ClusterHardwareStatus::clone(status) };
+                self.hardware_writes += 1;
+                HardwareEvent::Written(stored.clone())
+            }
+            _ => {
+                self.refused += 1;
+                HardwareEvent::Refused
+            }
+        }
+    }
+}
+
+/// What is on its way: to the server, or back.
+enum Travelling<C, E> {
+    There(C, Instant),
+    Back(E, Instant),
+}
+
+/// A controller.
+struct ModelController {
+    lease: LeaseCore,
+    hardware: HardwareCore,
+    model: ClusterModel,
+    /// How much of the history was seen.
+    seen: usize,
+    lease_call: Option<Travelling<LeaseCommand, LeaseEvent>>,
+    hardware_call: Option<Travelling<HardwareCommand, HardwareEvent>>,
+    paused_until: Instant,
+}
+
+impl ModelController {
+    fn new(identity: &str, server: &ModelServer, now: Instant) -> Self {
+        let mut model = ClusterModel::default();
+        for kind in ObservedKind::ALL {
+            model.step(now, ClusterEvent::ListStarted(kind));
+            if kind == ObservedKind::ResourceSlice {
+                for (name, version) in &server.slices {
+                    model.step(now, ClusterEvent::Seen(seen_slice(name, *version)));
+                }
+            }
+            model.step(now, ClusterEvent::ListEnded(kind));
+        }
+        Self {
+            lease: LeaseCore::new(identity, now),
+            hardware: HardwareCore::new(now),
+            model,
+            seen: server.history.len(),
+            lease_call: None,
+            hardware_call: None,
+            paused_until: now,
+        }
+    }
+
+    /// Takes some of the news, now and then one of them twice or an old one again.
+    fn observe(&mut self, server: &ModelServer, now: Instant, dice: &mut Dice) {
+        let news = server.history.len() - self.seen;
+        for _ in 0..dice.below(news as u64 + 1) {
+            self.tell(server, self.seen, now);
+            self.seen += 1;
+        }
+        if self.seen > 0 && dice.one_in(8) {
+            let back = dice.below(self.seen.min(20) as u64) as usize;
+            self.tell(server, self.seen - 1 - back, now);
+        }
+    }
+
+    fn tell(&mut self, server: &ModelServer, at: usize, now: Instant) {
+        let (name, version, is_there) = &server.history[at];
+        let event = if *is_there {
+            ClusterEvent::Seen(seen_slice(name, *version))
+        } else {
+            let SeenObject { kind, key, stamp, .. } = seen_slice(name, *version);
+            ClusterEvent::Gone(kind, key, stamp)
+        };
+        self.model.step(now, event);
+    }
+
+    /// What shall stand in the object: here, how many slices are known.
+    fn wanted(&self) -> ClusterHardwareStatus {
+        let slices = self.model.objects(ObservedKind::ResourceSlice);
+        let nodes = ClusterNodeCounts { reporting: u32::try_from(slices).unwrap(), ..ClusterNodeCounts::default() };
+        ClusterHardwareStatus { nodes, ..ClusterHardwareStatus::default() }
+    }
+
+    /// One moment of its life; calls take as long as it pleases them, and may come back with nothing.
+    fn live(&mut self, server: &mut ModelServer, now: Instant, dice: &mut Dice, is_calm: bool) {
+        let trouble = |dice: &mut Dice| !is_calm && dice.one_in(10);
+        let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.below(if is_calm { 300 } else { 6000 })).unwrap();
+        let event = match self.lease_call.take() {
+            None if now >= self.lease.due() => Some(LeaseEvent::Due),
+            None => None,
+            Some(Travelling::There(command, at)) if now >= at => {
+                let event = server.answer_lease(&command);
+                let event = if trouble(dice) { LeaseEvent::Failed } else { event };
+                self.lease_call = Some(Travelling::Back(event, delay(dice)));
+                None
+            }
+            Some(Travelling::Back(event, at)) if now >= at => Some(event),
+            waiting => {
+                self.lease_call = waiting;
+                None
+            }
+        };
+        if let Some(command) = event.and_then(|event| self.lease.step(now, event)) {
+            self.lease_call = Some(Travelling::There(command, delay(dice)));
+        }
+        let event = match self.hardware_call.take() {
+            None => Some(HardwareEvent::Changed),
+            Some(Travelling::There(command, at)) if now >= at => {
+                let event = server.answer_hardware(&command);
+                let event = if trouble(dice) { HardwareEvent::Failed } else { event };
+                self.hardware_call = Some(Travelling::Back(event, delay(dice)));
+                None
+            }
+            Some(Travelling::Back(event, at)) if now >= at => Some(event),
+            waiting => {
+                self.hardware_call = waiting;
+                None
+            }
+        };
+        let (leads, wanted) = (self.lease.leads(now), self.wanted());
+        if let Some(command) = event.and_then(|event| self.hardware.step(now, leads, Some(wanted), event)) {
+            self.hardware_call = Some(Travelling::There(command, delay(dice)));
+        }
+    }
+
+    /// Whether something is on its way that would change an object.
+    fn is_writing(&self) -> bool {
+        let lease = matches!(&self.lease_call, Some(Travelling::There(LeaseCommand::Write { .. }, _)));
+        lease || matches!(&self.hardware_call, Some(Travelling::There(HardwareCommand::Write { .. }, _)))
+    }
+}
+
+fn seen_slice(name: &str, version: u64) -> SeenObject {
+    let slice: ResourceSlice = serde_json::from_value(serde_json::json!({
+        "metadata": { "name": name },
+        "spec": { "driver": "d", "nodeName": "n", "pool": { "name": "n", "generation": 1, "resourceSliceCount": 1 } },
+    }))
+    .unwrap();
+    let version = ObjectVersion { uid: name.to_owned(), resource_version: version.to_string() };
+    SeenObject {
+        kind: ObservedKind::ResourceSlice,
+        key: ObjectKey { namespace: String::new(), name: name.to_owned() },
+        stamp: (&version).into(),
+        content: Ok(ObservedObject::ResourceSlice(Box::new(slice))),
+    }
+}
+
+/// A cluster with some controllers.
+struct ModelCluster {
+    server: ModelServer,
+    controllers: Vec<ModelController>,
+    now: Instant,
+    dice: Dice,
+    /// Controllers that there were.
+    born: usize,
+    kills: usize,
+    kills_while_writing: usize,
+    /// Moments in which somebody led.
+    led: usize,
+}
+
+impl ModelCluster {
+    fn new(seed: u64) -> Self {
+        let now = Instant::now();
+        let server = ModelServer::default();
+        let controllers = (0..CONTROLLERS).map(|number| ModelController::new(&format!("c{number}"), &server, now));
+        let controllers = controllers.collect();
+        Self { server, controllers, now, dice: Dice(seed), born: CONTROLLERS, kills: 0, kills_while_writing: 0, led: 0 }
+    }
+
+    fn tick(&mut self, is_calm: bool) {
+        self.now += TICK;
+        if !is_calm && self.dice.one_in(4) {
+            let name = format!("slice-{}", self.dice.below(20));
+            self.server.change_slice(name);
+        }
+        for at in 0..self.controllers.len() {
+            if !is_calm {
+                self.hurt(at);
+            }
+            let controller = &mut self.controllers[at];
+            if self.now < controller.paused_until {
+                continue;
+            }
+            controller.observe(&self.server, self.now, &mut self.dice);
+            controller.live(&mut self.server, self.now, &mut self.dice, is_calm);
+        }
+        self.check();
+    }
+
+    /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about to send.
+    fn hurt(&mut self, at: usize) {
+        let is_writing = self.controllers[at].is_writing();
+        if self.dice.one_in(if is_writing { 3 } else { 60 }) {
+            self.kills += 1;
+            self.kills_while_writing += usize::from(is_writing);
+            let identity = format!("c{}", self.born);
+            self.born += 1;
+            self.controllers[at] = ModelController::new(&identity, &self.server, self.now);
+        } else if self.dice.one_in(300) {
+            let pause = MS * u32::try_from(self.dice.below(60_000)).unwrap();
+            self.controllers[at].paused_until = self.now + pause;
+        }
+    }
+
+    /// Whoever leads, leads alone. Paused ones do nothing, and find out before they do anything.
+    fn check(&mut self) {
+        let leads =
+            |controller: &&ModelController| controller.lease.leads(self.now) && self.now >= controller.paused_until;
+        let leaders = self.controllers.iter().filter(leads).count();
+        assert!(leaders <= 1, "{leaders} lead at once");
+        self.led += leaders;
+    }
+}
+
+#[test]
+fn ten_thousand_kills_at_any_moment_leave_one_leader_one_object_and_the_truth_in_it() {
+    let mut cluster = ModelCluster::new(0x5eed);
+    while cluster.kills < KILLS {
+        cluster.tick(false);
+    }
+    // The story had what it was to have.
+    assert!(cluster.kills_while_writing > KILLS / 10, "{} while writing", cluster.kills_while_writing);
+    assert!(cluster.server.hardware_writes > 100, "{} writes", cluster.server.hardware_writes);
+    assert!(cluster.server.refused > 100 && cluster.led > 1000, "{} refused", cluster.server.refused);
+    // Then everybody is left alone for two minutes.
+    for _ in 0..480 {
+        cluster.tick(true);
+    }
+    let truth = u32::try_from(cluster.server.slices.len()).unwrap();
+    for controller in &cluster.controllers {
+        assert_eq!(controller.wanted().nodes.reporting, truth);
+    }
+    let stored = cluster.server.hardware.as_ref().unwrap();
+    assert_eq!(stored.status.nodes.reporting, truth);
+    // At rest, the lease is renewed and nothing else is written, by one, for an hour.
+    let (writes, refused, led) = (cluster.server.hardware_writes, cluster.server.refused, cluster.led);
+    for _ in 0..14_400 {
+        cluster.tick(true);
+    }
+    assert_eq!((cluster.server.hardware_writes, cluster.server.refused), (writes, refused));
+    assert_eq!(cluster.led - led, 14_400);
+}

@@ -1,0 +1,197 @@
+//! Who of several controllers writes: the one that holds the Lease. Everybody else reads, answers, and says who leads.
+//!
+//! ```text
+//!   get ──► somebody else's, and it changed lately ──► wait ──► get …
+//!    │ nobody's, or not seen to change for as long as it says
+//!    ▼
+//!   write ──► lead, at most 10 s from when that write was sent ──► write again after 5 s …
+//!    └ refused: get                └ told to stop: give it back
+//! ```
+//!
+//! Time is this process's own monotonic clock, never what the object says: clocks of hosts differ. A process that was stopped
+//! and goes on finds that its time is over before it writes; what it had sent already names a version that is gone by then.
+
+mod decision;
+mod lease;
+
+use std::{sync::Arc, time::Duration};
+
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_process::Tasks;
+use tokio::{
+    sync::watch,
+    time::{sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use self::lease::Lease;
+
+pub(crate) use self::decision::{LeaseCommand, LeaseCore, LeaseEvent, LeaseRecord, SeenLease};
+
+/// How long a call for the Lease may take: two of them fit into the time for which one who leads can rely on the last.
+const CALL_TIME: Duration = Duration::from_secs(4);
+
+/// Who leads, as this process knows it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Leadership {
+    /// Who holds the Lease, as far as that was seen.
+    pub(crate) holder: Option<Arc<str>>,
+    /// Until when this process leads, unless it renews.
+    pub(crate) until: Option<std::time::Instant>,
+    /// Why the Lease cannot be read or written, if so.
+    pub(crate) trouble: Option<Arc<str>>,
+}
+
+impl Leadership {
+    /// Whether this process leads now. To be asked before every write.
+    pub(crate) fn is_ours(&self, now: std::time::Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// What leading takes.
+#[derive(Debug)]
+pub(crate) struct LeadParts {
+    /// A connection of its own: what is watched must not hold up a renewal.
+    pub(crate) client: ApiClient,
+    /// Where the Lease is.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Of this process, other in every one.
+    pub(crate) identity: String,
+}
+
+/// Tries to lead until the process stops, and gives the Lease back then.
+pub(crate) fn start(parts: LeadParts, tasks: &Tasks) -> watch::Receiver<Leadership> {
+    let (leadership_tx, leadership_rx) = watch::channel(Leadership::default());
+    let core = LeaseCore::new(&parts.identity, std::time::Instant::now());
+    let leases = Collection::custom("coordination.k8s.io", "v1", "Lease", "leases").of(&parts.namespace);
+    let candidate = Candidate { parts, leases, core, last: Lease::default(), trouble: None, leadership_tx };
+    let stop = tasks.stop_token();
+    tasks.service("lead", async move {
+        candidate.run(stop).await;
+        Ok(())
+    });
+    leadership_rx
+}
+
+/// The edge between [`LeaseCore`] and the API server.
+struct Candidate {
+    parts: LeadParts,
+    leases: Collection,
+    core: LeaseCore,
+    /// What was read or written last: what others put there stays there.
+    last: Lease,
+    trouble: Option<Arc<str>>,
+    leadership_tx: watch::Sender<Leadership>,
+}
+
+impl Candidate {
+    async fn run(mut self, stop: CancellationToken) {
+        let mut command = None;
+        while !stop.is_cancelled() {
+            let event = match command {
+                Some(command) => self.execute(command).await,
+                None => tokio::select! {
+                    // Cancel safe: it only waits.
+                    () = sleep_until(self.core.due().into()) => LeaseEvent::Due,
+                    // Cancel safe: the token stays cancelled.
+                    () = stop.cancelled() => break,
+                },
+            };
+            command = self.core.step(std::time::Instant::now(), event);
+            self.tell();
+        }
+        // Somebody else can begin at once. Where that fails, he waits until it is clear that nobody renews.
+        if let Some(command) = self.core.step(std::time::Instant::now(), LeaseEvent::Stop) {
+            self.execute(command).await;
+            info!("the lease is given back");
+        }
+    }
+
+    async fn execute(&mut self, command: LeaseCommand) -> LeaseEvent {
+        let calling = async {
+            match command {
+                LeaseCommand::Read => self.read().await,
+                LeaseCommand::Write { over, record, is_new_term } => self.write(over, &record, is_new_term).await,
+            }
+        };
+        match timeout(CALL_TIME, calling).await {
+            Ok(Ok(event)) => {
+                self.trouble = None;
+                event
+            }
+            Ok(Err(failure)) => self.failed(Chain(&failure).to_string()),
+            Err(_) => self.failed(format!("no answer about the lease within {} s", CALL_TIME.as_secs())),
+        }
+    }
+
+    async fn read(&mut self) -> Result<LeaseEvent, ApiFailure> {
+        match self.parts.client.get::<Lease>(&self.leases, &self.parts.name).await {
+            Ok(lease) => {
+                self.last = lease;
+                Ok(LeaseEvent::Read(Some(self.last.seen())))
+            }
+            Err(failure) if failure.code() == Some(404) => {
+                self.last = Lease::default();
+                Ok(LeaseEvent::Read(None))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn write(
+        &mut self,
+        over: Option<String>,
+        record: &LeaseRecord,
+        is_new_term: bool,
+    ) -> Result<LeaseEvent, ApiFailure> {
+        let LeadParts { client, name, namespace, .. } = &self.parts;
+        let lease = self.last.written(namespace, name, over.as_deref(), record, is_new_term);
+        let written = match over {
+            Some(_) => client.replace(&self.leases, name, &lease).await,
+            None => client.create(&self.leases, name, &lease).await,
+        };
+        match written {
+            Ok(lease) => {
+                self.last = lease;
+                Ok(LeaseEvent::Written(self.last.seen()))
+            }
+            // It was written, or deleted, by somebody else in the meantime.
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => {
+                debug!(error = %Chain(&failure), "the lease is another one by now");
+                Ok(LeaseEvent::Refused)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn failed(&mut self, error: String) -> LeaseEvent {
+        if self.trouble.as_deref() != Some(&*error) {
+            warn!(error, "the lease cannot be read or written");
+        }
+        self.trouble = Some(error.into());
+        LeaseEvent::Failed
+    }
+
+    /// Has readers know, and the log.
+    fn tell(&mut self) {
+        let now = std::time::Instant::now();
+        let leadership = self.core.leadership(self.trouble.clone());
+        let before = self.leadership_tx.send_replace(leadership.clone());
+        match (before.is_ours(now), leadership.is_ours(now)) {
+            (false, true) => info!(identity = self.parts.identity, "this controller leads"),
+            (true, false) => warn!(holder = leadership.holder.as_deref(), "this controller does not lead any more"),
+            (false, false) if before.holder != leadership.holder => {
+                info!(holder = leadership.holder.as_deref(), "another controller leads");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The Lease object. What is not known of it goes back as it came.
+
+use std::time::{Duration, SystemTime};
+
+use hostler_cluster::rfc3339_micros;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{LeaseRecord, SeenLease};
+
+/// A Lease, as far as it is read here.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Lease {
+    #[serde(default)]
+    metadata: Map<String, Value>,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<u32>,
+    lease_transitions: Option<u32>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Lease {
+    /// What it says.
+    pub(super) fn seen(&self) -> SeenLease {
+        let version = self.metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        SeenLease {
+            version: version.to_owned(),
+            record: LeaseRecord {
+                holder: self.spec.holder_identity.clone().unwrap_or_default(),
+                duration: Duration::from_secs(self.spec.lease_duration_seconds.unwrap_or_default().into()),
+                transitions: self.spec.lease_transitions.unwrap_or_default(),
+            },
+        }
+    }
+
+    /// The same, saying something else, over the version that was seen.
+    pub(super) fn written(
+        &self,
+        namespace: &str,
+        name: &str,
+        over: Option<&str>,
+        record: &LeaseRecord,
+        is_new_term: bool,
+    ) -> Value {
+        let mut metadata = self.metadata.clone();
+        metadata.extend([("name".to_owned(), json!(name)), ("namespace".to_owned(), json!(namespace))]);
+        match over {
+            Some(version) => metadata.insert("resourceVersion".to_owned(), json!(version)),
+            None => metadata.remove("resourceVersion"),
+        };
+        // People read the times; nobody here judges by them.
+        let now = json!(rfc3339_micros(SystemTime::now()));
+        let mut spec = self.spec.rest.clone();
+        spec.insert("renewTime".to_owned(), now.clone());
+        if is_new_term {
+            spec.insert("acquireTime".to_owned(), now);
+        }
+        let spec = LeaseSpec {
+            holder_identity: Some(record.holder.clone()),
+            lease_duration_seconds: Some(u32::try_from(record.duration.as_secs()).unwrap_or(u32::MAX)),
+            lease_transitions: Some(record.transitions),
+            rest: spec,
+        };
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec })
+    }
+}

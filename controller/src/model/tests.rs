@@ -1,0 +1,122 @@
+//! What is known of objects, whatever the order in which it is heard.
+
+use std::time::{Duration, Instant};
+
+use hostler_cluster::ObjectVersion;
+
+use super::*;
+
+const KIND: ObservedKind = ObservedKind::ResourceSlice;
+
+fn stamp(uid: &str, version: u64) -> ObjectStamp {
+    (&ObjectVersion { uid: uid.to_owned(), resource_version: version.to_string() }).into()
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { namespace: String::new(), name: name.to_owned() }
+}
+
+fn seen(name: &str, version: u64) -> ClusterEvent {
+    let slice = serde_json::from_value(serde_json::json!({
+        "metadata": { "name": name },
+        "spec": { "driver": "d", "nodeName": "n", "pool": { "name": "n", "generation": 1, "resourceSliceCount": 1 } },
+    }));
+    let content = Ok(ObservedObject::ResourceSlice(Box::new(slice.unwrap())));
+    ClusterEvent::Seen(SeenObject { kind: KIND, key: key(name), stamp: stamp(name, version), content })
+}
+
+fn poisoned(name: &str, version: u64) -> ClusterEvent {
+    let content = Err("spec.devices: invalid type".to_owned());
+    ClusterEvent::Seen(SeenObject { kind: KIND, key: key(name), stamp: stamp(name, version), content })
+}
+
+fn gone(name: &str, version: u64) -> ClusterEvent {
+    ClusterEvent::Gone(KIND, key(name), stamp(name, version))
+}
+
+/// A model that has listed these.
+fn listed(names: &[&str]) -> ClusterModel {
+    let mut model = ClusterModel::default();
+    list(&mut model, names, 1);
+    model
+}
+
+fn list(model: &mut ClusterModel, names: &[&str], version: u64) {
+    let now = Instant::now();
+    model.step(now, ClusterEvent::ListStarted(KIND));
+    for name in names {
+        model.step(now, seen(name, version));
+    }
+    model.step(now, ClusterEvent::ListEnded(KIND));
+}
+
+#[test]
+fn what_a_list_does_not_have_is_gone_when_the_list_is_complete_and_not_before() {
+    let (now, mut model) = (Instant::now(), listed(&["a", "b"]));
+    model.step(now, ClusterEvent::ListStarted(KIND));
+    model.step(now, seen("a", 1));
+    assert_eq!(model.objects(KIND), 2);
+    // It breaks, and begins anew.
+    list(&mut model, &["b"], 1);
+    assert_eq!(model.objects(KIND), 1);
+    assert_eq!(model.step(now, gone("a", 5)), []);
+}
+
+#[test]
+fn news_that_come_late_or_twice_change_nothing() {
+    let (now, mut model) = (Instant::now(), listed(&["a"]));
+    assert_eq!(model.step(now, seen("a", 7)), [ModelCommand::Publish]);
+    for late in [7, 6, 1] {
+        assert_eq!(model.step(now, seen("a", late)), [], "{late}");
+    }
+    assert_eq!(model.step(now, gone("a", 6)), [], "an older one is gone");
+    assert_eq!(model.step(now, gone("a", 8)), [ModelCommand::Publish]);
+    assert_eq!(model.step(now, seen("a", 7)), [], "it was, before it was deleted");
+    assert_eq!(model.objects(KIND), 0);
+    // Another object of the same name is another one, whatever its version.
+    let ClusterEvent::Seen(mut reborn) = seen("a", 2) else { unreachable!() };
+    reborn.stamp = stamp("another", 2);
+    assert_eq!(model.step(now, ClusterEvent::Seen(reborn)), [ModelCommand::Publish]);
+}
+
+#[test]
+fn what_cannot_be_understood_is_left_out_and_named_once_for_each_of_its_versions() {
+    let (now, mut model) = (Instant::now(), listed(&["a", "b"]));
+    let told = |commands: Vec<ModelCommand>| {
+        commands.into_iter().filter(|command| matches!(command, ModelCommand::TellPoisoned { .. })).count()
+    };
+    assert_eq!(told(model.step(now, poisoned("a", 2))), 1);
+    assert_eq!(told(model.step(now, poisoned("a", 2))), 0);
+    assert_eq!(told(model.step(now, poisoned("a", 3))), 1);
+    let status = model.kinds()[&KIND].clone();
+    assert_eq!((status.objects, status.poisoned), (2, 1));
+    assert_eq!(status.example.as_deref(), Some("ResourceSlice a: spec.devices: invalid type"));
+    model.step(now, seen("a", 4));
+    assert_eq!(model.kinds()[&KIND].poisoned, 0);
+    model.step(now, poisoned("b", 5));
+    list(&mut model, &["a"], 4);
+    assert_eq!((model.kinds()[&KIND].poisoned, model.objects(KIND)), (0, 1));
+}
+
+#[test]
+fn silence_begins_with_the_first_failure_and_ends_with_any_word() {
+    let (now, mut model) = (Instant::now(), listed(&["a"]));
+    let silent = |model: &ClusterModel| model.kinds()[&KIND].silent.clone();
+    model.step(now, ClusterEvent::Interrupted(KIND, "refused".to_owned()));
+    model.step(now + Duration::from_secs(9), ClusterEvent::Interrupted(KIND, "no route".to_owned()));
+    assert_eq!(silent(&model), Some((now, "no route".to_owned())));
+    assert_eq!(model.step(now, ClusterEvent::UpToDate(KIND)), [ModelCommand::Publish]);
+    assert_eq!(silent(&model), None);
+    assert_eq!(model.step(now, ClusterEvent::UpToDate(KIND)), [], "at rest nothing is shown anew");
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_known_to_have_nothing() {
+    let (now, mut model) = (Instant::now(), listed(&["a"]));
+    model.step(now, ClusterEvent::NotServed(KIND));
+    let status = model.kinds()[&KIND].clone();
+    assert!(status.is_absent && status.is_synced && status.objects == 0);
+    list(&mut model, &["a"], 9);
+    let status = model.kinds()[&KIND].clone();
+    assert!(!status.is_absent && status.objects == 1);
+}

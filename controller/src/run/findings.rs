@@ -1,0 +1,67 @@
+//! Keeps up to date what the controller can do and what it cannot, and has the log say what changes.
+
+use std::sync::Arc;
+
+use hostler_api::hardware::ConditionStatus;
+use hostler_process::Tasks;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::{
+    conditions::{ClusterFinding, SumsOutcome, findings},
+    config::CapabilitiesConfig,
+    view::ClusterView,
+};
+
+/// What readers see.
+pub(super) type FindingsReader = watch::Receiver<Arc<[ClusterFinding]>>;
+
+/// Looks whenever something changes, until the process stops.
+pub(super) fn start(
+    modes: CapabilitiesConfig,
+    mut view_rx: watch::Receiver<Arc<ClusterView>>,
+    mut outcome_rx: watch::Receiver<SumsOutcome>,
+    tasks: &Tasks,
+) -> FindingsReader {
+    let look = move |view: &ClusterView, outcome: &SumsOutcome| -> Arc<[ClusterFinding]> {
+        findings(modes, &view.kinds, outcome).into()
+    };
+    let (findings_tx, findings_rx) = watch::channel(look(&view_rx.borrow(), &outcome_rx.borrow()));
+    let stop = tasks.stop_token();
+    tasks.service("findings", async move {
+        loop {
+            tokio::select! {
+                // Both are cancel safe: what has changed is still other than what was seen.
+                changed = view_rx.changed() => if changed.is_err() { return Ok(()) },
+                // Where nobody writes, nobody tells.
+                Ok(()) = outcome_rx.changed() => {}
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => return Ok(()),
+            }
+            let found = look(&view_rx.borrow_and_update(), &outcome_rx.borrow_and_update());
+            findings_tx.send_if_modified(|last| {
+                tell(last, &found);
+                let is_other = *last != found;
+                *last = found;
+                is_other
+            });
+        }
+    });
+    findings_rx
+}
+
+fn tell(before: &[ClusterFinding], now: &[ClusterFinding]) {
+    for finding in now {
+        let last = before.iter().find(|last| last.kind == finding.kind);
+        if last.is_some_and(|last| (last.status, last.reason) == (finding.status, finding.reason)) {
+            continue;
+        }
+        let (condition, reason, message) = (finding.kind.as_str(), finding.reason, &finding.message);
+        match finding.status {
+            ConditionStatus::False if reason != "Off" => warn!(condition, reason, message, "a condition is not met"),
+            ConditionStatus::False => info!(condition, reason, message, "switched off"),
+            ConditionStatus::True => info!(condition, reason, "a condition is met"),
+            ConditionStatus::Unknown => {}
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the tests of the running controller have in common.
+
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use hostler_testing::{apiserver::ApiServer, controller::ControllerOptions};
+use serde_json::{Value, json};
+
+/// As whom the controller runs in a cluster.
+pub(crate) const USER: &str = "system:serviceaccount:hostler-controller:hostler-controller";
+
+/// The source tree.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A controller for a server, with the defaults.
+pub(crate) fn options(server: &ApiServer) -> ControllerOptions {
+    ControllerOptions {
+        binary: env!("CARGO_BIN_EXE_hostler-controller").into(),
+        kubeconfig: server.kubeconfig(USER),
+        config: String::new(),
+    }
+}
+
+/// Installs our kinds.
+pub(crate) fn install(server: &ApiServer) {
+    for file in ["nodehardware.yaml", "clusterhardware.yaml"] {
+        let text = fs::read_to_string(root().join("deploy/crds").join(file)).unwrap();
+        for definition in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            server.create(definition);
+        }
+    }
+}
+
+/// A slice with one device.
+pub(crate) fn slice(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": name },
+        "spec": {
+            "driver": "hostler.dev", "nodeName": node,
+            "pool": { "name": node, "generation": 1, "resourceSliceCount": 1 },
+            "devices": [{ "name": "cpu-0" }],
+        },
+    })
+}
+
+/// A line of the figures.
+pub(crate) fn objects(kind: &str, count: usize) -> String {
+    format!("hostler_controller_objects{{kind=\"{kind}\"}} {count}")
+}
