@@ -22,6 +22,7 @@ DEBUGDIR := $(PREFIX)/lib/debug$(BINDIR)
 # Cargo's own variable moves the build elsewhere; follow it.
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release/hostler
+CONTROLLER := $(TARGET_DIR)/release/hostler-controller
 FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
@@ -32,9 +33,9 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
 		|| sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1: \2/p' $(firstword $(MAKEFILE_LIST))
 
-build: ## Build the optimised binary
+build: ## Build the optimised binaries
 	@tools/deps.sh build
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package hostler --package hostler-controller
 
 demo: ## Install what is missing, build, and show a claim's whole life on this machine
 	@tools/deps.sh test
@@ -97,6 +98,11 @@ unit-check: ## Check the systemd unit and its exposure (where systemd-analyze is
 	fi; \
 	work=$$(mktemp -d); \
 	trap 'rm -rf "$$work"' EXIT; \
+	sed 's|/usr/bin/hostler-controller|/bin/true|' systemd/hostler-controller.service >"$$work/hostler-controller.service"; \
+	systemd-analyze verify --man=no "$$work/hostler-controller.service"; \
+	systemd-analyze security --offline=true --threshold=20 --no-pager "$$work/hostler-controller.service" >"$$work/report" \
+		|| { cat "$$work/report"; exit 1; }; \
+	echo "controller: $$(tail -n 1 "$$work/report")"; \
 	sed 's|/usr/bin/hostler|/bin/true|' systemd/hostler.service >"$$work/hostler.service"; \
 	for dropin in none systemd/hostler-*.conf; do \
 		rm -rf "$$work/hostler.service.d"; \
@@ -133,34 +139,44 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuz
 
 # Builds nothing: root under sudo often has no cargo on its PATH, and should not own the build's files.
 # The symbols go beside the binary, linked by a checksum: half of the file is theirs, and only a debugger reads them.
-install: ## Install what `make build` built: binary, unit, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
-	@[ -x $(RELEASE) ] || { echo "install: $(RELEASE) is not there: run \`make build\` first" >&2; exit 1; }
+install: ## Install what `make build` built: binaries, units, configuration, man pages and completions (DESTDIR, PREFIX, SYSCONFDIR)
+	@for binary in $(RELEASE) $(CONTROLLER); do \
+		[ -x $$binary ] || { echo "install: $$binary is not there: run \`make build\` first" >&2; exit 1; }; \
+	done
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(DEBUGDIR)"
-	if command -v $(OBJCOPY) >/dev/null 2>&1; then \
-		debug="$(DESTDIR)$(DEBUGDIR)/hostler.debug"; \
-		$(OBJCOPY) --only-keep-debug $(RELEASE) "$$debug"; \
-		chmod 0644 "$$debug"; \
-		$(OBJCOPY) --strip-unneeded --add-gnu-debuglink="$$debug" $(RELEASE) "$(DESTDIR)$(BINDIR)/.hostler.new"; \
-	else \
-		echo "install: no $(OBJCOPY) (binutils): the binary keeps its symbols" >&2; \
-		cp $(RELEASE) "$(DESTDIR)$(BINDIR)/.hostler.new"; \
-	fi
-	chmod 0755 "$(DESTDIR)$(BINDIR)/.hostler.new"
-	mv -f "$(DESTDIR)$(BINDIR)/.hostler.new" "$(DESTDIR)$(BINDIR)/hostler"
+	place() { \
+		new="$(DESTDIR)$(BINDIR)/.$$2.new"; \
+		if command -v $(OBJCOPY) >/dev/null 2>&1; then \
+			debug="$(DESTDIR)$(DEBUGDIR)/$$2.debug"; \
+			$(OBJCOPY) --only-keep-debug "$$1" "$$debug"; \
+			chmod 0644 "$$debug"; \
+			$(OBJCOPY) --strip-unneeded --add-gnu-debuglink="$$debug" "$$1" "$$new"; \
+		else \
+			echo "install: no $(OBJCOPY) (binutils): the binary keeps its symbols" >&2; \
+			cp "$$1" "$$new"; \
+		fi; \
+		chmod 0755 "$$new"; \
+		mv -f "$$new" "$(DESTDIR)$(BINDIR)/$$2"; \
+	}; \
+	place $(RELEASE) hostler; \
+	place $(CONTROLLER) hostler-controller
 	$(INSTALL) -d "$(DESTDIR)$(UNITDIR)"
-	sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.service \
-		>"$(DESTDIR)$(UNITDIR)/hostler.service"
-	chmod 0644 "$(DESTDIR)$(UNITDIR)/hostler.service"
+	for unit in hostler hostler-controller; do \
+		sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' "systemd/$$unit.service" \
+			>"$(DESTDIR)$(UNITDIR)/$$unit.service"; \
+		chmod 0644 "$(DESTDIR)$(UNITDIR)/$$unit.service"; \
+	done
 	$(INSTALL) -d "$(DESTDIR)$(DROPINDIR)"
 	$(INSTALL) -m 0644 systemd/hostler-*.conf "$(DESTDIR)$(DROPINDIR)"
 	$(INSTALL) -Dm 0644 systemd/hostler.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf"
 	$(INSTALL) -Dm 0644 systemd/hostler.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf"
 	$(INSTALL) -d -m 0755 "$(DESTDIR)$(SYSCONFDIR)/hostler"
-	if [ ! -e "$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml" ]; then \
-		sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' systemd/hostler.toml \
-			>"$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml"; \
-		chmod 0644 "$(DESTDIR)$(SYSCONFDIR)/hostler/hostler.toml"; \
-	fi
+	for config in hostler controller; do \
+		file="$(DESTDIR)$(SYSCONFDIR)/hostler/$$config.toml"; \
+		[ -e "$$file" ] && continue; \
+		sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' "systemd/$$config.toml" >"$$file"; \
+		chmod 0644 "$$file"; \
+	done
 	$(INSTALL) -d "$(DESTDIR)$(MANDIR)"
 	$(RELEASE) man "$(DESTDIR)$(MANDIR)"
 	$(INSTALL) -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
@@ -171,17 +187,20 @@ install: ## Install what `make build` built: binary, unit, configuration, man pa
 	if [ -z "$(DESTDIR)" ]; then \
 		echo "installed; now: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload \\"; \
 		echo "                && systemctl enable --now hostler"; \
+		echo "for a cluster's controller: systemctl enable --now hostler-controller (docs/controller.md)"; \
 		echo "drop-ins for FPGAs, CXL and Kubernetes: $(DROPINDIR)"; \
 	fi
 
 uninstall: ## Remove what `make install` put there, except the configuration and the state
-	rm -f "$(DESTDIR)$(BINDIR)/hostler" "$(DESTDIR)$(UNITDIR)/hostler.service" \
+	rm -f "$(DESTDIR)$(BINDIR)/hostler" "$(DESTDIR)$(BINDIR)/hostler-controller" \
+		"$(DESTDIR)$(UNITDIR)/hostler.service" "$(DESTDIR)$(UNITDIR)/hostler-controller.service" \
 		"$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf" \
 		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler" \
 		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler" \
 		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
 	rm -f "$(DESTDIR)$(MANDIR)"/man1/hostler.1 "$(DESTDIR)$(MANDIR)"/man1/hostler-*.1 \
-		"$(DESTDIR)$(MANDIR)/man5/hostler.toml.5" "$(DESTDIR)$(DEBUGDIR)/hostler.debug"
+		"$(DESTDIR)$(MANDIR)/man5/hostler.toml.5" "$(DESTDIR)$(DEBUGDIR)/hostler.debug" \
+		"$(DESTDIR)$(DEBUGDIR)/hostler-controller.debug"
 	rm -rf "$(DESTDIR)$(PREFIX)/share/hostler"
 
 clean: ## Remove everything that was built

@@ -28,6 +28,8 @@ fn make(target: &str, destination: &Path) -> Option<Output> {
         .current_dir(root())
         .arg(target)
         .arg(format!("RELEASE={}", env!("CARGO_BIN_EXE_hostler")))
+        // Of another package, which is perhaps not built: a stand-in.
+        .arg(format!("CONTROLLER={}", env!("CARGO_BIN_EXE_hostler")))
         .arg(format!("DESTDIR={}", destination.display()))
         .output();
     match made {
@@ -66,7 +68,9 @@ fn an_installed_host_has_all_that_the_documentation_names_and_loses_it_again() {
     let installed = files(place.path());
     for file in [
         "usr/bin/hostler",
+        "usr/bin/hostler-controller",
         "usr/lib/systemd/system/hostler.service",
+        "usr/lib/systemd/system/hostler-controller.service",
         "usr/lib/sysusers.d/hostler.conf",
         "usr/lib/tmpfiles.d/hostler.conf",
         "usr/share/hostler/systemd/hostler-hardware.conf",
@@ -77,6 +81,7 @@ fn an_installed_host_has_all_that_the_documentation_names_and_loses_it_again() {
         "usr/share/bash-completion/completions/hostler",
         "usr/share/zsh/site-functions/_hostler",
         "usr/share/fish/vendor_completions.d/hostler.fish",
+        "etc/hostler/controller.toml",
         "etc/hostler/hostler.toml",
     ] {
         assert!(installed.contains(Path::new(file)), "{file} is missing: {installed:?}");
@@ -91,7 +96,7 @@ fn an_installed_host_has_all_that_the_documentation_names_and_loses_it_again() {
     assert!(!place.path().join("var").exists(), "nothing is made for a kubelet that is not there");
     make("uninstall", place.path()).unwrap();
     let left: Vec<PathBuf> = files(place.path()).into_iter().collect();
-    assert_eq!(left, [PathBuf::from("etc/hostler/hostler.toml")]);
+    assert_eq!(left, ["etc/hostler/controller.toml", "etc/hostler/hostler.toml"].map(PathBuf::from));
 }
 
 #[test]

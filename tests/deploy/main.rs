@@ -8,6 +8,7 @@
     reason = "a test: what cannot be read fails it"
 )]
 
+mod controller;
 mod figures;
 mod kustomize;
 
@@ -26,10 +27,13 @@ use hostler_testing::{
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-        apps::v1::DaemonSet,
+        apps::v1::{DaemonSet, Deployment},
         core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
         resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate},
+        scheduling::v1::PriorityClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     serde::{Serialize, de::DeserializeOwned},
@@ -93,6 +97,12 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "v1/Service" => through::<Service>(object),
         "v1/Pod" => through::<Pod>(object),
         "apps/v1/DaemonSet" => through::<DaemonSet>(object),
+        "apps/v1/Deployment" => through::<Deployment>(object),
+        "networking.k8s.io/v1/NetworkPolicy" => through::<NetworkPolicy>(object),
+        "policy/v1/PodDisruptionBudget" => through::<PodDisruptionBudget>(object),
+        "rbac.authorization.k8s.io/v1/Role" => through::<Role>(object),
+        "rbac.authorization.k8s.io/v1/RoleBinding" => through::<RoleBinding>(object),
+        "scheduling.k8s.io/v1/PriorityClass" => through::<PriorityClass>(object),
         "rbac.authorization.k8s.io/v1/ClusterRole" => through::<ClusterRole>(object),
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding" => through::<ClusterRoleBinding>(object),
         "apiextensions.k8s.io/v1/CustomResourceDefinition" => through::<CustomResourceDefinition>(object),
@@ -199,7 +209,7 @@ fn nothing_that_the_build_reads_is_kept_from_the_image() {
         assert!(ignored.contains(&root.join(never)), "{never} would be copied");
     }
     let mut read = vec![root.join("Cargo.toml"), root.join("Cargo.lock"), root.join("benches"), root.join("tests")];
-    for crate_folder in ["api", "backends", "cdi", "cluster", "controller", "files", "proto", "src"] {
+    for crate_folder in ["api", "backends", "cdi", "cluster", "controller", "files", "process", "proto", "src"] {
         read.extend(sources(&root.join(crate_folder)));
     }
     let included: Vec<PathBuf> = read.iter().flat_map(|source| included(source)).collect();

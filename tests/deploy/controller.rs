@@ -1,0 +1,107 @@
+//! The manifests of the controller: they fit each other, its configuration, and its unit.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{deploy, documents, objects};
+
+fn of_controller(kind: &str) -> Value {
+    let all = objects(kind).into_iter().filter(|(path, _)| path.starts_with(deploy().join("controller")));
+    let mut all: Vec<Value> = all.map(|(_, object)| object).collect();
+    assert_eq!(all.len(), 1, "{kind}");
+    all.remove(0)
+}
+
+/// What a configuration file of the controller sets, without its comments.
+fn keys(path: &str) -> toml::Table {
+    fs::read_to_string(deploy().join("..").join(path)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn everything_finds_the_pods_of_the_controller_and_no_others() {
+    let deployment = of_controller("Deployment");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let selectors = [
+        of_controller("Service")["spec"]["selector"].clone(),
+        of_controller("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].clone(),
+        of_controller("NetworkPolicy")["spec"]["podSelector"]["matchLabels"].clone(),
+        deployment["spec"]["selector"]["matchLabels"].clone(),
+    ];
+    for selector in selectors {
+        let pairs = selector.as_object().unwrap();
+        assert!(!pairs.is_empty() && pairs.iter().all(|(key, value)| labels[key] == *value), "{selector}");
+    }
+    // The daemon's Service must not lead to a controller.
+    let (_, daemons) =
+        objects("Service").into_iter().find(|(path, _)| path.starts_with(deploy().join("base"))).unwrap();
+    let pairs = daemons["spec"]["selector"].as_object().unwrap();
+    assert!(pairs.iter().any(|(key, value)| labels[key] != *value));
+}
+
+#[test]
+fn the_port_of_the_configuration_is_that_of_probes_service_and_policy() {
+    let listen = keys("deploy/controller/base/controller.toml")["listen"].as_str().unwrap().to_owned();
+    let port: u16 = listen.rsplit(':').next().unwrap().parse().unwrap();
+    let container = of_controller("Deployment")["spec"]["template"]["spec"]["containers"][0].clone();
+    assert_eq!(container["ports"][0]["containerPort"], port);
+    for probe in ["livenessProbe", "readinessProbe"] {
+        // Everything but a loopback address is served over TLS.
+        assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS", "{probe}");
+        assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"], "{probe}");
+    }
+    assert_eq!(of_controller("Service")["spec"]["ports"][0]["targetPort"], port);
+    assert_eq!(of_controller("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"], port);
+}
+
+#[test]
+fn the_controller_has_no_power_over_its_host() {
+    let pod = of_controller("Deployment")["spec"]["template"]["spec"].clone();
+    for power in ["hostNetwork", "hostPID", "hostIPC"] {
+        assert_eq!(pod[power], Value::Null, "{power}");
+    }
+    assert_eq!(
+        (&pod["securityContext"]["runAsNonRoot"], &pod["securityContext"]["seccompProfile"]["type"]),
+        (&true.into(), &"RuntimeDefault".into())
+    );
+    let context = &pod["containers"][0]["securityContext"];
+    assert_eq!(
+        (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"], &context["capabilities"]["drop"]),
+        (&false.into(), &true.into(), &serde_json::json!(["ALL"]))
+    );
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert!(volumes.iter().all(|volume| volume["hostPath"].is_null()), "{volumes:?}");
+    let namespace = of_controller("Namespace");
+    assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+}
+
+/// It may write the Lease and the sums, make reviews, and change nothing else in the cluster.
+#[test]
+fn the_role_of_the_controller_changes_nothing_of_others() {
+    let documents = documents(&deploy().join("controller/base/rbac.yaml"));
+    let rules = documents.iter().flat_map(|object| object["rules"].as_array().cloned().unwrap_or_default());
+    let own = ["leases", "clusterhardware", "clusterhardware/status", "tokenreviews", "subjectaccessreviews"];
+    let mut writes = 0;
+    for rule in rules {
+        let words = |field: &str| -> Vec<String> { serde_json::from_value(rule[field].clone()).unwrap() };
+        assert!(!words("verbs").contains(&"*".to_owned()) && !words("resources").contains(&"*".to_owned()), "{rule}");
+        if words("verbs").iter().any(|verb| !["get", "list", "watch"].contains(&verb.as_str())) {
+            writes += 1;
+            assert!(words("resources").iter().all(|resource| own.contains(&resource.as_str())), "{rule}");
+        }
+    }
+    assert_eq!(writes, 6);
+}
+
+/// The file that `make install` puts down says what is in force without it, but for what only a host has.
+#[test]
+fn the_installed_configuration_names_every_key() {
+    let installed = keys("systemd/controller.toml");
+    for section in ["capabilities", "lease", "log"] {
+        assert!(installed[section].is_table(), "{section}");
+    }
+    let unit = fs::read_to_string(deploy().join("../systemd/hostler-controller.service")).unwrap();
+    let kubeconfig = installed["kubeconfig"].as_str().unwrap();
+    assert_eq!(kubeconfig, "/run/credentials/hostler-controller.service/kubeconfig");
+    assert!(unit.contains("LoadCredential=kubeconfig:"), "{unit}");
+}
