@@ -284,6 +284,19 @@ async fn a_missing_role_is_told_with_what_to_apply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_refuses_is_told_in_its_words() {
+    let mut rig = Rig::new("").await;
+    rig.install();
+    rig.server.admit(|write| match write.resource {
+        HARDWARE => Err("ValidatingAdmissionPolicy 'p' denied request: the token of hostler names no node".to_owned()),
+        _ => Ok(()),
+    });
+    rig.host.start();
+    rig.wait_for_error("the token of hostler names no node, or set cluster.node_hardware = false");
+    assert!(rig.server.get(HARDWARE, "node").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_sat_out_and_the_last_state_is_told() {
     let rig = Rig::started().await;
     rig.until(4, 0, 4).await;

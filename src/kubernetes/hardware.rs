@@ -254,6 +254,8 @@ fn explained(failure: &ApiFailure, node: &str) -> String {
             format!("the API server has no NodeHardware ({GROUP}/{VERSION}): apply deploy/crds, {otherwise}")
         }
         Some(404) => format!("{said}; the report of node {node} waits for its Node object"),
+        // What a policy says is for people already.
+        Some(403 | 422) if said.contains("ValidatingAdmissionPolicy") => format!("{said}, {otherwise}"),
         Some(403) => format!("{said}; apply deploy/cluster, whose role allows it, {otherwise}"),
         Some(400 | 422) => format!("{said}; apply deploy/crds of this version of hostler, {otherwise}"),
         _ => said,
