@@ -147,7 +147,8 @@ function sharesOf(device, name, taken) {
 function mark(device, holders) {
   const state = STATES.find(({ key }) => key === device.state) ?? STATES[STATES.length - 1];
   const letters = holders.letters(device);
-  const sign = state.key === "allocated" ? letters || state.sign : `${state.sign}${letters}`;
+  const isWell = state.key === "allocated" || state.key === "free";
+  const sign = isWell ? letters || state.sign : `${state.sign}${letters}`;
   return { key: state.key, sign };
 }
 
