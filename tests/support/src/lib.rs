@@ -26,6 +26,7 @@
 
 pub mod apiserver;
 pub mod binary;
+pub mod browser;
 pub mod cluster;
 pub mod container;
 pub mod control_plane;
