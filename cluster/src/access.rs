@@ -1,5 +1,6 @@
 //! The two questions of a server that somebody with a token asks for something: who that is, and whether he may.
 
+mod readers;
 mod verdicts;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use crate::{ApiClient, ApiFailure, Collection};
 
+pub use readers::{FigureReaders, ReaderVerdict};
 pub use verdicts::{ReviewError, TokenReviews, TokenVerdict};
 
 /// Somebody whom the API server knows, in its own words. Only good for asking what he may.

@@ -28,7 +28,9 @@ mod protobuf;
 mod time;
 mod watch;
 
-pub use access::{ApiIdentity, AskedDeed, ReviewError, TokenReviews, TokenVerdict, bearer_token};
+pub use access::{
+    ApiIdentity, AskedDeed, FigureReaders, ReaderVerdict, ReviewError, TokenReviews, TokenVerdict, bearer_token,
+};
 pub use backoff::Backoff;
 pub use client::{ApiClient, CALL_TIMEOUT};
 pub use collection::Collection;

@@ -2,7 +2,8 @@
 //! questions that it and the command line put.
 //!
 //! ```text
-//!   /healthz, /readyz, /metrics      for whoever can connect
+//!   /healthz, /readyz                whether it lives and is ready, for whoever can connect; why not, on this host only
+//!   /metrics            figures      for whoever is on this host; others need a token that may `get /metrics`
 //!   /, /main.js, …      page         the same for everybody: nothing of the cluster is in it
 //!   /v1/…               api          token ──► access: who, and what he may ──► places ──► answer
 //! ```
@@ -10,6 +11,7 @@
 mod access;
 mod api;
 mod changes;
+mod figures;
 mod fits;
 mod grid;
 mod labels;
@@ -25,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::StatusCode,
     middleware::from_fn,
     response::{IntoResponse, Response},
     routing::get,
@@ -41,7 +43,7 @@ use tokio::{
 };
 use tracing::info;
 
-use crate::{conditions::ClusterFinding, lead::Leadership, metrics, view::ClusterView};
+use crate::{conditions::ClusterFinding, lead::Leadership, view::ClusterView};
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.
 const CONNECTIONS: usize = 256;
@@ -91,7 +93,8 @@ pub(crate) fn start(state: ServeState, listener: TcpListener, tasks: &Tasks) -> 
     if let Some(address) = address {
         info!(%address, tls = !is_local, "serving");
     }
-    let server = ConnectionServer::new(router(state), OLDEST, tasks);
+    let audience = if is_local { Audience::ThisHost } else { Audience::Network };
+    let server = ConnectionServer::new(router(state, audience), OLDEST, tasks);
     let (places, own_tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.clone());
     if is_local {
         tasks.service("http", async move {
@@ -108,14 +111,23 @@ pub(crate) fn start(state: ServeState, listener: TcpListener, tasks: &Tasks) -> 
     Ok(())
 }
 
+/// Who can connect.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Audience {
+    /// Programs on this host.
+    ThisHost,
+    /// Anybody in the network.
+    Network,
+}
+
 /// All routes.
-pub(crate) fn router(state: ServeState) -> Router {
+pub(crate) fn router(state: ServeState, audience: Audience) -> Router {
     let api = api::routes(&state);
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(figures))
-        .with_state(state)
+        .with_state((state.clone(), audience))
+        .merge(figures::routes(state, audience))
         .merge(page::routes())
         .merge(api)
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
@@ -124,10 +136,14 @@ pub(crate) fn router(state: ServeState) -> Router {
 
 /// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer still,
 /// and another controller hears no more.
-async fn readyz(State(state): State<ServeState>) -> Response {
+async fn readyz(State((state, audience)): State<(ServeState, Audience)>) -> Response {
     let code = if state.not_ready().is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut lines: Vec<String> =
-        vec![if code == StatusCode::OK { "ok" } else { "not ready" }.to_owned(), state.leader()];
+    let word = if code == StatusCode::OK { "ok" } else { "not ready" };
+    // Names of objects are in what follows, and a kubelet that probes shows no token.
+    if audience == Audience::Network {
+        return (code, format!("{word}\n")).into_response();
+    }
+    let mut lines: Vec<String> = vec![word.to_owned(), state.leader()];
     lines.extend(state.findings_rx.borrow().iter().map(ClusterFinding::line));
     let view = state.view_rx.borrow().clone();
     let silent = view.kinds.iter().filter_map(|(kind, status)| Some((kind, status.silent.as_ref()?.0)));
@@ -135,8 +151,4 @@ async fn readyz(State(state): State<ServeState>) -> Response {
         silent.map(|(kind, since)| format!("{}: last heard of {} s ago", kind.plural(), since.elapsed().as_secs())),
     );
     (code, format!("{}\n", lines.join("\n"))).into_response()
-}
-
-async fn figures(State(state): State<ServeState>) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&state)).into_response()
 }
