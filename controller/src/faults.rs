@@ -181,7 +181,7 @@ impl ModelController {
     /// One moment of its life; calls take as long as it pleases them, and may come back with nothing.
     fn live(&mut self, server: &mut ModelServer, now: Instant, dice: &mut Dice, is_calm: bool) {
         let trouble = |dice: &mut Dice| !is_calm && dice.one_in(10);
-        let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.below(if is_calm { 300 } else { 6000 })).unwrap();
+        let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.below(if is_calm { 300 } else { 2500 })).unwrap();
         let event = match self.lease_call.take() {
             None if now >= self.lease.due() => Some(LeaseEvent::Due),
             None => None,
@@ -288,7 +288,7 @@ impl ModelCluster {
     /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about to send.
     fn hurt(&mut self, at: usize) {
         let is_writing = self.controllers[at].is_writing();
-        if self.dice.one_in(if is_writing { 3 } else { 60 }) {
+        if self.dice.one_in(if is_writing { 10 } else { 40 }) {
             self.kills += 1;
             self.kills_while_writing += usize::from(is_writing);
             let identity = format!("c{}", self.born);

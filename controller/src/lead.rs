@@ -150,6 +150,7 @@ impl Candidate {
         is_new_term: bool,
     ) -> Result<LeaseEvent, ApiFailure> {
         let LeadParts { client, name, namespace, .. } = &self.parts;
+        let is_over = over.is_some();
         let lease = self.last.written(namespace, name, over.as_deref(), record, is_new_term);
         let written = match over {
             Some(_) => client.replace(&self.leases, name, &lease).await,
@@ -160,8 +161,9 @@ impl Candidate {
                 self.last = lease;
                 Ok(LeaseEvent::Written(self.last.seen()))
             }
-            // It was written, or deleted, by somebody else in the meantime.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => {
+            // It was written, or deleted, by somebody else in the meantime. Where it was to be made, what is not there is its
+            // namespace.
+            Err(failure) if failure.code() == Some(409) || (failure.code() == Some(404) && is_over) => {
                 debug!(error = %Chain(&failure), "the lease is another one by now");
                 Ok(LeaseEvent::Refused)
             }

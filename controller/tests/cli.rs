@@ -33,14 +33,27 @@ fn a_configuration_is_checked_and_printed() {
     let path = temp.path().join("controller.toml");
     fs::write(&path, "kubeconfig = '/etc/hostler/kubeconfig'").unwrap();
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "kubeconfig = \"/etc/hostler/kubeconfig\"\nlisten = \"127.0.0.1:9440\"\n"
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        printed.starts_with(
+            "kubeconfig = \"/etc/hostler/kubeconfig\"
+listen = \"127.0.0.1:9440\"
+"
+        ),
+        "{printed}"
+    );
+    assert!(
+        printed.contains(
+            "[capabilities]
+node_reports = \"auto\"
+"
+        ),
+        "{printed}"
     );
     fs::write(&path, "kubeconfig = 7").unwrap();
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("controller.toml is not valid"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("controller.toml:1: kubeconfig: "), "{}", stderr(&output));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use hostler_testing::{
     apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEffect},
     controller::RunningController,
 };
-use rig::{install, objects, options, slice};
+use rig::{install, objects, options, slice, slice_of};
 use serde_json::json;
 
 const UNREADABLE: &str = "hostler_controller_unreadable_objects{kind=\"resourceslices\"}";
@@ -66,7 +66,7 @@ async fn a_watch_that_has_expired_begins_with_a_list_from_which_what_is_gone_is_
     for release in [ApiServerRelease::V1_36, ApiServerRelease::V1_33] {
         let server = ApiServer::of(release).await;
         for number in 0..20 {
-            server.create(slice(&format!("s{number}"), "n"));
+            server.create(slice_of(release, &format!("s{number}")));
         }
         let controller = RunningController::start(&options(&server)).await;
         controller.until_figure(&objects("resourceslices", 20)).await;
@@ -86,7 +86,7 @@ async fn half_a_list_is_none() {
     for (release, verb) in [(ApiServerRelease::V1_36, "watch"), (ApiServerRelease::V1_33, "list")] {
         let server = ApiServer::of(release).await;
         for number in 0..600 {
-            server.create(slice(&format!("s{number}"), "n"));
+            server.create(slice_of(release, &format!("s{number}")));
         }
         server.fail(ApiFault::new(verb, "resourceslices", 2, FaultEffect::CutBody));
         server.fail(ApiFault::new(verb, "resourceslices", 1, FaultEffect::Status(429, Some(1))));

@@ -90,14 +90,15 @@ impl HardwareCore {
     ) -> Option<HardwareCommand> {
         match event {
             HardwareEvent::Changed => {}
-            HardwareEvent::Read(found) => (self.stored, self.looked, self.failures) = (Some(found), now, 0),
+            HardwareEvent::Read(found) => (self.stored, self.looked) = (Some(found), now),
             HardwareEvent::Written(stored) => {
                 (self.stored, self.looked, self.failures) = (Some(Some(stored)), now, 0);
                 self.not_before = now + BETWEEN_WRITES;
             }
-            HardwareEvent::Refused => self.stored = None,
+            // Once is somebody who was faster.
+            HardwareEvent::Refused if self.failures == 0 => (self.stored, self.failures) = (None, 1),
             HardwareEvent::NotServed => self.hold(now + LOOK_FOR_KIND),
-            HardwareEvent::Failed => {
+            HardwareEvent::Refused | HardwareEvent::Failed => {
                 let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
                 self.failures = self.failures.saturating_add(1);
                 self.hold(now + pause);

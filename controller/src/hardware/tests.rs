@@ -82,6 +82,9 @@ fn a_write_that_is_refused_is_begun_anew_from_what_stands_there() {
     let again = core.step(now, true, Some(status(2)), HardwareEvent::Refused);
     assert_eq!(again, Some(HardwareCommand::Read));
     assert_eq!(version(core.step(now, true, Some(status(2)), HardwareEvent::Read(Some(stored("9", 7))))), "9");
+    // Whoever refuses everything is not asked on and on.
+    assert_eq!(core.step(now, true, Some(status(2)), HardwareEvent::Refused), None);
+    assert!(core.due().unwrap() > now);
 }
 
 #[test]

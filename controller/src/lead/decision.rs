@@ -84,6 +84,8 @@ pub(crate) struct LeaseCore {
     renewed: Option<Instant>,
     /// When the write was sent that is under way.
     sent: Option<Instant>,
+    /// Whether the last write was refused.
+    refused: bool,
     due: Instant,
     /// Where pauses come from that no two candidates share.
     dice: u64,
@@ -95,7 +97,7 @@ impl LeaseCore {
         let mut dice = DefaultHasher::new();
         identity.hash(&mut dice);
         let dice = dice.finish() | 1;
-        Self { identity: identity.to_owned(), seen: None, renewed: None, sent: None, due: now, dice }
+        Self { identity: identity.to_owned(), seen: None, renewed: None, sent: None, refused: false, due: now, dice }
     }
 
     /// When to come back with [`LeaseEvent::Due`].
@@ -119,11 +121,14 @@ impl LeaseCore {
     pub(crate) fn step(&mut self, now: Instant, event: LeaseEvent) -> Option<LeaseCommand> {
         match event {
             LeaseEvent::Due if self.leads(now) => self.renew(now),
-            LeaseEvent::Due | LeaseEvent::Refused => Some(LeaseCommand::Read),
+            LeaseEvent::Due => Some(LeaseCommand::Read),
+            // Twice in a row is more than somebody who was faster: asking on and on would help nobody.
+            LeaseEvent::Refused if std::mem::replace(&mut self.refused, true) => self.wait(now, RETRY_FAILED),
+            LeaseEvent::Refused => Some(LeaseCommand::Read),
             LeaseEvent::Read(found) => self.read(now, found),
             LeaseEvent::Written(lease) => {
                 let sent = self.sent.take().unwrap_or(now);
-                (self.renewed, self.seen) = (Some(sent), Some((lease, sent)));
+                (self.renewed, self.seen, self.refused) = (Some(sent), Some((lease, sent)), false);
                 self.wait(now, RETRY)
             }
             LeaseEvent::Failed => self.wait(now, RETRY_FAILED),

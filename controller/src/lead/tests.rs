@@ -130,6 +130,17 @@ fn a_renewal_goes_over_what_others_wrote_beside_it() {
 }
 
 #[test]
+fn a_server_that_refuses_every_write_is_not_asked_on_and_on() {
+    let now = Moment::now();
+    let mut core = LeaseCore::new("a", now);
+    assert!(core.step(now, LeaseEvent::Read(None)).is_some());
+    assert_eq!(core.step(now, LeaseEvent::Refused), Some(LeaseCommand::Read));
+    assert!(core.step(now, LeaseEvent::Read(None)).is_some());
+    assert_eq!(core.step(now, LeaseEvent::Refused), None);
+    assert!(core.due() > now + S);
+}
+
+#[test]
 fn only_who_leads_gives_the_lease_back() {
     let now = Moment::now();
     let mut core = leader(now);

@@ -128,7 +128,7 @@ mod tests {
         }
         let words = words(waiting);
         assert_eq!(words.len(), 7);
-        assert!(words.contains(&"applied s4 99998".to_owned()), "{words:?}");
+        assert!(words.contains(&"applied s3 99998".to_owned()), "{words:?}");
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_testing::{apiserver::ApiServer, controller::ControllerOptions};
+use hostler_testing::{
+    apiserver::{ApiServer, ApiServerRelease},
+    controller::ControllerOptions,
+};
 use serde_json::{Value, json};
 
 /// As whom the controller runs in a cluster.
@@ -27,8 +30,9 @@ pub(crate) fn options(server: &ApiServer) -> ControllerOptions {
     }
 }
 
-/// Installs our kinds.
+/// Installs our kinds, and the controller's namespace.
 pub(crate) fn install(server: &ApiServer) {
+    server.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostler-controller" } }));
     for file in ["nodehardware.yaml", "clusterhardware.yaml"] {
         let text = fs::read_to_string(root().join("deploy/crds").join(file)).unwrap();
         for definition in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
@@ -47,6 +51,15 @@ pub(crate) fn slice(name: &str, node: &str) -> Value {
             "devices": [{ "name": "cpu-0" }],
         },
     })
+}
+
+/// The same, as a server of 1.33 takes it.
+pub(crate) fn slice_of(release: ApiServerRelease, name: &str) -> Value {
+    let mut slice = slice(name, "n");
+    if release == ApiServerRelease::V1_33 {
+        slice["apiVersion"] = json!("resource.k8s.io/v1beta2");
+    }
+    slice
 }
 
 /// A line of the figures.
