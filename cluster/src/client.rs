@@ -382,7 +382,7 @@ fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, A
 }
 
 /// The body of an answer, unless it is a no.
-async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
+pub(crate) async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
     let code = answer.status();
     if code.is_success() {
         return Ok(answer.into_body());
@@ -401,7 +401,7 @@ fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
     StatusError::new(code, retry_after.map(Duration::from_secs), said)
 }
 
-async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Duration,
     step: impl Fn() -> String,
     exchange: impl Future<Output = Result<T, CallError>>,

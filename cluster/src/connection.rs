@@ -56,6 +56,12 @@ pub(crate) fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError>
     Ok(Client::new(ApiConnector::new(kubeconfig, LOOK_INTERVAL)?, "default"))
 }
 
+/// A client with credentials that never change.
+pub(crate) fn connect_to(credentials: Credentials) -> Result<Client, ConnectError> {
+    let latest = Arc::new(Mutex::new(ApiConnection::of(credentials)?));
+    Ok(Client::new(ApiConnector { kubeconfig: None, look_interval: Duration::MAX, latest }, "default"))
+}
+
 /// Sends requests over the connection that the newest credentials give. Cheap to clone.
 #[derive(Clone, Debug)]
 struct ApiConnector {
@@ -74,7 +80,10 @@ struct ApiConnection {
 
 impl ApiConnection {
     fn new(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        let credentials = Credentials::find(kubeconfig).map_err(ConnectError::Credentials)?;
+        Self::of(Credentials::find(kubeconfig).map_err(ConnectError::Credentials)?)
+    }
+
+    fn of(credentials: Credentials) -> Result<Self, ConnectError> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);

@@ -5,6 +5,7 @@
 
 use std::{
     env, fs, io,
+    net::IpAddr,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -55,6 +56,14 @@ pub enum CredentialsError {
         path: PathBuf,
         /// Path of the field.
         field: String,
+        /// What is wrong, and the fix.
+        reason: String,
+    },
+    /// An address cannot be used.
+    #[error("{address}: {reason}")]
+    Address {
+        /// The address.
+        address: String,
         /// What is wrong, and the fix.
         reason: String,
     },
@@ -109,15 +118,46 @@ impl Credentials {
         self.files.iter().any(|(path, before)| FileStamp::of(path).is_ok_and(|now| now != *before))
     }
 
+    /// Of a server that is no API server: its address, a file with a token, and one with the certificates that vouch for it.
+    pub(crate) fn of_service(
+        address: &str,
+        token: Option<&Path>,
+        authority: Option<&Path>,
+    ) -> Result<Self, CredentialsError> {
+        choose_cryptography();
+        let wrong = |reason: &str| CredentialsError::Address { address: address.to_owned(), reason: reason.to_owned() };
+        let server: Uri = address.parse().map_err(|_| wrong("write https://HOST:PORT"))?;
+        let roots = match (server.scheme_str(), authority) {
+            (Some("https"), Some(file)) => roots(&read(file)?).map_err(|reason| wrong(&reason))?,
+            (Some("https"), None) => return Err(wrong("name the certificates that vouch for it")),
+            (Some("http"), _) if token.is_none() || is_here(&server) => RootCertStore::empty(),
+            (Some("http"), _) => return Err(wrong("a token goes nowhere without https")),
+            _ => return Err(wrong("write https://HOST:PORT")),
+        };
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let token = token.map(|file| BearerToken::of_file(file.to_owned()));
+        Ok(Self { server, tls, server_name: None, token, files: Vec::new() })
+    }
+
     /// From a kubeconfig, or of the pod.
     pub(crate) fn find(kubeconfig: Option<&Path>) -> Result<Self, CredentialsError> {
-        // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose first.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        choose_cryptography();
         match kubeconfig {
             Some(path) => KubeconfigFile::read(path)?.credentials(),
             None => of_pod(Path::new(POD)),
         }
     }
+}
+
+fn choose_cryptography() {
+    // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Whether what is sent to the server does not leave this machine.
+fn is_here(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CredentialsError> {

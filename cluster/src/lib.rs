@@ -25,6 +25,7 @@ mod mirror;
 mod object;
 mod pace;
 mod protobuf;
+mod service;
 mod time;
 mod watch;
 
@@ -42,5 +43,6 @@ pub use mirror::{Mirror, MirrorChange, Mirrored};
 pub use object::{ApiObject, ObjectVersion};
 pub use pace::WritePace;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
+pub use service::HttpService;
 pub use time::{rfc3339, rfc3339_micros};
 pub use watch::{ListFreshness, WatchEvent, Watching};

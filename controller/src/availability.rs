@@ -113,6 +113,18 @@ pub(crate) struct NodeAvailability {
     pub(crate) report: Option<ReportFreshness>,
 }
 
+impl AvailabilityBy {
+    /// In one word, as in addresses.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Class => "class",
+            Self::Node => "node",
+            Self::Numa => "numa",
+            Self::Namespace => "namespace",
+        }
+    }
+}
+
 impl From<&Tally> for AvailabilityCounts {
     fn from(tally: &Tally) -> Self {
         let amounts = tally.amounts.iter().map(|(name, amounts)| (name.to_string(), *amounts)).collect();

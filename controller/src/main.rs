@@ -12,6 +12,7 @@ mod metrics;
 mod model;
 mod observe;
 mod plan;
+mod remote;
 mod reports;
 mod run;
 mod serve;

@@ -30,6 +30,12 @@ fn examples() -> PathBuf {
     tree().join("examples/plan/cards")
 }
 
+/// Runs what a transcript says.
+fn call(words: &[&str], folder: &Path) -> Output {
+    assert_eq!(words[0], "plan");
+    plan(&words[1..], folder, b"")
+}
+
 /// Runs the command; nothing of this machine's own cluster can be meant.
 fn plan(args: &[&str], folder: &Path, stdin: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_hostler-controller"))

@@ -36,8 +36,11 @@ impl Amounts {
     /// Adds `other`, `times` times.
     pub(super) fn add(&mut self, other: &Self, times: i64) {
         for (name, amount) in &other.0 {
-            let sum = self.0.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(amount.saturating_mul(times));
+            let more = amount.saturating_mul(times);
+            match self.0.get_mut(name) {
+                Some(sum) => *sum = sum.saturating_add(more),
+                None => drop(self.0.insert(name.clone(), more)),
+            }
         }
     }
 

@@ -165,7 +165,9 @@ impl ClusterFacts {
             let known = hostler_api::few(&names);
             return Err(ChangeError::NoNode { node: name.to_owned(), known: known.to_string() });
         }
-        Ok(self.nodes.entry(name.into()).or_default())
+        let name: Arc<str> = name.into();
+        self.changes.node(&name);
+        Ok(self.nodes.entry(name).or_default())
     }
 
     fn slices_of(&self, node: u32) -> Vec<(Arc<str>, Arc<PackedSlice>)> {
@@ -227,6 +229,7 @@ impl ClusterFacts {
         let node = self.text_number(name);
         for (key, pod) in pods {
             let key = ObjectKey { name: renamed(&key.name, like, name), namespace: key.namespace.clone() };
+            self.changes.pods();
             self.pods.insert(Arc::new(key), PackedPod { node, ..*pod });
         }
     }

@@ -143,7 +143,7 @@ impl ClusterFacts {
         let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
         match PackedPod::pack(pod, &mut self.store.texts) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {
-                self.changes.other();
+                self.changes.pods();
                 self.pods.insert(key, packed);
             }
             Some(_) => {}
@@ -198,7 +198,7 @@ impl ClusterFacts {
     /// Forgets a pod.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         if self.pods.remove(key).is_some() {
-            self.changes.other();
+            self.changes.pods();
         }
     }
 

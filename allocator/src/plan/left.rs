@@ -52,7 +52,7 @@ impl Snapshot {
         let facts = self.facts();
         let mut left = ClusterLeft::default();
         let mut of_nodes: BTreeMap<u32, BTreeMap<String, DeviceCount>> = BTreeMap::new();
-        for pool in &self.cluster.pools {
+        for pool in self.cluster.pools.iter() {
             let (driver, count) = (facts.text(pool.driver), self.count(pool));
             left.devices.entry(driver.to_owned()).or_default().add(count);
             if let Some(node) = pool.node {

@@ -25,18 +25,18 @@ pub struct Snapshot {
 }
 
 /// What questions do not change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub(super) facts: ClusterFacts,
     /// By name.
-    pub(super) nodes: Vec<NodePlace>,
+    pub(super) nodes: Arc<Vec<NodePlace>>,
     /// By name.
-    pub(super) slices: Vec<(Arc<str>, Arc<PackedSlice>)>,
-    pub(super) pools: Vec<Pool>,
+    pub(super) slices: Arc<Vec<(Arc<str>, Arc<PackedSlice>)>>,
+    pub(super) pools: Arc<Vec<Pool>>,
     /// By driver and name.
-    pool_numbers: HashMap<(u32, u32), usize>,
+    pool_numbers: Arc<HashMap<(u32, u32), usize>>,
     /// What no answer can take into account.
-    pub(super) unseen: Vec<String>,
+    pub(super) unseen: Arc<Vec<String>>,
 }
 
 /// A node and what it sees.
@@ -61,14 +61,35 @@ impl NodePlace {
 impl Snapshot {
     /// The cluster as `facts` tell.
     pub fn new(mut facts: ClusterFacts) -> Self {
-        let mut unseen = rules::apply(&mut facts);
+        let mut unseen = rules::unseen(&facts);
         unseen.extend(usage::unseen(&facts));
-        let slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.clone(), slice.clone())).collect();
+        let slices = rules::tainted(&mut facts);
         let pools = pools::gather(&facts, &slices);
         let nodes = pools::places(&facts, &slices, &pools);
-        let pool_numbers = pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
-        let cluster = Cluster { facts, nodes, slices, pools, pool_numbers, unseen };
+        let pool_numbers: HashMap<_, _> =
+            pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
+        // What is added to its facts from here on is told apart from what it was made of.
+        facts.take_changes();
+        let cluster = Cluster {
+            facts,
+            nodes: nodes.into(),
+            slices: slices.into(),
+            pools: pools.into(),
+            pool_numbers: pool_numbers.into(),
+            unseen: unseen.into(),
+        };
         Self { usage: Usage::of(&cluster), cluster: Arc::new(cluster) }
+    }
+
+    /// The cluster with what was added to a copy of its [`facts`](Self::facts). Where that is only what questions name,
+    /// templates and claims that have nothing, it takes no time; everything else is looked at anew.
+    #[must_use]
+    pub fn with(&self, facts: ClusterFacts) -> Self {
+        if facts.changes.has_only_names() {
+            let cluster = Cluster { facts, ..Cluster::clone(&self.cluster) };
+            return Self { cluster: Arc::new(cluster), usage: self.usage.clone() };
+        }
+        Self::new(facts)
     }
 
     /// What is known of the cluster.

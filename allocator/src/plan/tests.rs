@@ -174,3 +174,29 @@ fn a_class_counts_the_devices_that_its_selectors_select() {
     assert_eq!(classes["second"], DeviceCount { there: 1, free: 1 });
     assert_eq!(classes["gpu"], DeviceCount { there: 3, free: 3 });
 }
+
+#[test]
+fn a_snapshot_with_new_names_answers_as_one_that_is_made_anew() {
+    let before = Snapshot::new(cluster(&[2, 4]));
+    let ask = |snapshot: &Snapshot, template: &str| {
+        snapshot.plan(&[pods("p", 3, &with_template(template))], &PlanOptions::default()).sets
+    };
+    let mut facts = before.facts().clone();
+    facts.add_template(ObjectKey::new("", "three"), asks(3));
+    facts.add_claim(&claim("waiting", &[], &[]));
+    let with = before.with(facts.clone());
+    assert!(std::sync::Arc::ptr_eq(&with.cluster.nodes, &before.cluster.nodes), "nothing was made anew");
+    assert_eq!(ask(&with, "three"), ask(&Snapshot::new(facts.clone()), "three"));
+    assert_eq!(ask(&with, "three")[0].placed, 1);
+    for change in [
+        |facts: &mut ClusterFacts| facts.add_claim(&claim("waiting", &["n1/gpu-0"], &[])),
+        |facts: &mut ClusterFacts| facts.add_pod(&pod("p", "n0", "")),
+        |facts: &mut ClusterFacts| facts.add_node(node("n2", "")),
+        |facts: &mut ClusterFacts| facts.add_slice(slice("n0", 1)),
+        |facts: &mut ClusterFacts| facts.remove_class("gpu"),
+    ] {
+        let mut changed = facts.clone();
+        change(&mut changed);
+        assert_eq!(ask(&before.with(changed.clone()), "two"), ask(&Snapshot::new(changed), "two"));
+    }
+}

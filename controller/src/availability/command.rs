@@ -4,21 +4,25 @@ use std::{
     env,
     io::{self, Write},
     path::PathBuf,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use clap::ValueEnum;
 use hostler_api::plain;
-use hostler_cluster::{ApiClient, ConnectError};
-use tokio::runtime;
+use hostler_cluster::{ApiClient, ConnectError, HttpService};
+use tokio::{runtime, time::sleep};
 
 use super::{Availability, AvailabilityBy, table};
 use crate::{
     plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
+    remote::{self, RemoteArgs, RemoteError},
     reports::NodeReports,
     run::{self, RunError},
     stock::StockAccount,
 };
+
+/// Between two questions to a controller, while somebody watches.
+const BETWEEN_QUESTIONS: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 States of devices, of which each is in one:
@@ -39,11 +43,13 @@ pub(crate) struct AvailabilityArgs {
     by: AvailabilityBy,
     /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes; a folder is read with all
     /// that is below it; - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with = "kubeconfig")]
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "controller"])]
     files: Vec<PathBuf>,
     /// Kubeconfig of the cluster [default: the file that KUBECONFIG names, else the service account of the pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// Go on, and answer again whenever the answer is another one
     #[arg(long, conflicts_with = "files")]
     watch: bool,
@@ -81,6 +87,9 @@ pub(crate) enum AvailabilityError {
     /// There are no credentials.
     #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
     Connect(#[source] ConnectError),
+    /// The controller cannot be asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The cluster cannot be watched.
     #[error(transparent)]
     Watch(#[from] RunError),
@@ -104,7 +113,35 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
         return args.write(&args.answer(manifests, problems)?, out);
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
-    runtime.block_on(async { if args.watch { args.follow(out).await } else { args.ask(out).await } })
+    runtime.block_on(async {
+        match (args.remote.service()?, args.watch) {
+            (Some(service), _) => args.ask_controller(&service, out).await,
+            (None, true) => args.follow(out).await,
+            (None, false) => args.ask(out).await,
+        }
+    })
+}
+
+/// Answers that were shown to somebody who watches.
+#[derive(Default)]
+struct ShownAnswers {
+    last: Option<Availability>,
+}
+
+impl ShownAnswers {
+    /// Shows an answer if it is another one.
+    fn show(&mut self, args: &AvailabilityArgs, answer: Availability, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+        if self.last.as_ref() == Some(&answer) {
+            return Ok(());
+        }
+        if self.last.is_some() {
+            writeln!(out, "{}", if args.output == AvailabilityFormat::Yaml { "---" } else { "" })?;
+        }
+        args.write(&answer, out)?;
+        out.flush()?;
+        self.last = Some(answer);
+        Ok(())
+    }
 }
 
 impl AvailabilityArgs {
@@ -116,24 +153,32 @@ impl AvailabilityArgs {
         self.write(&self.answer(manifests, problems)?, out)
     }
 
+    /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may be
+    /// about to start anew.
+    async fn ask_controller(&self, service: &HttpService, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+        let path = format!("/v1/availability?by={}", self.by.as_str());
+        let mut shown = ShownAnswers::default();
+        shown.show(self, remote::get(service, &path).await?, out)?;
+        while self.watch {
+            sleep(BETWEEN_QUESTIONS).await;
+            match remote::get(service, &path).await {
+                Ok(answer) => shown.show(self, answer, out)?,
+                Err(RemoteError::Call(failure)) if failure.is_transient() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.
     async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let client = ApiClient::new(self.kubeconfig().as_deref()).map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;
-        let mut last = None;
+        let mut shown = ShownAnswers::default();
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
-            if !view.missing().is_empty() {
-                continue;
-            }
-            let answer = Availability::of(&view.stock, self.by);
-            if last.as_ref() != Some(&answer) {
-                if last.is_some() {
-                    writeln!(out, "{}", if self.output == AvailabilityFormat::Yaml { "---" } else { "" })?;
-                }
-                self.write(&answer, out)?;
-                out.flush()?;
-                last = Some(answer);
+            if view.missing().is_empty() {
+                shown.show(self, Availability::of(&view.stock, self.by), out)?;
             }
         }
         Ok(())

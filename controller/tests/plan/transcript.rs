@@ -7,7 +7,7 @@ pub(crate) fn check(file: &Path, folder: &Path) {
     let expected = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let is_page = file.extension().is_some_and(|extension| extension == "md");
     let actual = if is_page { page(&expected, folder) } else { played(&expected, folder) };
-    assert!(actual.contains("$ hostler-controller plan"), "{} has no commands", file.display());
+    assert!(actual.contains("$ hostler-controller "), "{} has no commands", file.display());
     if actual != expected && std::env::var_os("UPDATE_GOLDEN").is_some() {
         return fs::write(file, actual).unwrap();
     }
@@ -44,9 +44,9 @@ fn played(text: &str, folder: &Path) -> String {
             now += &format!("{line}\n");
         } else if line == "$ echo $?" {
             now += &format!("{line}\n{code}\n");
-        } else if let Some(command) = line.strip_prefix("$ hostler-controller plan ") {
+        } else if let Some(command) = line.strip_prefix("$ hostler-controller ") {
             let words = words(command);
-            let output = super::plan(&words.iter().map(String::as_str).collect::<Vec<_>>(), folder, b"");
+            let output = super::call(&words.iter().map(String::as_str).collect::<Vec<_>>(), folder);
             code = output.status.code().unwrap();
             now += &format!("{line}\n{}{}", super::text(&output.stdout), super::text(&output.stderr));
         }

@@ -136,6 +136,6 @@ fn taints_of_devices_are_rules() {
     facts.add_slice(slice("n1", 2));
     facts.apply(&"taint device gpu.example/n1/gpu-1 a=b:NoSchedule".parse().unwrap()).unwrap();
     let snapshot = crate::plan::Snapshot::new(facts);
-    let slice = snapshot.facts().slices["n1-gpus"].unpack("s", &snapshot.facts().store);
+    let slice = snapshot.cluster.slices[0].1.unpack("s", &snapshot.facts().store);
     assert_eq!(slice.spec.devices.iter().map(|device| device.taints.len()).collect::<Vec<_>>(), [0, 1]);
 }

@@ -19,6 +19,8 @@ pub struct FactChanges {
     pub(in crate::plan) nodes: BTreeSet<Arc<str>>,
     /// Whether classes did, or numbers of texts and columns: everything is to be judged anew.
     pub(in crate::plan) is_all: bool,
+    /// Whether pods that are on nodes did.
+    pub(in crate::plan) has_pods: bool,
     /// Rules, as they were and as they are.
     pub(in crate::plan) rules: BTreeMap<String, Vec<DeviceTaintRule>>,
 }
@@ -39,7 +41,17 @@ impl FactChanges {
         self.nodes.iter()
     }
 
-    pub(super) fn node(&mut self, name: &Arc<str>) {
+    /// Whether nothing changed but what questions name: templates, and claims that have nothing.
+    pub(in crate::plan) fn has_only_names(&self) -> bool {
+        self.is_nothing() && !self.has_pods
+    }
+
+    pub(in crate::plan) fn pods(&mut self) {
+        self.revision += 1;
+        self.has_pods = true;
+    }
+
+    pub(in crate::plan) fn node(&mut self, name: &Arc<str>) {
         self.revision += 1;
         self.nodes.insert(name.clone());
     }

@@ -48,12 +48,19 @@ pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<Pool> {
     for (at, (_, slice)) in slices.iter().enumerate() {
         members.entry((slice.driver, slice.pool)).or_default().push(at);
     }
-    let mut pools: Vec<Pool> = members.into_values().map(|members| pool(facts, slices, members)).collect();
+    let mut clear = HashMap::new();
+    let mut pools: Vec<Pool> = members.into_values().map(|members| pool(facts, slices, members, &mut clear)).collect();
     pools.sort_by_key(|pool| (facts.text(pool.driver), facts.text(pool.name)));
     pools
 }
 
-fn pool(facts: &ClusterFacts, slices: &Slices, mut members: Vec<usize>) -> Pool {
+/// `clear` has the answers for pools whose devices are called the same.
+fn pool(
+    facts: &ClusterFacts,
+    slices: &Slices,
+    mut members: Vec<usize>,
+    clear: &mut HashMap<Vec<u32>, bool>,
+) -> Pool {
     let of = |at: usize| &slices[at].1;
     let newest = members.iter().map(|at| of(*at).generation).max().unwrap_or_default();
     members.retain(|at| of(*at).generation == newest);
@@ -64,7 +71,9 @@ fn pool(facts: &ClusterFacts, slices: &Slices, mut members: Vec<usize>) -> Pool 
         name: first.pool,
         node: first.node.filter(|_| is_one_node),
         is_complete: members.iter().all(|at| usize::try_from(of(*at).slice_count) == Ok(members.len())),
-        is_clear: is_clear(&facts.store, members.iter().map(|at| of(*at).names)),
+        is_clear: *clear
+            .entry(members.iter().map(|at| of(*at).names).collect())
+            .or_insert_with_key(|columns| is_clear(&facts.store, columns.iter().copied())),
         slices: members,
     }
 }

@@ -7,24 +7,30 @@ use hostler_api::resource::{DeviceTaintRule, SliceDevice};
 
 use crate::plan::facts::{ClusterFacts, PackedSlice, Store};
 
-/// Puts the taints on the devices; answers with the rules that are not understood.
-pub(super) fn apply(facts: &mut ClusterFacts) -> Vec<String> {
-    let (known, strange): (Vec<_>, Vec<_>) = facts.rules.values().cloned().partition(|rule| rule.is_understood());
+/// All slices by name, with the taints on their devices. What is known of the cluster stays as it is, but for texts.
+pub(super) fn tainted(facts: &mut ClusterFacts) -> Vec<(Arc<str>, Arc<PackedSlice>)> {
+    let known: Vec<_> = facts.rules.values().filter(|rule| rule.is_understood()).cloned().collect();
+    let mut slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.clone(), slice.clone())).collect();
     if !known.is_empty() {
         let mut tainter = Tainter { rules: &known, store: &mut facts.store, parsed: HashMap::new() };
-        for slice in facts.slices.values_mut() {
+        for (_, slice) in &mut slices {
             if let Some(tainted) = tainter.tainted(slice) {
                 *slice = Arc::new(tainted);
             }
         }
     }
-    let sentence = |rule: Arc<DeviceTaintRule>| {
+    slices
+}
+
+/// The rules that are not understood, in sentences.
+pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
+    let sentence = |rule: &Arc<DeviceTaintRule>| {
         let name = &rule.metadata.name;
         format!(
             "DeviceTaintRule {name} selects devices by class or by CEL, which is not looked at: its taint is not applied"
         )
     };
-    strange.into_iter().map(sentence).collect()
+    facts.rules.values().filter(|rule| !rule.is_understood()).map(sentence).collect()
 }
 
 struct Tainter<'a> {

@@ -14,7 +14,7 @@ use hostler_api::{
 use super::Cluster;
 use crate::plan::{
     amounts::Amounts,
-    facts::{ClusterFacts, ObjectKey, PackedResult, from_json},
+    facts::{ClusterFacts, ObjectKey, PackedPod, PackedResult, from_json},
 };
 
 /// Who holds what.
@@ -124,11 +124,16 @@ impl Usage {
 
     fn add_pods(&mut self, cluster: &Cluster) {
         let facts = &cluster.facts;
-        let mut known: HashMap<u32, NodeUse> = HashMap::new();
+        // Replicas are many, and there are few kinds of them.
+        let mut alike: HashMap<(u32, u32), (i64, &PackedPod)> = HashMap::new();
         for pod in facts.pods.values() {
+            alike.entry((pod.node, pod.spec)).or_insert((0, pod)).0 += 1;
+        }
+        let mut known: HashMap<u32, NodeUse> = HashMap::new();
+        for (times, pod) in alike.into_values() {
             let Some(node) = cluster.node(facts.text(pod.node)) else { continue };
             let holds = known.entry(pod.spec).or_insert_with(|| NodeUse::of_pod(&pod.spec(&facts.store.texts)));
-            self.node_mut(node).add(holds, 1);
+            self.node_mut(node).add(holds, times);
         }
     }
 }
@@ -148,7 +153,7 @@ impl NodeUse {
 /// What pods on nodes want of others and is not looked at.
 pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
     let mut known: HashMap<u32, bool> = HashMap::new();
-    let mut repels = |pod: &crate::plan::facts::PackedPod| {
+    let mut repels = |pod: &PackedPod| {
         *known.entry(pod.spec).or_insert_with(|| {
             let affinity = pod.spec(&facts.store.texts).affinity.and_then(|affinity| affinity.pod_anti_affinity);
             affinity.is_some_and(|affinity| !affinity.required.is_empty())

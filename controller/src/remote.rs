@@ -1,0 +1,49 @@
+//! Asking a controller that runs, instead of a cluster: `--controller URL`, and how it knows who asks.
+
+use std::path::PathBuf;
+
+use hostler_cluster::{ApiFailure, ConnectError, HttpService};
+use serde::de::DeserializeOwned;
+
+/// Which controller is asked.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct RemoteArgs {
+    /// Ask the controller at this address instead of the API server: https://HOST:PORT, or http on this machine
+    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
+    controller: Option<String>,
+    /// File with the token that says to the controller who asks, as the API server knows it
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    token_file: Option<PathBuf>,
+    /// File with the certificates that vouch for the controller
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    certificate_authority: Option<PathBuf>,
+}
+
+/// Why a controller gives no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemoteError {
+    /// Its address or a file cannot be used.
+    #[error("failed to prepare for asking the controller")]
+    Connect(#[source] ConnectError),
+    /// It does not answer, or says no.
+    #[error("the controller gave no answer")]
+    Call(#[source] ApiFailure),
+    /// It is of another version.
+    #[error("the controller's answer cannot be read; it may be of another version")]
+    Answer(#[source] serde_json::Error),
+}
+
+impl RemoteArgs {
+    /// The controller that is meant, if one is.
+    pub(crate) fn service(&self) -> Result<Option<HttpService>, RemoteError> {
+        let Some(address) = &self.controller else { return Ok(None) };
+        let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
+        HttpService::new(address, token, authority).map(Some).map_err(RemoteError::Connect)
+    }
+}
+
+/// Asks under a path.
+pub(crate) async fn get<T: DeserializeOwned>(service: &HttpService, path: &str) -> Result<T, RemoteError> {
+    let answer = service.get(path).await.map_err(RemoteError::Call)?;
+    serde_json::from_slice(&answer).map_err(RemoteError::Answer)
+}
