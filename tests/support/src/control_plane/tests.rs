@@ -1,3 +1,5 @@
+//! The controllers, one step at a time and in any order.
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};

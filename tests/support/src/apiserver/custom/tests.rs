@@ -1,3 +1,5 @@
+//! Kinds that somebody defined, from their definition to their end.
+
 use std::time::Duration;
 
 use kube::{
