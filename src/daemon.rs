@@ -232,8 +232,6 @@ async fn start(
     waiting_audit.start(tasks);
     start_janitor(&config, &source, &claims, &metrics, tasks);
     start_restoring(&source, &claims, &inventory, &machine, tasks);
-    // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
-    let publication_rx = source.publish(&config, inventory.reader(), &metrics, tasks);
     let tellers = (pods_rx.clone(), nri.seen_rx.clone());
     let pod_usage = pod_resources::start(&config, tellers, &claims, &inventory, &metrics, tasks).await?;
     let admin = AdminService::new(AdminParts {
@@ -246,7 +244,8 @@ async fn start(
         audit_rx: audit.table(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
-        publication_rx,
+        // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
+        publication_rx: source.publish(&config, inventory.reader(), &metrics, tasks),
         pods_rx,
         hardware_rx: source.report_hardware(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks),
         topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &inventory, &metrics, tasks),

@@ -118,44 +118,52 @@ impl Column {
 /// States that are left out where there is nothing in them.
 const OPTIONAL_STATES: [&str; 6] = ["allocated", "held", "unhealthy", "drained", "unknown", "blocked"];
 
-fn rule(rule: impl Into<String>, message: &str) -> Value {
-    json!({"rule": rule.into(), "message": message})
+fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
+    let rules = rules.map(|(rule, message)| json!({"rule": rule, "message": message}));
+    json!({"x-kubernetes-validations": rules.to_vec()})
 }
 
 /// What is said of fields (`Type.field`) and of types, beside what Rust says.
 pub(crate) fn limits() -> Vec<(&'static str, Value)> {
+    [of_objects(), of_counts(), of_fields()].concat()
+}
+
+fn of_objects() -> Vec<(&'static str, Value)> {
+    let is_single = format!("self.metadata.name == '{CLUSTER_HARDWARE_NAME}'");
+    let backends =
+        "!has(self.backends) || self.backends.all(one, self.backends.exists_one(other, other.name == one.name))";
+    let zones = "self.zones.all(one, self.zones.exists_one(other, has(one.numaNode) == has(other.numaNode) \
+                 && (!has(one.numaNode) || one.numaNode == other.numaNode)))";
+    vec![
+        ("NodeHardware", rules([("self.metadata.name == self.spec.nodeName", "the object has the name of its node")])),
+        ("ClusterHardware", rules([(&is_single, "there is one object, called cluster")])),
+        ("NodeHardwareStatus", rules([(backends, "two backends have one name")])),
+        ("ClassHardware", rules([(zones, "two zones are of one NUMA node")])),
+    ]
+}
+
+fn of_counts() -> Vec<(&'static str, Value)> {
+    let most = "more devices are allocatable than there are";
+    let some = OPTIONAL_STATES.map(|it| format!("(has(self.{it}) ? self.{it} : 0)")).join(" + ");
+    let some = format!("{some} <= self.capacity");
+    let all = OPTIONAL_STATES.map(|it| format!("self.{it}")).join(" + ");
+    let all = format!("{all} + self.free == self.capacity");
+    let counts = rules([
+        ("!has(self.allocatable) || self.allocatable <= self.capacity", most),
+        (&some, "more devices are in some state than there are"),
+    ]);
+    let mut totals =
+        rules([("self.allocatable <= self.capacity", most), (&all, "the devices of all states are not all devices")]);
+    totals["x-kubernetes-map-type"] = json!("atomic");
+    vec![("DeviceCounts", counts), ("DeviceTotals", totals)]
+}
+
+fn of_fields() -> Vec<(&'static str, Value)> {
     let name = json!({"maxLength": MAX_OBJECT_NAME, "minLength": 1});
     let time = json!({"format": "date-time", "maxLength": 64});
-    let sum = |fields: &[&str]| fields.iter().map(|it| format!("self.{it}")).collect::<Vec<_>>().join(" + ");
-    let optional = OPTIONAL_STATES.map(|it| format!("(has(self.{it}) ? self.{it} : 0)")).join(" + ");
-    let allocatable = rule(
-        "!has(self.allocatable) || self.allocatable <= self.capacity",
-        "more devices are allocatable than there are",
-    );
-    let totals = format!("{} + self.free == self.capacity", sum(&OPTIONAL_STATES));
+    let reason = json!({"maxLength": 256, "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"});
     vec![
-        (
-            "NodeHardware",
-            json!({"x-kubernetes-validations": [
-                rule("self.metadata.name == self.spec.nodeName", "the object has the name of its node"),
-            ]}),
-        ),
-        (
-            "ClusterHardware",
-            json!({"x-kubernetes-validations": [
-                rule(format!("self.metadata.name == '{CLUSTER_HARDWARE_NAME}'"), "there is one object, called cluster"),
-            ]}),
-        ),
         ("NodeHardwareSpec.nodeName", name.clone()),
-        (
-            "NodeHardwareStatus",
-            json!({"x-kubernetes-validations": [
-                rule(
-                    "!has(self.backends) || self.backends.all(one, self.backends.exists_one(other, other.name == one.name))",
-                    "two backends have one name",
-                ),
-            ]}),
-        ),
         ("NodeHardwareStatus.driver", json!({"maxLength": 63})),
         ("NodeHardwareStatus.hostlerVersion", json!({"maxLength": 64})),
         ("NodeHardwareStatus.kernelVersion", json!({"maxLength": 64})),
@@ -167,38 +175,11 @@ pub(crate) fn limits() -> Vec<(&'static str, Value)> {
         ("BackendHardware.name", json!({"maxLength": 63, "minLength": 1})),
         ("BackendHardware.message", json!({"maxLength": MAX_MESSAGE_BYTES})),
         ("BackendHardware.classes", json!({"maxItems": 8})),
-        (
-            "ClassHardware",
-            json!({"x-kubernetes-validations": [
-                rule(
-                    "self.zones.all(one, self.zones.exists_one(other, has(one.numaNode) == has(other.numaNode) \
-                     && (!has(one.numaNode) || one.numaNode == other.numaNode)))",
-                    "two zones are of one NUMA node",
-                ),
-            ]}),
-        ),
         ("ClassHardware.name", name.clone()),
         ("ClassHardware.zones", json!({"maxItems": MAX_ZONES})),
         ("ZoneHardware.amounts", json!({"maxProperties": 32})),
-        (
-            "DeviceCounts",
-            json!({"x-kubernetes-validations": [
-                allocatable,
-                rule(format!("{optional} <= self.capacity"), "more devices are in some state than there are"),
-            ]}),
-        ),
-        (
-            "DeviceTotals",
-            json!({"x-kubernetes-map-type": "atomic", "x-kubernetes-validations": [
-                rule("self.allocatable <= self.capacity", "more devices are allocatable than there are"),
-                rule(totals, "the devices of all states are not all devices"),
-            ]}),
-        ),
         ("Condition.type", json!({"maxLength": 316, "minLength": 1})),
-        (
-            "Condition.reason",
-            json!({"maxLength": 256, "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}),
-        ),
+        ("Condition.reason", reason),
         ("Condition.message", json!({"maxLength": 1024})),
         ("Condition.lastTransitionTime", time.clone()),
         ("ClusterHardwareStatus.conditions", json!({"maxItems": 32})),

@@ -91,6 +91,7 @@ fn drained(mut inventory: Inventory, backend_name: &str, device: &str) -> Invent
     inventory
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
 fn grant(device: &str, consumed: Value) -> Value {
     json!({"request": "r", "pool": "n/fpga", "device": device, "consumed": consumed})
 }
