@@ -54,9 +54,8 @@ fn what_cannot_be_answered_is_told() {
 /// Rows of an answer in JSON: class, devices and free ones.
 fn rows(answer: &Value) -> Vec<(String, u64, u64)> {
     let number = |row: &Value, field: &str| row[field].as_u64().unwrap();
-    let row = |row: &Value| {
-        (row["class"].as_str().unwrap_or("-").to_owned(), number(row, "capacity"), number(row, "free"))
-    };
+    let row =
+        |row: &Value| (row["class"].as_str().unwrap_or("-").to_owned(), number(row, "capacity"), number(row, "free"));
     answer["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
@@ -77,7 +76,8 @@ async fn a_live_cluster_is_read_once_or_as_long_as_somebody_watches() {
     let kubeconfig = server.kubeconfig("system:serviceaccount:hostler:hostler-controller");
     let args = ["availability", "--kubeconfig", kubeconfig.to_str().unwrap(), "-o", "json"].map(str::to_owned);
     let once = args.clone();
-    let output = tokio::task::spawn_blocking(move || call(&once.each_ref().map(String::as_str), &tree())).await.unwrap();
+    let output =
+        tokio::task::spawn_blocking(move || call(&once.each_ref().map(String::as_str), &tree())).await.unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!(rows(&answer), [("gpu".to_owned(), 2, 2)]);
 
@@ -90,9 +90,8 @@ async fn a_live_cluster_is_read_once_or_as_long_as_somebody_watches() {
     assert_eq!(first, [("gpu".to_owned(), 2, 2)]);
     server.delete("resourceslices", "n1-gpu");
     server.create(slice(&["a", "b", "c"]));
-    let last = tokio::task::spawn_blocking(move || {
-        answers.any(|answer| rows(&answer.unwrap()) == [("gpu".to_owned(), 3, 3)])
-    });
+    let last =
+        tokio::task::spawn_blocking(move || answers.any(|answer| rows(&answer.unwrap()) == [("gpu".to_owned(), 3, 3)]));
     assert!(last.await.unwrap());
     child.kill().unwrap();
     child.wait().unwrap();

@@ -37,7 +37,8 @@ pub(crate) fn fill(facts: &mut ClusterFacts, reports: &mut NodeReports) {
         facts.add_class(class(driver, &format!("device.driver == \"{driver}\"")));
     }
     for model in 0..4 {
-        let model = format!("device.driver == \"gpu.example\" && device.attributes[\"gpu.example\"].model == \"m{model}\"");
+        let model =
+            format!("device.driver == \"gpu.example\" && device.attributes[\"gpu.example\"].model == \"m{model}\"");
         facts.add_class(class(&format!("model-{}", &model[model.len() - 2..model.len() - 1]), &model));
     }
     facts.add_template(
@@ -95,8 +96,10 @@ fn slice_of(node: usize, slice: usize, serial: usize, is_ill: bool) -> ResourceS
     if is_ill {
         devices[0]["taints"] = json!([{"key": format!("{driver}/unhealthy"), "effect": "NoSchedule", "timeAdded": "2026-11-22T00:00:00Z"}]);
     }
-    read(json!({"metadata": {"name": format!("{}-{driver}-x7k2p", name(node))}, "spec": {"driver": driver, "nodeName": name(node),
-        "pool": {"name": pool(node, slice), "generation": 1, "resourceSliceCount": 1}, "devices": devices}}))
+    read(
+        json!({"metadata": {"name": format!("{}-{driver}-x7k2p", name(node))}, "spec": {"driver": driver, "nodeName": name(node),
+        "pool": {"name": pool(node, slice), "generation": 1, "resourceSliceCount": 1}, "devices": devices}}),
+    )
 }
 
 /// Eight attributes, two of them unlike those of any other device, and two capacities.

@@ -130,7 +130,12 @@ struct ShownAnswers {
 
 impl ShownAnswers {
     /// Shows an answer if it is another one.
-    fn show(&mut self, args: &AvailabilityArgs, answer: Availability, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+    fn show(
+        &mut self,
+        args: &AvailabilityArgs,
+        answer: Availability,
+        out: &mut dyn Write,
+    ) -> Result<(), AvailabilityError> {
         if self.last.as_ref() == Some(&answer) {
             return Ok(());
         }

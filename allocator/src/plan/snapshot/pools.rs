@@ -55,12 +55,7 @@ pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<Pool> {
 }
 
 /// `clear` has the answers for pools whose devices are called the same.
-fn pool(
-    facts: &ClusterFacts,
-    slices: &Slices,
-    mut members: Vec<usize>,
-    clear: &mut HashMap<Vec<u32>, bool>,
-) -> Pool {
+fn pool(facts: &ClusterFacts, slices: &Slices, mut members: Vec<usize>, clear: &mut HashMap<Vec<u32>, bool>) -> Pool {
     let of = |at: usize| &slices[at].1;
     let newest = members.iter().map(|at| of(*at).generation).max().unwrap_or_default();
     members.retain(|at| of(*at).generation == newest);
