@@ -231,10 +231,14 @@ impl Catalog {
         self.all().find(is_named).unwrap_or_else(|| panic!("no resource is called {plural}"))
     }
 
-    /// What an object is, as it says itself.
+    /// What an object is, as it says itself. Claims and slices are stored in a version that old releases do not serve.
     pub(crate) fn of_object(&self, api_version: &str, kind: &str) -> Option<(GroupVersion, &'static ServedResource)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let api = self.version(group, version)?;
+        let stored = || {
+            let version = ["v1", "v1beta2", "v1beta1"].into_iter().find(|one| *one == version)?;
+            (group == DRA).then_some(GroupVersion { group: DRA, version })
+        };
+        let api = self.version(group, version).or_else(stored)?;
         let resource = self.served(api).into_iter().find(|resource| resource.kind_name == kind)?;
         Some((api, resource))
     }
