@@ -35,21 +35,10 @@ fn a_configuration_is_checked_and_printed() {
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        printed.starts_with(
-            "kubeconfig = \"/etc/hostler/kubeconfig\"
-listen = \"127.0.0.1:9440\"
-"
-        ),
+        printed.starts_with("kubeconfig = \"/etc/hostler/kubeconfig\"\nlisten = \"127.0.0.1:9440\"\n"),
         "{printed}"
     );
-    assert!(
-        printed.contains(
-            "[capabilities]
-node_reports = \"auto\"
-"
-        ),
-        "{printed}"
-    );
+    assert!(printed.contains("[capabilities]\nnode_reports = \"auto\"\n"), "{printed}");
     fs::write(&path, "kubeconfig = 7").unwrap();
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
