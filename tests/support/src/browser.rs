@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
 };
@@ -177,11 +177,8 @@ impl Browser {
     /// Everything that the page complained about so far.
     pub fn complaints(&mut self) -> Vec<String> {
         let violations = self.evaluate("window.violations");
-        loop {
-            match self.messages_rx.recv_timeout(Duration::ZERO) {
-                Ok(message) => self.hear(&message),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
+        while let Ok(message) = self.messages_rx.try_recv() {
+            self.hear(&message);
         }
         let violations = violations.as_array().cloned().unwrap_or_default();
         self.complaints.iter().cloned().chain(violations.iter().map(Value::to_string)).collect()
