@@ -126,7 +126,7 @@ async fn nobody_gets_figures_while_the_api_server_cannot_say_who_he_is() {
     }
     rig.server.stop_listening().await;
     assert_eq!(rig.code(Some(&rig.reader)).await, 503);
-    assert!(rig.host.log().contains("readers cannot be reviewed"), "{}", rig.host.log());
+    assert!(rig.host.log().contains("nobody new is answered: tokens cannot be reviewed"), "{}", rig.host.log());
     rig.server.listen_again().await;
     assert_eq!(rig.code(Some(&rig.reader)).await, 200);
     // What was found out counts for a while, so that a short outage leaves no hole in the figures.

@@ -18,7 +18,6 @@ use axum::{
     routing::get,
 };
 use hostler_api::Chain;
-use hostler_cluster::bearer_token;
 use hostler_process::serve::{self, ConnectionServer, OwnCertificate};
 use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
@@ -26,7 +25,7 @@ use tracing::{info, warn};
 use super::{DaemonStage, metrics, serve::OLDEST};
 use crate::{
     descriptors::ServedSocket,
-    kubernetes::readers::{FigureReaders, ReaderVerdict},
+    kubernetes::readers::{FigureReaders, ReaderVerdict, bearer_token},
     tasks::Tasks,
 };
 

@@ -138,10 +138,14 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
     let installations = installations();
     for folder in &installations {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let central = if folder.ends_with("crds") { "CustomResourceDefinition" } else { "DeviceClass" };
+        let central = match folder {
+            folder if folder.ends_with("crds") => "CustomResourceDefinition",
+            folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
+            _ => "DeviceClass",
+        };
         assert!(resolved.objects.keys().any(|(kind, ..)| kind == central), "{}", folder.display());
     }
-    for named in ["", "hardware", "cluster", "crds", "base", "examples/overlay"] {
+    for named in ["", "hardware", "cluster", "crds", "controller", "controller/base", "base", "examples/overlay"] {
         assert!(installations.contains(&deploy().join(named).components().collect()), "{named} is not there");
     }
 }

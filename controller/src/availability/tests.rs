@@ -1,3 +1,5 @@
+//! Rows of availability: sums that agree, whichever way they are cut.
+
 use super::*;
 
 #[test]

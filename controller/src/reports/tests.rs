@@ -1,3 +1,5 @@
+//! Reports: fresh, stale and unknown, and back.
+
 use hostler_api::hardware::SIGN_OF_LIFE;
 use proptest::prelude::*;
 use serde_json::json;

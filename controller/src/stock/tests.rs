@@ -1,3 +1,5 @@
+//! Stock: kept up to date by events, it equals one that is counted anew.
+
 use std::time::{Duration, Instant};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};

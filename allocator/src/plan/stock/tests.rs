@@ -1,3 +1,5 @@
+//! Stock: what there is of each device, held against the allocator.
+
 use std::collections::BTreeMap;
 
 use hostler_api::{hardware::DeviceTotals, resource::ResourceSlice};

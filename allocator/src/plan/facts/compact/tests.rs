@@ -1,3 +1,5 @@
+//! Facts that were made smaller say what they said before.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
