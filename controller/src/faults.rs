@@ -288,7 +288,7 @@ impl ModelCluster {
     /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about to send.
     fn hurt(&mut self, at: usize) {
         let is_writing = self.controllers[at].is_writing();
-        if self.dice.one_in(if is_writing { 10 } else { 40 }) {
+        if self.dice.one_in(if is_writing { 3 } else { 40 }) {
             self.kills += 1;
             self.kills_while_writing += usize::from(is_writing);
             let identity = format!("c{}", self.born);
