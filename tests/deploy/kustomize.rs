@@ -19,6 +19,8 @@ struct Resolved {
     objects: BTreeMap<ObjectId, Value>,
     /// Every file that was read.
     files: BTreeSet<PathBuf>,
+    /// Names of what was generated, without their hashes.
+    generated: BTreeSet<String>,
 }
 
 type ObjectId = (String, String, String);
@@ -41,7 +43,24 @@ impl Resolved {
             "Kustomization",
             &[],
         )?;
+        resolved.renamed_by_mistake()?;
         Ok(resolved)
+    }
+
+    /// Kustomize gives generated objects other names, and every entry of `resourceNames` with the old one as well, even where
+    /// a role means something else that is called so.
+    fn renamed_by_mistake(&self) -> Result<(), String> {
+        for object in self.objects.values() {
+            let rules = object["rules"].as_array().into_iter().flatten();
+            let named = rules.flat_map(|rule| texts(&rule["resourceNames"]));
+            if let Some(name) = named.into_iter().find(|name| self.generated.contains(name)) {
+                let role = object["metadata"]["name"].as_str().unwrap_or_default();
+                return Err(format!(
+                    "role {role} names {name}, which kustomize takes for the ConfigMap that it generates"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, root: &Path, kind: &str, above: &[PathBuf]) -> Result<(), String> {
@@ -116,6 +135,7 @@ impl Resolved {
             if generator["behavior"] == "replace" {
                 self.objects.remove(&id(&object)).ok_or_else(|| format!("{:?} replaces nothing", id(&object)))?;
             }
+            self.generated.insert(object["metadata"]["name"].as_str().unwrap_or_default().to_owned());
             self.put(object)?;
         }
         Ok(())
@@ -181,6 +201,11 @@ fn what_kustomize_refuses_is_refused_here() {
     write("twice/a.yaml", object);
     write("twice/b.yaml", object);
     assert!(refused("twice").ends_with("is there twice"), "{}", refused("twice"));
+    let generator = "configMapGenerator: [{name: lease, namespace: a, files: [a.toml]}]";
+    write("renamed/kustomization.yaml", &format!("kind: Kustomization\nresources: [role.yaml]\n{generator}\n"));
+    write("renamed/a.toml", "");
+    write("renamed/role.yaml", "kind: Role\nmetadata: {name: r, namespace: a}\nrules: [{resourceNames: [lease]}]\n");
+    assert!(refused("renamed").starts_with("role r names lease, which kustomize takes"), "{}", refused("renamed"));
     write("patch/kustomization.yaml", "kind: Kustomization\npatches: [{path: a.yaml}]\n");
     write("patch/a.yaml", object);
     assert!(refused("patch").contains("to patch"), "{}", refused("patch"));
