@@ -383,12 +383,13 @@ async fn a_holder_that_the_kubelet_has_forgotten_makes_way_through_a_restart_and
     rig.server.listen_again().await;
     rig.prepare(&new).await.unwrap_err();
     rig.prepare(&thief).await.unwrap_err();
-    wait_for("the claim that nobody needs", || (!record.exists()).then_some(()));
+    // The record goes first, the figure last.
+    let figure = "hostler_released_claims_total{kind=\"gone\"} 1";
+    wait_for(figure, || rig.host.metrics("/metrics").1.contains(figure).then_some(()));
+    assert!(!record.exists(), "the claim that nobody needs");
     rig.prepare(&new).await.unwrap();
     rig.prepare(&thief).await.unwrap_err();
     assert!(rig.explained("needed").contains("prepared and holds 1 device"), "who is needed stays");
-    let figure = "hostler_released_claims_total{kind=\"gone\"} 1";
-    wait_for(figure, || rig.host.metrics("/metrics").1.contains(figure).then_some(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
