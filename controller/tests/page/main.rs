@@ -112,7 +112,7 @@ fn slice(at: usize, driver: &str, devices: usize) -> Value {
             "attributes": { "resource.kubernetes.io/numaNode": { "int": at % 2 } },
         })
     };
-    of_node(at, driver, (0..devices).map(device).collect())
+    of_node(at, driver, &(0..devices).map(device).collect::<Vec<_>>())
 }
 
 fn cpus(at: usize) -> Value {
@@ -123,10 +123,10 @@ fn cpus(at: usize) -> Value {
             "capacity": { "cpus": { "value": "16" } },
         })
     };
-    of_node(at, "cpu.example.com", (0..2).map(device).collect())
+    of_node(at, "cpu.example.com", &[device(0), device(1)])
 }
 
-fn of_node(at: usize, driver: &str, devices: Vec<Value>) -> Value {
+fn of_node(at: usize, driver: &str, devices: &[Value]) -> Value {
     let node = name(at);
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("{node}-{driver}") },

@@ -11,9 +11,9 @@ fn page(core: &mut FollowCore, names: &[&str], token: &str, version: &str) -> Ve
     words(core.page(page.to_string().as_bytes()).unwrap())
 }
 
-fn line(core: &mut FollowCore, kind: &str, object: Value) -> Result<Vec<String>, LineError> {
-    let line = json!({ "type": kind, "object": object }).to_string();
-    core.line(line.as_bytes()).map(|event| words(event.into_iter().collect()))
+fn line(core: &mut FollowCore, kind: &str, object: impl Into<Value>) -> Result<Vec<String>, LineError> {
+    let line = json!({ "type": kind, "object": object.into() }).to_string();
+    core.line(line.as_bytes()).map(words)
 }
 
 fn object(name: &str, version: u64) -> Value {
@@ -25,14 +25,14 @@ fn bookmark(version: u64, is_end: bool) -> Value {
     json!({ "metadata": { "resourceVersion": version.to_string(), "annotations": annotations } })
 }
 
-fn words(events: Vec<FollowEvent>) -> Vec<String> {
-    let word = |event: &FollowEvent| match event {
+fn words(events: impl IntoIterator<Item = FollowEvent>) -> Vec<String> {
+    let word = |event: FollowEvent| match &event {
         FollowEvent::Listed(object) => format!("listed {}", object.name()),
         FollowEvent::Applied(object) => format!("applied {}", object.name()),
         FollowEvent::Deleted(object) => format!("deleted {}", object.name()),
         other => format!("{other:?}"),
     };
-    events.iter().map(word).collect()
+    events.into_iter().map(word).collect()
 }
 
 fn failure(code: u16) -> ApiFailure {
