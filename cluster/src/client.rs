@@ -382,7 +382,7 @@ fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, A
 }
 
 /// The body of an answer, unless it is a no.
-pub(crate) async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
+async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
     let code = answer.status();
     if code.is_success() {
         return Ok(answer.into_body());

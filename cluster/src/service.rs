@@ -4,12 +4,10 @@ use std::{fmt, path::Path, time::Duration};
 
 use hyper::{Request, header::CONTENT_TYPE};
 use kube::{Client, client::Body};
+use serde::Deserialize;
 
 use crate::{
-    ApiFailure, CallError, ConnectError,
-    client::{succeeded, within},
-    connection::connect_to,
-    credentials::Credentials,
+    ApiFailure, CallError, ConnectError, StatusError, client::within, connection::connect_to, credentials::Credentials,
 };
 
 /// Whoever asks a hard question waits for its answer, and for those who asked before.
@@ -20,6 +18,24 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct HttpService {
     client: Client,
     address: String,
+}
+
+/// Why a server says no: `{"error": {"code": "forbidden", "message": "…"}}`.
+#[derive(Deserialize)]
+struct ServiceProblem {
+    error: ServiceWords,
+}
+
+#[derive(Deserialize)]
+struct ServiceWords {
+    message: String,
+}
+
+/// Whoever stands before the server has words of his own.
+fn refusal(code: u16, body: &[u8]) -> StatusError {
+    let said: Result<ServiceProblem, _> = serde_json::from_slice(body);
+    let message = said.map_or_else(|_| String::from_utf8_lossy(body).trim().to_owned(), |said| said.error.message);
+    StatusError { code, message, ..StatusError::default() }
 }
 
 impl fmt::Debug for HttpService {
@@ -58,9 +74,33 @@ impl HttpService {
     async fn send(&self, request: hyper::http::Result<Request<Vec<u8>>>) -> Result<Vec<u8>, ApiFailure> {
         let exchange = async {
             let request = request.map_err(|error| CallError::from(kube::Error::HttpError(error)))?;
-            let body = succeeded(self.client.send(request.map(Body::from)).await?).await?;
-            Ok(body.collect_bytes().await?.into())
+            let answer = self.client.send(request.map(Body::from)).await?;
+            let code = answer.status();
+            let body = answer.into_body().collect_bytes().await?;
+            if code.is_success() { Ok(body.into()) } else { Err(CallError::Status(refusal(code.as_u16(), &body))) }
         };
         within(ANSWER_TIMEOUT, || format!("ask {}", self.address), exchange).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_whoever_refuses() {
+        let said = refusal(403, br#"{"error": {"code": "forbidden", "message": "ann may not list nodes"}}"#);
+        assert_eq!((said.code, &*said.message), (403, "ann may not list nodes"));
+        assert_eq!(refusal(502, b"bad gateway\n").message, "bad gateway");
+    }
+
+    #[tokio::test]
+    async fn a_token_is_not_sent_where_others_can_read_it() {
+        let token = tempfile::NamedTempFile::new().unwrap();
+        let service = |address: &str| HttpService::new(address, Some(token.path()), None).map(drop);
+        assert!(service("http://127.0.0.1:9440").is_ok() && service("http://[::1]:9440").is_ok());
+        for address in ["http://192.0.2.1:9440", "https://controller", "controller:9440", "ftp://127.0.0.1"] {
+            assert!(service(address).is_err(), "{address}");
+        }
     }
 }

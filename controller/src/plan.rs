@@ -25,7 +25,7 @@ use std::{
 
 use clap::ValueEnum;
 use hostler_allocator::{
-    plan::{Change, PlanOptions, PodSet, Snapshot, Verdict},
+    plan::{Change, PlanOptions, PodSet, Verdict},
     structured::{Feature, Features, KubernetesVersion},
 };
 use hostler_api::{Chain, did_you_mean, plain};
@@ -39,6 +39,11 @@ pub(crate) use self::{
     manifests::{InputLayer, Manifests},
     pods::asked,
     read::{InputProblem, InputText, for_each_text},
+};
+
+use crate::{
+    remote::{self, RemoteArgs, RemoteError},
+    serve::{PlanFile, PlanRequest},
 };
 
 const EXAMPLES: &str = "\
@@ -62,11 +67,13 @@ pub(crate) struct PlanArgs {
     #[arg(short, long = "filename", value_name = "FILE|DIR", group = "input")]
     files: Vec<PathBuf>,
     /// Read the cluster; nothing is written to it
-    #[arg(long, group = "input")]
+    #[arg(long, group = "input", conflicts_with = "controller")]
     cluster: bool,
     /// Kubeconfig for it [default: the file that KUBECONFIG names, else the service account of the pod]
     #[arg(long, value_name = "FILE", requires = "cluster")]
     kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// Add a node with the devices of a captured machine; it is called NODE, or as the file is
     #[arg(long, value_name = "[NODE=]FILE.tar.zst", group = "input")]
     node_capture: Vec<NodeCapture>,
@@ -119,6 +126,9 @@ pub(crate) enum PlanError {
     /// The cluster cannot be read.
     #[error(transparent)]
     Cluster(#[from] ClusterReadError),
+    /// The controller cannot be asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
@@ -136,6 +146,11 @@ pub(crate) fn told(problems: &[InputProblem]) -> String {
 
 /// Answers, on `out`.
 pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, PlanError> {
+    if args.remote.is_named() {
+        let answer = args.ask_controller()?;
+        write_answer(&answer, args.output, out)?;
+        return Ok(outcome(&answer));
+    }
     let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
     let server = args.read(&mut manifests, &mut problems)?;
     let version = args.kubernetes.or(server).unwrap_or_default();
@@ -143,7 +158,11 @@ pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, P
     let question = PlanQuestion { manifests, changes: &args.what_if };
     let answer = question.answer(&options, problems).map_err(PlanError::Input)?;
     write_answer(&answer, args.output, out)?;
-    Ok(if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit })
+    Ok(outcome(&answer))
+}
+
+fn outcome(answer: &PlanAnswer) -> PlanOutcome {
+    if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit }
 }
 
 /// What is asked.
@@ -170,7 +189,7 @@ impl PlanQuestion<'_> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let snapshot = Snapshot::new(self.manifests.facts);
+        let snapshot = self.manifests.snapshot();
         notes.extend(snapshot.unseen().iter().cloned());
         let (sets, notes_of_sets): (Vec<PodSet>, Vec<Vec<String>>) =
             asked.into_iter().map(|asked| (asked.set, asked.notes)).unzip();
@@ -207,6 +226,31 @@ fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) ->
 }
 
 impl PlanArgs {
+    /// Has a controller answer, from what it knows already.
+    fn ask_controller(&self) -> Result<PlanAnswer, PlanError> {
+        let (mut request, mut problems) = (PlanRequest::default(), Vec::new());
+        for capture in &self.node_capture {
+            match capture.read() {
+                Ok(InputText { name, text }) => request.files.push(PlanFile { name, text }),
+                Err(error) => problems.push(InputProblem::whole(capture.source(), Chain(&error))),
+            }
+        }
+        let mut take = |InputText { name, text }| request.files.push(PlanFile { name, text });
+        for_each_text(&self.files, &mut problems, &mut take);
+        if !problems.is_empty() {
+            return Err(PlanError::Input(problems));
+        }
+        request.what_if = self.what_if.iter().map(ToString::to_string).collect();
+        request.kubernetes = self.kubernetes.map(|version| version.to_string());
+        let gate = |gate: &FeatureGate| (gate.feature.gate().to_owned(), gate.is_on);
+        request.feature_gates = self.feature_gates.iter().map(gate).collect();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(PlanError::Runtime)?;
+        runtime.block_on(async {
+            let service = self.remote.service()?;
+            Ok(remote::ask(&service, "/v1/plans", &request).await?)
+        })
+    }
+
     /// Reads everything that was named; gives the version of the cluster, if one was asked.
     fn read(
         &self,

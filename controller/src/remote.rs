@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use hostler_cluster::{ApiFailure, ConnectError, HttpService};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// Which controller is asked.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RemoteArgs {
     /// Ask the controller at this address instead of the API server: https://HOST:PORT, or http on this machine
-    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig")]
+    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig", group = "input")]
     controller: Option<String>,
     /// File with the token that says to the controller who asks, as the API server knows it
     #[arg(long, value_name = "FILE", requires = "controller")]
@@ -28,18 +28,37 @@ pub(crate) enum RemoteError {
     /// It does not answer, or says no.
     #[error("the controller gave no answer")]
     Call(#[source] ApiFailure),
+    /// The question cannot be put into JSON.
+    #[error("failed to put the question")]
+    Question(#[source] serde_json::Error),
     /// It is of another version.
     #[error("the controller's answer cannot be read; it may be of another version")]
     Answer(#[source] serde_json::Error),
 }
 
 impl RemoteArgs {
-    /// The controller that is meant, if one is.
-    pub(crate) fn service(&self) -> Result<Option<HttpService>, RemoteError> {
-        let Some(address) = &self.controller else { return Ok(None) };
-        let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
-        HttpService::new(address, token, authority).map(Some).map_err(RemoteError::Connect)
+    /// Whether a controller is meant.
+    pub(crate) fn is_named(&self) -> bool {
+        self.controller.is_some()
     }
+
+    /// The controller that is meant. Needs a runtime around it.
+    pub(crate) fn service(&self) -> Result<HttpService, RemoteError> {
+        let address = self.controller.as_deref().unwrap_or_default();
+        let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
+        HttpService::new(address, token, authority).map_err(RemoteError::Connect)
+    }
+}
+
+/// Asks a question in JSON.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    service: &HttpService,
+    path: &str,
+    question: &impl Serialize,
+) -> Result<T, RemoteError> {
+    let question = serde_json::to_vec(question).map_err(RemoteError::Question)?;
+    let answer = service.ask(path, question).await.map_err(RemoteError::Call)?;
+    serde_json::from_slice(&answer).map_err(RemoteError::Answer)
 }
 
 /// Asks under a path.

@@ -43,6 +43,8 @@ use tokio::{
 };
 use tracing::info;
 
+pub(crate) use plans::{PlanFile, PlanRequest};
+
 use crate::{conditions::ClusterFinding, lead::Leadership, view::ClusterView};
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.

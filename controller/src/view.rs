@@ -14,7 +14,6 @@ use crate::{
 };
 
 /// The cluster at one moment.
-#[allow(dead_code, reason = "routes answer from it")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterView {
     /// Everything that decides what fits where.
@@ -30,7 +29,6 @@ pub(crate) struct ClusterView {
 }
 
 /// A snapshot for the planner, which is made when somebody asks for the first time.
-#[allow(dead_code, reason = "routes answer from it")]
 #[derive(Debug, Default)]
 pub(crate) struct LazySnapshot {
     facts: ClusterFacts,
@@ -48,7 +46,6 @@ impl LazySnapshot {
         self.facts.revision()
     }
 
-    #[allow(dead_code, reason = "routes answer from it")]
     /// The snapshot. In a large cluster that takes a tenth of a second the first time: not for threads that must not wait.
     pub(crate) fn get(&self) -> &Snapshot {
         self.snapshot.get_or_init(|| Snapshot::new(self.facts.clone()))
@@ -62,7 +59,6 @@ impl ClusterView {
         ObservedKind::ALL.into_iter().filter(is_missing).collect()
     }
 
-    #[allow(dead_code, reason = "routes answer from it")]
     /// The devices of a node, one by one: by pool, in the order of their slices.
     pub(crate) fn devices(&self, node: &str) -> Vec<StockDevice> {
         let Some(summary) = self.stock.nodes.get(node) else { return Vec::new() };
@@ -75,7 +71,6 @@ impl ClusterView {
     }
 }
 
-#[allow(dead_code, reason = "routes answer from it")]
 /// Nothing is known of it any more.
 fn forget(device: &mut StockDevice) {
     device.state = DeviceState::Unknown;

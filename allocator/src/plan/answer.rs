@@ -1,6 +1,6 @@
 //! What a plan says.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 
@@ -15,7 +15,7 @@ pub struct Plan {
 }
 
 /// The order in which sets are placed. More important ones come first in all of them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// As they were given.
@@ -27,7 +27,7 @@ pub enum Order {
 }
 
 /// Whether the pods of a set fit.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// All of them.

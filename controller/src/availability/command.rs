@@ -114,10 +114,10 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
     runtime.block_on(async {
-        match (args.remote.service()?, args.watch) {
-            (Some(service), _) => args.ask_controller(&service, out).await,
-            (None, true) => args.follow(out).await,
-            (None, false) => args.ask(out).await,
+        match (args.remote.is_named(), args.watch) {
+            (true, _) => args.ask_controller(&args.remote.service()?, out).await,
+            (false, true) => args.follow(out).await,
+            (false, false) => args.ask(out).await,
         }
     })
 }
@@ -164,7 +164,10 @@ impl AvailabilityArgs {
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let mut shown = ShownAnswers::default();
         shown.show(self, remote::get(service, &path).await?, out)?;
-        while self.watch {
+        if !self.watch {
+            return Ok(());
+        }
+        loop {
             sleep(BETWEEN_QUESTIONS).await;
             match remote::get(service, &path).await {
                 Ok(answer) => shown.show(self, answer, out)?,
@@ -172,7 +175,6 @@ impl AvailabilityArgs {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.

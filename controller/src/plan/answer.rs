@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hostler_allocator::plan::{DeviceCount, NodeLeft, Order, Placement, Plan, PlanOptions, SetPlan, Snapshot, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Raised when a field changes its meaning or goes away; fields may be added.
 pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
@@ -12,11 +12,11 @@ pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
 const EXAMPLES: usize = 10;
 
 /// What fits where.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PlanAnswer {
-    api_version: &'static str,
-    kind: &'static str,
+    api_version: String,
+    kind: String,
     /// Whose scheduler is meant.
     pub(crate) kubernetes: String,
     /// Whether all pods that want a place get one.
@@ -32,12 +32,12 @@ pub(crate) struct PlanAnswer {
     /// What there is on each node, and what would be left.
     pub(crate) nodes: Vec<NodeAnswer>,
     /// What makes the answer less certain.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
 
 /// Pods that are alike.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodSetAnswer {
     /// Their namespace.
@@ -53,37 +53,37 @@ pub(crate) struct PodSetAnswer {
     /// Where.
     pub(crate) nodes: Vec<PlacementAnswer>,
     /// Why no more fit, the reason of most nodes first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reasons: Vec<ReasonAnswer>,
     /// What they want that is not judged here: the answer holds only as far as that has no say.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsupported: Vec<String>,
     /// What there is to know about them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
 
 /// Pods on a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct PlacementAnswer {
     pub(crate) node: String,
     pub(crate) pods: u32,
 }
 
 /// Why no more pods fit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ReasonAnswer {
     /// In words.
     pub(crate) reason: String,
     /// On how many nodes it is the first one; 0 for one that is not a node's.
     pub(crate) nodes: usize,
     /// Some of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) examples: Vec<String>,
 }
 
 /// Devices of a driver.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct DevicesAnswer {
     pub(crate) driver: String,
     #[serde(flatten)]
@@ -91,7 +91,7 @@ pub(crate) struct DevicesAnswer {
 }
 
 /// Devices of a class.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ClassAnswer {
     pub(crate) class: String,
     #[serde(flatten)]
@@ -99,7 +99,7 @@ pub(crate) struct ClassAnswer {
 }
 
 /// So many devices.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct CountAnswer {
     /// There are.
     pub(crate) devices: usize,
@@ -110,7 +110,7 @@ pub(crate) struct CountAnswer {
 }
 
 /// A node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeAnswer {
     pub(crate) node: String,
@@ -136,8 +136,8 @@ impl PlanAnswer {
         let classes = counts(before.left_by_class(options), plan.after().left_by_class(options));
         let drivers = counts(before.left().devices, after.devices);
         Self {
-            api_version: ANSWER_VERSION,
-            kind: "Plan",
+            api_version: ANSWER_VERSION.to_owned(),
+            kind: "Plan".to_owned(),
             kubernetes: options.version.to_string(),
             verdict: plan.verdict(),
             order: plan.order,

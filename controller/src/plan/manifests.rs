@@ -1,8 +1,11 @@
 //! Everything that was read, by kind and name.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_allocator::plan::{ClusterFacts, ObjectKey, Snapshot};
 use hostler_api::{
     ManifestFinding,
     core::{Node, ObjectMeta, Pod},
@@ -15,6 +18,7 @@ use super::{
     read::{InputProblem, InputText, ObjectHead, RawObject, for_each_object},
     workload::{CronJob, Job, ReplicatedWorkload, Workload},
 };
+use crate::view::LazySnapshot;
 
 /// A PriorityClass.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,6 +36,8 @@ pub(crate) struct PriorityClass {
 pub(crate) struct Manifests {
     /// What is known of the cluster.
     pub(crate) facts: ClusterFacts,
+    /// What the facts were taken from, if that is ready for questions.
+    base: Option<Arc<LazySnapshot>>,
     /// Pods, with and without a node.
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// What makes pods, in the order of being read.
@@ -93,9 +99,17 @@ struct TakenObject<'a, 'o> {
 }
 
 impl Manifests {
-    /// Nothing read yet, beside what is known of a cluster.
-    pub(crate) fn of(facts: ClusterFacts) -> Self {
-        Self { facts, ..Self::default() }
+    /// Nothing read yet, beside what is known of a cluster that is watched.
+    pub(crate) fn over(planner: &Arc<LazySnapshot>) -> Self {
+        Self { facts: planner.get().facts().clone(), base: Some(planner.clone()), ..Self::default() }
+    }
+
+    /// The cluster, ready for questions.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        match &self.base {
+            Some(base) => base.get().with(self.facts.clone()),
+            None => Snapshot::new(self.facts.clone()),
+        }
     }
 
     /// Takes over every object of a text; what is wrong with one hides no other.

@@ -1,6 +1,6 @@
 //! "Would it fit": what is pasted is asked of the cluster as it is known now, and every node answers. Nothing is made.
 
-use hostler_allocator::plan::{ObjectKey, PodSet, Refusal, SetPlan, Snapshot, Verdict};
+use hostler_allocator::plan::{ObjectKey, PodSet, Refusal, SetPlan, Verdict};
 use hostler_api::core::{PodResourceClaim, PodSpec};
 use serde::Serialize;
 
@@ -59,13 +59,13 @@ struct FitOfPods {
 
 /// What would fit where, of what stands in `text`.
 pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiProblem> {
-    let (mut manifests, mut problems) = (Manifests::of(view.facts.clone()), Vec::new());
+    let (mut manifests, mut problems) = (Manifests::over(&view.planner), Vec::new());
     manifests.read(&InputText { name: SOURCE.to_owned(), text }, InputLayer::Files, &mut problems);
     if !problems.is_empty() {
         return Err(ApiProblem::Unusable(told(&problems)));
     }
     let (sets, options) = (sets(&manifests)?, &view.options);
-    let snapshot = Snapshot::new(manifests.facts);
+    let snapshot = manifests.snapshot();
     Ok(FitsAnswer {
         api_version: ANSWER_VERSION,
         kind: "Fits",

@@ -41,7 +41,7 @@ pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, Api
     let request: PlanRequest = serde_json::from_str(request)
         .map_err(|error| ApiProblem::BadQuestion(format!("it is no question: {error}")))?;
     let (changes, options) = (changes(&request)?, options(&request, view)?);
-    let (mut manifests, mut problems) = (Manifests::of(view.facts.clone()), Vec::new());
+    let (mut manifests, mut problems) = (Manifests::over(&view.planner), Vec::new());
     for PlanFile { name, text } in request.files {
         manifests.read(&InputText { name, text }, InputLayer::Files, &mut problems);
     }

@@ -104,7 +104,6 @@ impl NodeSummary {
         summary
     }
 
-    #[allow(dead_code, reason = "routes answer from it")]
     /// Whether nobody knows how one of its devices is.
     pub(crate) fn is_unknown(&self, device: &StockDevice) -> bool {
         self.knows_nothing(device.node.as_ref(), &device.pool, &device.kind)
@@ -139,8 +138,8 @@ impl NodeSummary {
         given.map(cell).collect()
     }
 
-    #[allow(dead_code, reason = "routes answer from it")]
     /// All devices of the node.
+    #[cfg(test)]
     pub(crate) fn tally(&self) -> Tally {
         let mut all = Tally::default();
         self.cells.iter().for_each(|cell| all.add(&cell.tally));

@@ -1,8 +1,9 @@
 //! What the running controller answers to people and programs: who may ask what, and that nobody is in another's way.
 
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "these tests run the binary")]
+#![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "these tests run the binary")]
 
 mod access;
+mod commands;
 mod fits;
 mod nodes;
 mod page;
