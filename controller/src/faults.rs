@@ -220,6 +220,19 @@ impl ModelController {
         }
     }
 
+    /// What the server gets though whoever sent it is dead.
+    fn calls_on_their_way(self) -> impl Iterator<Item = (OrphanedCall, Instant)> {
+        let lease = match self.lease_call {
+            Some(Travelling::There(command, at)) => Some((OrphanedCall::Lease(command), at)),
+            _ => None,
+        };
+        let hardware = match self.hardware_call {
+            Some(Travelling::There(command, at)) => Some((OrphanedCall::Hardware(command), at)),
+            _ => None,
+        };
+        lease.into_iter().chain(hardware)
+    }
+
     /// Whether something is on its way that would change an object.
     fn is_writing(&self) -> bool {
         let lease = matches!(&self.lease_call, Some(Travelling::There(LeaseCommand::Write { .. }, _)));
@@ -242,10 +255,17 @@ fn seen_slice(name: &str, version: u64) -> SeenObject {
     }
 }
 
+/// A call whose caller is dead: the server gets it all the same, and nobody its answer.
+enum OrphanedCall {
+    Lease(LeaseCommand),
+    Hardware(HardwareCommand),
+}
+
 /// A cluster with some controllers.
 struct ModelCluster {
     server: ModelServer,
     controllers: Vec<ModelController>,
+    orphans: Vec<(OrphanedCall, Instant)>,
     now: Instant,
     dice: Dice,
     /// Controllers that there were.
@@ -262,7 +282,17 @@ impl ModelCluster {
         let server = ModelServer::default();
         let controllers = (0..CONTROLLERS).map(|number| ModelController::new(&format!("c{number}"), &server, now));
         let controllers = controllers.collect();
-        Self { server, controllers, now, dice: Dice(seed), born: CONTROLLERS, kills: 0, kills_while_writing: 0, led: 0 }
+        Self {
+            server,
+            controllers,
+            orphans: Vec::new(),
+            now,
+            dice: Dice(seed),
+            born: CONTROLLERS,
+            kills: 0,
+            kills_while_writing: 0,
+            led: 0,
+        }
     }
 
     fn tick(&mut self, is_calm: bool) {
@@ -271,6 +301,7 @@ impl ModelCluster {
             let name = format!("slice-{}", self.dice.below(20));
             self.server.change_slice(name);
         }
+        self.deliver_orphans();
         for at in 0..self.controllers.len() {
             if !is_calm {
                 self.hurt(at);
@@ -285,6 +316,17 @@ impl ModelCluster {
         self.check();
     }
 
+    fn deliver_orphans(&mut self) {
+        let now = self.now;
+        let arrived = self.orphans.extract_if(.., |(_, at)| now >= *at);
+        for (call, _) in arrived.collect::<Vec<_>>() {
+            match call {
+                OrphanedCall::Lease(command) => drop(self.server.answer_lease(&command)),
+                OrphanedCall::Hardware(command) => drop(self.server.answer_hardware(&command)),
+            }
+        }
+    }
+
     /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about to send.
     fn hurt(&mut self, at: usize) {
         let is_writing = self.controllers[at].is_writing();
@@ -293,7 +335,9 @@ impl ModelCluster {
             self.kills_while_writing += usize::from(is_writing);
             let identity = format!("c{}", self.born);
             self.born += 1;
-            self.controllers[at] = ModelController::new(&identity, &self.server, self.now);
+            let killed = ModelController::new(&identity, &self.server, self.now);
+            let killed = std::mem::replace(&mut self.controllers[at], killed);
+            self.orphans.extend(killed.calls_on_their_way());
         } else if self.dice.one_in(300) {
             let pause = MS * u32::try_from(self.dice.below(60_000)).unwrap();
             self.controllers[at].paused_until = self.now + pause;
@@ -317,9 +361,9 @@ fn ten_thousand_kills_at_any_moment_leave_one_leader_one_object_and_the_truth_in
         cluster.tick(false);
     }
     // The story had what it was to have.
-    assert!(cluster.kills_while_writing > KILLS / 20, "{} while writing", cluster.kills_while_writing);
+    assert!(cluster.kills_while_writing > KILLS / 10, "{} while writing", cluster.kills_while_writing);
     assert!(cluster.server.hardware_writes > 100, "{} writes", cluster.server.hardware_writes);
-    assert!(cluster.server.refused > 50 && cluster.led > 1000, "{} refused", cluster.server.refused);
+    assert!(cluster.server.refused > 100 && cluster.led > 1000, "{} refused", cluster.server.refused);
     // Then everybody is left alone for two minutes.
     for _ in 0..480 {
         cluster.tick(true);
