@@ -155,6 +155,11 @@ fn is_nothing(amount: &Quantity) -> bool {
     amount.is_zero()
 }
 
+/// What others wrote can be any number, and costs its own sum alone.
+fn add(sum: &mut u32, count: u32) {
+    *sum = sum.saturating_add(count);
+}
+
 fn is_none(count: &u32) -> bool {
     *count == 0
 }
@@ -185,15 +190,15 @@ impl DeviceCounts {
 impl DeviceTotals {
     /// Adds what is counted elsewhere.
     pub fn add(&mut self, counts: &DeviceCounts) {
-        self.capacity += counts.capacity;
-        self.allocatable += counts.allocatable;
-        self.allocated += counts.allocated;
-        self.held += counts.held;
-        self.unhealthy += counts.unhealthy;
-        self.drained += counts.drained;
-        self.unknown += counts.unknown;
-        self.blocked += counts.blocked;
-        self.free += counts.free();
+        add(&mut self.capacity, counts.capacity);
+        add(&mut self.allocatable, counts.allocatable);
+        add(&mut self.allocated, counts.allocated);
+        add(&mut self.held, counts.held);
+        add(&mut self.unhealthy, counts.unhealthy);
+        add(&mut self.drained, counts.drained);
+        add(&mut self.unknown, counts.unknown);
+        add(&mut self.blocked, counts.blocked);
+        add(&mut self.free, counts.free());
     }
 
     /// How many are in a state.
@@ -242,6 +247,15 @@ mod tests {
     fn counts_that_others_wrote_never_leave_more_free_than_there_is() {
         let counts = DeviceCounts { capacity: 2, allocated: u32::MAX, held: 3, ..DeviceCounts::default() };
         assert_eq!(counts.free(), 0);
+    }
+
+    #[test]
+    fn absurd_counts_end_at_the_largest_number() {
+        let absurd = DeviceCounts { capacity: u32::MAX, allocated: u32::MAX, ..DeviceCounts::default() };
+        let mut totals = DeviceTotals::default();
+        totals.add(&absurd);
+        totals.add(&absurd);
+        assert_eq!((totals.capacity, totals.allocated, totals.free), (u32::MAX, u32::MAX, 0));
     }
 
     #[test]
