@@ -107,8 +107,10 @@ impl Candidate {
         }
         // Somebody else can begin at once. Where that fails, he waits until it is clear that nobody renews.
         if let Some(command) = self.core.step(std::time::Instant::now(), LeaseEvent::Stop) {
-            self.execute(command).await;
-            info!("the lease is given back");
+            match self.execute(command).await {
+                LeaseEvent::Written(_) => info!("the lease is given back"),
+                _ => info!("the lease could not be given back; it ends by itself"),
+            }
         }
     }
 
