@@ -121,6 +121,7 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	$(INSTALL) -D $(RELEASE) $(FIGURES)/hostler
 	HOSTLER_BIN=$(abspath $(FIGURES))/hostler $(CARGO) bench --locked --bench figures
 	$(CARGO) bench --locked --package hostler-allocator --bench allocator
+	$(CARGO) run --release --locked --package hostler-controller --example stock
 
 # cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuzz)

@@ -1,7 +1,7 @@
 //! What it takes to know a large cluster: `cargo run --release -p hostler-controller --example stock`.
 //!
-//! 5,000 nodes with 100 devices each, of three drivers, in 10,000 slices; every second device has a claim of its own, and there
-//! are 100,000 pods. Prints one line per figure, with what it should be.
+//! 5,000 nodes with 100 devices each, of three drivers, in 10,000 slices; 50,000 claims have one of them each, and there are
+//! 100,000 pods. Prints one line per figure, with what it should be.
 
 #![allow(
     clippy::cast_precision_loss,
