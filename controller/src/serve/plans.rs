@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{fits::told, problem::ApiProblem};
 use crate::{
-    plan::{FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, features, version},
+    plan::{FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, asked, features, version},
     view::ClusterView,
 };
+
+/// Workloads and pods that are planned for at once. Others ask as well; whoever has more reads the cluster himself.
+const MOST_SETS: usize = 32;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -44,6 +47,12 @@ pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, Api
     let (mut manifests, mut problems) = (Manifests::over(&view.planner), Vec::new());
     for PlanFile { name, text } in request.files {
         manifests.read(&InputText { name, text }, InputLayer::Files, &mut problems);
+    }
+    let sets = asked(&manifests).len();
+    if sets > MOST_SETS {
+        let words =
+            format!("{sets} workloads and pods; send up to {MOST_SETS} of them, or use --cluster without --controller");
+        return Err(ApiProblem::Unusable(vec![words]));
     }
     let question = PlanQuestion { manifests, changes: &changes };
     question.answer(&options, problems).map_err(|problems| ApiProblem::Unusable(told(&problems)))

@@ -75,6 +75,23 @@ async fn a_plan_is_made_of_what_the_controller_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_controller_plans_for_so_many_at_once_and_says_who_plans_for_more() {
+    let (scene, temp) = (scene().await, tempfile::tempdir().unwrap());
+    let pods = |count: usize| {
+        let pod =
+            |at| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p{at}}}\nspec: {{containers: [{{name: m}}]}}\n");
+        (0..count).map(pod).collect::<Vec<_>>().join("---\n")
+    };
+    let args = ["plan", "-f", "pods.yaml", "--token-file", "token"];
+    fs::write(temp.path().join("pods.yaml"), pods(32)).unwrap();
+    assert_eq!(json(&call(&scene, temp.path(), &args).await)["podSets"].as_array().unwrap().len(), 32);
+    fs::write(temp.path().join("pods.yaml"), pods(33)).unwrap();
+    let refused = call(&scene, temp.path(), &args).await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("33 workloads and pods; send up to 32"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn availability_is_what_the_controller_has_counted() {
     let (scene, temp) = (scene().await, tempfile::tempdir().unwrap());
     let answer = json(&call(&scene, temp.path(), &["availability", "--by", "node", "--token-file", "token"]).await);
