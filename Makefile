@@ -121,7 +121,9 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	$(INSTALL) -D $(RELEASE) $(FIGURES)/hostler
 	HOSTLER_BIN=$(abspath $(FIGURES))/hostler $(CARGO) bench --locked --bench figures
 	$(CARGO) bench --locked --package hostler-allocator --bench allocator
+	$(CARGO) build --release --locked --package hostler-controller
 	$(CARGO) run --release --locked --package hostler-controller --example stock
+	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example figures
 
 # cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuzz)

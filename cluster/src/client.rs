@@ -17,14 +17,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    ApiFailure, CallError, Collection, ConnectError, ObjectVersion, StatusError,
+    ApiFailure, ApiPatience, CallError, Collection, ConnectError, ObjectVersion, StatusError,
     connection::connect,
     protobuf::{self, ProtobufObject},
 };
-
-/// A call of which nobody knows better fails after this time. Far below the kubelet's 45 s for a prepare, which makes
-/// several.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
 const LIST_PAGE: u32 = 250;
@@ -33,6 +29,7 @@ const LIST_PAGE: u32 = 250;
 #[derive(Clone)]
 pub struct ApiClient {
     client: Client,
+    patience: ApiPatience,
     /// The version of `resource.k8s.io` that the server was last found to have.
     version_tx: Arc<watch::Sender<Option<ApiVersion>>>,
 }
@@ -50,7 +47,15 @@ impl ApiClient {
     /// # Errors
     /// When there are no credentials, or they cannot be used.
     pub fn new(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self { client: connect(kubeconfig)?, version_tx: Arc::default() })
+        Self::with_patience(kubeconfig, ApiPatience::PROMPT)
+    }
+
+    /// The same, which waits otherwise.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_patience(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Self, ConnectError> {
+        Ok(Self { client: connect(kubeconfig, patience)?, patience, version_tx: Arc::default() })
     }
 
     /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.
@@ -63,7 +68,7 @@ impl ApiClient {
         }
         let step = || "list the API groups".to_owned();
         let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };
-        let groups = within(CALL_TIMEOUT, step, asking).await?;
+        let groups = within(self.patience.answer, step, asking).await?;
         let offered = groups.groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
         let is_offered = |version: &ApiVersion| offered.versions.iter().any(|one| one.version == version.as_str());
         let version = ApiVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)?;
@@ -147,7 +152,7 @@ impl ApiClient {
             let request = request.map_err(|error| CallError::from(kube::Error::HttpError(error)))?;
             succeeded(self.client.send(request.map(Body::from)).await?).await
         };
-        within(CALL_TIMEOUT, step, opening).await
+        within(self.patience.answer, step, opening).await
     }
 
     /// The minor release of the server: 36 for 1.36.
@@ -157,7 +162,7 @@ impl ApiClient {
     pub async fn minor_release(&self) -> Result<u32, ApiFailure> {
         let step = || "ask for the server's version".to_owned();
         let asking = async { self.client.apiserver_version().await.map_err(CallError::from) };
-        let minor = within(CALL_TIMEOUT, step, asking).await?.minor;
+        let minor = within(self.patience.answer, step, asking).await?.minor;
         // Some providers append a plus.
         let digits = minor.trim_end_matches(|c: char| !c.is_ascii_digit());
         digits.parse().map_err(|_| ApiFailure::unusable(step(), format!("minor version {minor:?} is no number")))
@@ -349,7 +354,7 @@ impl ApiClient {
             let body = succeeded(self.client.send(request.map(Body::from)).await?).await?;
             Ok(body.collect_bytes().await?.into())
         };
-        within(CALL_TIMEOUT, step, exchange).await
+        within(self.patience.answer, step, exchange).await
     }
 }
 

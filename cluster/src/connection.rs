@@ -27,13 +27,13 @@ use kube::{
 use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
 
-use crate::credentials::{BearerToken, Credentials, CredentialsError};
+use crate::{
+    ApiPatience,
+    credentials::{BearerToken, Credentials, CredentialsError},
+};
 
 /// A server that is there accepts within milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection whose other end is gone without a word is noticed after the sum of these, whether it is used or not.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between looks at the files with credentials. They are replaced hours before what is in them expires.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -52,20 +52,21 @@ pub enum ConnectError {
 }
 
 /// A client with the credentials of `kubeconfig`, or of the pod.
-pub(crate) fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    Ok(Client::new(ApiConnector::new(kubeconfig, LOOK_INTERVAL)?, "default"))
+pub(crate) fn connect(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Client, ConnectError> {
+    Ok(Client::new(ApiConnector::new(kubeconfig, patience, LOOK_INTERVAL)?, "default"))
 }
 
 /// A client with credentials that never change.
-pub(crate) fn connect_to(credentials: Credentials) -> Result<Client, ConnectError> {
-    let latest = Arc::new(Mutex::new(ApiConnection::of(credentials)?));
-    Ok(Client::new(ApiConnector { kubeconfig: None, look_interval: Duration::MAX, latest }, "default"))
+pub(crate) fn connect_to(credentials: Credentials, patience: ApiPatience) -> Result<Client, ConnectError> {
+    let latest = Arc::new(Mutex::new(ApiConnection::of(credentials, patience)?));
+    Ok(Client::new(ApiConnector { kubeconfig: None, patience, look_interval: Duration::MAX, latest }, "default"))
 }
 
 /// Sends requests over the connection that the newest credentials give. Cheap to clone.
 #[derive(Clone, Debug)]
 struct ApiConnector {
     kubeconfig: Option<PathBuf>,
+    patience: ApiPatience,
     look_interval: Duration,
     latest: Arc<Mutex<ApiConnection>>,
 }
@@ -79,11 +80,11 @@ struct ApiConnection {
 }
 
 impl ApiConnection {
-    fn new(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Self::of(Credentials::find(kubeconfig).map_err(ConnectError::Credentials)?)
+    fn new(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Self, ConnectError> {
+        Self::of(Credentials::find(kubeconfig).map_err(ConnectError::Credentials)?, patience)
     }
 
-    fn of(credentials: Credentials) -> Result<Self, ConnectError> {
+    fn of(credentials: Credentials, patience: ApiPatience) -> Result<Self, ConnectError> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -95,8 +96,8 @@ impl ApiConnection {
         }
         let http = HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .http2_keep_alive_interval(patience.keep_alive)
+            .http2_keep_alive_timeout(patience.sign_of_life)
             .http2_keep_alive_while_idle(true)
             .build(https.enable_all_versions().wrap_connector(http));
         let http = BaseUriLayer::new(credentials.server.clone()).layer(http);
@@ -105,9 +106,9 @@ impl ApiConnection {
 }
 
 impl ApiConnector {
-    fn new(kubeconfig: Option<&Path>, look_interval: Duration) -> Result<Self, ConnectError> {
-        let latest = Arc::new(Mutex::new(ApiConnection::new(kubeconfig)?));
-        Ok(Self { kubeconfig: kubeconfig.map(Path::to_owned), look_interval, latest })
+    fn new(kubeconfig: Option<&Path>, patience: ApiPatience, look_interval: Duration) -> Result<Self, ConnectError> {
+        let latest = Arc::new(Mutex::new(ApiConnection::new(kubeconfig, patience)?));
+        Ok(Self { kubeconfig: kubeconfig.map(Path::to_owned), patience, look_interval, latest })
     }
 
     /// The connection for a request, and the token that goes with it. Requests that are under way stay on the old one.
@@ -117,7 +118,7 @@ impl ApiConnector {
             latest.looked = Instant::now();
             // A few local files of a kilobyte, now and then: not worth a thread.
             if latest.credentials.are_outdated() {
-                match ApiConnection::new(self.kubeconfig.as_deref()) {
+                match ApiConnection::new(self.kubeconfig.as_deref(), self.patience) {
                     Ok(renewed) => {
                         info!("the credentials for the API server were replaced; connecting anew");
                         *latest = renewed;

@@ -24,6 +24,7 @@ mod follow;
 mod mirror;
 mod object;
 mod pace;
+mod patience;
 mod protobuf;
 mod service;
 mod time;
@@ -33,7 +34,7 @@ pub use access::{
     ApiIdentity, AskedDeed, FigureReaders, ReaderVerdict, ReviewError, TokenReviews, TokenVerdict, bearer_token,
 };
 pub use backoff::Backoff;
-pub use client::{ApiClient, CALL_TIMEOUT};
+pub use client::ApiClient;
 pub use collection::Collection;
 pub use connection::ConnectError;
 pub use credentials::{CredentialsError, pod_namespace};
@@ -42,6 +43,7 @@ pub use follow::{FollowEvent, Follower, RawObject};
 pub use mirror::{Mirror, MirrorChange, Mirrored};
 pub use object::{ApiObject, ObjectVersion};
 pub use pace::WritePace;
+pub use patience::ApiPatience;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
 pub use service::HttpService;
 pub use time::{rfc3339, rfc3339_micros};

@@ -7,7 +7,8 @@ use kube::{Client, client::Body};
 use serde::Deserialize;
 
 use crate::{
-    ApiFailure, CallError, ConnectError, StatusError, client::within, connection::connect_to, credentials::Credentials,
+    ApiFailure, ApiPatience, CallError, ConnectError, StatusError, client::within, connection::connect_to,
+    credentials::Credentials,
 };
 
 /// Whoever asks a hard question waits for its answer, and for those who asked before.
@@ -52,7 +53,7 @@ impl HttpService {
     /// When the address is none, or a file cannot be used.
     pub fn new(address: &str, token: Option<&Path>, authority: Option<&Path>) -> Result<Self, ConnectError> {
         let credentials = Credentials::of_service(address, token, authority).map_err(ConnectError::Credentials)?;
-        Ok(Self { client: connect_to(credentials)?, address: address.to_owned() })
+        Ok(Self { client: connect_to(credentials, ApiPatience::PROMPT)?, address: address.to_owned() })
     }
 
     /// What is there under a path.

@@ -16,7 +16,7 @@ use std::{env, io, sync::Arc};
 
 use hostler_allocator::{plan::PlanOptions, structured::KubernetesVersion};
 use hostler_api::Chain;
-use hostler_cluster::{ApiClient, ApiFailure, ConnectError, pod_namespace};
+use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, ConnectError, pod_namespace};
 use hostler_process::{
     EndedService, StopSignals, Tasks,
     log::{LogEnd, LogError, ProcessLog},
@@ -133,9 +133,10 @@ async fn live(config: &ControllerConfig) -> Result<(), RunError> {
 }
 
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {
-    let connect = || ApiClient::new(config.kubeconfig.as_deref()).map_err(RunError::Connect);
+    let connect =
+        |patience| ApiClient::with_patience(config.kubeconfig.as_deref(), patience).map_err(RunError::Connect);
     // What is watched fills its connection when this process is busy: whatever must not wait has another one.
-    let (watching, calling) = (connect()?, connect()?);
+    let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
     let listener = match config.listen {
         ListenAddress::Off => None,
         ListenAddress::Tcp(address) => {

@@ -5,8 +5,10 @@
 #[path = "run/rig.rs"]
 mod rig;
 
+use std::time::Duration;
+
 use hostler_testing::{
-    apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEffect},
+    apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEffect, LoggedRequest},
     controller::RunningController,
 };
 use rig::{install, objects, options, slice, slice_of};
@@ -41,6 +43,40 @@ async fn what_was_known_is_told_while_the_server_is_gone_and_what_changed_then_w
         .until("it hears again", async |it| it.get("/readyz").await?.1.contains("Synced=True").then_some(()))
         .await;
     controller.until_figure("hostler_controller_leads 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes"]
+async fn a_server_that_is_gone_for_minutes_is_not_drummed_at_and_all_is_well_when_it_is_back() {
+    let server = ApiServer::of(ApiServerRelease::default()).await;
+    install(&server);
+    server.create(slice("a", "a"));
+    let controller = RunningController::start(&options(&server)).await;
+    controller.until_figure("hostler_controller_leads 1").await;
+    let lines = controller.log().len();
+    server.stop_listening().await;
+    for silent in [50, 100, 150, 200] {
+        controller
+            .until("it has heard nothing for so long", async |it| {
+                let (_, figures) = it.get("/metrics").await?;
+                let name = "hostler_controller_silent_seconds{kind=\"resourceslices\"} ";
+                let seconds: u64 = figures.lines().find_map(|line| line.strip_prefix(name)?.parse().ok())?;
+                (seconds >= silent).then_some(())
+            })
+            .await;
+        assert_eq!(controller.get("/healthz").await.unwrap().0, 200);
+    }
+    controller.until_figure("hostler_controller_leads 0").await;
+    let log = controller.log();
+    assert!(log.len() < lines + 250, "{} lines in 200 s:\n{}", log.len() - lines, log.join("\n"));
+    server.delete("resourceslices", "a");
+    server.create(slice("b", "b"));
+    server.create(slice("c", "c"));
+    server.compact();
+    server.listen_again().await;
+    controller.until_figure(&objects("resourceslices", 2)).await;
+    controller.until_figure("hostler_controller_leads 1").await;
+    controller.until_figure("hostler_controller_condition{type=\"Synced\",status=\"True\"} 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,6 +115,17 @@ async fn a_watch_that_has_expired_begins_with_a_list_from_which_what_is_gone_is_
         server.expire_watches();
         controller.until_figure(&objects("resourceslices", 18)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_a_busy_server_has_not_begun_after_ten_seconds_is_waited_for() {
+    let server = ApiServer::of(ApiServerRelease::default()).await;
+    server.create(slice("a", "a"));
+    server.fail(ApiFault::new("watch", "resourceslices", 1, FaultEffect::Latency(Duration::from_secs(12))));
+    let controller = RunningController::start(&options(&server)).await;
+    controller.until_answers("/readyz", 200).await;
+    let asked = |call: &&LoggedRequest| call.resource == "resourceslices";
+    assert_eq!(server.log().iter().filter(asked).count(), 1, "it was not asked again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

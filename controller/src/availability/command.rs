@@ -9,7 +9,7 @@ use std::{
 
 use clap::ValueEnum;
 use hostler_api::plain;
-use hostler_cluster::{ApiClient, ConnectError, HttpService};
+use hostler_cluster::{ApiClient, ApiPatience, ConnectError, HttpService};
 use tokio::{runtime, time::sleep};
 
 use super::{Availability, AvailabilityBy, table};
@@ -179,7 +179,8 @@ impl AvailabilityArgs {
 
     /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.
     async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
-        let client = ApiClient::new(self.kubeconfig().as_deref()).map_err(AvailabilityError::Connect)?;
+        let client = ApiClient::with_patience(self.kubeconfig().as_deref(), ApiPatience::BULK)
+            .map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;
         let mut shown = ShownAnswers::default();
         while view_rx.changed().await.is_ok() {

@@ -6,7 +6,7 @@ use hostler_api::{
     hardware,
     resource::{ApiVersion, GROUP},
 };
-use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
+use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError};
 
 use super::read::InputText;
 
@@ -46,7 +46,7 @@ pub(crate) struct LiveCluster {
 impl LiveCluster {
     /// Finds out what it serves.
     pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ClusterReadError> {
-        let client = ApiClient::new(kubeconfig).map_err(ClusterReadError::Connect)?;
+        let client = ApiClient::with_patience(kubeconfig, ApiPatience::BULK).map_err(ClusterReadError::Connect)?;
         let version = client.version().await.map_err(ClusterReadError::Call)?;
         Ok(Self { client, version })
     }

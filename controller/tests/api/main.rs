@@ -37,6 +37,7 @@ impl Scene {
             binary: env!("CARGO_BIN_EXE_hostler-controller").into(),
             kubeconfig: server.kubeconfig(CONTROLLER),
             config: String::new(),
+            ..ControllerOptions::default()
         };
         let controller = RunningController::start(&options).await;
         controller.until_answers("/readyz", 200).await;

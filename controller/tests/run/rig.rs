@@ -27,6 +27,7 @@ pub(crate) fn options(server: &ApiServer) -> ControllerOptions {
         binary: env!("CARGO_BIN_EXE_hostler-controller").into(),
         kubeconfig: server.kubeconfig(USER),
         config: String::new(),
+        ..ControllerOptions::default()
     }
 }
 
@@ -39,6 +40,22 @@ pub(crate) fn install(server: &ApiServer) {
             server.create(definition);
         }
     }
+}
+
+/// Installs taints for devices of others, which a server of these tests has not by itself.
+pub(crate) fn install_rules_for_devices(server: &ApiServer) {
+    let version = json!({
+        "name": "v1alpha3", "served": true, "storage": true,
+        "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+    });
+    server.create(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "devicetaintrules.resource.k8s.io" },
+        "spec": {
+            "group": "resource.k8s.io", "scope": "Cluster", "versions": [version],
+            "names": { "kind": "DeviceTaintRule", "listKind": "DeviceTaintRuleList", "plural": "devicetaintrules", "singular": "devicetaintrule" },
+        },
+    }));
 }
 
 /// A slice with one device.

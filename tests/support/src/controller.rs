@@ -36,7 +36,7 @@ pub struct RunningController {
 }
 
 /// What a controller is started with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
     /// The binary.
     pub binary: PathBuf,
@@ -44,6 +44,8 @@ pub struct ControllerOptions {
     pub kubeconfig: PathBuf,
     /// More lines of its configuration.
     pub config: String,
+    /// What stands in its environment besides.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl RunningController {
@@ -54,7 +56,7 @@ impl RunningController {
         // Which port is free is for the kernel to say.
         let config = format!("kubeconfig = {:?}\nlisten = '127.0.0.1:0'\n{}", options.kubeconfig, options.config);
         fs::write(&file, config).expect("the configuration is written");
-        let mut process = spawn(&options.binary, &file);
+        let mut process = spawn(options, &file);
         let log = Arc::new(Mutex::new(Vec::new()));
         let (stderr, lines) = (process.stderr.take().expect("it is a pipe"), log.clone());
         thread::spawn(move || {
@@ -166,13 +168,14 @@ impl Drop for RunningController {
     }
 }
 
-fn spawn(binary: &Path, config: &Path) -> Child {
-    Command::new(binary)
+fn spawn(options: &ControllerOptions, config: &Path) -> Child {
+    Command::new(&options.binary)
         .args(["run", "--config"])
         .arg(config)
         // The service account of a pod that tests run in is not the controller's, and their service manager neither.
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env_remove("NOTIFY_SOCKET")
+        .envs(options.environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

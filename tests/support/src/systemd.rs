@@ -1,6 +1,6 @@
 //! The service manager, as a daemon hears and is heard by it.
 
-use std::os::unix::net::UnixDatagram;
+use std::{os::unix::net::UnixDatagram, path::Path};
 
 use crate::host::{Host, PATIENCE};
 
@@ -11,11 +11,19 @@ impl Systemd {
     /// Has the daemons of a host report here from now on, with a watchdog of a tenth of a second.
     pub fn new(host: &mut Host) -> Self {
         let path = host.path("notify");
-        let socket = UnixDatagram::bind(&path).unwrap();
+        let (systemd, environment) = Self::listen(&path);
+        for (name, value) in environment {
+            host.env(name, value);
+        }
+        systemd
+    }
+
+    /// Listens there; what it does is told in the environment of whoever shall report, with the same watchdog.
+    pub fn listen(path: &Path) -> (Self, Vec<(&'static str, String)>) {
+        let socket = UnixDatagram::bind(path).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        host.env("NOTIFY_SOCKET", path);
-        host.env("WATCHDOG_USEC", "100000");
-        Self(socket)
+        let path = path.to_str().expect("a path of letters").to_owned();
+        (Self(socket), vec![("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", "100000".to_owned())])
     }
 
     /// Leaves no room for a message, as a manager does that does not read.

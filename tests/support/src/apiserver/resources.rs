@@ -1,7 +1,5 @@
 //! What is served where: kinds, their groups and versions by release, and the paths to them.
 
-use std::collections::BTreeMap;
-
 use super::{custom::CustomVersion, rules::ServerSettings};
 
 /// A minor release of Kubernetes.
@@ -201,12 +199,15 @@ impl Catalog {
         let topology = self.has_topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
         let mut groups: Vec<_> =
             plain.map(|group| (group, vec!["v1"])).into_iter().chain([dra]).chain(topology).collect();
-        let mut defined: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for resource in self.custom.iter() {
-            let versions = defined.entry(resource.group).or_default();
-            versions.extend(resource.custom.map(|custom| custom.version).filter(|version| !versions.contains(version)));
+            let Some(version) = resource.custom.map(|custom| custom.version) else { continue };
+            match groups.iter_mut().find(|(group, _)| *group == resource.group) {
+                Some((_, versions)) if versions.contains(&version) => {}
+                // A definition can add a version to a group that is built in.
+                Some((_, versions)) => versions.push(version),
+                None => groups.push((resource.group, vec![version])),
+            }
         }
-        groups.extend(defined);
         groups
     }
 
