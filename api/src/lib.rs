@@ -4,6 +4,7 @@
 
 mod chain;
 mod claim;
+pub mod classic;
 pub mod core;
 mod finding;
 mod grant;

@@ -36,6 +36,6 @@ pub use template::{ResourceClaimTemplate, ResourceClaimTemplateSpec};
 pub use version::{ApiVersion, GROUP};
 
 /// Go writes a list that nobody made as `null`.
-fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(crate) fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
