@@ -1,0 +1,39 @@
+//! Classic DRA (Kubernetes 1.26 to 1.31), where a controller of the driver allocates and scheduler and driver agree on a node
+//! in an object beside the pod.
+//!
+//! Everything classic is translated at the edge into what is there already, and nothing modern knows of it.
+//!
+//! ```text
+//!   objects of a version ──► dialect ──► ClassicEvent ──► ClassicCore::step ──► ClassicCommand ──► dialect ──► patches
+//!                                                            │ a claim, as a claim of today
+//!                                                            └──► hostler_allocator::structured
+//! ```
+//!
+//! The core is the only one that decides, and all that it knows can be read again: claims that carry its finalizer, and what
+//! NodeHardware says was given of each node. Both are written before anything depends on them, in this order:
+//!
+//! ```text
+//!   finalizer ─► grant in NodeHardware ─► allocation in the claim          and back:
+//!   claim without allocation ─► claim without finalizer ─► no grant in NodeHardware
+//! ```
+//!
+//! Every write carries the version that was read, or is an apply of fields of our own. Two controllers that run at the same
+//! time for a moment meet in NodeHardware; whoever comes second there has given nothing.
+
+mod agenda;
+mod catalogue;
+mod context;
+mod core;
+mod dialect;
+mod event;
+mod fit;
+mod holdings;
+mod inventory;
+mod model;
+mod settle;
+mod state;
+mod terms;
+mod writes;
+
+#[cfg(test)]
+mod tests;

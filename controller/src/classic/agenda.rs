@@ -1,0 +1,144 @@
+//! What is to be looked at, now or later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use hostler_allocator::plan::ObjectKey;
+
+/// Changes of the inventory are looked at together, and never more often than this.
+pub(super) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+/// While the inventory goes on changing, everything is looked at this often at least.
+pub(super) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
+
+/// Something to look at.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Topic {
+    Claim(ObjectKey),
+    Source(String),
+    Context(ObjectKey),
+    /// A claim whose allocation was refused: whoever waits for it.
+    Retry(ObjectKey),
+    /// Everybody who waits for devices.
+    Refresh,
+}
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    pub(super) now: Duration,
+    due: BTreeSet<Topic>,
+    later: BTreeMap<Topic, Duration>,
+    last_refresh: Option<Duration>,
+    interval: Duration,
+    told_wake: Option<Duration>,
+}
+
+impl Agenda {
+    /// Looks at it in this step.
+    pub(super) fn now(&mut self, topic: Topic) {
+        self.due.insert(topic);
+    }
+
+    /// Looks at it once this time has passed, or earlier if something happens.
+    pub(super) fn after(&mut self, delay: Duration, topic: Topic) {
+        let at = self.now + delay;
+        self.later.entry(topic).and_modify(|known| *known = at.min(*known)).or_insert(at);
+    }
+
+    /// The inventory is another one: who waits is to be answered anew, soon. The longer it goes on changing, the less often.
+    pub(super) fn inventory_changed(&mut self) {
+        if self.later.contains_key(&Topic::Refresh) || self.due.contains(&Topic::Refresh) {
+            return;
+        }
+        let Some(last) = self.last_refresh else { return self.after(SHORTEST_REFRESH, Topic::Refresh) };
+        let quiet = self.now.saturating_sub(last);
+        let next = if quiet > self.interval + SHORTEST_REFRESH { SHORTEST_REFRESH } else { self.interval * 2 };
+        self.interval = next.clamp(SHORTEST_REFRESH, LONGEST_REFRESH);
+        self.after(self.interval.saturating_sub(quiet).max(SHORTEST_REFRESH), Topic::Refresh);
+    }
+
+    /// Everybody who waits is being answered.
+    pub(super) fn refreshed(&mut self) {
+        self.last_refresh = Some(self.now);
+    }
+
+    /// Time has passed.
+    pub(super) fn pass(&mut self, now: Duration) {
+        self.now = now.max(self.now);
+        let is_due = |at: &Duration| *at <= self.now;
+        let due: Vec<Topic> = self.later.iter().filter(|(_, at)| is_due(at)).map(|(topic, _)| topic.clone()).collect();
+        for topic in due {
+            self.later.remove(&topic);
+            self.now(topic);
+        }
+        self.told_wake = self.told_wake.filter(|at| *at > self.now);
+    }
+
+    /// The next thing to look at.
+    pub(super) fn pop(&mut self) -> Option<Topic> {
+        self.due.pop_first()
+    }
+
+    /// When to come back, if that is news.
+    pub(super) fn wake(&mut self) -> Option<Duration> {
+        let next = if self.due.is_empty() { self.later.values().min().copied() } else { Some(self.now) };
+        let news = next.filter(|next| self.told_wake.is_none_or(|told| *next < told));
+        if news.is_some() {
+            self.told_wake = news;
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// When refreshes come if the inventory changes ten times a second for a while.
+    fn refreshes(agenda: &mut Agenda, from: u64, until: u64) -> Vec<u64> {
+        let mut seen = Vec::new();
+        for tenth in from * 10..until * 10 {
+            agenda.pass(Duration::from_millis(tenth * 100));
+            while let Some(topic) = agenda.pop() {
+                assert_eq!(topic, Topic::Refresh);
+                agenda.refreshed();
+                seen.push(tenth / 10);
+            }
+            agenda.inventory_changed();
+        }
+        seen
+    }
+
+    #[test]
+    fn while_the_inventory_goes_on_changing_it_is_looked_at_less_and_less_often() {
+        let mut agenda = Agenda::default();
+        let seen = refreshes(&mut agenda, 0, 200);
+        assert_eq!(&seen[..4], [1, 2, 4, 8]);
+        let distances: Vec<u64> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(distances.iter().all(|distance| (1..=30).contains(distance)), "{distances:?}");
+        let last = *seen.last().unwrap();
+        agenda.pass(seconds(last + 40));
+        assert_eq!(agenda.pop(), Some(Topic::Refresh));
+        agenda.refreshed();
+        let again = refreshes(&mut agenda, last + 100, last + 102);
+        assert_eq!(again, [last + 101], "after a quiet time the first change counts soon");
+    }
+
+    #[test]
+    fn what_comes_later_is_looked_at_once_and_told_once() {
+        let mut agenda = Agenda::default();
+        agenda.after(seconds(5), Topic::Source("a".to_owned()));
+        agenda.after(seconds(9), Topic::Source("a".to_owned()));
+        assert_eq!(agenda.wake(), Some(seconds(5)));
+        assert_eq!(agenda.wake(), None);
+        agenda.pass(seconds(5));
+        assert_eq!(agenda.pop(), Some(Topic::Source("a".to_owned())));
+        assert_eq!((agenda.pop(), agenda.wake()), (None, None));
+    }
+}

@@ -1,0 +1,264 @@
+//! Classes and parameters, and what claims ask for on the strength of them.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::structured::{Allocator, KubernetesVersion};
+use hostler_api::{
+    classic::{
+        CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParametersSpec, ClassParametersSpec,
+        ClassicParametersReference, ParameterRequest, ParametersMistake,
+    },
+    core::ObjectMeta,
+    did_you_mean, few,
+    resource::{DeviceClaim, DeviceClass, DeviceClassSpec},
+};
+
+use super::{
+    model::{ClaimWish, ClassContent, ClassicClaim, ClassicClass, Parameters, ParametersKey},
+    terms::{ClaimTerms, heed_request_configs, requests},
+};
+
+/// What slices can say is what 1.37 knows, whatever the API server knows.
+pub(super) const ALLOCATOR_VERSION: KubernetesVersion = KubernetesVersion::V1_37;
+
+/// The only request of a claim without parameters.
+const ONLY_REQUEST: &str = "device";
+
+/// Classes and parameters.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    driver: String,
+    /// Device classes of hostler's deployment, for parameters to name.
+    usual: BTreeMap<String, DeviceClass>,
+    classes: BTreeMap<String, ClassicClass>,
+    parameters: BTreeMap<ParametersKey, Result<Box<Parameters>, ParametersMistake>>,
+    allocator: Option<Allocator>,
+}
+
+impl Catalogue {
+    pub(super) fn new(driver: &str, usual: impl IntoIterator<Item = DeviceClass>) -> Self {
+        let usual = usual.into_iter().map(|class| (class.metadata.name.clone(), class)).collect();
+        let (classes, parameters) = (BTreeMap::new(), BTreeMap::new());
+        Self { driver: driver.to_owned(), usual, classes, parameters, allocator: None }
+    }
+
+    /// A class is there or gone. Says whether that is news.
+    pub(super) fn set_class(&mut self, name: String, class: Option<ClassicClass>) -> bool {
+        self.allocator = None;
+        replace(&mut self.classes, name, class)
+    }
+
+    /// Parameters are there or gone. Says whether that is news.
+    pub(super) fn set_parameters(
+        &mut self,
+        key: ParametersKey,
+        parameters: Option<Result<Box<Parameters>, ParametersMistake>>,
+    ) -> bool {
+        self.allocator = None;
+        replace(&mut self.parameters, key, parameters)
+    }
+
+    /// The allocator, with all classes as claims of today name them. Made anew after each change.
+    pub(super) fn prepare_allocator(&mut self) {
+        if self.allocator.is_none() {
+            self.allocator = Some(Allocator::for_version(ALLOCATOR_VERSION, self.device_classes()));
+        }
+    }
+
+    /// The allocator, once it is prepared.
+    pub(super) fn allocator(&self) -> Option<&Allocator> {
+        self.allocator.as_ref()
+    }
+
+    fn device_classes(&self) -> Vec<DeviceClass> {
+        self.classes.values().flat_map(|class| self.device_classes_of(class)).collect()
+    }
+
+    fn device_classes_of(&self, class: &ClassicClass) -> Vec<DeviceClass> {
+        let (driver, parameters) = match &class.content {
+            ClassContent::Device(device) => return vec![(**device).clone()],
+            ClassContent::Resource { driver, parameters, .. } => (driver, parameters),
+        };
+        let Ok(own) = self.class_parameters(parameters.as_ref()) else { return Vec::new() };
+        if *driver != self.driver {
+            return Vec::new();
+        }
+        let with = |usual: &DeviceClass| named(&full_name(&class.name, &usual.metadata.name), Some(usual), &own);
+        let mut classes = vec![named(&class.name, None, &own)];
+        classes.extend(self.usual.values().map(with));
+        classes
+    }
+
+    /// Whether the claim is ours to allocate.
+    pub(super) fn is_ours(&self, claim: &ClassicClaim) -> bool {
+        match &claim.wish {
+            ClaimWish::Devices { controller, .. } => *controller == self.driver,
+            ClaimWish::Class { class, .. } => {
+                let content = self.classes.get(class).map(|class| &class.content);
+                matches!(content, Some(ClassContent::Resource { driver, is_structured: false, .. }) if *driver == self.driver)
+            }
+        }
+    }
+
+    /// What a claim of ours asks for.
+    pub(super) fn terms(&self, claim: &ClassicClaim) -> Result<ClaimTerms, ParametersMistake> {
+        match &claim.wish {
+            ClaimWish::Devices { devices, .. } => self.terms_of_devices(claim, devices),
+            ClaimWish::Class { class, parameters, .. } => self.terms_of_class(claim, class, parameters.as_ref()),
+        }
+    }
+
+    fn terms_of_devices(&self, claim: &ClassicClaim, devices: &DeviceClaim) -> Result<ClaimTerms, ParametersMistake> {
+        let mut terms = ClaimTerms::new(claim, devices.clone());
+        heed_request_configs(&mut terms, &self.driver)?;
+        for (at, request) in devices.requests.iter().enumerate() {
+            let Some(exactly) = &request.exactly else { continue };
+            let name = &exactly.device_class_name;
+            let Some(class) = self.classes.get(name) else {
+                let near = did_you_mean(name, self.classes.keys().cloned());
+                let problem = format!("there is no DeviceClass {name:?}; create it, or make the claim anew{near}");
+                return Err(ParametersMistake::new(format!("spec.devices.requests[{at}].deviceClassName"), problem));
+            };
+            terms.suitable_nodes.extend(class.suitable_nodes.clone());
+        }
+        Ok(terms)
+    }
+
+    fn terms_of_class(
+        &self,
+        claim: &ClassicClaim,
+        class: &str,
+        parameters: Option<&ClassicParametersReference>,
+    ) -> Result<ClaimTerms, ParametersMistake> {
+        let Some(class) = self.classes.get(class) else {
+            let problem = format!("there is no ResourceClass {class:?}; create it, or make the claim anew");
+            return Err(ParametersMistake::new("spec.resourceClassName", problem));
+        };
+        let ClassContent::Resource { parameters: of_class, .. } = &class.content else {
+            return Err(ParametersMistake::new(
+                "spec.resourceClassName",
+                "it names no ResourceClass; make the claim anew",
+            ));
+        };
+        let of_class = self.class_parameters(of_class.as_ref()).map_err(|mistake| {
+            ParametersMistake::new(format!("parametersRef of ResourceClass {}", class.name), mistake.to_string())
+        })?;
+        let asked = self.claim_parameters(claim, parameters)?;
+        let requests = requests(&asked.requests, |at, request| self.class_of(class, &of_class, at, request))?;
+        let devices = DeviceClaim { requests, constraints: asked.constraints.clone(), config: asked.config.clone() };
+        let mut terms = ClaimTerms::new(claim, devices);
+        terms.optional = asked.requests.iter().filter(|it| it.optional).map(|it| it.name.clone()).collect();
+        terms.is_shareable = asked.shareable;
+        terms.suitable_nodes.extend(class.suitable_nodes.clone());
+        Ok(terms)
+    }
+
+    /// As what the allocator knows what a request of parameters names.
+    fn class_of(
+        &self,
+        class: &ClassicClass,
+        of_class: &ClassParametersSpec,
+        at: usize,
+        request: &ParameterRequest,
+    ) -> Result<String, ParametersMistake> {
+        let wrong = |problem| Err(ParametersMistake::new(format!("spec.requests[{at}].deviceClassName"), problem));
+        let name = &*request.devices.device_class_name;
+        if name.is_empty() && of_class.selectors.is_empty() && request.devices.selectors.is_empty() {
+            let known = few(self.usual.keys());
+            return wrong(format!(
+                "neither it nor the parameters of ResourceClass {} say which devices; write one of {known}",
+                class.name
+            ));
+        }
+        if name.is_empty() {
+            return Ok(class.name.clone());
+        }
+        if !self.usual.contains_key(name) {
+            let near = did_you_mean(name, self.usual.keys().cloned());
+            return wrong(format!("hostler has no device class {name:?}; write one that it has{near}"));
+        }
+        Ok(full_name(&class.name, name))
+    }
+
+    fn claim_parameters(
+        &self,
+        claim: &ClassicClaim,
+        reference: Option<&ClassicParametersReference>,
+    ) -> Result<ClaimParametersSpec, ParametersMistake> {
+        let Some(reference) = reference else { return Ok(one_device()) };
+        let key = ParametersKey::new(reference, &claim.key.namespace);
+        match self.parameters.get(&key) {
+            Some(Ok(parameters)) => match &**parameters {
+                Parameters::Claim(parameters) => Ok(parameters.clone()),
+                Parameters::Class(_) => Err(wrong_kind(&key, CLAIM_PARAMETERS_KIND)),
+            },
+            Some(Err(mistake)) => Err(of_object(&key, mistake)),
+            None => Err(missing(&key, CLAIM_PARAMETERS_KIND)),
+        }
+    }
+
+    fn class_parameters(
+        &self,
+        reference: Option<&ClassicParametersReference>,
+    ) -> Result<ClassParametersSpec, ParametersMistake> {
+        let Some(reference) = reference else { return Ok(ClassParametersSpec::default()) };
+        let key = ParametersKey::new(reference, "");
+        match self.parameters.get(&key) {
+            Some(Ok(parameters)) => match &**parameters {
+                Parameters::Class(parameters) => Ok(parameters.clone()),
+                Parameters::Claim(_) => Err(wrong_kind(&key, CLASS_PARAMETERS_KIND)),
+            },
+            Some(Err(mistake)) => Err(of_object(&key, mistake)),
+            None => Err(missing(&key, CLASS_PARAMETERS_KIND)),
+        }
+    }
+}
+
+fn replace<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> bool {
+    if map.get(&key) == value.as_ref() {
+        return false;
+    }
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
+    true
+}
+
+fn full_name(class: &str, device_class: &str) -> String {
+    format!("{class}/{device_class}")
+}
+
+/// A device class with what the parameters of a ResourceClass add to it.
+fn named(name: &str, usual: Option<&DeviceClass>, own: &ClassParametersSpec) -> DeviceClass {
+    let mut spec = usual.map(|usual| usual.spec.clone()).unwrap_or_default();
+    spec.selectors.extend_from_slice(&own.selectors);
+    spec.config.extend_from_slice(&own.config);
+    let metadata = ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() };
+    DeviceClass { metadata, spec: DeviceClassSpec { extended_resource_name: None, ..spec } }
+}
+
+fn one_device() -> ClaimParametersSpec {
+    let request = ParameterRequest { name: ONLY_REQUEST.to_owned(), ..ParameterRequest::default() };
+    ClaimParametersSpec { requests: vec![request], ..ClaimParametersSpec::default() }
+}
+
+fn missing(key: &ParametersKey, kind: &str) -> ParametersMistake {
+    let problem = if key.kind == kind {
+        format!("there is no {key}; create it")
+    } else {
+        format!("there is no {key} that can be understood; name a {kind} of hostler.dev")
+    };
+    ParametersMistake::new("spec.parametersRef", problem)
+}
+
+fn wrong_kind(key: &ParametersKey, kind: &str) -> ParametersMistake {
+    ParametersMistake::new(
+        "spec.parametersRef.kind",
+        format!("{key} cannot be named here; name a {kind} of hostler.dev"),
+    )
+}
+
+fn of_object(key: &ParametersKey, mistake: &ParametersMistake) -> ParametersMistake {
+    ParametersMistake::new(format!("{} of {key}", mistake.field), mistake.problem.clone())
+}

@@ -1,0 +1,157 @@
+//! Parameters of 1.30, in the words of today.
+
+use hostler_api::{
+    classic::{
+        ClaimParametersSpec, ClassParametersSpec, NamedResourcesRequest, ParameterRequest, ParametersMistake,
+        ResourceClaimParameters, ResourceClassParameters,
+    },
+    resource::{
+        CelDeviceSelector, DeviceClaimConfiguration, DeviceClassConfiguration, DeviceSelector, ExactDeviceRequest,
+        GROUP, OpaqueDeviceConfiguration,
+    },
+};
+use serde_json::Value;
+use serde_path_to_error::deserialize;
+
+use super::parameters::{ReadParameters, own_key, unreadable};
+use crate::classic::model::{Parameters, ParametersKey};
+
+const CLAIM_KIND: &str = "ResourceClaimParameters";
+const CLASS_KIND: &str = "ResourceClassParameters";
+
+/// What selectors of 1.30 call things, and how it is called today.
+const WORDS: [(&str, &str); 7] = [
+    ("attributes.quantity", "capacity"),
+    ("attributes.bool", "attributes"),
+    ("attributes.intslice", "attributes"),
+    ("attributes.int", "attributes"),
+    ("attributes.stringslice", "attributes"),
+    ("attributes.string", "attributes"),
+    ("attributes.version", "attributes"),
+];
+
+/// Parameters that 1.30 has itself; nothing where the kind is none of these.
+pub(super) fn parameters(driver: &str, kind: &str, object: &Value) -> Option<ReadParameters> {
+    let own = own_key(GROUP, kind, object);
+    match kind {
+        CLAIM_KIND => Some(match deserialize(object) {
+            Ok(read) => of_claim(driver, own, &read),
+            Err(error) => (own, Err(unreadable(&error))),
+        }),
+        CLASS_KIND => Some(match deserialize(object) {
+            Ok(read) => of_class(driver, own, &read),
+            Err(error) => (own, Err(unreadable(&error))),
+        }),
+        _ => None,
+    }
+}
+
+fn of_claim(driver: &str, own: ParametersKey, read: &ResourceClaimParameters) -> ReadParameters {
+    let ours = read.driver_requests.iter().filter(|requests| requests.driver_name == driver);
+    let mut spec = ClaimParametersSpec { shareable: read.shareable, ..ClaimParametersSpec::default() };
+    for requests in ours {
+        spec.config.extend(config(driver, Vec::new(), &requests.vendor_parameters));
+        for asked in &requests.requests {
+            let name = format!("request-{}", spec.requests.len());
+            spec.config.extend(config(driver, vec![name.clone()], &asked.vendor_parameters));
+            let selectors = selector(driver, asked.named_resources.as_ref()).into_iter().collect();
+            let devices = ExactDeviceRequest { selectors, ..ExactDeviceRequest::default() };
+            spec.requests.push(ParameterRequest { name, optional: false, devices });
+        }
+    }
+    let key = key(own, read.generated_from.as_ref(), &read.metadata.namespace);
+    let is_something = spec.check().map(|()| Box::new(Parameters::Claim(spec)));
+    (key, is_something.map_err(|mistake| ParametersMistake::new("driverRequests", mistake.problem)))
+}
+
+fn of_class(driver: &str, own: ParametersKey, read: &ResourceClassParameters) -> ReadParameters {
+    let filters = read.filters.iter().filter(|filter| filter.driver_name == driver);
+    let selectors = filters.filter_map(|filter| selector(driver, filter.named_resources.as_ref()));
+    let vendor = read.vendor_parameters.iter().filter(|vendor| vendor.driver_name == driver);
+    let config = vendor.map(|vendor| DeviceClassConfiguration { opaque: Some(opaque(driver, &vendor.parameters)) });
+    let spec = ClassParametersSpec { selectors: selectors.collect(), config: config.collect() };
+    let key = key(own, read.generated_from.as_ref(), &read.metadata.namespace);
+    (key, Ok(Box::new(Parameters::Class(spec))))
+}
+
+/// Claims and classes name the object that the parameters were made from, where there is one.
+fn key(
+    own: ParametersKey,
+    from: Option<&hostler_api::classic::ClassicParametersReference>,
+    namespace: &str,
+) -> ParametersKey {
+    from.map_or(own, |from| ParametersKey::new(from, namespace))
+}
+
+fn config(driver: &str, requests: Vec<String>, parameters: &Value) -> Option<DeviceClaimConfiguration> {
+    let opaque = (!parameters.is_null()).then(|| opaque(driver, parameters))?;
+    Some(DeviceClaimConfiguration { requests, opaque: Some(opaque) })
+}
+
+fn opaque(driver: &str, parameters: &Value) -> OpaqueDeviceConfiguration {
+    OpaqueDeviceConfiguration { driver: driver.to_owned(), parameters: parameters.clone() }
+}
+
+fn selector(driver: &str, asked: Option<&NamedResourcesRequest>) -> Option<DeviceSelector> {
+    let expression = today(driver, &asked?.selector);
+    Some(DeviceSelector { cel: Some(CelDeviceSelector { expression }) })
+}
+
+/// A selector of 1.30 in the words of today. What stands in quotes is left alone.
+fn today(driver: &str, selector: &str) -> String {
+    let (mut out, mut rest, mut quote, mut before) = (String::new(), selector, None, ' ');
+    while let Some(next) = rest.chars().next() {
+        let is_start = quote.is_none() && !before.is_alphanumeric() && before != '_' && before != '.';
+        let word = WORDS.iter().find(|(word, _)| is_start && rest.starts_with(word));
+        if let Some((word, name)) = word {
+            out.push_str(&format!("device.{name}[\"{driver}\"]"));
+            (rest, before) = (&rest[word.len()..], 't');
+            continue;
+        }
+        quote = match quote {
+            None if next == '"' || next == '\'' => Some(next),
+            Some(open) if next == open && before != '\\' => None,
+            open => open,
+        };
+        out.push(next);
+        (rest, before) = (&rest[next.len_utf8()..], next);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_of_1_30_are_written_as_today() {
+        let old = r#"attributes.quantity["memory"].isGreaterThan(quantity("1Gi")) && "numa" in attributes.int"#;
+        let new =
+            r#"device.capacity["d"]["memory"].isGreaterThan(quantity("1Gi")) && "numa" in device.attributes["d"]"#;
+        assert_eq!(today("d", old), new);
+        let quoted = r#"attributes.string["x"] == "attributes.int" && my.attributes.int == 'a\'attributes.bool'"#;
+        let new = r#"device.attributes["d"]["x"] == "attributes.int" && my.attributes.int == 'a\'attributes.bool'"#;
+        assert_eq!(today("d", quoted), new);
+    }
+
+    #[test]
+    fn parameters_go_by_the_name_of_what_they_were_made_from() {
+        let object = json!({
+            "metadata": {"name": "made", "namespace": "n"}, "shareable": true,
+            "generatedFrom": {"apiGroup": "v.example", "kind": "Wish", "name": "mine"},
+            "driverRequests": [
+                {"driverName": "other", "requests": [{}]},
+                {"driverName": "d", "vendorParameters": {"kind": "CpuConfig"}, "requests": [
+                    {"namedResources": {"selector": "attributes.bool[\"fast\"]"}}, {"vendorParameters": {"a": 1}}]},
+            ],
+        });
+        let (key, read) = parameters("d", CLAIM_KIND, &object).unwrap();
+        assert_eq!(key.to_string(), "Wish n/mine");
+        let Parameters::Claim(spec) = *read.unwrap() else { panic!("of a claim") };
+        assert_eq!(spec.requests.len(), 2);
+        assert_eq!(spec.config.len(), 2);
+        assert_eq!(spec.config[1].requests, ["request-1"]);
+    }
+}

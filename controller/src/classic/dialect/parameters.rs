@@ -1,0 +1,45 @@
+//! Parameters of both origins: hostler's own kinds, and those of 1.30.
+
+use hostler_api::classic::{
+    CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParameters, ClassParameters, ClassicMeta, ParametersMistake,
+};
+use serde_json::Value;
+use serde_path_to_error::deserialize;
+
+use super::{ClassicDialect, generated};
+use crate::classic::model::{Parameters, ParametersKey};
+
+/// Parameters under the name that claims or classes call them by, if they can be understood.
+pub(crate) type ReadParameters = (ParametersKey, Result<Box<Parameters>, ParametersMistake>);
+
+impl ClassicDialect {
+    /// Parameters of one of the kinds that are known; nothing where the kind is none of them.
+    pub(crate) fn parameters(&self, kind: &str, object: &Value) -> Option<ReadParameters> {
+        let group = hostler_api::hardware::GROUP;
+        match kind {
+            CLAIM_PARAMETERS_KIND => {
+                let read = deserialize(object).map_err(|error| unreadable(&error)).and_then(|it: ClaimParameters| {
+                    it.spec.check()?;
+                    Ok(Box::new(Parameters::Claim(it.spec)))
+                });
+                Some((own_key(group, kind, object), read))
+            }
+            CLASS_PARAMETERS_KIND => {
+                let read = deserialize(object).map_err(|error| unreadable(&error));
+                let read = read.map(|it: ClassParameters| Box::new(Parameters::Class(it.spec)));
+                Some((own_key(group, kind, object), read))
+            }
+            _ => generated::parameters(&self.driver, kind, object),
+        }
+    }
+}
+
+/// The name of the object itself.
+pub(super) fn own_key(group: &str, kind: &str, object: &Value) -> ParametersKey {
+    let metadata: ClassicMeta = super::read::read(&object["metadata"]).unwrap_or_default();
+    ParametersKey { group: group.to_owned(), kind: kind.to_owned(), namespace: metadata.namespace, name: metadata.name }
+}
+
+pub(super) fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> ParametersMistake {
+    ParametersMistake::new(error.path().to_string(), format!("{}; correct it", error.inner()))
+}

@@ -1,0 +1,150 @@
+//! Objects of classic DRA as the core knows them, whichever version they came from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference, NodeGrant},
+    core::NodeSelector,
+    resource::{DeviceClaim, DeviceClass, DeviceRequestAllocationResult, ResourceSlice},
+};
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClassicClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) is_deleting: bool,
+    /// UID of the pod that it was made for.
+    pub(crate) owner: Option<String>,
+    pub(crate) wish: ClaimWish,
+    pub(crate) allocation: Option<ClaimAllocation>,
+    pub(crate) consumers: Vec<ClassicConsumer>,
+    pub(crate) is_deallocation_requested: bool,
+}
+
+/// What a claim asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ClaimWish {
+    /// Something of a ResourceClass, until 1.30.
+    Class { class: String, parameters: Option<ClassicParametersReference>, is_immediate: bool },
+    /// Devices, from the controller of a driver, in 1.31.
+    Devices { devices: DeviceClaim, controller: String },
+}
+
+/// What a claim was given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClaimAllocation {
+    /// The driver whose controller allocated; empty for the scheduler.
+    pub(crate) by: String,
+    /// Devices of our driver, or why they cannot be known.
+    pub(crate) devices: Result<Vec<DeviceRequestAllocationResult>, String>,
+}
+
+/// What all claims of a class have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClassicClass {
+    pub(crate) name: String,
+    pub(crate) suitable_nodes: Option<NodeSelector>,
+    pub(crate) content: ClassContent,
+}
+
+/// What a class says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ClassContent {
+    /// A ResourceClass.
+    Resource { driver: String, parameters: Option<ClassicParametersReference>, is_structured: bool },
+    /// A DeviceClass.
+    Device(Box<DeviceClass>),
+}
+
+/// An object with parameters.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct ParametersKey {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl ParametersKey {
+    /// What a claim or a class names. `namespace` is where the reference itself says none.
+    pub(crate) fn new(reference: &ClassicParametersReference, namespace: &str) -> Self {
+        let ClassicParametersReference { api_group, kind, name, namespace: own } = reference.clone();
+        let namespace = own.unwrap_or_else(|| namespace.to_owned());
+        Self { group: api_group, kind, namespace, name }
+    }
+}
+
+impl fmt::Display for ParametersKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => write!(f, "{} {}", self.kind, self.name),
+            namespace => write!(f, "{} {namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// What parameters say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Parameters {
+    /// Of claims.
+    Claim(ClaimParametersSpec),
+    /// Of classes.
+    Class(ClassParametersSpec),
+}
+
+/// The negotiation about the node of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SchedulingContext {
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) is_deleting: bool,
+    /// UID of the pod.
+    pub(crate) owner: Option<String>,
+    pub(crate) selected: Option<String>,
+    pub(crate) potential: BTreeSet<String>,
+    pub(crate) entries: UnsuitableNodes,
+}
+
+/// Where claims cannot be allocated, by what the pod calls the claim.
+pub(crate) type UnsuitableNodes = BTreeMap<String, BTreeSet<String>>;
+
+/// A pod, as it was when it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodFacts {
+    pub(crate) uid: String,
+    pub(crate) is_deleting: bool,
+    pub(crate) claims: Vec<PodClaim>,
+}
+
+/// A claim of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodClaim {
+    /// What the pod calls it.
+    pub(crate) name: String,
+    /// The claim, if there shall be one.
+    pub(crate) claim: Option<String>,
+    /// Whether it is made for this pod alone, from a template.
+    pub(crate) is_made: bool,
+}
+
+/// Who offers devices: a node, or something that several nodes can use.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceSource {
+    /// Name of its NodeHardware.
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// The node, where it is one.
+    pub(crate) node: Option<String>,
+    /// Whether what it says can be relied on.
+    pub(crate) is_ready: bool,
+    pub(crate) slices: Vec<ResourceSlice>,
+    /// What was given of it, by UID of the claim.
+    pub(crate) grants: BTreeMap<String, NodeGrant>,
+}

@@ -1,0 +1,286 @@
+//! What becomes of claims, and of what sources say that they were given.
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::resource::DeviceRequestAllocationResult;
+
+use super::{
+    agenda::Topic,
+    core::{ClassicCore, is_older},
+    event::{ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
+    model::ClassicClaim,
+    state::ClaimState,
+};
+
+/// What a claim needs next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ClaimStep {
+    Rest,
+    AddFinalizer,
+    AwaitGrant,
+    Allocate,
+    Deallocate,
+    RemoveFinalizer,
+}
+
+impl ClassicCore {
+    pub(super) fn claim_seen(&mut self, claim: ClassicClaim) {
+        let key = claim.key.clone();
+        if claim.is_deleting && claim.finalizers.is_empty() {
+            // Nothing keeps it any more. What a write returns of it is the last that is heard.
+            return self.claim_gone(&key, &claim.uid);
+        }
+        let known = self.claims.get(&key).map(|state| (state.claim.uid.clone(), state.claim.version.clone()));
+        match known {
+            Some((uid, version)) if uid == claim.uid && is_older(&claim.version, &version) => return,
+            Some((uid, _)) if uid != claim.uid => self.claim_gone(&key, &uid),
+            _ => {}
+        }
+        self.uids.insert(claim.uid.clone(), key.clone());
+        let is_over = claim.is_deleting || claim.is_deallocation_requested || claim.allocation.is_some();
+        let is_allocated = claim.allocation.as_ref().is_some_and(|it| it.by == self.settings.driver);
+        let state = self.claims.entry(key.clone()).or_insert_with(|| ClaimState::new(claim.clone()));
+        state.claim = claim;
+        if is_over {
+            state.pending = None;
+        }
+        let unreadable = state.claim.allocation.as_ref().and_then(|it| it.devices.as_ref().err()).cloned();
+        if is_allocated && unreadable.is_none() {
+            state.is_well();
+        }
+        if let Some(error) = unreadable.filter(|_| is_allocated) {
+            let message = format!("{error}; what NodeHardware says was given counts until the claim is made anew");
+            self.tell(&key, NoticeReason::Failed, message);
+        }
+        self.came_anew(&WriteTarget::Claim(key.clone()));
+        self.claim_changed(&key);
+    }
+
+    pub(super) fn claim_gone(&mut self, key: &ObjectKey, uid: &str) {
+        if self.claims.get(key).is_none_or(|state| state.claim.uid != uid) {
+            return;
+        }
+        self.claims.remove(key);
+        self.uids.remove(uid);
+        self.forget_writes(&WriteTarget::Claim(key.clone()));
+        let mut sources = self.inventory.want(uid, key, &[]);
+        sources.extend(self.inventory.granted_by(uid).cloned());
+        if self.inventory.granted_by(uid).next().is_some() {
+            self.gone.insert(uid.to_owned());
+        }
+        let granted = self.inventory.granted(uid);
+        let is_news = self.inventory.hold(uid, granted);
+        self.look_again_if(is_news);
+        sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
+        self.look_at_contexts_of(key);
+    }
+
+    /// What the claim holds, and what sources shall say of it, follows from what it is.
+    pub(super) fn claim_changed(&mut self, key: &ObjectKey) {
+        let Some(state) = self.claims.get(key) else { return };
+        let uid = state.claim.uid.clone();
+        let (holds, wants) = self.devices_of(state);
+        let is_news = self.inventory.hold(&uid, holds);
+        self.look_again_if(is_news);
+        let mut sources = self.inventory.want(&uid, key, &wants);
+        sources.extend(self.inventory.granted_by(&uid).cloned());
+        sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
+        self.agenda.now(Topic::Claim(key.clone()));
+        self.look_at_contexts_of(key);
+    }
+
+    fn look_at_contexts_of(&mut self, claim: &ObjectKey) {
+        for context in self.interested.get(claim).into_iter().flatten() {
+            self.agenda.now(Topic::Context(context.clone()));
+        }
+    }
+
+    /// What a claim holds, and what sources shall say that it was given.
+    fn devices_of(
+        &self,
+        state: &ClaimState,
+    ) -> (Vec<DeviceRequestAllocationResult>, Vec<DeviceRequestAllocationResult>) {
+        let granted = || self.inventory.granted(&state.claim.uid);
+        match (&state.claim.allocation, &state.pending) {
+            (Some(allocation), _) => {
+                let is_ours = allocation.by == self.settings.driver;
+                let devices = allocation.devices.clone().unwrap_or_else(|_| granted());
+                (devices.clone(), if is_ours { devices } else { Vec::new() })
+            }
+            (None, Some(pending)) => {
+                let devices = pending.new.result.devices.results.clone();
+                let wants = if self.has_finalizer(&state.claim) { devices.clone() } else { Vec::new() };
+                (devices, wants)
+            }
+            (None, None) => (granted(), Vec::new()),
+        }
+    }
+
+    pub(super) fn has_finalizer(&self, claim: &ClassicClaim) -> bool {
+        claim.finalizers.contains(&self.finalizer)
+    }
+
+    /// Gives up an allocation that nobody else has seen yet.
+    pub(super) fn withdraw(&mut self, key: &ObjectKey) {
+        // What is being written may be there already; the answer tells.
+        if self.is_allocating(key) {
+            return;
+        }
+        if self.claims.get_mut(key).and_then(|state| state.pending.take()).is_some() {
+            self.claim_changed(key);
+        }
+    }
+
+    fn next_step(&self, state: &ClaimState) -> ClaimStep {
+        let claim = &state.claim;
+        let is_kept = self.has_finalizer(claim);
+        let is_over = claim.is_deleting || claim.is_deallocation_requested;
+        let is_ours = claim.allocation.as_ref().is_some_and(|it| it.by == self.settings.driver);
+        // What came out without our name is taken back with the one consumer that was written with it.
+        if is_kept && state.has_vanished && claim.allocation.is_some() && claim.consumers.len() <= 1 {
+            return ClaimStep::Deallocate;
+        }
+        if !claim.consumers.is_empty() {
+            let is_bare = is_ours && !is_kept && !claim.is_deleting;
+            return if is_bare { ClaimStep::AddFinalizer } else { ClaimStep::Rest };
+        }
+        let is_aborted = claim.is_deallocation_requested && claim.allocation.is_none();
+        if is_kept && is_aborted || is_ours && is_over {
+            return ClaimStep::Deallocate;
+        }
+        if is_ours {
+            return if is_kept { ClaimStep::Rest } else { ClaimStep::AddFinalizer };
+        }
+        match &state.pending {
+            Some(_) if !is_kept => ClaimStep::AddFinalizer,
+            Some(pending) if self.inventory.is_granted(&claim.uid, &pending.new.result.devices.results) => {
+                ClaimStep::Allocate
+            }
+            Some(_) => ClaimStep::AwaitGrant,
+            // Nothing is in flight: neither of ours nor what an earlier run left half done.
+            None if is_kept => ClaimStep::RemoveFinalizer,
+            None => ClaimStep::Rest,
+        }
+    }
+
+    pub(super) fn settle_claim(&mut self, key: &ObjectKey) {
+        let Some(state) = self.claims.get(key) else { return };
+        let step = self.next_step(state);
+        if step == ClaimStep::Rest {
+            return self.settle_immediate(key);
+        }
+        let target = WriteTarget::Claim(key.clone());
+        if step == ClaimStep::AwaitGrant || !self.can_write(&target, Topic::Claim(key.clone())) {
+            return;
+        }
+        if let Some(write) = self.claim_write(key, step) {
+            self.write(write);
+        }
+    }
+
+    fn claim_write(&self, key: &ObjectKey, step: ClaimStep) -> Option<ClassicWrite> {
+        let state = self.claims.get(key)?;
+        let ClassicClaim { uid, version, finalizers, .. } = &state.claim;
+        let written = WrittenClaim { key: key.clone(), uid: uid.clone(), version: version.clone() };
+        let others = finalizers.iter().filter(|finalizer| **finalizer != self.finalizer).cloned();
+        match step {
+            ClaimStep::Rest | ClaimStep::AwaitGrant => None,
+            ClaimStep::AddFinalizer => {
+                Some(ClassicWrite::Finalizers(written, others.chain([self.finalizer.clone()]).collect()))
+            }
+            ClaimStep::RemoveFinalizer => Some(ClassicWrite::Finalizers(written, others.collect())),
+            ClaimStep::Deallocate => Some(ClassicWrite::Deallocation(written)),
+            ClaimStep::Allocate => {
+                let pending = state.pending.as_ref()?;
+                Some(ClassicWrite::Allocation(written, Box::new(pending.new.clone())))
+            }
+        }
+    }
+
+    pub(super) fn claim_written(&mut self, key: &ObjectKey, write: Option<ClassicWrite>, outcome: WriteOutcome) {
+        let target = WriteTarget::Claim(key.clone());
+        match (outcome, write) {
+            (WriteOutcome::Done | WriteOutcome::Gone, _) => {}
+            (WriteOutcome::Conflict, write) => self.try_again_if_newer(&target, write),
+            (WriteOutcome::Dropped(fields), _) => {
+                self.came_anew(&target);
+                self.has_vanished(key, &fields);
+            }
+            (WriteOutcome::Refused(message), Some(ClassicWrite::Allocation(_, new))) => {
+                self.came_anew(&target);
+                self.was_refused(key, &new.node, &message);
+            }
+            (WriteOutcome::Refused(message), _) => {
+                self.tell(
+                    key,
+                    NoticeReason::Failed,
+                    format!("the API server refused a change of the claim: {message}"),
+                );
+            }
+            (WriteOutcome::Failed(message), _) => {
+                self.tell(key, NoticeReason::Failed, format!("failed to change the claim: {message}"));
+            }
+        }
+    }
+
+    fn has_vanished(&mut self, key: &ObjectKey, fields: &str) {
+        let Some(state) = self.claims.get_mut(key) else { return };
+        state.has_vanished = true;
+        state.pending = None;
+        let message = format!(
+            "the API server let {fields} fall: classic allocation by a controller is switched off there; turn on the \
+             feature gate DRAControlPlaneController, then make the claim anew"
+        );
+        self.tell(key, NoticeReason::Failed, message);
+        self.claim_changed(key);
+    }
+
+    /// The node counts as unsuitable for a while, and the negotiation says so in the same round.
+    pub(super) fn was_refused(&mut self, key: &ObjectKey, node: &str, message: &str) {
+        let now = self.agenda.now;
+        let Some(state) = self.claims.get_mut(key) else { return };
+        let pause = state.refusals.add(now, node, message);
+        self.agenda.after(pause, Topic::Retry(key.clone()));
+        self.tell(key, NoticeReason::Failed, format!("failed to allocate for node {node}: {message}"));
+        self.withdraw(key);
+        self.claim_changed(key);
+    }
+
+    /// Claims that wait for their grants are told why they have to.
+    pub(super) fn grants_failed(&mut self, source: &str, write: Option<ClassicWrite>, message: &str) {
+        let Some(ClassicWrite::Grants { grants, .. }) = write else { return };
+        let claims: Vec<ObjectKey> = grants.keys().filter_map(|uid| self.uids.get(uid).cloned()).collect();
+        for claim in claims {
+            let message = format!("failed to write into NodeHardware {source} what the claim is given: {message}");
+            self.tell(&claim, NoticeReason::Failed, message);
+        }
+    }
+
+    pub(super) fn settle_source(&mut self, name: &str) {
+        let (claims, uids, gone, finalizer) = (&self.claims, &self.uids, &self.gone, &self.finalizer);
+        let may_release = |uid: &str| match uids.get(uid).and_then(|key| claims.get(key)) {
+            Some(state) => Some(state.pending.is_none() && !state.claim.finalizers.contains(finalizer)),
+            None => gone.contains(uid).then_some(true),
+        };
+        let (grants, later) = self.inventory.grants_to_write(name, self.agenda.now, may_release);
+        let topic = Topic::Source(name.to_owned());
+        if let Some(later) = later {
+            self.agenda.after(later, topic.clone());
+        }
+        let Some(source) = self.inventory.source(name) else { return };
+        let (source, version) = (source.name.clone(), source.version.clone());
+        if !grants.is_empty() && self.can_write(&WriteTarget::Source(name.to_owned()), topic) {
+            self.write(ClassicWrite::Grants { source, version, grants });
+        }
+    }
+
+    /// Claims that could be allocated: unallocated, not on their way anywhere.
+    pub(super) fn is_waiting(&self, state: &ClaimState) -> bool {
+        let claim = &state.claim;
+        claim.allocation.is_none() && !claim.is_deleting && !claim.is_deallocation_requested && !state.has_vanished
+    }
+
+    /// Whether something is being done with it, be it only cleaning up.
+    pub(super) fn is_busy(&self, state: &ClaimState) -> bool {
+        state.pending.is_some() || self.has_finalizer(&state.claim)
+    }
+}

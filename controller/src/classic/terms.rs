@@ -1,0 +1,129 @@
+//! What a claim asks for, as a claim of today. Pure.
+
+use std::collections::BTreeSet;
+
+use hostler_api::{
+    ClaimUid,
+    classic::{ParameterRequest, ParametersMistake, REQUEST_CONFIG_KIND, RequestConfig},
+    core::NodeSelector,
+    resource::{
+        CapacityRequirements, DeviceClaim, DeviceClaimConfiguration, DeviceRequest, ExactDeviceRequest, ResourceClaim,
+        ResourceClaimMetadata, ResourceClaimSpec, ResourceClaimStatus,
+    },
+    well_known::HOSTLER_API_VERSION,
+};
+
+use super::model::ClassicClaim;
+
+/// What a claim asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClaimTerms {
+    /// The claim of today.
+    pub(crate) claim: ResourceClaim,
+    /// Requests that can do with less than they say, and with nothing.
+    pub(crate) optional: BTreeSet<String>,
+    /// Whether several pods can use it at the same time.
+    pub(crate) is_shareable: bool,
+    /// A node must be one of each.
+    pub(crate) suitable_nodes: Vec<NodeSelector>,
+}
+
+impl ClaimTerms {
+    /// The terms of a claim that asks for these devices.
+    pub(crate) fn new(claim: &ClassicClaim, devices: DeviceClaim) -> Self {
+        let metadata = ResourceClaimMetadata {
+            name: claim.key.name.clone(),
+            namespace: claim.key.namespace.clone(),
+            uid: ClaimUid::new(&*claim.uid).ok().map(String::from),
+            ..ResourceClaimMetadata::default()
+        };
+        let claim = ResourceClaim {
+            api_version: "resource.k8s.io/v1".to_owned(),
+            kind: "ResourceClaim".to_owned(),
+            metadata,
+            spec: ResourceClaimSpec { devices },
+            status: ResourceClaimStatus::default(),
+        };
+        Self { claim, optional: BTreeSet::new(), is_shareable: true, suitable_nodes: Vec::new() }
+    }
+
+    /// How many devices an optional request would like to have.
+    pub(crate) fn most(&self, request: &str) -> i64 {
+        let requests = &self.claim.spec.devices.requests;
+        let exactly = requests.iter().find(|it| it.name == request).and_then(|it| it.exactly.as_ref());
+        exactly.and_then(|it| it.count).unwrap_or(1)
+    }
+
+    /// The claim with other counts for some requests.
+    pub(crate) fn with_counts(&self, count_of: impl Fn(&str) -> Option<i64>) -> ResourceClaim {
+        let mut claim = self.claim.clone();
+        let devices = &mut claim.spec.devices;
+        let mut gone = BTreeSet::new();
+        for request in &mut devices.requests {
+            match (count_of(&request.name), &mut request.exactly) {
+                (Some(0), _) => drop(gone.insert(request.name.clone())),
+                (Some(count), Some(exactly)) => exactly.count = Some(count),
+                _ => {}
+            }
+        }
+        devices.requests.retain(|request| !gone.contains(&request.name));
+        devices.constraints.retain_mut(|constraint| keep(&mut constraint.requests, &gone));
+        devices.config.retain_mut(|config| keep(&mut config.requests, &gone));
+        claim
+    }
+}
+
+/// Takes requests out of a list; a list that was about nothing else would be about all of them.
+fn keep(requests: &mut Vec<String>, gone: &BTreeSet<String>) -> bool {
+    let was_for_all = requests.is_empty();
+    requests.retain(|request| !gone.contains(request));
+    was_for_all || !requests.is_empty()
+}
+
+/// Requests of parameters, as requests of today. `class_of` says as what the allocator knows the class of a request.
+pub(crate) fn requests(
+    asked: &[ParameterRequest],
+    mut class_of: impl FnMut(usize, &ParameterRequest) -> Result<String, ParametersMistake>,
+) -> Result<Vec<DeviceRequest>, ParametersMistake> {
+    let request = |(at, request): (usize, &ParameterRequest)| {
+        let device_class_name = class_of(at, request)?;
+        let exactly = ExactDeviceRequest { device_class_name, ..request.devices.clone() };
+        Ok(DeviceRequest { name: request.name.clone(), exactly: Some(exactly), first_available: Vec::new() })
+    };
+    asked.iter().enumerate().map(request).collect()
+}
+
+/// Heeds what 1.31 has no fields for: configurations that are for us, and not for the node.
+pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Result<(), ParametersMistake> {
+    let written = std::mem::take(&mut terms.claim.spec.devices.config);
+    for (at, config) in written.into_iter().enumerate() {
+        match request_config(&config, driver) {
+            None => terms.claim.spec.devices.config.push(config),
+            Some(Err(error)) => {
+                let field = format!("spec.devices.config[{at}].opaque.parameters");
+                return Err(ParametersMistake::new(field, format!("{error}; correct it and make the claim anew")));
+            }
+            Some(Ok(heeded)) => heed(terms, &config.requests, &heeded),
+        }
+    }
+    Ok(())
+}
+
+fn request_config(config: &DeviceClaimConfiguration, driver: &str) -> Option<Result<RequestConfig, serde_json::Error>> {
+    let opaque = config.opaque.as_ref().filter(|opaque| opaque.driver == driver)?;
+    let is = |field: &str, value: &str| opaque.parameters[field] == value;
+    let is_ours = is("apiVersion", HOSTLER_API_VERSION) && is("kind", REQUEST_CONFIG_KIND);
+    is_ours.then(|| serde_json::from_value(opaque.parameters.clone()))
+}
+
+fn heed(terms: &mut ClaimTerms, names: &[String], config: &RequestConfig) {
+    let requests = terms.claim.spec.devices.requests.iter_mut();
+    for request in requests.filter(|request| names.is_empty() || names.contains(&request.name)) {
+        if config.optional {
+            terms.optional.insert(request.name.clone());
+        }
+        let Some(exactly) = request.exactly.as_mut().filter(|_| !config.capacity.is_empty()) else { continue };
+        let capacity = config.capacity.iter().map(|(name, quantity)| (name.as_str(), quantity.clone()));
+        exactly.capacity = Some(CapacityRequirements { requests: capacity.collect() });
+    }
+}

@@ -1,0 +1,10 @@
+//! The core against a server that enforces the API's rules, with a scheduler and a controller manager that do what those of
+//! 1.31 do. docs/classic-dra.md says which test is which scenario.
+
+mod crash;
+mod parameters;
+mod random;
+mod scenarios;
+mod scheduler;
+mod server;
+mod world;

@@ -1,0 +1,69 @@
+//! A whole life of claims, with something going wrong at every single write.
+
+use hostler_api::classic::ClassicVersion;
+
+use super::{
+    scheduler::Dice,
+    world::{Fate, World},
+};
+
+const ALL_FATES: [Fate; 5] = [Fate::DieBefore, Fate::DieAfter, Fate::FailBefore, Fate::FailAfter, Fate::Conflict];
+
+/// Two pods with two claims of their own and one in common come, run and go. Says how many writes that took.
+fn life(version: ClassicVersion, fates: &[(usize, Fate)]) -> usize {
+    let mut world = World::new(version);
+    world.fates.extend(fates.iter().copied());
+    world.node("a", 3);
+    world.node("b", 3);
+    for claim in ["one", "two", "shared"] {
+        world.claim(claim, 1);
+    }
+    world.pod("p", &["one", "shared"]);
+    world.pod("q", &["two", "shared"]);
+    assert_eq!(world.run(&mut Dice(7)).len(), 2, "{fates:?}");
+    world.server.delete("pods", "default", "p");
+    world.control();
+    world.settle();
+    world.server.delete("resourceclaims", "default", "one");
+    world.server.delete("resourceclaims", "default", "shared");
+    world.settle();
+    world.check();
+    world.server.delete("pods", "default", "q");
+    world.control();
+    world.settle();
+    assert!(world.get_claim("one").is_none() && world.get_claim("shared").is_none(), "{fates:?}");
+    assert!(world.devices("two").is_none(), "{fates:?}");
+    let writes = world.writes.len();
+    world.check_rest();
+    assert!(world.grants().is_empty(), "{fates:?}");
+    writes
+}
+
+#[test]
+fn whatever_happens_at_any_write_nothing_is_lost_doubled_or_left_behind() {
+    for version in ClassicVersion::ALL {
+        let writes = life(version, &[]);
+        assert!(writes >= 15, "{writes}");
+        for at in 0..writes {
+            for fate in ALL_FATES {
+                life(version, &[(at, fate)]);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: every pair of writes"]
+fn two_deaths_at_any_two_writes_do_no_harm() {
+    for version in ClassicVersion::ALL {
+        let writes = life(version, &[]);
+        for first in 0..writes {
+            for second in first + 1..writes + 6 {
+                for fates in [[Fate::DieAfter, Fate::DieBefore], [Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter; 2]]
+                {
+                    life(version, &[(first, fates[0]), (second, fates[1])]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! An API server in miniature: objects, versions, a watch, and the rules that the real one enforces for claims and
+//! negotiations (controller-made allocations of 1.26 to 1.31).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_api::classic::ClassicVersion;
+use serde_json::{Map, Value, json};
+
+use super::super::dialect::ClassicPatch;
+
+/// Why a request failed: an HTTP status and a reason.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ApiError(pub(super) u16, pub(super) String);
+
+type ApiResult = Result<Value, ApiError>;
+
+/// Resource, namespace and name.
+pub(super) type Id = (String, String, String);
+
+/// What watchers are told.
+#[derive(Clone, Debug)]
+pub(super) struct WatchEvent {
+    pub(super) resource: String,
+    pub(super) object: Value,
+    pub(super) is_gone: bool,
+}
+
+/// The server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) version: ClassicVersion,
+    /// Whether the gate for allocation by controllers is on; only 1.31 has it.
+    pub(super) is_gate_on: bool,
+    pub(super) objects: BTreeMap<Id, Value>,
+    pub(super) log: Vec<WatchEvent>,
+    /// Names of entries that an apply owns, by object.
+    owned: BTreeMap<Id, BTreeSet<String>>,
+    last: u64,
+}
+
+impl Server {
+    pub(super) fn new(version: ClassicVersion) -> Self {
+        let (objects, log, owned) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        Self { version, is_gate_on: true, objects, log, owned, last: 0 }
+    }
+
+    pub(super) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.objects.get(&id(resource, namespace, name))
+    }
+
+    pub(super) fn list(&self, resource: &str) -> Vec<Value> {
+        self.objects.iter().filter(|((of, ..), _)| of == resource).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub(super) fn create(&mut self, resource: &str, mut object: Value) -> Value {
+        self.last += 1;
+        let meta = &mut object["metadata"];
+        meta["uid"] = json!(format!("uid-{}", self.last));
+        let id = id(resource, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str().unwrap());
+        assert!(!self.objects.contains_key(&id), "{id:?} exists");
+        if resource == "resourceclaims" {
+            object["status"] = json!({});
+            if !self.is_gate_on {
+                object["spec"].as_object_mut().unwrap().remove("controller");
+            }
+        }
+        self.store(id, object)
+    }
+
+    /// As a merge patch or an apply.
+    pub(super) fn patch(&mut self, patch: &ClassicPatch) -> ApiResult {
+        let id = parse(&patch.path);
+        let old = self.objects.get(&id).cloned().ok_or_else(|| ApiError(404, format!("{id:?} not found")))?;
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &patch.body["metadata"][field];
+            if !wanted.is_null() && *wanted != old["metadata"][field] {
+                return Err(ApiError(409, format!("{field} is another one")));
+            }
+        }
+        let new = if patch.is_apply { self.apply(&id, &old, &patch.body) } else { merged(old.clone(), &patch.body) };
+        self.replace(id, old, new, patch.is_status)
+    }
+
+    /// Reads, changes and writes an object, as those do who have no other writer to fear here.
+    pub(super) fn edit(
+        &mut self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        is_status: bool,
+        change: impl FnOnce(&mut Value),
+    ) -> ApiResult {
+        let id = id(resource, namespace, name);
+        let old = self.objects.get(&id).cloned().ok_or_else(|| ApiError(404, format!("{id:?} not found")))?;
+        let mut new = old.clone();
+        change(&mut new);
+        self.replace(id, old, new, is_status)
+    }
+
+    pub(super) fn delete(&mut self, resource: &str, namespace: &str, name: &str) {
+        let id = id(resource, namespace, name);
+        let Some(mut object) = self.objects.get(&id).cloned() else { return };
+        if finalizers(&object).is_empty() {
+            self.remove(&id);
+        } else if object["metadata"]["deletionTimestamp"].is_null() {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.store(id, object);
+        }
+    }
+
+    fn replace(&mut self, id: Id, old: Value, mut new: Value, is_status: bool) -> ApiResult {
+        if is_status {
+            // The status endpoint changes nothing else: V2.
+            new["metadata"] = old["metadata"].clone();
+            new["spec"] = old["spec"].clone();
+        } else {
+            new["status"] = old["status"].clone();
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+        }
+        let mut new = pruned(new);
+        if !self.is_gate_on && id.0 == "resourceclaims" {
+            drop_gated(&old, &mut new);
+        }
+        let problems = match &*id.0 {
+            "resourceclaims" => claim_problems(self.version, &old, &new),
+            "podschedulingcontexts" | "podschedulings" => context_problems(&new),
+            _ => Vec::new(),
+        };
+        if !problems.is_empty() {
+            return Err(ApiError(422, problems.join("; ")));
+        }
+        let is_deleting = !new["metadata"]["deletionTimestamp"].is_null();
+        if is_deleting && finalizers(&new).is_empty() {
+            self.last += 1;
+            new["metadata"]["resourceVersion"] = json!(self.last.to_string());
+            self.objects.insert(id.clone(), new.clone());
+            self.remove(&id);
+            return Ok(new);
+        }
+        if new == pruned(old.clone()) {
+            return Ok(old);
+        }
+        Ok(self.store(id, new))
+    }
+
+    fn store(&mut self, id: Id, mut object: Value) -> Value {
+        self.last += 1;
+        object["metadata"]["resourceVersion"] = json!(self.last.to_string());
+        self.objects.insert(id.clone(), object.clone());
+        self.log.push(WatchEvent { resource: id.0, object: object.clone(), is_gone: false });
+        object
+    }
+
+    fn remove(&mut self, id: &Id) {
+        let Some(object) = self.objects.remove(id) else { return };
+        self.owned.remove(id);
+        self.log.push(WatchEvent { resource: id.0.clone(), object, is_gone: true });
+    }
+
+    /// Entries of `status.resourceClaims` are owned one by one.
+    fn apply(&mut self, id: &Id, old: &Value, body: &Value) -> Value {
+        let empty = Vec::new();
+        let applied = body["status"]["resourceClaims"].as_array().unwrap_or(&empty);
+        let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
+        let names: BTreeSet<String> = applied.iter().map(name).collect();
+        let before = self.owned.insert(id.clone(), names.clone()).unwrap_or_default();
+        let kept = old["status"]["resourceClaims"].as_array().unwrap_or(&empty).iter();
+        let kept = kept.filter(|entry| !names.contains(&name(entry)) && !before.contains(&name(entry)));
+        let mut new = old.clone();
+        new["status"]["resourceClaims"] = kept.chain(applied).cloned().collect();
+        new
+    }
+}
+
+pub(super) fn id(resource: &str, namespace: &str, name: &str) -> Id {
+    (resource.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+fn parse(path: &str) -> Id {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts[..] {
+        [_, "apis", _, _, "namespaces", namespace, resource, name] => id(resource, namespace, name),
+        [_, "apis", _, _, resource, name] => id(resource, "", name),
+        _ => panic!("no path of an object: {path}"),
+    }
+}
+
+pub(super) fn finalizers(object: &Value) -> Vec<String> {
+    let list = object["metadata"]["finalizers"].as_array();
+    list.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
+}
+
+/// RFC 7386.
+fn merged(old: Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else { return patch.clone() };
+    let mut new = match old {
+        Value::Object(old) => old,
+        _ => Map::new(),
+    };
+    for (name, value) in patch {
+        if value.is_null() {
+            new.remove(name);
+        } else {
+            let old = new.remove(name).unwrap_or_default();
+            new.insert(name.clone(), merged(old, value));
+        }
+    }
+    Value::Object(new)
+}
+
+/// What a server does not store: nothing, and false, and empty lists of a claim's status.
+fn pruned(mut object: Value) -> Value {
+    if let Some(status) = object["status"].as_object_mut() {
+        status.retain(|_, value| {
+            !value.is_null() && *value != json!(false) && *value != json!([]) && *value != json!("")
+        });
+    }
+    object
+}
+
+fn drop_gated(old: &Value, new: &mut Value) {
+    if old["status"]["allocation"]["controller"].is_null()
+        && let Some(allocation) = new["status"]["allocation"].as_object_mut()
+    {
+        allocation.remove("controller");
+    }
+    if old["status"]["deallocationRequested"].is_null() {
+        new["status"].as_object_mut().unwrap().remove("deallocationRequested");
+    }
+}
+
+/// V1 and V3 to V10, and that nothing new can keep an object that is being deleted.
+fn claim_problems(version: ClassicVersion, old: &Value, new: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut forbid = |is_wrong: bool, what: &str| {
+        if is_wrong {
+            problems.push(what.to_owned());
+        }
+    };
+    let is_deleting = !old["metadata"]["deletionTimestamp"].is_null();
+    let is_new_finalizer = finalizers(new).iter().any(|it| !finalizers(old).contains(it));
+    forbid(is_deleting && is_new_finalizer, "metadata.finalizers: no new finalizers while it is deleted");
+    forbid(old["spec"] != new["spec"], "V1 spec: is immutable");
+    let (was, is) = (&old["status"], &new["status"]);
+    let uids = |status: &Value| -> Vec<String> {
+        let list = status["reservedFor"].as_array().cloned().unwrap_or_default();
+        list.iter().map(|it| it["uid"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let (old_uids, new_uids) = (uids(was), uids(is));
+    let is_allocated = is["allocation"].is_object();
+    let is_requested = is["deallocationRequested"] == true;
+    forbid(!new_uids.is_empty() && !is_allocated, "V3 reservedFor: needs an allocation");
+    let is_more = new_uids.iter().any(|uid| !old_uids.contains(uid));
+    forbid(is_more && (is_deleting || is_requested), "V4 reservedFor: nobody new while it goes");
+    forbid(
+        was["allocation"].is_object() && is_allocated && was["allocation"] != is["allocation"],
+        "V5 allocation: is immutable",
+    );
+    forbid(is_requested && !new_uids.is_empty(), "V6 deallocationRequested: somebody uses it");
+    forbid(
+        is_requested && was["deallocationRequested"] != true && !is_allocated,
+        "V6 deallocationRequested: needs an allocation",
+    );
+    forbid(
+        was["deallocationRequested"] == true && !is_requested && is_allocated,
+        "V7 deallocationRequested: cannot be cancelled",
+    );
+    let distinct: BTreeSet<&String> = new_uids.iter().collect();
+    forbid(distinct.len() != new_uids.len() || new_uids.iter().any(String::is_empty), "V8 reservedFor: uid");
+    forbid(new_uids.len() > 32, "reservedFor: too many");
+    if version == ClassicVersion::V1Alpha3 {
+        forbid(is_allocated && !are_results_good(new), "V10 allocation.devices");
+    } else {
+        forbid(is_allocated && is["driverName"].is_null(), "V9 driverName: is needed");
+        forbid(is["allocation"]["shareable"] != true && new_uids.len() > 1, "V9 reservedFor: it cannot be shared");
+        let data =
+            is["allocation"]["resourceHandles"][0]["data"].as_str().or(is["allocation"]["resourceHandle"].as_str());
+        forbid(data.is_some_and(|data| data.len() > 16 * 1024), "allocation: the handle is too long");
+    }
+    problems
+}
+
+fn are_results_good(claim: &Value) -> bool {
+    let empty = Vec::new();
+    let requests = claim["spec"]["devices"]["requests"].as_array().unwrap_or(&empty);
+    let names: BTreeSet<&str> = requests.iter().filter_map(|request| request["name"].as_str()).collect();
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array().unwrap_or(&empty);
+    let known = ["request", "driver", "pool", "device"];
+    results.iter().all(|result| {
+        let has_all = known.iter().all(|field| result[field].as_str().is_some_and(|text| !text.is_empty()));
+        let has_only = result.as_object().unwrap().keys().all(|field| known.contains(&&**field));
+        has_all && has_only && names.contains(result["request"].as_str().unwrap())
+    })
+}
+
+/// V11.
+fn context_problems(new: &Value) -> Vec<String> {
+    let is_set = |list: &Value| {
+        let empty = Vec::new();
+        let list = list.as_array().unwrap_or(&empty);
+        let distinct: BTreeSet<String> = list.iter().map(Value::to_string).collect();
+        list.len() <= 128 && distinct.len() == list.len()
+    };
+    let empty = Vec::new();
+    let entries = new["status"]["resourceClaims"].as_array().unwrap_or(&empty);
+    let names: Value = entries.iter().map(|entry| entry["name"].clone()).collect();
+    let lists =
+        [&new["spec"]["potentialNodes"], &names].into_iter().chain(entries.iter().map(|it| &it["unsuitableNodes"]));
+    lists.filter(|list| !is_set(list)).map(|list| format!("V11: no set, or too long: {list}")).collect()
+}
