@@ -14,6 +14,9 @@ pub struct NodeGrant {
     pub namespace: String,
     /// Name of the claim.
     pub name: String,
+    /// Version of the claim when this was given. The claim is allocated in this version or not at all: once it is another
+    /// one and not allocated, nobody relies on this any more.
+    pub claim_version: String,
     /// Devices of this object.
     #[serde(deserialize_with = "or_empty")]
     pub devices: Vec<DeviceRequestAllocationResult>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ClassicMeta, NodeGrant};
 use crate::{
     hardware::{Condition, HardwareConditionType},
-    resource::{ResourceSliceSpec, or_empty},
+    resource::or_empty,
 };
 
 /// A NodeHardware with devices that claims of classic DRA are given. One without a node offers what several nodes can use.
@@ -41,9 +41,9 @@ pub struct NodeHardwareJournalStatus {
     /// Whether this can be relied on.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The devices, as slices have them.
+    /// The devices: ResourceSlices as those of later releases, each as JSON.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<ResourceSliceSpec>,
+    pub slices: Vec<String>,
 }
 
 impl NodeHardwareJournalStatus {

@@ -17,6 +17,8 @@ pub(super) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
 pub(super) enum Topic {
     Claim(ObjectKey),
     Source(String),
+    /// The labels of a node.
+    Node(String),
     Context(ObjectKey),
     /// A claim whose allocation was refused: whoever waits for it.
     Retry(ObjectKey),

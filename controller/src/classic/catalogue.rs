@@ -8,7 +8,7 @@ use hostler_api::{
         CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParametersSpec, ClassParametersSpec,
         ClassicParametersReference, ParameterRequest, ParametersMistake,
     },
-    core::ObjectMeta,
+    core::{NodeSelector, ObjectMeta},
     did_you_mean, few,
     resource::{DeviceClaim, DeviceClass, DeviceClassSpec},
 };
@@ -70,6 +70,20 @@ impl Catalogue {
         self.allocator.as_ref()
     }
 
+    /// Classes of ours that say which nodes suit them.
+    pub(super) fn classes_with_nodes(&self) -> impl Iterator<Item = (&str, &NodeSelector)> {
+        let ours = self.classes.values().filter(|class| self.is_class_ours(class));
+        ours.filter_map(|class| Some((&*class.name, class.suitable_nodes.as_ref()?)))
+    }
+
+    /// A DeviceClass is everybody's.
+    fn is_class_ours(&self, class: &ClassicClass) -> bool {
+        match &class.content {
+            ClassContent::Device(_) => true,
+            ClassContent::Resource { driver, is_structured, .. } => *driver == self.driver && !is_structured,
+        }
+    }
+
     fn device_classes(&self) -> Vec<DeviceClass> {
         self.classes.values().flat_map(|class| self.device_classes_of(class)).collect()
     }
@@ -93,10 +107,7 @@ impl Catalogue {
     pub(super) fn is_ours(&self, claim: &ClassicClaim) -> bool {
         match &claim.wish {
             ClaimWish::Devices { controller, .. } => *controller == self.driver,
-            ClaimWish::Class { class, .. } => {
-                let content = self.classes.get(class).map(|class| &class.content);
-                matches!(content, Some(ClassContent::Resource { driver, is_structured: false, .. }) if *driver == self.driver)
-            }
+            ClaimWish::Class { class, .. } => self.classes.get(class).is_some_and(|class| self.is_class_ours(class)),
         }
     }
 

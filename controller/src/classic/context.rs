@@ -13,21 +13,21 @@ use super::{
     core::{ClassicCore, consumer, is_older},
     event::{ClassicCommand, ClassicWrite, NewAllocation, NoticeReason, WriteTarget},
     fit::{ClaimFit, NodeVerdict, Question, Unfit, prefer_extras},
-    model::{ClaimWish, PodFacts, SchedulingContext, UnsuitableNodes},
+    model::{PodFacts, SchedulingContext, UnsuitableNodes},
     state::{ContextState, PendingAllocation, PodKnowledge},
     terms::ClaimTerms,
 };
 
 /// The claims of a pod that are ours to allocate.
 #[derive(Debug, Default)]
-struct AskedClaims {
+pub(super) struct AskedClaims {
     /// What the pod calls it, which it is, and what it asks for.
-    waiting: Vec<(String, ObjectKey)>,
-    terms: Vec<ClaimTerms>,
+    pub(super) waiting: Vec<(String, ObjectKey)>,
+    pub(super) terms: Vec<ClaimTerms>,
     /// Entries of claims that need none any more.
-    kept: UnsuitableNodes,
+    pub(super) kept: UnsuitableNodes,
     /// Something is being done with one of them.
-    is_busy: bool,
+    pub(super) is_busy: bool,
 }
 
 type Verdicts = BTreeMap<String, NodeVerdict>;
@@ -186,7 +186,11 @@ impl ClassicCore {
     }
 
     /// What there is on each node for all of the claims together. Where no node makes a difference, people are told.
-    fn verdicts<'n>(&mut self, asked: &AskedClaims, nodes: impl Iterator<Item = &'n str> + Clone) -> Option<Verdicts> {
+    pub(super) fn verdicts<'n>(
+        &mut self,
+        asked: &AskedClaims,
+        nodes: impl Iterator<Item = &'n str> + Clone,
+    ) -> Option<Verdicts> {
         self.catalogue.prepare_allocator();
         let asked_of = |terms| -> Option<Result<Verdicts, String>> {
             let question = Question::new(self.catalogue.allocator()?, &self.inventory, terms);
@@ -250,7 +254,7 @@ impl ClassicCore {
     }
 
     /// Whether the node can be told all of it. In 1.31 configuration has a place of its own.
-    fn check_handle(&self, node: &str, fit: &ClaimFit) -> Result<(), HandleError> {
+    pub(super) fn check_handle(&self, node: &str, fit: &ClaimFit) -> Result<(), HandleError> {
         let mut devices = fit.result.devices.clone();
         if self.settings.version == ClassicVersion::V1Alpha3 {
             devices.config.clear();
@@ -258,7 +262,7 @@ impl ClassicCore {
         HandleData::new(node, devices, fit.absent.clone()).to_text().map(drop)
     }
 
-    fn start_one(&mut self, claim: &ObjectKey, pending: PendingAllocation) {
+    pub(super) fn start_one(&mut self, claim: &ObjectKey, pending: PendingAllocation) {
         if let Some(state) = self.claims.get_mut(claim) {
             state.pending = Some(pending);
             self.claim_changed(claim);
@@ -288,49 +292,20 @@ impl ClassicCore {
         }
     }
 
-    fn tell_waiting(&mut self, claim: &ObjectKey, message: &str) {
+    pub(super) fn tell_waiting(&mut self, claim: &ObjectKey, message: &str) {
         let now = self.agenda.now;
         if self.claims.get_mut(claim).is_some_and(|state| state.may_tell_waiting(now)) {
             self.tell(claim, NoticeReason::Waiting, message);
         }
     }
-
-    /// Claims that are allocated as soon as they exist, wherever there is something.
-    pub(super) fn settle_immediate(&mut self, key: &ObjectKey) {
-        let Some(state) = self.claims.get(key) else { return };
-        let is_immediate = matches!(state.claim.wish, ClaimWish::Class { is_immediate: true, .. });
-        let is_ours = is_immediate && self.catalogue.is_ours(&state.claim);
-        if !is_ours || !self.is_waiting(state) || self.is_busy(state) {
-            return;
-        }
-        let terms = match self.catalogue.terms(&state.claim) {
-            Ok(terms) => terms,
-            Err(mistake) => return self.tell(key, NoticeReason::Failed, mistake.to_string()),
-        };
-        let waiting = vec![(key.name.clone(), key.clone())];
-        let asked = AskedClaims { waiting, terms: vec![terms], ..AskedClaims::default() };
-        let nodes: Vec<String> = self.inventory.nodes().map(str::to_owned).collect();
-        let Some(mut verdicts) = self.verdicts(&asked, nodes.iter().map(String::as_str)) else { return };
-        prefer_extras(&mut verdicts, &nodes);
-        let chosen = nodes.iter().find_map(|node| Some((node, verdicts.get(node)?.as_ref().ok()?.first()?)));
-        match chosen {
-            None => {
-                let reason = verdicts.values().find_map(|verdict| verdict.as_ref().err());
-                let reason = reason.map_or("there are no nodes", |unfit| unfit.reason.as_str());
-                self.tell_waiting(key, &format!("no node will do, of {} nodes: {reason}", nodes.len()));
-            }
-            Some((node, fit)) => {
-                let new = new_allocation(node, &asked.terms[0], fit, None);
-                match self.check_handle(node, fit) {
-                    Ok(()) => self.start_one(key, PendingAllocation { new, context: None }),
-                    Err(error) => self.was_refused(key, node, &error.to_string()),
-                }
-            }
-        }
-    }
 }
 
-fn new_allocation(node: &str, terms: &ClaimTerms, fit: &ClaimFit, consumer: Option<ClassicConsumer>) -> NewAllocation {
+pub(super) fn new_allocation(
+    node: &str,
+    terms: &ClaimTerms,
+    fit: &ClaimFit,
+    consumer: Option<ClassicConsumer>,
+) -> NewAllocation {
     NewAllocation {
         node: node.to_owned(),
         result: fit.result.clone(),

@@ -18,12 +18,12 @@ use super::{
     event::{ClassicCommand, ClassicEvent, ClassicNotice, NoticeReason, WriteTarget},
     inventory::Inventory,
     model::DeviceSource,
-    state::{ClaimState, ContextState},
+    state::{ClaimState, ContextState, Stranger},
     writes::WriteState,
 };
 
-/// Negotiations that are answered in one step, so that nobody waits long for the next one.
-const CONTEXTS_IN_A_STEP: usize = 16;
+/// Negotiations that are answered in one step, and nodes that are labelled, so that nobody waits long for the next one.
+const ANSWERS_IN_A_STEP: usize = 16;
 
 /// What does not change.
 #[derive(Clone, Debug)]
@@ -46,8 +46,8 @@ pub(crate) struct ClassicCore {
     is_synced: bool,
     pub(super) claims: BTreeMap<ObjectKey, ClaimState>,
     pub(super) uids: BTreeMap<String, ObjectKey>,
-    /// Claims that are gone, and of which a source still says that they were given something.
-    pub(super) gone: BTreeSet<String>,
+    /// By UID: claims that are not known, and of which a source says that they were given something.
+    pub(super) strangers: BTreeMap<String, Stranger>,
     pub(super) contexts: BTreeMap<ObjectKey, ContextState>,
     /// By claim: the negotiations that it matters to.
     pub(super) interested: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -65,7 +65,7 @@ impl ClassicCore {
             is_synced: false,
             claims: BTreeMap::new(),
             uids: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             contexts: BTreeMap::new(),
             interested: BTreeMap::new(),
             catalogue: Catalogue::new(&settings.driver, settings.device_classes.clone()),
@@ -88,8 +88,8 @@ impl ClassicCore {
     }
 
     fn settle(&mut self) {
-        let mut contexts = 0;
-        while contexts < CONTEXTS_IN_A_STEP
+        let mut answers = 0;
+        while answers < ANSWERS_IN_A_STEP
             && let Some(topic) = self.agenda.pop()
         {
             match topic {
@@ -97,8 +97,12 @@ impl ClassicCore {
                 Topic::Source(name) => self.settle_source(&name),
                 Topic::Refresh => self.refresh(),
                 Topic::Retry(key) => self.claim_changed(&key),
+                Topic::Node(name) => {
+                    answers += 1;
+                    self.settle_node(&name);
+                }
                 Topic::Context(key) => {
-                    contexts += 1;
+                    answers += 1;
                     self.settle_context(&key);
                 }
             }
@@ -119,33 +123,35 @@ impl ClassicCore {
             ClassicEvent::ClaimGone(key, uid) => self.claim_gone(&key, &uid),
             ClassicEvent::Class(class) => {
                 let is_news = self.catalogue.set_class(class.name.clone(), Some(*class));
-                self.look_again_if(is_news);
+                self.catalogue_changed(is_news);
             }
             ClassicEvent::ClassGone(name) => {
                 let is_news = self.catalogue.set_class(name, None);
-                self.look_again_if(is_news);
+                self.catalogue_changed(is_news);
             }
             ClassicEvent::Parameters(key, parameters) => {
                 let is_news = self.catalogue.set_parameters(key, Some(parameters));
-                self.look_again_if(is_news);
+                self.catalogue_changed(is_news);
             }
             ClassicEvent::ParametersGone(key) => {
                 let is_news = self.catalogue.set_parameters(key, None);
-                self.look_again_if(is_news);
+                self.catalogue_changed(is_news);
             }
             ClassicEvent::Node(name, labels) => {
-                let is_news = self.inventory.set_node(name, Some(labels));
-                self.look_again_if(is_news);
+                let is_news = self.inventory.set_node(name.clone(), Some(labels));
+                self.node_changed(name, is_news);
             }
             ClassicEvent::NodeGone(name) => {
-                let is_news = self.inventory.set_node(name, None);
-                self.look_again_if(is_news);
+                let is_news = self.inventory.set_node(name.clone(), None);
+                self.forget_writes(&WriteTarget::Node(name.clone()));
+                self.node_changed(name, is_news);
             }
             ClassicEvent::Source(source) => self.source_seen(*source),
             ClassicEvent::SourceGone(name) => self.source_gone(&name),
             ClassicEvent::Context(key, context) => self.context_seen(key, *context),
             ClassicEvent::ContextGone(key, uid) => self.context_gone(&key, &uid),
             ClassicEvent::Pod(key, pod) => self.pod_seen(key, pod),
+            ClassicEvent::ClaimFound(uid, found) => self.claim_found(uid, found),
             ClassicEvent::Synced => self.synced(),
             ClassicEvent::Written(target, outcome) => self.written(target, outcome),
             ClassicEvent::Tick => {}
@@ -159,33 +165,55 @@ impl ClassicCore {
         }
     }
 
+    fn catalogue_changed(&mut self, is_news: bool) {
+        self.look_again_if(is_news);
+        if is_news {
+            self.look_at_nodes();
+        }
+    }
+
+    fn node_changed(&mut self, name: String, is_news: bool) {
+        self.look_again_if(is_news);
+        if is_news {
+            self.agenda.now(Topic::Node(name));
+        }
+    }
+
+    /// What decides over labels is another one than before.
+    fn look_at_nodes(&mut self) {
+        self.inventory.nodes().for_each(|node| self.agenda.now(Topic::Node(node.to_owned())));
+    }
+
     fn synced(&mut self) {
         self.is_synced = true;
         self.claims.keys().for_each(|key| self.agenda.now(Topic::Claim(key.clone())));
         self.contexts.keys().for_each(|key| self.agenda.now(Topic::Context(key.clone())));
         let sources: Vec<String> = self.inventory.source_names().cloned().collect();
         sources.into_iter().for_each(|name| self.agenda.now(Topic::Source(name)));
+        self.look_at_nodes();
     }
 
     fn source_seen(&mut self, source: DeviceSource) {
-        let before = self.inventory.source(&source.name).cloned();
-        if before.as_ref().is_some_and(|before| is_older(&source.version, &before.version)) {
+        let name = source.name.clone();
+        if self.inventory.source_version(&name).is_some_and(|known| is_older(&source.version, known)) {
             return;
         }
-        let name = source.name.clone();
-        let concerned = self.inventory.concerned_by(before.as_ref(), Some(&source));
-        if before.is_some() && concerned.iter().any(|uid| self.is_foreign_grant(&source, uid)) {
+        if self.inventory.is_given_by_others(&source) {
             self.withdraw_from(&name);
         }
-        let is_news = self.inventory.set_source(source);
+        let node = source.node.clone();
+        let (is_news, concerned) = self.inventory.set_source(source);
         self.after_source(&name, concerned, is_news);
+        match node {
+            Some(node) => self.node_changed(node, is_news),
+            None => self.catalogue_changed(is_news),
+        }
     }
 
     fn source_gone(&mut self, name: &str) {
         self.withdraw_from(name);
-        let gone = self.inventory.remove_source(name);
-        let concerned = self.inventory.concerned_by(gone.as_ref(), None);
-        self.after_source(name, concerned, gone.is_some());
+        let (is_news, concerned) = self.inventory.remove_source(name);
+        self.after_source(name, concerned, is_news);
     }
 
     fn after_source(&mut self, name: &str, concerned: BTreeSet<String>, is_news: bool) {
@@ -193,7 +221,9 @@ impl ClassicCore {
         self.came_anew(&WriteTarget::Source(name.to_owned()));
         self.agenda.now(Topic::Source(name.to_owned()));
         for uid in concerned {
-            self.gone.retain(|gone| *gone != uid || self.inventory.granted_by(gone).next().is_some());
+            if self.inventory.written().sources(&uid).next().is_none() {
+                self.strangers.remove(&uid);
+            }
             match self.uids.get(&uid).cloned() {
                 Some(key) => self.claim_changed(&key),
                 None => {
@@ -205,16 +235,10 @@ impl ClassicCore {
         }
     }
 
-    /// Whether somebody else has given this claim something of the source.
-    fn is_foreign_grant(&self, source: &DeviceSource, uid: &str) -> bool {
-        let grant = source.grants.get(uid);
-        grant.is_some() && self.inventory.wanted_of(&source.name).find(|(of, _)| *of == uid).map(|(_, it)| it) != grant
-    }
-
     /// What the source has may be somebody else's by now: whoever has no grant yet begins anew.
     fn withdraw_from(&mut self, source: &str) {
-        let granted = |uid: &str| self.inventory.granted_by(uid).any(|by| by == source);
-        let uids = self.inventory.wanted_of(source).map(|(uid, _)| uid).filter(|uid| !granted(uid));
+        let (wanted, written) = (self.inventory.wanted(), self.inventory.written());
+        let uids = wanted.of(source).keys().filter(|uid| written.get(source, uid).is_none());
         let keys: Vec<ObjectKey> = uids.filter_map(|uid| self.uids.get(uid).cloned()).collect();
         keys.iter().for_each(|key| self.withdraw(key));
     }

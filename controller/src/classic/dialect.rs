@@ -79,6 +79,10 @@ impl ClassicDialect {
                 let body = json!({"metadata": {"resourceVersion": version}, "spec": {"claims": grants}});
                 ClassicPatch { path, is_status: false, is_apply: false, body }
             }
+            ClassicWrite::Labels { node, labels } => {
+                let body = json!({"metadata": {"labels": labels}});
+                ClassicPatch { path: format!("/api/v1/nodes/{node}"), is_status: false, is_apply: false, body }
+            }
         })
     }
 

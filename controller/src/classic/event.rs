@@ -41,6 +41,8 @@ pub(crate) enum ClassicEvent {
     Source(Box<DeviceSource>),
     /// A NodeHardware is gone.
     SourceGone(String),
+    /// A claim was looked for by its UID: whether it is there, or why nobody knows.
+    ClaimFound(String, Result<bool, String>),
     /// Everything that there is has been told.
     Synced,
     /// What came of a write. What the object is after it has been told before.
@@ -75,6 +77,8 @@ pub(crate) enum WriteTarget {
     Context(ObjectKey),
     /// The spec of a NodeHardware.
     Source(String),
+    /// Labels of a node.
+    Node(String),
 }
 
 /// Something to do.
@@ -82,6 +86,8 @@ pub(crate) enum WriteTarget {
 pub(crate) enum ClassicCommand {
     /// Read a pod.
     FetchPod(ObjectKey),
+    /// Look whether there is a claim with this UID, as of now.
+    FindClaim(ObjectKey, String),
     /// Write an object, and say what came of it.
     Write(ClassicWrite),
     /// Tell people, in an Event.
@@ -139,6 +145,8 @@ pub(crate) enum ClassicWrite {
     Unsuitable { key: ObjectKey, uid: String, entries: UnsuitableNodes },
     /// What was given of a source, by UID of the claim; `None` is given back.
     Grants { source: String, version: String, grants: BTreeMap<String, Option<NodeGrant>> },
+    /// Labels of a node; `None` is taken off.
+    Labels { node: String, labels: BTreeMap<String, Option<String>> },
 }
 
 /// What a claim is given.
@@ -162,6 +170,7 @@ impl ClassicWrite {
             }
             Self::Unsuitable { key, .. } => WriteTarget::Context(key.clone()),
             Self::Grants { source, .. } => WriteTarget::Source(source.clone()),
+            Self::Labels { node, .. } => WriteTarget::Node(node.clone()),
         }
     }
 }

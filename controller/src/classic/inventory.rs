@@ -1,42 +1,33 @@
 //! What there is, what of it claims hold, and what NodeHardware should say was given.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::{plan::ObjectKey, structured::Features};
+use hostler_allocator::structured::Features;
 use hostler_api::{
     classic::NodeGrant,
     resource::{DeviceRequestAllocationResult, ResourceSlice},
 };
 
-use super::{catalogue::ALLOCATOR_VERSION, holdings::Holdings, model::DeviceSource};
-
-/// How long a grant is kept for a claim that was never seen. Another controller may have written it for a claim that is on
-/// its way to us.
-const ORPHANS_KEPT: Duration = Duration::from_secs(30);
+use super::{
+    catalogue::ALLOCATOR_VERSION,
+    grants::{GrantTable, Grants},
+    holdings::Holdings,
+    model::{ClassicClaim, DeviceSource},
+};
 
 /// What there is.
 #[derive(Debug)]
 pub(super) struct Inventory {
     driver: String,
     nodes: BTreeMap<String, BTreeMap<String, String>>,
-    sources: BTreeMap<String, SourceState>,
+    sources: BTreeMap<String, DeviceSource>,
+    /// Sources that are of no node.
+    shared: BTreeSet<String>,
     /// Which source has a pool of our driver.
     pools: BTreeMap<String, String>,
     holdings: Holdings,
-    /// By source, then by UID of the claim.
-    wanted: BTreeMap<String, BTreeMap<String, NodeGrant>>,
-    /// Which sources say that a claim was given something.
-    granted: BTreeMap<String, BTreeSet<String>>,
-}
-
-#[derive(Debug)]
-struct SourceState {
-    source: DeviceSource,
-    /// Since when there are grants for claims that nobody knows.
-    orphans: BTreeMap<String, Duration>,
+    wanted: GrantTable,
+    written: GrantTable,
 }
 
 impl Inventory {
@@ -45,10 +36,11 @@ impl Inventory {
             driver: driver.to_owned(),
             nodes: BTreeMap::new(),
             sources: BTreeMap::new(),
+            shared: BTreeSet::new(),
             pools: BTreeMap::new(),
             holdings: Holdings::new(Features::for_version(ALLOCATOR_VERSION)),
-            wanted: BTreeMap::new(),
-            granted: BTreeMap::new(),
+            wanted: GrantTable::default(),
+            written: GrantTable::default(),
         }
     }
 
@@ -74,43 +66,39 @@ impl Inventory {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// A source is there. Says whether it offers something else than before.
-    pub(super) fn set_source(&mut self, source: DeviceSource) -> bool {
+    /// A source is there. Says whether it offers something else than before, and for which claims it gave something else.
+    pub(super) fn set_source(&mut self, mut source: DeviceSource) -> (bool, BTreeSet<String>) {
         let name = source.name.clone();
-        let before = self.sources.get(&name).map(|state| &state.source);
-        let is_news = before.is_none_or(|before| !offers_the_same(before, &source));
+        let concerned = self.written.set_source(&name, std::mem::take(&mut source.grants));
+        let before = self.sources.get(&name);
+        let is_news = before.is_none_or(|before| !before.offers_the_same(&source));
         if is_news {
-            self.pools.retain(|_, of| *of != name);
+            self.forget_offer(&name);
+            if source.node.is_none() {
+                self.shared.insert(name.clone());
+            }
             let ours = source.slices.iter().filter(|slice| slice.spec.driver == self.driver);
             self.pools.extend(ours.map(|slice| (slice.spec.pool.name.clone(), name.clone())));
         }
-        let before = self.sources.remove(&name);
-        let (orphans, grants) = before.map(|state| (state.orphans, state.source.grants)).unwrap_or_default();
-        self.index_grants(&name, &grants, &source.grants);
-        self.sources.insert(name, SourceState { source, orphans });
-        is_news
-    }
-
-    fn index_grants(&mut self, source: &str, old: &BTreeMap<String, NodeGrant>, new: &BTreeMap<String, NodeGrant>) {
-        for uid in old.keys().filter(|uid| !new.contains_key(*uid)) {
-            if let Some(sources) = self.granted.get_mut(uid) {
-                sources.remove(source);
-                if sources.is_empty() {
-                    self.granted.remove(uid);
-                }
-            }
-        }
-        for uid in new.keys() {
-            self.granted.entry(uid.clone()).or_default().insert(source.to_owned());
-        }
+        self.sources.insert(name, source);
+        (is_news, concerned)
     }
 
     /// A source is gone, and with it what it said was given.
-    pub(super) fn remove_source(&mut self, name: &str) -> Option<DeviceSource> {
-        self.pools.retain(|_, of| of != name);
-        let source = self.sources.remove(name)?.source;
-        self.index_grants(name, &source.grants, &BTreeMap::new());
-        Some(source)
+    pub(super) fn remove_source(&mut self, name: &str) -> (bool, BTreeSet<String>) {
+        self.forget_offer(name);
+        let is_news = self.sources.remove(name).is_some();
+        (is_news, self.written.set_source(name, Grants::new()))
+    }
+
+    fn forget_offer(&mut self, name: &str) {
+        self.shared.remove(name);
+        for slice in self.sources.get(name).into_iter().flat_map(|source| &source.slices) {
+            let pool = &slice.spec.pool.name;
+            if self.pools.get(pool).is_some_and(|of| of == name) {
+                self.pools.remove(pool);
+            }
+        }
     }
 
     /// All sources, by name.
@@ -118,12 +106,12 @@ impl Inventory {
         self.sources.keys()
     }
 
-    /// A source.
-    pub(super) fn source(&self, name: &str) -> Option<&DeviceSource> {
-        self.sources.get(name).map(|state| &state.source)
+    /// In which version a source is known.
+    pub(super) fn source_version(&self, name: &str) -> Option<&String> {
+        self.sources.get(name).map(|source| &source.version)
     }
 
-    /// What a claim holds.
+    /// What claims hold.
     pub(super) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
@@ -133,121 +121,89 @@ impl Inventory {
         self.holdings.set(uid, devices)
     }
 
-    /// Which sources say that a claim was given something.
-    pub(super) fn granted_by(&self, uid: &str) -> impl Iterator<Item = &String> {
-        self.granted.get(uid).into_iter().flatten()
+    /// What sources shall say was given.
+    pub(super) fn wanted(&self) -> &GrantTable {
+        &self.wanted
+    }
+
+    /// What sources say was given.
+    pub(super) fn written(&self) -> &GrantTable {
+        &self.written
     }
 
     /// What sources say that a claim was given.
     pub(super) fn granted(&self, uid: &str) -> Vec<DeviceRequestAllocationResult> {
-        let grants = self.granted_by(uid).filter_map(|source| self.source(source)?.grants.get(uid));
-        grants.flat_map(|grant| &grant.devices).cloned().collect()
+        self.written.given(uid).flat_map(|(_, grant)| &grant.devices).cloned().collect()
     }
 
-    /// Claims, by UID, that shall have something of a source, or that it says something else of.
-    pub(super) fn concerned_by(&self, before: Option<&DeviceSource>, now: Option<&DeviceSource>) -> BTreeSet<String> {
-        let none = BTreeMap::new();
-        let [before, now] = [before, now].map(|source| source.map_or(&none, |source| &source.grants));
-        let differs = |uid: &&String| before.get(*uid) != now.get(*uid);
-        before.keys().chain(now.keys()).filter(differs).cloned().collect()
-    }
-
-    /// What a source shall say was given.
-    pub(super) fn wanted_of(&self, source: &str) -> impl Iterator<Item = (&String, &NodeGrant)> {
-        self.wanted.get(source).into_iter().flatten()
-    }
-
-    /// Sources shall say that a claim was given these devices, or nothing. Names the sources that are concerned.
-    pub(super) fn want(
-        &mut self,
-        uid: &str,
-        claim: &ObjectKey,
-        devices: &[DeviceRequestAllocationResult],
-    ) -> BTreeSet<String> {
-        let mut sources = BTreeSet::new();
-        for (source, wanted) in &mut self.wanted {
-            if wanted.remove(uid).is_some() {
-                sources.insert(source.clone());
-            }
-        }
+    /// Sources shall say that a claim was given these devices, and nothing else. Names the sources for which that is news.
+    pub(super) fn want(&mut self, claim: &ClassicClaim, devices: &[DeviceRequestAllocationResult]) -> BTreeSet<String> {
+        let mut grants: BTreeMap<String, NodeGrant> = BTreeMap::new();
         for device in devices.iter().filter(|device| device.driver == self.driver) {
             let Some(source) = self.pools.get(&device.pool) else { continue };
-            sources.insert(source.clone());
-            let grant = self.wanted.entry(source.clone()).or_default().entry(uid.to_owned()).or_insert_with(|| {
-                let ObjectKey { namespace, name } = claim.clone();
-                NodeGrant { namespace, name, devices: Vec::new() }
-            });
-            grant.devices.push(journal_entry(device));
+            grants.entry(source.clone()).or_insert_with(|| empty_grant(claim)).devices.push(journal_entry(device));
         }
-        self.wanted.retain(|_, wanted| !wanted.is_empty());
-        sources
+        // It is written already, and the claim is allocated: in which version of it does not matter any more.
+        for (source, grant) in grants.iter_mut().filter(|_| claim.allocation.is_some()) {
+            let written = self.written.get(source, &claim.uid).filter(|written| written.devices == grant.devices);
+            grant.claim_version = written.map_or_else(|| grant.claim_version.clone(), |it| it.claim_version.clone());
+        }
+        self.wanted.set_claim(&claim.uid, grants)
+    }
+
+    /// No source shall say of a claim that it was given something.
+    pub(super) fn want_nothing(&mut self, uid: &str) -> BTreeSet<String> {
+        self.wanted.set_claim(uid, BTreeMap::new())
     }
 
     /// Whether every source says that the claim was given what it shall have.
     pub(super) fn is_granted(&self, uid: &str, devices: &[DeviceRequestAllocationResult]) -> bool {
-        let has_source = |device: &DeviceRequestAllocationResult| self.pools.contains_key(&device.pool);
-        devices.iter().all(has_source)
-            && self
-                .wanted
-                .iter()
-                .filter_map(|(source, wanted)| Some((source, wanted.get(uid)?)))
-                .all(|(source, wanted)| self.source(source).and_then(|source| source.grants.get(uid)) == Some(wanted))
+        let is_written = |(source, grant): (&String, &NodeGrant)| self.written.get(source, uid) == Some(grant);
+        devices.iter().all(|device| self.pools.contains_key(&device.pool)) && self.wanted.given(uid).all(is_written)
     }
 
-    /// What is to be changed of what a source says was given, and when to look again. `may_release` says of a claim by its
-    /// UID whether its grant can go; `None` if the claim is not known.
-    pub(super) fn grants_to_write(
-        &mut self,
-        name: &str,
-        now: Duration,
-        may_release: impl Fn(&str) -> Option<bool>,
-    ) -> (BTreeMap<String, Option<NodeGrant>>, Option<Duration>) {
-        let (mut changes, mut later) = (BTreeMap::new(), None);
-        let Some(state) = self.sources.get_mut(name) else { return (changes, later) };
-        let none = BTreeMap::new();
-        let wanted = self.wanted.get(name).unwrap_or(&none);
-        for (uid, grant) in wanted.iter().filter(|(uid, grant)| state.source.grants.get(*uid) != Some(*grant)) {
-            changes.insert(uid.clone(), Some(grant.clone()));
-        }
-        state.orphans.retain(|uid, _| state.source.grants.contains_key(uid));
-        for uid in state.source.grants.keys().filter(|uid| !wanted.contains_key(*uid)) {
-            let is_free = may_release(uid).unwrap_or_else(|| {
-                let since = *state.orphans.entry(uid.clone()).or_insert(now);
-                let left = (since + ORPHANS_KEPT).saturating_sub(now);
-                later =
-                    if left.is_zero() { later } else { Some(later.map_or(left, |known: Duration| known.min(left))) };
-                left.is_zero()
-            });
-            if is_free {
-                changes.insert(uid.clone(), None);
-            }
-        }
-        (changes, later)
+    /// Whether a source would say that somebody else gave a claim something of it.
+    pub(super) fn is_given_by_others(&self, source: &DeviceSource) -> bool {
+        let is_foreign = |(uid, grant): (&String, &NodeGrant)| {
+            let known = [&self.written, &self.wanted].map(|table| table.get(&source.name, uid));
+            known.into_iter().flatten().all(|known| known.devices != grant.devices)
+        };
+        source.grants.iter().any(is_foreign)
+    }
+
+    /// What a source does not say yet.
+    pub(super) fn missing_grants(&self, source: &str) -> Grants {
+        let wanted = self.wanted.of(source).iter();
+        let missing = wanted.filter(|(uid, grant)| self.written.get(source, uid) != Some(*grant));
+        missing.map(|(uid, grant)| (uid.clone(), grant.clone())).collect()
+    }
+
+    /// What a source still says.
+    pub(super) fn spare_grants(&self, source: &str) -> Grants {
+        let written = self.written.of(source).iter();
+        let spare = written.filter(|(uid, _)| self.wanted.get(source, uid).is_none());
+        spare.map(|(uid, grant)| (uid.clone(), grant.clone())).collect()
     }
 
     /// The slices that a node can use, if it can be relied on.
     pub(super) fn slices<'a>(&'a self, node: &'a str) -> Result<Vec<&'a ResourceSlice>, String> {
-        let own = self.source(node).filter(|source| source.node.as_deref() == Some(node));
+        let own = self.sources.get(node).filter(|source| source.node.as_deref() == Some(node));
         let own = own.ok_or_else(|| format!("nothing is known of the hardware of node {node}"))?;
         if !own.is_ready {
             return Err(format!("the NodeHardware of node {node} is not ready"));
         }
-        let shared = self.sources.values().map(|state| &state.source);
-        let shared = shared.filter(|source| source.node.is_none() && source.is_ready);
+        let shared = self.shared.iter().filter_map(|name| self.sources.get(name)).filter(|source| source.is_ready);
         Ok(shared.chain([own]).flat_map(|source| &source.slices).collect())
     }
 }
 
-fn offers_the_same(one: &DeviceSource, other: &DeviceSource) -> bool {
-    let content = |source: &DeviceSource| {
-        let slices = source.slices.iter().map(|slice| serde_json::to_string(&slice.spec).ok());
-        (source.node.clone(), source.is_ready, slices.collect::<Vec<_>>())
-    };
-    content(one) == content(other)
+fn empty_grant(claim: &ClassicClaim) -> NodeGrant {
+    let (namespace, name) = (claim.key.namespace.clone(), claim.key.name.clone());
+    NodeGrant { namespace, name, claim_version: claim.version.clone(), devices: Vec::new() }
 }
 
 /// What the journal says of a device: which, and how much of it.
-pub(super) fn journal_entry(device: &DeviceRequestAllocationResult) -> DeviceRequestAllocationResult {
+fn journal_entry(device: &DeviceRequestAllocationResult) -> DeviceRequestAllocationResult {
     DeviceRequestAllocationResult {
         tolerations: Vec::new(),
         binding_conditions: Vec::new(),

@@ -145,6 +145,15 @@ pub(crate) struct DeviceSource {
     /// Whether what it says can be relied on.
     pub(crate) is_ready: bool,
     pub(crate) slices: Vec<ResourceSlice>,
+    /// Another number for other slices.
+    pub(crate) mark: u64,
     /// What was given of it, by UID of the claim.
     pub(crate) grants: BTreeMap<String, NodeGrant>,
+}
+
+impl DeviceSource {
+    /// Whether the same can be had of it.
+    pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
+        (self.mark, self.is_ready, &self.node) == (other.mark, other.is_ready, &other.node)
+    }
 }

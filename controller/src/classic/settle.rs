@@ -1,14 +1,16 @@
 //! What becomes of claims, and of what sources say that they were given.
 
+use std::collections::BTreeMap;
+
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::resource::DeviceRequestAllocationResult;
+use hostler_api::{classic::NodeGrant, resource::DeviceRequestAllocationResult};
 
 use super::{
-    agenda::Topic,
+    agenda::{SHORTEST_REFRESH, Topic},
     core::{ClassicCore, is_older},
-    event::{ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
+    event::{ClassicCommand, ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
     model::ClassicClaim,
-    state::ClaimState,
+    state::{ClaimState, Stranger},
 };
 
 /// What a claim needs next.
@@ -62,10 +64,10 @@ impl ClassicCore {
         self.claims.remove(key);
         self.uids.remove(uid);
         self.forget_writes(&WriteTarget::Claim(key.clone()));
-        let mut sources = self.inventory.want(uid, key, &[]);
-        sources.extend(self.inventory.granted_by(uid).cloned());
-        if self.inventory.granted_by(uid).next().is_some() {
-            self.gone.insert(uid.to_owned());
+        let mut sources = self.inventory.want_nothing(uid);
+        sources.extend(self.inventory.written().sources(uid).cloned());
+        if self.inventory.written().sources(uid).next().is_some() {
+            self.strangers.insert(uid.to_owned(), Stranger::Gone);
         }
         let granted = self.inventory.granted(uid);
         let is_news = self.inventory.hold(uid, granted);
@@ -77,12 +79,12 @@ impl ClassicCore {
     /// What the claim holds, and what sources shall say of it, follows from what it is.
     pub(super) fn claim_changed(&mut self, key: &ObjectKey) {
         let Some(state) = self.claims.get(key) else { return };
-        let uid = state.claim.uid.clone();
         let (holds, wants) = self.devices_of(state);
-        let is_news = self.inventory.hold(&uid, holds);
+        let claim = &state.claim;
+        let mut sources = self.inventory.want(claim, &wants);
+        sources.extend(self.inventory.written().sources(&claim.uid).cloned());
+        let is_news = self.inventory.hold(&claim.uid, holds);
         self.look_again_if(is_news);
-        let mut sources = self.inventory.want(&uid, key, &wants);
-        sources.extend(self.inventory.granted_by(&uid).cloned());
         sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
         self.agenda.now(Topic::Claim(key.clone()));
         self.look_at_contexts_of(key);
@@ -255,21 +257,47 @@ impl ClassicCore {
         }
     }
 
+    /// Has a source say what it shall.
     pub(super) fn settle_source(&mut self, name: &str) {
-        let (claims, uids, gone, finalizer) = (&self.claims, &self.uids, &self.gone, &self.finalizer);
-        let may_release = |uid: &str| match uids.get(uid).and_then(|key| claims.get(key)) {
-            Some(state) => Some(state.pending.is_none() && !state.claim.finalizers.contains(finalizer)),
-            None => gone.contains(uid).then_some(true),
-        };
-        let (grants, later) = self.inventory.grants_to_write(name, self.agenda.now, may_release);
-        let topic = Topic::Source(name.to_owned());
-        if let Some(later) = later {
-            self.agenda.after(later, topic.clone());
+        let Some(version) = self.inventory.source_version(name).cloned() else { return };
+        let missing = self.inventory.missing_grants(name).into_iter();
+        let mut grants: BTreeMap<String, Option<NodeGrant>> = missing.map(|(uid, grant)| (uid, Some(grant))).collect();
+        for (uid, grant) in self.inventory.spare_grants(name) {
+            if self.can_release(&uid, &grant) {
+                grants.insert(uid, None);
+            }
         }
-        let Some(source) = self.inventory.source(name) else { return };
-        let (source, version) = (source.name.clone(), source.version.clone());
-        if !grants.is_empty() && self.can_write(&WriteTarget::Source(name.to_owned()), topic) {
-            self.write(ClassicWrite::Grants { source, version, grants });
+        if !grants.is_empty() && self.can_write(&WriteTarget::Source(name.to_owned()), Topic::Source(name.to_owned())) {
+            self.write(ClassicWrite::Grants { source: name.to_owned(), version, grants });
+        }
+    }
+
+    /// Whether nobody can rely on a grant any more: the claim is gone, or another version than that which it was given to.
+    fn can_release(&mut self, uid: &str, grant: &NodeGrant) -> bool {
+        if let Some(state) = self.uids.get(uid).and_then(|key| self.claims.get(key)) {
+            let is_kept = self.has_finalizer(&state.claim);
+            return state.pending.is_none() && !is_kept && !is_older(&state.claim.version, &grant.claim_version);
+        }
+        if !self.strangers.contains_key(uid) {
+            self.strangers.insert(uid.to_owned(), Stranger::Sought);
+            let key = ObjectKey::new(&grant.namespace, &grant.name);
+            self.commands.push(ClassicCommand::FindClaim(key, uid.to_owned()));
+        }
+        self.strangers.get(uid) == Some(&Stranger::Gone)
+    }
+
+    /// A claim that was not known is gone for good, or is on its way to us.
+    pub(super) fn claim_found(&mut self, uid: String, found: Result<bool, String>) {
+        if self.strangers.remove(&uid) != Some(Stranger::Sought) {
+            return;
+        }
+        let sources: Vec<String> = self.inventory.written().sources(&uid).cloned().collect();
+        let topics = sources.into_iter().map(Topic::Source);
+        if found == Ok(false) {
+            self.strangers.insert(uid, Stranger::Gone);
+            topics.for_each(|topic| self.agenda.now(topic));
+        } else {
+            topics.for_each(|topic| self.agenda.after(SHORTEST_REFRESH, topic));
         }
     }
 

@@ -57,6 +57,15 @@ pub(super) struct ContextState {
     pub(super) answer: Option<UnsuitableNodes>,
 }
 
+/// A claim that is not known, though a source says that it was given something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stranger {
+    /// It is being looked for.
+    Sought,
+    /// There is none, and never will be.
+    Gone,
+}
+
 /// What is known of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PodKnowledge {

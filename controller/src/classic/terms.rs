@@ -31,19 +31,7 @@ pub(crate) struct ClaimTerms {
 impl ClaimTerms {
     /// The terms of a claim that asks for these devices.
     pub(crate) fn new(claim: &ClassicClaim, devices: DeviceClaim) -> Self {
-        let metadata = ResourceClaimMetadata {
-            name: claim.key.name.clone(),
-            namespace: claim.key.namespace.clone(),
-            uid: ClaimUid::new(&*claim.uid).ok().map(String::from),
-            ..ResourceClaimMetadata::default()
-        };
-        let claim = ResourceClaim {
-            api_version: "resource.k8s.io/v1".to_owned(),
-            kind: "ResourceClaim".to_owned(),
-            metadata,
-            spec: ResourceClaimSpec { devices },
-            status: ResourceClaimStatus::default(),
-        };
+        let claim = claim_for(Some(claim), devices);
         Self { claim, optional: BTreeSet::new(), is_shareable: true, suitable_nodes: Vec::new() }
     }
 
@@ -70,6 +58,23 @@ impl ClaimTerms {
         devices.constraints.retain_mut(|constraint| keep(&mut constraint.requests, &gone));
         devices.config.retain_mut(|config| keep(&mut config.requests, &gone));
         claim
+    }
+}
+
+/// A claim of today that asks for these devices.
+pub(super) fn claim_for(claim: Option<&ClassicClaim>, devices: DeviceClaim) -> ResourceClaim {
+    let metadata = |claim: &ClassicClaim| ResourceClaimMetadata {
+        name: claim.key.name.clone(),
+        namespace: claim.key.namespace.clone(),
+        uid: ClaimUid::new(&*claim.uid).ok().map(String::from),
+        ..ResourceClaimMetadata::default()
+    };
+    ResourceClaim {
+        api_version: "resource.k8s.io/v1".to_owned(),
+        kind: "ResourceClaim".to_owned(),
+        metadata: claim.map(metadata).unwrap_or_default(),
+        spec: ResourceClaimSpec { devices },
+        status: ResourceClaimStatus::default(),
     }
 }
 

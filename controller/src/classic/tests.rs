@@ -2,7 +2,12 @@
 //! 1.31 do. docs/classic-dra.md says which test is which scenario.
 
 mod crash;
+mod defects;
+mod figures;
+mod labels;
+mod objects;
 mod parameters;
+mod parts;
 mod random;
 mod scenarios;
 mod scheduler;

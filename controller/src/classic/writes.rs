@@ -90,6 +90,7 @@ impl ClassicCore {
             WriteTarget::Claim(key) => Topic::Claim(key),
             WriteTarget::Context(key) => Topic::Context(key),
             WriteTarget::Source(name) => Topic::Source(name),
+            WriteTarget::Node(name) => Topic::Node(name),
         });
     }
 
@@ -100,7 +101,7 @@ impl ClassicCore {
                 ClassicWrite::Finalizers(it, _) | ClassicWrite::Allocation(it, _) | ClassicWrite::Deallocation(it),
             ) => (Some(&it.version), self.claims.get(&it.key).map(|state| &state.claim.version)),
             Some(ClassicWrite::Grants { source, version, .. }) => {
-                (Some(version), self.inventory.source(source).map(|source| &source.version))
+                (Some(version), self.inventory.source_version(source))
             }
             _ => (None, None),
         };

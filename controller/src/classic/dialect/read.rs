@@ -1,5 +1,7 @@
 //! Objects of a version, as the core knows them.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     classic::{
@@ -124,14 +126,13 @@ impl ClassicDialect {
     /// A NodeHardware.
     pub(crate) fn source(&self, object: &Value) -> Result<DeviceSource, serde_json::Error> {
         let NodeHardwareJournal { metadata, spec, status } = read(object)?;
-        let slice = |(at, spec)| {
-            let name = format!("{}-{at}", metadata.name);
-            ResourceSlice { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec }
-        };
+        // A pool of which a slice is missing is not there: that of one that cannot be read.
+        let slices = status.slices.iter().filter_map(|text| serde_json::from_str::<ResourceSlice>(text).ok());
         Ok(DeviceSource {
             node: (!spec.node_name.is_empty()).then_some(spec.node_name),
             is_ready: status.is_ready(),
-            slices: status.slices.into_iter().enumerate().map(slice).collect(),
+            mark: BuildHasherDefault::<DefaultHasher>::default().hash_one(&status.slices),
+            slices: slices.collect(),
             grants: spec.claims,
             name: metadata.name,
             version: metadata.resource_version,

@@ -1,4 +1,4 @@
-//! Parameters, claims that are allocated as soon as they exist, and parts of devices.
+//! Parameters, and claims that are allocated as soon as they exist.
 
 use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
@@ -168,48 +168,6 @@ fn a_class_with_structured_parameters_is_the_schedulers() {
     world.context("p", Some("a"), &["a"]);
     world.settle();
     assert!(world.writes.is_empty() && world.notices.is_empty());
-}
-
-/// A claim for some of the CPUs of a device that several claims can have parts of.
-fn cpus(world: &mut World, name: &str, amount: &str) {
-    let mut request = json!({"name": "r", "deviceClassName": "card"});
-    let mut extra = json!({});
-    if world.is_devices() {
-        let parameters =
-            json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "RequestConfig", "capacity": {"cpus": amount}});
-        let config = json!([{"opaque": {"driver": DRIVER, "parameters": parameters}}]);
-        extra = json!({"devices": {"requests": [request.clone()], "config": config}});
-    } else {
-        request["capacity"] = json!({"requests": {"cpus": amount}});
-    }
-    world.claim_of(name, json!([request]), extra);
-}
-
-#[test]
-fn parts_of_a_device_are_given_to_several_claims_and_never_more_than_there_is() {
-    for version in ClassicVersion::ALL {
-        let mut world = World::new(version);
-        world.node("a", 0);
-        let device = json!({"name": "numa-0", "attributes": {"kind": {"string": "card"}},
-            "allowMultipleAllocations": true, "capacity": {"cpus": {"value": "8"}}});
-        let slice = json!({"driver": DRIVER, "nodeName": "a", "devices": [device],
-            "pool": {"name": "a/cpu", "generation": 1, "resourceSliceCount": 1}});
-        world.hardware("a", json!([slice]), true);
-        for (name, amount) in [("c", "5"), ("d", "2"), ("e", "2")] {
-            cpus(&mut world, name, amount);
-            world.pod(name, &[name]);
-        }
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
-        let taken = |world: &World| ["c", "d", "e"].iter().filter(|name| world.devices(name).is_some()).count();
-        assert_eq!(taken(&world), 2);
-        world.restart();
-        world.settle();
-        assert_eq!(world.run(&mut Dice(1)).len(), 2, "what is held is known after a restart");
-        world.server.delete("pods", "default", "c");
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
-        assert!(world.devices("c").is_none() && world.devices("e").is_some());
-        world.check_rest();
-    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use hostler_api::classic::ClassicVersion;
 use serde_json::json;
 
 use super::{
+    objects::{cpus, slice},
     scheduler::Dice,
     world::{Fate, World},
 };
@@ -17,13 +18,25 @@ struct Chaos {
     world: World,
     dice: Dice,
     names: usize,
+    /// Whether there are two controllers at times.
+    has_rivals: bool,
 }
 
 impl Chaos {
-    fn new(version: ClassicVersion, seed: u64) -> Self {
-        let mut world = World::new(version);
-        NODES.iter().for_each(|node| world.node(node, 2));
-        Self { world, dice: Dice(seed), names: 0 }
+    fn new(version: ClassicVersion, seed: u64, has_rivals: bool) -> Self {
+        let mut chaos = Self { world: World::new(version), dice: Dice(seed), names: 0, has_rivals };
+        for node in NODES {
+            chaos.world.node(node, 0);
+            chaos.equip(node, 2);
+        }
+        chaos
+    }
+
+    /// The node has so many cards, and CPUs of which claims have parts.
+    fn equip(&mut self, node: &str, cards: usize) {
+        let card = |at: usize| json!({"name": format!("card-{at}"), "attributes": {"kind": {"string": "card"}}});
+        let cards = slice(node, "card", (0..cards).map(card).collect());
+        self.world.hardware(node, json!([cards, slice(node, "cpu", vec![cpus("numa-0", 0)])]), true);
     }
 
     fn pick(&mut self, resource: &str) -> Option<String> {
@@ -39,7 +52,7 @@ impl Chaos {
 
     /// One thing happens.
     fn step(&mut self) {
-        match self.dice.roll(40) {
+        match self.dice.roll(44) {
             0..=1 => self.come(),
             2 => self.go(),
             3 => {
@@ -56,7 +69,7 @@ impl Chaos {
             }
             6 => {
                 let pause = Duration::from_millis(u64::try_from(self.dice.roll(5000)).unwrap());
-                let at = self.world.wake().unwrap_or_default().max(self.world.now + pause);
+                let at = self.world.controller.wake.unwrap_or_default().max(self.world.now + pause);
                 self.world.tick(at);
             }
             7..=9 => self.world.control(),
@@ -66,8 +79,11 @@ impl Chaos {
                 }
             }
             16..=27 => drop(self.world.deliver()),
+            28 if self.has_rivals && self.world.rival.is_none() => self.world.begin_rival(),
+            29 => self.world.rival = None,
+            30..=33 => self.world.swap(),
             _ => {
-                let at = self.dice.roll(self.world.commands.len());
+                let at = self.dice.roll(self.world.controller.commands.len());
                 self.world.execute_next(at);
             }
         }
@@ -80,8 +96,14 @@ impl Chaos {
         let mut claims = Vec::new();
         for _ in 0..count {
             let claim = self.name();
-            let cards = 1 + self.dice.roll(2);
-            self.world.claim(&claim, cards);
+            let amount = 1 + self.dice.roll(2);
+            if self.dice.roll(3) == 0 {
+                let capacity = json!({"requests": {"cpus": (amount * 3).to_string()}});
+                let request = json!({"name": "cpus", "deviceClassName": "cpu", "capacity": capacity});
+                self.world.claim_for(&claim, json!({"requests": [request]}));
+            } else {
+                self.world.claim(&claim, amount);
+            }
             claims.push(claim);
         }
         if self.dice.roll(3) == 0
@@ -106,12 +128,13 @@ impl Chaos {
 
     fn change_hardware(&mut self) {
         let (node, cards) = (NODES[self.dice.roll(NODES.len())], self.dice.roll(4));
-        self.world.cards(node, cards);
+        self.equip(node, cards);
     }
 
     /// Everybody goes home: what was deleted must disappear, and nothing may be left.
     fn end(mut self) -> (usize, usize) {
         self.world.fates.clear();
+        self.world.rival = None;
         for pod in self.world.server.list("pods") {
             self.world.server.delete("pods", "default", pod["metadata"]["name"].as_str().unwrap());
         }
@@ -135,8 +158,8 @@ impl Chaos {
 }
 
 /// Says how often the controller died, and how often it wrote.
-fn live(version: ClassicVersion, seed: u64, steps: usize) -> (usize, usize) {
-    let mut chaos = Chaos::new(version, seed);
+fn live(version: ClassicVersion, seed: u64, steps: usize, has_rivals: bool) -> (usize, usize) {
+    let mut chaos = Chaos::new(version, seed, has_rivals);
     (0..steps).for_each(|_| chaos.step());
     chaos.end()
 }
@@ -145,7 +168,16 @@ fn live(version: ClassicVersion, seed: u64, steps: usize) -> (usize, usize) {
 fn in_any_order_no_device_is_given_twice_and_nothing_is_left_behind() {
     for seed in 0..8 {
         for version in ClassicVersion::ALL {
-            live(version, seed, 400);
+            live(version, seed, 400, false);
+        }
+    }
+}
+
+#[test]
+fn two_controllers_at_the_same_time_give_no_device_twice() {
+    for seed in 100..108 {
+        for version in ClassicVersion::ALL {
+            live(version, seed, 600, true);
         }
     }
 }
@@ -156,7 +188,7 @@ fn a_thousand_deaths_lose_and_double_nothing() {
     let (mut deaths, mut writes, mut seed) = (0, 0, 1000);
     while deaths < 1000 {
         for version in ClassicVersion::ALL {
-            let (died, wrote) = live(version, seed, 600);
+            let (died, wrote) = live(version, seed, 600, false);
             deaths += died;
             writes += wrote;
         }

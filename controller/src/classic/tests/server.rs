@@ -179,6 +179,7 @@ pub(super) fn id(resource: &str, namespace: &str, name: &str) -> Id {
 fn parse(path: &str) -> Id {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {
+        [_, "api", "v1", resource, name] => id(resource, "", name),
         [_, "apis", _, _, "namespaces", namespace, resource, name] => id(resource, namespace, name),
         [_, "apis", _, _, resource, name] => id(resource, "", name),
         _ => panic!("no path of an object: {path}"),

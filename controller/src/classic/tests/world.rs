@@ -7,7 +7,7 @@ use std::{
 };
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{classic::ClassicVersion, resource::DeviceClass};
+use hostler_api::{classic::ClassicVersion, resource::DeviceRequestAllocationResult};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, WriteOutcome},
     },
+    objects::{CPUS, KINDS, device_class},
     server::{ApiError, Server, WatchEvent, finalizers},
 };
 
@@ -39,15 +40,30 @@ pub(super) enum Fate {
     Refuse,
 }
 
+/// A controller, what it has heard, and what it wants done.
+pub(super) struct Controller {
+    core: ClassicCore,
+    seen: usize,
+    pub(super) commands: VecDeque<ClassicCommand>,
+    /// When it wants to be woken.
+    pub(super) wake: Option<Duration>,
+}
+
+impl Controller {
+    fn new(settings: &ClassicSettings) -> Self {
+        Self { core: ClassicCore::new(settings.clone()), seen: 0, commands: VecDeque::new(), wake: None }
+    }
+}
+
 pub(super) struct World {
     pub(super) server: Server,
     pub(super) dialect: ClassicDialect,
     pub(super) settings: ClassicSettings,
-    pub(super) core: ClassicCore,
     pub(super) now: Duration,
-    seen: usize,
-    pub(super) commands: VecDeque<ClassicCommand>,
-    wake: Option<Duration>,
+    /// The one that runs, or of two that one which is just running.
+    pub(super) controller: Controller,
+    /// Another one, that believes that it is the only one.
+    pub(super) rival: Option<Controller>,
     pub(super) notices: Vec<ClassicNotice>,
     /// All writes that were sent.
     pub(super) writes: Vec<ClassicWrite>,
@@ -60,31 +76,26 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(version: ClassicVersion) -> Self {
-        let usual: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "card.hostler.dev"},
-            "spec": {"selectors": [{"cel": {"expression": "device.attributes['hostler.dev'].kind == 'card'"}}]}}))
-        .unwrap();
         let settings = ClassicSettings {
             version,
             driver: DRIVER.to_owned(),
-            device_classes: vec![usual],
+            device_classes: KINDS.map(device_class).to_vec(),
             reserves_for_pods: true,
         };
         let mut world = Self {
             server: Server::new(version),
             dialect: ClassicDialect { version, driver: DRIVER.to_owned() },
-            core: ClassicCore::new(settings.clone()),
+            controller: Controller::new(&settings),
+            rival: None,
             settings,
             now: Duration::ZERO,
-            seen: 0,
-            commands: VecDeque::new(),
-            wake: None,
             notices: Vec::new(),
             writes: Vec::new(),
             fates: BTreeMap::new(),
             refused: None,
             restarts: 0,
         };
-        world.class("card", json!({}));
+        KINDS.into_iter().for_each(|kind| world.class(kind, kind, json!({})));
         world.feed(ClassicEvent::Synced);
         world
     }
@@ -97,107 +108,6 @@ impl World {
         self.server.version.scheduling_resource()
     }
 
-    /// A class of ours; until 1.30 its devices are those of kind `card`.
-    pub(super) fn class(&mut self, name: &str, extra: Value) {
-        let mut class = if self.is_devices() {
-            let expression = "device.attributes['hostler.dev'].kind == 'card'";
-            json!({"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}})
-        } else {
-            json!({"metadata": {"name": name}, "driverName": DRIVER})
-        };
-        let place = if self.is_devices() { &mut class["spec"] } else { &mut class };
-        for (field, value) in extra.as_object().unwrap() {
-            place[field] = value.clone();
-        }
-        let resource = if self.is_devices() { "deviceclasses" } else { "resourceclasses" };
-        self.server.create(resource, class);
-    }
-
-    /// A node with so many whole cards.
-    pub(super) fn node(&mut self, name: &str, cards: usize) {
-        self.server.create("nodes", json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}));
-        self.server
-            .create("nodehardware", json!({"metadata": {"name": name}, "spec": {"nodeName": name}, "status": {}}));
-        self.cards(name, cards);
-    }
-
-    /// The node now has so many cards.
-    pub(super) fn cards(&mut self, node: &str, cards: usize) {
-        let devices: Vec<Value> = (0..cards)
-            .map(|at| json!({"name": format!("card-{at}"), "attributes": {"kind": {"string": "card"}}}))
-            .collect();
-        let slice = json!({"driver": DRIVER, "nodeName": node, "devices": devices,
-            "pool": {"name": format!("{node}/card"), "generation": 1, "resourceSliceCount": 1}});
-        self.hardware(node, json!([slice]), true);
-    }
-
-    pub(super) fn hardware(&mut self, name: &str, slices: Value, is_ready: bool) {
-        let ready = if is_ready { "True" } else { "False" };
-        let condition = json!({"type": "Ready", "status": ready, "reason": "r", "lastTransitionTime": "t"});
-        let status = json!({"conditions": [condition], "slices": slices});
-        self.server.edit("nodehardware", "", name, true, |object| object["status"] = status).unwrap();
-    }
-
-    /// A claim for so many cards.
-    pub(super) fn claim(&mut self, name: &str, cards: usize) {
-        self.claim_of(name, json!([{"name": "cards", "deviceClassName": "card", "count": cards}]), json!({}));
-    }
-
-    /// A claim with such requests, of a class. Until 1.30 they are in parameters of the same name.
-    pub(super) fn claim_of(&mut self, name: &str, mut requests: Value, extra: Value) {
-        let mut spec = if self.is_devices() {
-            json!({"controller": DRIVER, "devices": {"requests": requests}})
-        } else {
-            for request in requests.as_array_mut().unwrap() {
-                request["deviceClassName"] = json!("card.hostler.dev");
-            }
-            self.server.create(
-                "claimparameters",
-                json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"requests": requests}}),
-            );
-            let reference = json!({"apiGroup": "hostler.dev", "kind": "ClaimParameters", "name": name});
-            json!({"resourceClassName": "card", "parametersRef": reference})
-        };
-        for (field, value) in extra.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        self.server.create("resourceclaims", json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec}));
-    }
-
-    /// A pod that uses existing claims.
-    pub(super) fn pod(&mut self, name: &str, claims: &[&str]) -> String {
-        let claims: Vec<Value> = claims
-            .iter()
-            .map(|claim| match self.server.version {
-                ClassicVersion::V1Alpha3 => json!({"name": claim, "resourceClaimName": claim}),
-                _ => json!({"name": claim, "source": {"resourceClaimName": claim}}),
-            })
-            .collect();
-        let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"resourceClaims": claims},
-            "status": {"phase": "Pending"}});
-        self.server.create("pods", pod)["metadata"]["uid"].as_str().unwrap().to_owned()
-    }
-
-    /// The negotiation of a pod, as the scheduler writes it.
-    pub(super) fn context(&mut self, pod: &str, selected: Option<&str>, potential: &[&str]) {
-        let mut spec = json!({});
-        if let Some(selected) = selected {
-            spec["selectedNode"] = json!(selected);
-        }
-        if !potential.is_empty() {
-            spec["potentialNodes"] = json!(potential);
-        }
-        let contexts = self.contexts();
-        if self.server.get(contexts, "default", pod).is_some() {
-            self.server.edit(contexts, "default", pod, false, |object| object["spec"] = spec).unwrap();
-        } else {
-            let uid = self.server.get("pods", "default", pod).unwrap()["metadata"]["uid"].clone();
-            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": true});
-            let meta = json!({"name": pod, "namespace": "default", "ownerReferences": [owner]});
-            self.server.create(contexts, json!({"metadata": meta, "spec": spec, "status": {}}));
-        }
-    }
-
     /// Lets happen what is to happen within two minutes.
     pub(super) fn settle(&mut self) {
         let until = self.now + Duration::from_secs(120);
@@ -205,7 +115,7 @@ impl World {
             if self.deliver() || self.execute_next(0) {
                 continue;
             }
-            match self.wake.filter(|wake| *wake <= until) {
+            match self.controller.wake.filter(|wake| *wake <= until) {
                 Some(wake) => self.tick(wake),
                 None => return,
             }
@@ -215,29 +125,24 @@ impl World {
 
     pub(super) fn tick(&mut self, at: Duration) {
         self.now = at.max(self.now);
-        self.wake = None;
+        self.controller.wake = None;
         self.feed(ClassicEvent::Tick);
     }
 
-    /// When the core wants to be woken.
-    pub(super) fn wake(&self) -> Option<Duration> {
-        self.wake
-    }
-
     pub(super) fn feed(&mut self, event: ClassicEvent) {
-        for command in self.core.step(self.now, event) {
+        for command in self.controller.core.step(self.now, event) {
             match command {
-                ClassicCommand::WakeAt(at) => self.wake = Some(at),
+                ClassicCommand::WakeAt(at) => self.controller.wake = Some(at),
                 ClassicCommand::Tell(notice) => self.notices.push(notice),
-                command => self.commands.push_back(command),
+                command => self.controller.commands.push_back(command),
             }
         }
     }
 
     /// Delivers the next watch event, if there is one.
     pub(super) fn deliver(&mut self) -> bool {
-        let Some(event) = self.server.log.get(self.seen).cloned() else { return false };
-        self.seen += 1;
+        let Some(event) = self.server.log.get(self.controller.seen).cloned() else { return false };
+        self.controller.seen += 1;
         if let Some(event) = self.event(&event) {
             self.feed(event);
         }
@@ -283,12 +188,17 @@ impl World {
 
     /// Executes one of the commands, if there is one.
     pub(super) fn execute_next(&mut self, at: usize) -> bool {
-        let Some(command) = self.commands.remove(at) else { return false };
+        let Some(command) = self.controller.commands.remove(at) else { return false };
         match command {
             ClassicCommand::FetchPod(key) => {
                 let pod = self.server.get("pods", &key.namespace, &key.name);
                 let pod = pod.map(|pod| self.dialect.pod(pod).unwrap());
                 self.feed(ClassicEvent::Pod(key, Ok(pod)));
+            }
+            ClassicCommand::FindClaim(key, uid) => {
+                let is_it = |claim: &Value| claim["metadata"]["uid"] == *uid;
+                let found = self.server.get("resourceclaims", &key.namespace, &key.name).is_some_and(is_it);
+                self.feed(ClassicEvent::ClaimFound(uid, Ok(found)));
             }
             ClassicCommand::Write(write) => self.send(write),
             ClassicCommand::Tell(_) | ClassicCommand::WakeAt(_) => {}
@@ -347,6 +257,7 @@ impl World {
         let resource = match write {
             ClassicWrite::Grants { .. } => "nodehardware",
             ClassicWrite::Unsuitable { .. } => self.contexts(),
+            ClassicWrite::Labels { .. } => "nodes",
             _ => "resourceclaims",
         };
         let is_gone = !object["metadata"]["deletionTimestamp"].is_null() && finalizers(object).is_empty();
@@ -371,13 +282,29 @@ impl World {
         let _ = self.server.edit(resource, namespace, name, false, touched);
     }
 
-    /// The controller is started anew, and reads everything.
+    /// A second controller is started while the first one runs.
+    pub(super) fn begin_rival(&mut self) {
+        let first = std::mem::replace(&mut self.controller, Controller::new(&self.settings));
+        self.rival = Some(first);
+        self.read_everything();
+    }
+
+    /// Of two controllers the other one is running now.
+    pub(super) fn swap(&mut self) {
+        if let Some(rival) = &mut self.rival {
+            std::mem::swap(rival, &mut self.controller);
+        }
+    }
+
+    /// The controller is started anew.
     pub(super) fn restart(&mut self) {
         self.restarts += 1;
-        self.core = ClassicCore::new(self.settings.clone());
-        self.commands.clear();
-        self.wake = None;
-        self.seen = self.server.log.len();
+        self.controller = Controller::new(&self.settings);
+        self.read_everything();
+    }
+
+    fn read_everything(&mut self) {
+        self.controller.seen = self.server.log.len();
         let all: Vec<WatchEvent> = self
             .server
             .objects
@@ -423,17 +350,23 @@ impl World {
     /// What must be true at every moment.
     pub(super) fn check(&self) {
         let mut holders: BTreeMap<String, String> = BTreeMap::new();
+        let mut parts: BTreeMap<String, i64> = BTreeMap::new();
         for object in self.server.list("resourceclaims") {
             let claim = self.dialect.claim(&object).unwrap();
             let Some(allocation) = &claim.allocation else { continue };
             let is_kept = claim.finalizers.contains(&FINALIZER.to_owned());
             assert!(is_kept || allocation.by != DRIVER, "{} is allocated and not kept", claim.key);
-            for device in allocation.devices.as_ref().unwrap().iter().filter(|device| device.share_id.is_none()) {
-                let device = format!("{}/{}", device.pool, device.device);
+            for result in allocation.devices.as_ref().unwrap() {
+                let device = format!("{}/{}", result.pool, result.device);
+                if result.share_id.is_some() {
+                    *parts.entry(device).or_default() += consumed(result);
+                    continue;
+                }
                 let other = holders.insert(device.clone(), claim.key.to_string());
                 assert!(other.is_none(), "{device} is held by {} and {other:?}", claim.key);
             }
         }
+        assert!(parts.values().all(|cpus| *cpus <= CPUS), "more parts than there is: {parts:?}");
     }
 
     /// What must be true once nothing more happens: no write is left to be made, and nothing is left behind.
@@ -457,4 +390,10 @@ impl World {
             assert!(is_allocated, "a grant is left behind: {grant}");
         }
     }
+}
+
+/// How many CPUs of a device.
+fn consumed(result: &DeviceRequestAllocationResult) -> i64 {
+    let result = serde_json::to_value(result).unwrap();
+    result["consumedCapacity"]["cpus"].as_str().unwrap().parse().unwrap()
 }

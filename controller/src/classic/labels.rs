@@ -1,0 +1,93 @@
+//! Labels of nodes by which a class says where its devices are: the scheduler then asks about nodes that have some.
+//!
+//! A class opts in: its `suitableNodes` name a label of the driver's domain. Such a label is `true` on every node with a
+//! device of the class, whoever holds it, and on no other. What cannot be relied on changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_allocator::structured::{AllocatedState, Allocator, Budget, NodeFacts, NodePools, Refusal, SliceIndex};
+use hostler_api::{
+    core::NodeSelector,
+    resource::{DeviceClaim, DeviceRequest, DeviceToleration, ExactDeviceRequest, ResourceClaim},
+};
+
+use super::{
+    agenda::Topic,
+    catalogue::Catalogue,
+    core::ClassicCore,
+    event::{ClassicWrite, WriteTarget},
+    inventory::Inventory,
+    terms::claim_for,
+};
+
+/// The value of such a label.
+const HAS_SOME: &str = "true";
+/// Steps that it may take to find one device.
+const MOST_STEPS: u64 = 10_000;
+
+impl ClassicCore {
+    /// Brings the labels of a node up to date.
+    pub(super) fn settle_node(&mut self, name: &str) {
+        self.catalogue.prepare_allocator();
+        let Some(wanted) = wanted_labels(&self.catalogue, &self.inventory, &self.settings.driver, name) else { return };
+        let Some(written) = self.inventory.labels(name) else { return };
+        let is_written = |key: &String| written.get(key).is_some_and(|value| value == HAS_SOME);
+        let changes = wanted.into_iter().filter(|(key, has_some)| is_written(key) != *has_some);
+        let labels: BTreeMap<String, Option<String>> =
+            changes.map(|(key, has_some)| (key, has_some.then(|| HAS_SOME.to_owned()))).collect();
+        if !labels.is_empty() && self.can_write(&WriteTarget::Node(name.to_owned()), Topic::Node(name.to_owned())) {
+            self.write(ClassicWrite::Labels { node: name.to_owned(), labels });
+        }
+    }
+}
+
+/// Which labels the node shall have and which not, if that is known.
+fn wanted_labels(
+    catalogue: &Catalogue,
+    inventory: &Inventory,
+    driver: &str,
+    node: &str,
+) -> Option<BTreeMap<String, bool>> {
+    let classes = catalogue.classes_with_nodes().map(|(class, selector)| (class, own_keys(selector, driver)));
+    let classes: Vec<(&str, BTreeSet<&String>)> = classes.filter(|(_, keys)| !keys.is_empty()).collect();
+    if classes.is_empty() {
+        return None;
+    }
+    let slices = inventory.slices(node).ok()?;
+    let (allocator, labels) = (catalogue.allocator()?, inventory.labels(node)?);
+    let index = SliceIndex::new(slices);
+    let pools = allocator.gather(NodeFacts { name: node, labels }, &index).ok()?;
+    let mut wanted: BTreeMap<String, bool> = BTreeMap::new();
+    for (class, keys) in classes {
+        let has_some = has_some(allocator, &pools, class)?;
+        keys.into_iter().for_each(|key| *wanted.entry(key.clone()).or_default() |= has_some);
+    }
+    Some(wanted)
+}
+
+/// Whether there is a device of the class, if that can be found out.
+fn has_some(allocator: &Allocator, pools: &NodePools<'_>, class: &str) -> Option<bool> {
+    let claim = [one_device(class)];
+    let free = AllocatedState::new();
+    match allocator.find(pools, &free, &allocator.compile(&claim), &mut Budget::steps(MOST_STEPS)) {
+        Ok(found) => Some(found.is_some()),
+        Err(Refusal::NoFit(_)) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Labels of the driver's domain that a selector names.
+fn own_keys<'s>(selector: &'s NodeSelector, driver: &str) -> BTreeSet<&'s String> {
+    let requirements = selector.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
+    let is_own = |key: &&String| key.strip_prefix(driver).is_some_and(|rest| rest.starts_with('/'));
+    requirements.map(|requirement| &requirement.key).filter(is_own).collect()
+}
+
+/// One device of the class, in whatever state it is.
+fn one_device(class: &str) -> ResourceClaim {
+    let any = DeviceToleration { operator: "Exists".to_owned(), ..DeviceToleration::default() };
+    let (device_class_name, tolerations) = (class.to_owned(), vec![any]);
+    let exactly = ExactDeviceRequest { device_class_name, tolerations, ..ExactDeviceRequest::default() };
+    let request = DeviceRequest { name: "any".to_owned(), exactly: Some(exactly), first_available: Vec::new() };
+    claim_for(None, DeviceClaim { requests: vec![request], ..DeviceClaim::default() })
+}
