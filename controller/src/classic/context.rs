@@ -163,7 +163,7 @@ impl ClassicCore {
     fn answer(&mut self, key: &ObjectKey, pod: &PodFacts, asked: &AskedClaims) {
         let Some(context) = self.contexts.get(key).map(|state| state.context.clone()) else { return };
         let nodes = self.nodes_to_check(&context, asked);
-        let Some(mut verdicts) = self.verdicts(asked, nodes.iter().map(String::as_str)) else { return };
+        let Some(mut verdicts) = self.verdicts(asked, &nodes.iter().map(String::as_str)) else { return };
         prefer_extras(&mut verdicts, context.potential.iter().chain(&context.selected));
         let selected = context.selected.as_ref().and_then(|node| Some((node, verdicts.get(node)?.as_ref().ok()?)));
         match selected {
@@ -189,7 +189,7 @@ impl ClassicCore {
     pub(super) fn verdicts<'n>(
         &mut self,
         asked: &AskedClaims,
-        nodes: impl Iterator<Item = &'n str> + Clone,
+        nodes: &(impl Iterator<Item = &'n str> + Clone),
     ) -> Option<Verdicts> {
         self.catalogue.prepare_allocator();
         let asked_of = |terms| -> Option<Result<Verdicts, String>> {

@@ -151,7 +151,7 @@ impl ClassicCore {
             ClassicEvent::Context(key, context) => self.context_seen(key, *context),
             ClassicEvent::ContextGone(key, uid) => self.context_gone(&key, &uid),
             ClassicEvent::Pod(key, pod) => self.pod_seen(key, pod),
-            ClassicEvent::ClaimFound(uid, found) => self.claim_found(uid, found),
+            ClassicEvent::ClaimFound(uid, found) => self.claim_found(uid, &found),
             ClassicEvent::Synced => self.synced(),
             ClassicEvent::Written(target, outcome) => self.written(target, outcome),
             ClassicEvent::Tick => {}

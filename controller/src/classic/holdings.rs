@@ -39,7 +39,7 @@ impl Holdings {
             return false;
         }
         if let Some(old) = self.claims.remove(uid) {
-            self.remove(uid, old);
+            self.remove(uid, &old);
         }
         if !devices.is_empty() {
             for device in &devices {
@@ -51,9 +51,9 @@ impl Holdings {
         true
     }
 
-    fn remove(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) {
-        self.state.remove(self.features, &allocation(devices.clone()));
-        for device in &devices {
+    fn remove(&mut self, uid: &str, devices: &[DeviceRequestAllocationResult]) {
+        self.state.remove(self.features, &allocation(devices.to_vec()));
+        for device in devices {
             let key = key(device);
             let Some(holders) = self.holders.get_mut(&key) else { continue };
             holders.remove(uid);

@@ -27,7 +27,7 @@ impl ClassicCore {
         let waiting = vec![(key.name.clone(), key.clone())];
         let asked = AskedClaims { waiting, terms: vec![terms], ..AskedClaims::default() };
         let nodes: Vec<String> = self.inventory.nodes().map(str::to_owned).collect();
-        let Some(mut verdicts) = self.verdicts(&asked, nodes.iter().map(String::as_str)) else { return };
+        let Some(mut verdicts) = self.verdicts(&asked, &nodes.iter().map(String::as_str)) else { return };
         prefer_extras(&mut verdicts, &nodes);
         let chosen = nodes.iter().find_map(|node| Some((node, verdicts.get(node)?.as_ref().ok()?.first()?)));
         match chosen {

@@ -202,7 +202,7 @@ impl ClassicCore {
         let target = WriteTarget::Claim(key.clone());
         match (outcome, write) {
             (WriteOutcome::Done | WriteOutcome::Gone, _) => {}
-            (WriteOutcome::Conflict, write) => self.try_again_if_newer(&target, write),
+            (WriteOutcome::Conflict, write) => self.try_again_if_newer(&target, write.as_ref()),
             (WriteOutcome::Dropped(fields), _) => {
                 self.came_anew(&target);
                 self.has_vanished(key, &fields);
@@ -287,13 +287,13 @@ impl ClassicCore {
     }
 
     /// A claim that was not known is gone for good, or is on its way to us.
-    pub(super) fn claim_found(&mut self, uid: String, found: Result<bool, String>) {
+    pub(super) fn claim_found(&mut self, uid: String, found: &Result<bool, String>) {
         if self.strangers.remove(&uid) != Some(Stranger::Sought) {
             return;
         }
         let sources: Vec<String> = self.inventory.written().sources(&uid).cloned().collect();
         let topics = sources.into_iter().map(Topic::Source);
-        if found == Ok(false) {
+        if *found == Ok(false) {
             self.strangers.insert(uid, Stranger::Gone);
             topics.for_each(|topic| self.agenda.now(topic));
         } else {

@@ -77,7 +77,7 @@ impl ClassicCore {
                 }
             }
             (WriteTarget::Claim(key), outcome) => self.claim_written(&key, write, outcome),
-            (target, WriteOutcome::Conflict) => self.try_again_if_newer(&target, write),
+            (target, WriteOutcome::Conflict) => self.try_again_if_newer(&target, write.as_ref()),
             (WriteTarget::Source(name), WriteOutcome::Refused(message) | WriteOutcome::Failed(message)) => {
                 self.grants_failed(&name, write, &message);
             }
@@ -95,8 +95,8 @@ impl ClassicCore {
     }
 
     /// A write that lost need not wait where the object that it lost against is there already.
-    pub(super) fn try_again_if_newer(&mut self, target: &WriteTarget, write: Option<ClassicWrite>) {
-        let (wrote, known) = match &write {
+    pub(super) fn try_again_if_newer(&mut self, target: &WriteTarget, write: Option<&ClassicWrite>) {
+        let (wrote, known) = match write {
             Some(
                 ClassicWrite::Finalizers(it, _) | ClassicWrite::Allocation(it, _) | ClassicWrite::Deallocation(it),
             ) => (Some(&it.version), self.claims.get(&it.key).map(|state| &state.claim.version)),

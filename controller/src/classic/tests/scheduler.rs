@@ -186,7 +186,7 @@ impl World {
         }
         let entries = context.and_then(|it| it["status"]["resourceClaims"].as_array()).unwrap_or(&empty);
         let is_answered = |name: &&str| entries.iter().any(|entry| entry["name"] == **name);
-        if waiting.len() == 1 || waiting.iter().all(|name| is_answered(name)) {
+        if waiting.len() == 1 || waiting.iter().all(is_answered) {
             spec["selectedNode"] = json!(node);
         }
         if spec != old || context.is_none() {
