@@ -2,7 +2,10 @@
 
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
-use hostler_api::resource::{ApiVersion, GROUP};
+use hostler_api::{
+    classic::ClassicVersion,
+    resource::{ApiVersion, GROUP},
+};
 use hyper::{
     Request, Response,
     header::{ACCEPT, CONTENT_TYPE},
@@ -66,14 +69,29 @@ impl ApiClient {
         if let Some(version) = *self.version_tx.borrow() {
             return Ok(version);
         }
-        let step = || "list the API groups".to_owned();
-        let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };
-        let groups = within(self.patience.answer, step, asking).await?;
-        let offered = groups.groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
-        let is_offered = |version: &ApiVersion| offered.versions.iter().any(|one| one.version == version.as_str());
+        let offered = self.offered_versions().await?;
+        let is_offered = |version: &ApiVersion| offered.iter().any(|one| one == version.as_str());
         let version = ApiVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)?;
         self.version_tx.send_replace(Some(version));
         Ok(version)
+    }
+
+    /// The version of `resource.k8s.io` in which a controller allocates, of a server that has none of today's.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has none.
+    pub async fn classic_version(&self) -> Result<ClassicVersion, ApiFailure> {
+        let offered = self.offered_versions().await?;
+        let is_offered = |version: &ClassicVersion| offered.iter().any(|one| one == version.as_str());
+        ClassicVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)
+    }
+
+    async fn offered_versions(&self) -> Result<Vec<String>, ApiFailure> {
+        let step = || "list the API groups".to_owned();
+        let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };
+        let groups = within(self.patience.answer, step, asking).await?.groups;
+        let group = groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
+        Ok(group.versions.into_iter().map(|one| one.version).collect())
     }
 
     /// Has [`version`](Self::version) ask again: the server was upgraded, or downgraded, if it does not know ours.
@@ -272,20 +290,52 @@ impl ApiClient {
         self.send(|| format!("apply {}", all.title(name)), request).await.map(drop)
     }
 
-    /// As [`apply`](Self::apply), of fields of the status of an object that is there. Fields of others are taken over.
+    /// As [`apply`](Self::apply), of fields of the status of an object that is there; gives it as the server has it then.
+    /// Fields of others are taken over.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub async fn apply_status(
+    pub async fn apply_status<T: DeserializeOwned>(
         &self,
         all: &Collection,
         name: &str,
         manager: &str,
         object: &impl Serialize,
-    ) -> Result<(), ApiFailure> {
+    ) -> Result<T, ApiFailure> {
         let params = PatchParams::apply(manager).force();
         let request = all.requests().patch_subresource("status", name, &params, &Patch::Apply(object));
-        self.send(|| format!("apply the status of {}", all.title(name)), request).await.map(drop)
+        self.call(|| format!("apply the status of {}", all.title(name)), request).await
+    }
+
+    /// Changes fields of an object by a merge patch that names the version that it goes over; gives the object as the server
+    /// has it then. `manager` owns the fields from then on.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn change<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        patch: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let request = all.requests().patch(name, &managed_by(manager), &Patch::Merge(patch));
+        self.call(|| format!("change {}", all.title(name)), request).await
+    }
+
+    /// As [`change`](Self::change), of the status of an object.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn change_status<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        patch: &impl Serialize,
+    ) -> Result<T, ApiFailure> {
+        let request = all.requests().patch_subresource("status", name, &managed_by(manager), &Patch::Merge(patch));
+        self.call(|| format!("change the status of {}", all.title(name)), request).await
     }
 
     /// An object in the form in which it can go back unchanged.
@@ -380,6 +430,10 @@ struct UidOnly {
 struct UidOnlyMetadata {
     #[serde(default)]
     uid: String,
+}
+
+fn managed_by(manager: &str) -> PatchParams {
+    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
 }
 
 fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, ApiFailure> {

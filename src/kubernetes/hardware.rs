@@ -26,6 +26,7 @@ use hostler_api::{
 };
 use hostler_cluster::{ApiFailure, ApiObject, Backoff, Collection};
 use k8s_openapi::jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::{
     sync::watch,
@@ -167,7 +168,7 @@ impl HardwareReporter {
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(), "metadata": {"name": cluster.node()}, "status": status,
         });
-        cluster.client().apply_status(&all, cluster.node(), MANAGER, &object).await?;
+        cluster.client().apply_status::<IgnoredAny>(&all, cluster.node(), MANAGER, &object).await?;
         self.parts.metrics.node_hardware_written();
         debug!(devices = status.devices.capacity, free = status.devices.free, "the hardware of this node is reported");
         self.said = Some(status);
