@@ -26,6 +26,10 @@ pub use state::{DeviceImpediments, DeviceState, Occupancy, PartsLeft};
 
 /// Rows of a class in a report, and so NUMA nodes that are told apart.
 pub const MAX_ZONES: usize = 64;
+/// Slices in a report.
+pub const MAX_OFFERED_SLICES: usize = 256;
+/// Bytes of all slices in a report together. The API server's store takes 1.5 MiB, and a report says more than them.
+pub const MAX_OFFERED_BYTES: usize = 1 << 20;
 /// Bytes of a message in a report: thousands of nodes have one.
 pub const MAX_MESSAGE_BYTES: usize = 256;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{ClassicMeta, NodeGrant};
 use crate::{
@@ -41,9 +42,9 @@ pub struct NodeHardwareJournalStatus {
     /// Whether this can be relied on.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The devices: ResourceSlices as those of later releases, each as JSON.
+    /// The devices: each has what the spec of a ResourceSlice has in later releases.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<String>,
+    pub slices: Vec<Value>,
 }
 
 impl NodeHardwareJournalStatus {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{AmountCounts, Condition, DeviceCounts, DeviceTotals, HardwareConditionType};
-use crate::core::ObjectMeta;
+use crate::{classic::NodeGrant, core::ObjectMeta};
 
 /// The hardware of a node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -20,11 +21,15 @@ pub struct NodeHardware {
 }
 
 /// Of whom a NodeHardware is.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareSpec {
     /// The node.
     pub node_name: String,
+    /// What claims were given of its devices where hostler's controller allocates (Kubernetes 1.26 to 1.31), as that controller
+    /// says; by UID of the claim.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, NodeGrant>,
 }
 
 /// What a daemon says of its node.
@@ -45,6 +50,10 @@ pub struct NodeHardwareStatus {
     /// By name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendHardware>,
+    /// What it offers where hostler's controller allocates (Kubernetes 1.26 to 1.31): each has what spec of a ResourceSlice
+    /// has in later releases. A pool of which one is missing is not there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Value>,
     /// Whether this can be relied on, and all is well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

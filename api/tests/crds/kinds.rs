@@ -2,19 +2,24 @@
 //! `kubectl get` shows.
 
 use hostler_api::{
+    classic::{CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND},
     hardware::{
-        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, MAX_MESSAGE_BYTES, MAX_ZONES,
-        NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
+        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, MAX_MESSAGE_BYTES, MAX_OFFERED_SLICES,
+        MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
 };
 use serde_json::{Value, json};
 
 /// A kind of ours.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CustomKind {
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
+    /// Where its definition is, below `deploy/crds`.
+    pub(crate) folder: &'static str,
+    scope: &'static str,
+    has_status: bool,
     short_names: &'static [&'static str],
     about: &'static str,
     columns: Vec<Column>,
@@ -38,11 +43,18 @@ fn wide(name: &'static str, kind: &'static str, path: &'static str) -> Column {
     Column { name, kind, path, is_wide: true }
 }
 
-pub(crate) fn all() -> [CustomKind; 2] {
-    [
+pub(crate) fn all() -> Vec<CustomKind> {
+    [kinds_of_hardware(), kinds_of_parameters()].concat()
+}
+
+fn kinds_of_hardware() -> Vec<CustomKind> {
+    vec![
         CustomKind {
             kind: NODE_HARDWARE_KIND,
             plural: NODE_HARDWARE,
+            folder: "",
+            scope: "Cluster",
+            has_status: true,
             short_names: &["nhw"],
             about: "What hardware a node has, who has it, and how it is, as hostler on that node says.",
             columns: vec![
@@ -66,6 +78,9 @@ pub(crate) fn all() -> [CustomKind; 2] {
         CustomKind {
             kind: CLUSTER_HARDWARE_KIND,
             plural: CLUSTER_HARDWARE,
+            folder: "",
+            scope: "Cluster",
+            has_status: true,
             short_names: &["chw"],
             about: "What hardware the nodes of the cluster have together, as hostler-controller says.",
             columns: vec![
@@ -78,10 +93,47 @@ pub(crate) fn all() -> [CustomKind; 2] {
     ]
 }
 
+/// What claims and classes of 1.26 to 1.30 name.
+fn kinds_of_parameters() -> Vec<CustomKind> {
+    vec![
+        CustomKind {
+            kind: CLAIM_PARAMETERS_KIND,
+            plural: "claimparameters",
+            folder: "classic",
+            scope: "Namespaced",
+            has_status: false,
+            short_names: &[],
+            about: "What claims that name it ask for, in clusters of 1.26 to 1.30.",
+            columns: vec![
+                column("Classes", "string", ".spec.requests[*].deviceClassName"),
+                column("Shareable", "boolean", ".spec.shareable"),
+                column("Age", "date", ".metadata.creationTimestamp"),
+            ],
+        },
+        CustomKind {
+            kind: CLASS_PARAMETERS_KIND,
+            plural: "classparameters",
+            folder: "classic",
+            scope: "Cluster",
+            has_status: false,
+            short_names: &[],
+            about: "What all claims of a ResourceClass that names it get, in clusters of 1.26 to 1.30.",
+            columns: vec![column("Age", "date", ".metadata.creationTimestamp")],
+        },
+    ]
+}
+
 impl CustomKind {
     pub(crate) fn crd(&self, mut schema: Value) -> Value {
         schema["description"] = json!(self.about);
         let columns: Vec<Value> = self.columns.iter().map(Column::of_crd).collect();
+        let mut version = json!({
+            "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": schema},
+        });
+        if self.has_status {
+            version["subresources"] = json!({"status": {}});
+        }
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -91,15 +143,12 @@ impl CustomKind {
             },
             "spec": {
                 "group": GROUP,
-                "scope": "Cluster",
+                "scope": self.scope,
                 "names": {
                     "kind": self.kind, "listKind": format!("{}List", self.kind), "plural": self.plural,
                     "singular": self.plural, "shortNames": self.short_names, "categories": ["hostler"],
                 },
-                "versions": [{
-                    "name": VERSION, "served": true, "storage": true, "subresources": {"status": {}},
-                    "additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": schema},
-                }],
+                "versions": [version],
             },
         })
     }
@@ -125,7 +174,7 @@ fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
 
 /// What is said of fields (`Type.field`) and of types, beside what Rust says.
 pub(crate) fn limits() -> Vec<(&'static str, Value)> {
-    [of_objects(), of_counts(), of_fields()].concat()
+    [of_objects(), of_counts(), of_fields(), of_grants(), of_requests(), of_parameters()].concat()
 }
 
 fn of_objects() -> Vec<(&'static str, Value)> {
@@ -176,6 +225,7 @@ fn of_fields() -> Vec<(&'static str, Value)> {
         ("BackendHardware.message", json!({"maxLength": MAX_MESSAGE_BYTES})),
         ("BackendHardware.classes", json!({"maxItems": 8})),
         ("ClassHardware.name", name.clone()),
+        ("NodeHardwareStatus.slices", json!({"maxItems": MAX_OFFERED_SLICES})),
         ("ClassHardware.zones", json!({"maxItems": MAX_ZONES})),
         ("ZoneHardware.amounts", json!({"maxProperties": 32})),
         ("Condition.type", json!({"maxLength": 316, "minLength": 1})),
@@ -186,5 +236,102 @@ fn of_fields() -> Vec<(&'static str, Value)> {
         ("ClusterHardwareStatus.classes", json!({"maxItems": 256})),
         ("ClusterHardwareStatus.lastChangeTime", time),
         ("ClusterClassCounts.name", name),
+    ]
+}
+
+/// What the API takes of a list of a claim.
+const MOST: usize = 32;
+/// What the API takes of an expression, and of all parameters of one configuration.
+const MOST_BYTES_OF_AN_EXPRESSION: usize = 10 * 1024;
+
+/// What was given of a node is as in the status of a claim, where more may be in it than this version knows.
+fn of_grants() -> Vec<(&'static str, Value)> {
+    let result = "DeviceRequestAllocationResult";
+    let amounts = json!({"maxProperties": MOST, "additionalProperties": {"type": "string", "maxLength": 64}});
+    let names = json!({"maxItems": 8, "items": {"type": "string", "maxLength": 316}});
+    vec![
+        ("NodeHardwareSpec.claims", json!({"maxProperties": 4096})),
+        ("NodeGrant.namespace", json!({"maxLength": 63})),
+        ("NodeGrant.name", json!({"maxLength": MAX_OBJECT_NAME})),
+        ("NodeGrant.claimVersion", json!({"maxLength": 64})),
+        ("NodeGrant.devices", json!({"maxItems": 128})),
+        (result, json!({"x-kubernetes-preserve-unknown-fields": true})),
+        ("DeviceRequestAllocationResult.request", json!({"maxLength": 127})),
+        ("DeviceRequestAllocationResult.driver", json!({"maxLength": 63})),
+        ("DeviceRequestAllocationResult.pool", json!({"maxLength": MAX_OBJECT_NAME})),
+        ("DeviceRequestAllocationResult.device", json!({"maxLength": 63})),
+        ("DeviceRequestAllocationResult.shareID", json!({"maxLength": 36})),
+        ("DeviceRequestAllocationResult.consumedCapacity", amounts),
+        ("DeviceRequestAllocationResult.tolerations", json!({"maxItems": 16})),
+        ("DeviceRequestAllocationResult.bindingConditions", names.clone()),
+        ("DeviceRequestAllocationResult.bindingFailureConditions", names),
+        ("DeviceToleration.key", json!({"maxLength": 316})),
+        ("DeviceToleration.operator", json!({"maxLength": 16})),
+        ("DeviceToleration.value", json!({"maxLength": 63})),
+        ("DeviceToleration.effect", json!({"maxLength": 16})),
+    ]
+}
+
+fn of_requests() -> Vec<(&'static str, Value)> {
+    let names = json!({"maxItems": MOST, "items": {"type": "string", "maxLength": 63}});
+    let capacities =
+        json!({"maxProperties": MOST, "additionalProperties": {"type": "string", "maxLength": 32, "minLength": 1}});
+    let attribute = json!({"maxLength": 96});
+    let count = rules([(
+        "!has(self.count) || self.allocationMode == 'ExactCount'",
+        "count is for allocationMode ExactCount; leave one of both out",
+    )]);
+    let is_ours = "self.driver != 'hostler.dev' || (has(self.parameters.kind) && self.parameters.kind in \
+                   ['CpuConfig', 'MemoryConfig', 'FpgaConfig', 'CxlConfig', 'PlacementConfig', 'FakeConfig'])";
+    let kinds = rules([(
+        is_ours,
+        "kind of parameters for hostler.dev is one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
+    )]);
+    let text = |about: &str| json!({"type": "string", "maxLength": 63, "description": about});
+    let parameters = json!({"properties": {"apiVersion": text("Version of the configuration."), "kind": text("Kind of the configuration.")}});
+    vec![
+        ("ExactDeviceRequest", count),
+        ("ExactDeviceRequest.deviceClassName", json!({"maxLength": MAX_OBJECT_NAME, "default": ""})),
+        ("ExactDeviceRequest.allocationMode", json!({"default": "ExactCount"})),
+        ("ExactDeviceRequest.count", json!({"minimum": 1})),
+        ("ExactDeviceRequest.selectors", json!({"maxItems": MOST})),
+        ("ExactDeviceRequest.tolerations", json!({"maxItems": 16})),
+        ("CelDeviceSelector.expression", json!({"maxLength": MOST_BYTES_OF_AN_EXPRESSION, "minLength": 1})),
+        ("CapacityRequirements.requests", capacities),
+        ("DeviceConstraint.requests", names.clone()),
+        ("DeviceConstraint.matchAttribute", attribute.clone()),
+        ("DeviceConstraint.distinctAttribute", attribute),
+        ("DeviceClaimConfiguration.requests", names),
+        ("OpaqueDeviceConfiguration", kinds),
+        ("OpaqueDeviceConfiguration.driver", json!({"maxLength": 63, "minLength": 1})),
+        ("OpaqueDeviceConfiguration.parameters", parameters),
+    ]
+}
+
+fn of_parameters() -> Vec<(&'static str, Value)> {
+    let known = |of: &str| {
+        format!(
+            "!has(self.{of}) || self.{of}.all(one, !has(one.requests) || one.requests.all(name, \
+                 self.requests.exists(request, request.name == name)))"
+        )
+    };
+    let (constraints, config) = (known("constraints"), known("config"));
+    let references = rules([
+        (&constraints, "a constraint is about a request that there is not; write the name of one, or none for all"),
+        (&config, "a configuration is for a request that there is not; write the name of one, or none for all"),
+    ]);
+    let by_name = json!({
+        "minItems": 1, "maxItems": MOST, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+    });
+    let name = json!({"maxLength": 63, "minLength": 1, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"});
+    vec![
+        ("ClaimParametersSpec", references),
+        ("ClaimParametersSpec.shareable", json!({"default": true})),
+        ("ClaimParametersSpec.requests", by_name),
+        ("ClaimParametersSpec.constraints", json!({"maxItems": MOST})),
+        ("ClaimParametersSpec.config", json!({"maxItems": MOST})),
+        ("ParameterRequest.name", name),
+        ("ClassParametersSpec.selectors", json!({"maxItems": MOST})),
+        ("ClassParametersSpec.config", json!({"maxItems": MOST})),
     ]
 }

@@ -9,23 +9,33 @@ mod source;
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
-use hostler_api::hardware::{ClusterHardware, NodeHardware};
+use hostler_api::{
+    classic::{ClaimParameters, ClassParameters},
+    hardware::{ClusterHardware, NodeHardware},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{kinds::CustomKind, schema::Schemas, source::Types};
 
 const HEADER: &str = "\
-# Made of the types in api/src/hardware. Change them, and write this anew:
+# Made of the types in api/src. Change them, and write this anew:
 # UPDATE_GOLDEN=1 cargo test -p hostler-api --test crds
 ";
 
 fn path_of(kind: &CustomKind) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds").join(format!("{}.yaml", kind.plural))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy/crds")
+        .join(kind.folder)
+        .join(format!("{}.yaml", kind.plural))
 }
 
 fn types() -> Types {
-    Types::read(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/hardware"))
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folder = fs::read_dir(source.join("hardware")).unwrap().map(|entry| entry.unwrap().path());
+    let others =
+        ["classic/grant.rs", "classic/parameters.rs", "resource/claim.rs", "resource/request.rs", "resource/taint.rs"];
+    Types::read(folder.chain(others.map(|file| source.join(file))))
 }
 
 fn crds() -> Vec<(CustomKind, Value)> {
@@ -130,6 +140,8 @@ fn types_read_and_write_exactly_the_fields_of_their_schema() {
         let kept = match kind.kind {
             "NodeHardware" => kept::<NodeHardware>(&full),
             "ClusterHardware" => kept::<ClusterHardware>(&full),
+            "ClaimParameters" => kept::<ClaimParameters>(&full),
+            "ClassParameters" => kept::<ClassParameters>(&full),
             other => panic!("{other} is compared with no type"),
         };
         let mut written = BTreeSet::new();

@@ -40,7 +40,13 @@ impl<'a> Schemas<'a> {
             ("String", _) => json!({"type": "string"}),
             ("u32", _) => json!({"type": "integer", "format": "int64", "minimum": 0}),
             ("Quantity", _) => json!({"type": "string", "maxLength": 32, "pattern": "^[0-9]+(m|[KMGTPE]i)?$"}),
-            ("ObjectMeta", _) => json!({"type": "object"}),
+            ("i64", _) => json!({"type": "integer", "format": "int64", "minimum": 0}),
+            ("bool", _) => json!({"type": "boolean"}),
+            ("SliceQuantity", _) => json!({"type": "string", "maxLength": 32, "minLength": 1}),
+            ("DeviceAllocationMode", _) => json!({"type": "string", "enum": ["ExactCount", "All"]}),
+            ("ObjectMeta" | "ClassicMeta", _) => json!({"type": "object"}),
+            // What it is, other types say, and more than this version knows.
+            ("Value", _) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             (_, Some(RustType::Enum(values))) => json!({"type": "string", "enum": values}),
             (_, Some(RustType::Alias(written))) => self.of_type(written),
             (_, Some(RustType::Struct(fields))) => self.of_fields(name, fields),
@@ -120,6 +126,7 @@ pub(crate) fn example(name: &str, schema: &Value) -> Value {
         "array" => json!([example(name, &schema["items"])]),
         // Different ones, since some are left out where they are the same.
         "integer" => json!(name.len()),
+        "boolean" => json!(true),
         _ => schema.get("enum").map_or_else(|| json!(name.len().to_string()), |values| values[0].clone()),
     }
 }

@@ -1,10 +1,10 @@
 //! Types as they are written down: their fields under the names that they have on the wire, and what is said of them.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use syn::{Attribute, Expr, Fields, GenericArgument, Item, Lit, Meta, PathArguments, Type};
 
-/// Every type of a folder, by name.
+/// Every type of some files, by name.
 #[derive(Debug)]
 pub(crate) struct Types(BTreeMap<String, RustType>);
 
@@ -38,8 +38,7 @@ pub(crate) enum Shape {
 }
 
 impl Types {
-    pub(crate) fn read(folder: &Path) -> Self {
-        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    pub(crate) fn read(paths: impl Iterator<Item = PathBuf>) -> Self {
         let items = paths.flat_map(|path| syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap().items);
         Self(items.filter_map(named_type).collect())
     }
@@ -126,7 +125,7 @@ fn shape(ty: &Type) -> (Shape, bool) {
     match last.ident.to_string().as_str() {
         "Option" => (inner(), true),
         "Vec" => (Shape::List(Box::new(inner())), false),
-        "BTreeMap" => (Shape::Map(Box::new(inner())), false),
+        "BTreeMap" | "SortedMap" => (Shape::Map(Box::new(inner())), false),
         name => (Shape::Named(name.to_owned()), false),
     }
 }
