@@ -11,6 +11,7 @@
 mod apply;
 mod auth;
 mod claims;
+mod classic;
 mod convert;
 mod custom;
 mod devices;

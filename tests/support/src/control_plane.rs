@@ -11,6 +11,7 @@
 //! What they do not do: score nodes, evict, preempt, wait for binding conditions, mark nodes, run pods.
 
 mod claims;
+mod classic;
 mod collector;
 mod namespaces;
 mod places;
@@ -22,6 +23,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::apiserver::{ApiServer, ApiServerView, StatusError};
+
+pub use classic::ClassicControlPlane;
 
 use claims::ClaimController;
 use collector::GarbageCollector;

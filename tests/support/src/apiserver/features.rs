@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    classic,
     resources::{ApiServerRelease, ObjectKind, ServedResource},
     rules::ServerSettings,
     schema::now,
@@ -78,6 +79,9 @@ pub(crate) fn settle(settings: &ServerSettings, resource: &ServedResource, old: 
     let fields = match resource.kind {
         ObjectKind::ResourceSlice => SLICE_FIELDS,
         ObjectKind::ResourceClaim => CLAIM_FIELDS,
+        // Before 1.31 no gate but that of the whole API had anything to say.
+        ObjectKind::ClassicClaim if settings.release == ApiServerRelease::V1_31 => classic::GATED_FIELDS_OF_CLAIMS,
+        ObjectKind::ClassicDeviceClass => classic::GATED_FIELDS_OF_CLASSES,
         _ => return,
     };
     for (_, paths) in fields.iter().filter(|(gate, _)| !settings.is_on(gate)) {
@@ -132,6 +136,9 @@ const OLD_NAME: &str = "nodeAllocatableResourceMappings";
 
 /// Brings back, after the pruning, what only this release has, and takes out what only others have.
 pub(crate) fn keep_names(settings: &ServerSettings, resource: &ServedResource, given: &Value, decoded: &mut Value) {
+    if resource.kind == ObjectKind::Pod {
+        classic::keep_sources(settings.release, given, decoded);
+    }
     if resource.kind != ObjectKind::ResourceSlice || settings.release != ApiServerRelease::V1_36 {
         return;
     }

@@ -9,6 +9,7 @@ use super::{
     resources::{ObjectKind, RequestTarget},
     schema::now,
     shape::Shape,
+    strategy::keeps_metadata_from_status,
     structured,
     verbs::ApiRequest,
 };
@@ -30,7 +31,7 @@ const NOBODYS: [&[&str]; 11] = [
 
 /// Whether a field can be owned, and by whoever writes to this place: others are set back.
 pub(crate) fn can_own(target: &RequestTarget, field: &[PathElement]) -> bool {
-    use ObjectKind::{Custom, Pod, ResourceClaim};
+    use ObjectKind::Pod;
     if NOBODYS.iter().any(|names| field == path(names)) {
         return false;
     }
@@ -38,7 +39,7 @@ pub(crate) fn can_own(target: &RequestTarget, field: &[PathElement]) -> bool {
     if !target.is_status() {
         return !(target.resource.has_status && is_below(field, &["status"]));
     }
-    let has_own_metadata = matches!(kind, ResourceClaim | Custom(_)) && is_below(field, &["metadata"]);
+    let has_own_metadata = keeps_metadata_from_status(kind) && is_below(field, &["metadata"]);
     let is_pods = kind == Pod && is_below(field, &["metadata", "ownerReferences"]);
     !(has_own_metadata || is_pods || is_below(field, &["spec"]))
 }

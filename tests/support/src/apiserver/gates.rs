@@ -14,6 +14,7 @@ const fn gate(name: &'static str, since: ApiServerRelease, on_since: Option<ApiS
 }
 
 const GATES: &[FeatureGate] = &[
+    gate("DRAControlPlaneController", ApiServerRelease::V1_31, None),
     gate("DRAAdminAccess", ApiServerRelease::V1_32, Some(ApiServerRelease::V1_34)),
     gate("DRAResourceClaimDeviceStatus", ApiServerRelease::V1_32, Some(ApiServerRelease::V1_33)),
     gate("DRAPrioritizedList", ApiServerRelease::V1_33, Some(ApiServerRelease::V1_34)),

@@ -1,10 +1,18 @@
 //! What is served where: kinds, their groups and versions by release, and the paths to them.
 
-use super::{custom::CustomVersion, rules::ServerSettings};
+use super::{classic, custom::CustomVersion, rules::ServerSettings};
 
 /// A minor release of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ApiServerRelease {
+    /// 1.26
+    V1_26,
+    /// 1.28
+    V1_28,
+    /// 1.30
+    V1_30,
+    /// 1.31
+    V1_31,
     /// 1.32
     V1_32,
     /// 1.33
@@ -21,16 +29,32 @@ pub enum ApiServerRelease {
 }
 
 impl ApiServerRelease {
-    /// From the oldest to the newest.
+    /// Those in which a controller of the driver allocates, from the oldest to the newest.
+    pub const CLASSIC: [Self; 4] = [Self::V1_26, Self::V1_28, Self::V1_30, Self::V1_31];
+    /// All others, from the oldest to the newest.
     pub const ALL: [Self; 6] = [Self::V1_32, Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
     pub(crate) fn minor(self) -> u32 {
-        32 + self as u32
+        match self {
+            Self::V1_26 => 26,
+            Self::V1_28 => 28,
+            Self::V1_30 => 30,
+            Self::V1_31 => 31,
+            Self::V1_32 => 32,
+            Self::V1_33 => 33,
+            Self::V1_34 => 34,
+            Self::V1_35 => 35,
+            Self::V1_36 => 36,
+            Self::V1_37 => 37,
+        }
     }
 
     /// The versions of `resource.k8s.io`, the preferred one first.
     pub(crate) fn dra_versions(self) -> &'static [&'static str] {
         match self {
+            Self::V1_26 => &["v1alpha1"],
+            Self::V1_28 | Self::V1_30 => &["v1alpha2"],
+            Self::V1_31 => &["v1alpha3"],
             Self::V1_32 => &["v1beta1"],
             Self::V1_33 => &["v1beta2", "v1beta1"],
             _ => &["v1", "v1beta2", "v1beta1"],
@@ -68,6 +92,14 @@ pub(crate) enum ObjectKind {
     TokenReview,
     SubjectAccessReview,
     CustomResourceDefinition,
+    /// Claims of 1.26 to 1.31.
+    ClassicClaim,
+    ClassicClaimTemplate,
+    ClassicDeviceClass,
+    ResourceClass,
+    SchedulingContext,
+    /// By its plural.
+    ClassicParameters(&'static str),
     /// `plural.group` of a definition.
     Custom(&'static str),
 }
@@ -137,7 +169,7 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
     ),
 ];
 
-const fn resource(
+pub(crate) const fn resource(
     kind: ObjectKind,
     kind_name: &'static str,
     plural: &'static str,
@@ -213,7 +245,7 @@ impl Catalog {
 
     /// What a version of a group serves.
     pub(crate) fn served(&self, api: GroupVersion) -> Vec<&'static ServedResource> {
-        let built_in = RESOURCES.iter().filter(|resource| resource.is_in(api.group));
+        let built_in = self.built_in().filter(|resource| resource.is_in(api.group));
         let of_version = |resource: &&&'static ServedResource| {
             resource.group == api.group && resource.custom.is_some_and(|custom| custom.version == api.version)
         };
@@ -221,7 +253,14 @@ impl Catalog {
     }
 
     fn all(&self) -> impl Iterator<Item = &'static ServedResource> {
-        RESOURCES.iter().chain(self.custom.iter().copied())
+        self.built_in().chain(self.custom.iter().copied())
+    }
+
+    /// Of the group of claims, each release has kinds of its own.
+    fn built_in(&self) -> impl Iterator<Item = &'static ServedResource> {
+        let classic = classic::resources(self.release);
+        let others = RESOURCES.iter().filter(move |resource| classic.is_none() || resource.group != DRA);
+        others.chain(classic.unwrap_or_default())
     }
 
     /// By its plural; that of a definition can be followed by its group.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    claims, custom, events, features, gates,
+    claims, classic, custom, events, features, gates,
     refusal::{FieldError, StatusError},
     resources::{ApiServerRelease, ObjectKind, ServedResource},
     schema, slices,
@@ -47,7 +47,8 @@ pub(crate) fn decode(
 ) -> Result<Value, StatusError> {
     let mut decoded = schema::decode(resource, object)?;
     features::keep_names(settings, resource, object, &mut decoded);
-    if resource.kind == ObjectKind::ResourceClaim && decoded["status"].is_null() {
+    let has_status = matches!(resource.kind, ObjectKind::ResourceClaim | ObjectKind::ClassicClaim);
+    if has_status && decoded["status"].is_null() {
         decoded["status"] = json!({});
     }
     Ok(decoded)
@@ -94,7 +95,7 @@ pub(crate) fn check(
         ObjectKind::CustomResourceDefinition => custom::check(object),
         ObjectKind::Custom(_) => target.resource.custom.expect("of a defined kind").check(old, object),
         ObjectKind::Event if old.is_none() => events::check(target.api.group == "events.k8s.io", object),
-        _ => Vec::new(),
+        kind => classic::check(settings.release, kind, old, object),
     };
     let name = meta(object, "name");
     if old.is_none() && !is_subdomain(name) {

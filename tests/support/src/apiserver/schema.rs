@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    quantity,
+    classic, quantity,
     refusal::StatusError,
     resources::{ObjectKind, ServedResource},
     topology,
@@ -41,6 +41,12 @@ const TIMES: [&str; 6] =
 pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
     let decoded = match resource.kind {
         ObjectKind::Custom(_) => return custom(resource, object),
+        ObjectKind::ClassicClaim
+        | ObjectKind::ClassicClaimTemplate
+        | ObjectKind::ClassicDeviceClass
+        | ObjectKind::ResourceClass
+        | ObjectKind::SchedulingContext
+        | ObjectKind::ClassicParameters(_) => return classic_object(resource, object),
         ObjectKind::Namespace => through::<core::Namespace>(object),
         ObjectKind::Node => through::<core::Node>(object),
         ObjectKind::Pod => through::<core::Pod>(object),
@@ -113,6 +119,15 @@ fn custom(resource: &ServedResource, object: &Value) -> Result<Value, StatusErro
     definition.prune(&mut decoded);
     definition.fill_in(&mut decoded);
     Ok(decoded)
+}
+
+/// Of a kind of 1.26 to 1.31.
+fn classic_object(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
+    let mut pruned = classic::pruned(resource.kind, object);
+    let metadata = through::<common::ObjectMeta>(&pruned["metadata"]);
+    pruned["metadata"] = metadata.map_err(|error| cannot_be_handled(resource, &error.to_string()))?;
+    tidy(&mut pruned);
+    Ok(pruned)
 }
 
 fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {

@@ -30,6 +30,9 @@ const LISTS: &[(&str, &str)] = &[
     ("status.podIPs", "ip"),
     ("status.reservedFor", "uid"),
     ("status.resourceClaimStatuses", "name"),
+    ("status.resourceClaims", "name"),
+    ("status.resourceClaims[].unsuitableNodes", "="),
+    ("spec.potentialNodes", "="),
 ];
 /// Lists that strategic merge patches merge, with the key; `=` for those of plain values.
 const PATCHED: &[(&str, &str)] = &[
@@ -57,6 +60,8 @@ const PATCHED: &[(&str, &str)] = &[
 ];
 /// Structures and maps that are one field.
 const ATOMIC: &[&str] = &[
+    "availableOnNodes",
+    "suitableNodes",
     "configMapKeyRef",
     "fieldRef",
     "fileKeyRef",

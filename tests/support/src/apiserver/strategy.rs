@@ -43,7 +43,9 @@ pub(crate) fn created(target: &RequestTarget, mut object: Value) -> Result<Value
         object["metadata"]["name"] = json!(format!("{base}{}", random_end()));
     }
     match resource.kind {
-        ObjectKind::ResourceClaim => object["status"] = json!({}),
+        ObjectKind::ResourceClaim | ObjectKind::ClassicClaim | ObjectKind::SchedulingContext => {
+            object["status"] = json!({});
+        }
         ObjectKind::Pod => object["status"] = json!({ "phase": "Pending" }),
         ObjectKind::Namespace => {
             object["spec"]["finalizers"] = json!(["kubernetes"]);
@@ -63,7 +65,7 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
         let (status, mut metadata) = (new["status"].take(), new["metadata"].take());
         new = old.clone();
         keep(&mut new, "status", status);
-        if !matches!(resource.kind, ObjectKind::ResourceClaim | ObjectKind::Custom(_)) {
+        if !keeps_metadata_from_status(resource.kind) {
             for field in ["labels", "annotations"] {
                 keep(&mut new["metadata"], field, metadata[field].take());
             }
@@ -86,6 +88,12 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_u64().unwrap_or_default() + 1);
     }
     new
+}
+
+/// Whether whoever writes the status of an object writes nothing else of it.
+pub(crate) fn keeps_metadata_from_status(kind: ObjectKind) -> bool {
+    use ObjectKind::{ClassicClaim, Custom, ResourceClaim, SchedulingContext};
+    matches!(kind, ResourceClaim | ClassicClaim | SchedulingContext | Custom(_))
 }
 
 /// What drivers said of devices that the claim has no longer.
