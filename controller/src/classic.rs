@@ -20,6 +20,7 @@
 //! Every write carries the version that was read, or is an apply of fields of our own. Two controllers that run at the same
 //! time for a moment meet in NodeHardware; whoever comes second there has given nothing.
 
+pub(crate) mod adapter;
 mod agenda;
 mod catalogue;
 mod context;
@@ -35,6 +36,7 @@ mod labels;
 mod model;
 mod settle;
 mod state;
+mod summary;
 mod terms;
 mod writes;
 

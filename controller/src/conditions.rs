@@ -9,6 +9,7 @@ use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP}
 use hostler_cluster::rfc3339;
 
 use crate::{
+    classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     model::{KindStatus, ObservedKind},
 };
@@ -55,6 +56,8 @@ pub(crate) enum FindingKind {
     DeviceTaintRules,
     /// The sums are written.
     ClusterHardware,
+    /// Claims are allocated, in clusters where the scheduler does not.
+    ClassicAllocation,
 }
 
 impl FindingKind {
@@ -66,6 +69,7 @@ impl FindingKind {
             Self::NodeReports => "NodeReports",
             Self::DeviceTaintRules => "DeviceTaintRules",
             Self::ClusterHardware => "ClusterHardware",
+            Self::ClassicAllocation => "ClassicAllocation",
         }
     }
 }
@@ -98,6 +102,7 @@ pub(crate) fn findings(
     modes: CapabilitiesConfig,
     kinds: &BTreeMap<ObservedKind, KindStatus>,
     sums: &SumsOutcome,
+    classic: &ClassicStatus,
 ) -> Vec<ClusterFinding> {
     vec![
         synced(modes, kinds),
@@ -105,6 +110,7 @@ pub(crate) fn findings(
         of_kind(FindingKind::NodeReports, modes.node_reports, kinds.get(&ObservedKind::NodeHardware)),
         of_kind(FindingKind::DeviceTaintRules, modes.device_taint_rules, kinds.get(&ObservedKind::DeviceTaintRule)),
         written(modes.cluster_hardware, sums),
+        allocating(modes.classic_dra, classic),
     ]
 }
 
@@ -192,5 +198,56 @@ fn written(mode: CapabilityMode, sums: &SumsOutcome) -> ClusterFinding {
                 format!("{why}; the controller needs the verbs get, create and update on {CLUSTER_HARDWARE}.{GROUP}");
             ClusterFinding { is_needed, ..finding(ConditionStatus::False, "Failed", message) }
         }
+    }
+}
+
+fn allocating(mode: CapabilityMode, classic: &ClassicStatus) -> ClusterFinding {
+    let kind = FindingKind::ClassicAllocation;
+    let finding = |status, reason, message: String| ClusterFinding::new(kind, status, reason, message);
+    if mode == CapabilityMode::Off {
+        return finding(ConditionStatus::False, "Off", "switched off by configuration".to_owned());
+    }
+    let is_needed = mode == CapabilityMode::On;
+    let missing = |status, reason, message: String| ClusterFinding { is_needed, ..finding(status, reason, message) };
+    match &classic.phase {
+        ClassicPhase::NotLeading => {
+            finding(ConditionStatus::Unknown, "NotLeading", "the controller that leads allocates".to_owned())
+        }
+        ClassicPhase::NotNeeded => {
+            finding(ConditionStatus::False, "NotNeeded", "the cluster's scheduler allocates claims itself".to_owned())
+        }
+        ClassicPhase::NotServed(what) => missing(ConditionStatus::False, "NotServed", not_served(what)),
+        ClassicPhase::Unknown(why) => finding(ConditionStatus::Unknown, "NoAnswer", why.clone()),
+        ClassicPhase::Listing(kinds) => {
+            missing(ConditionStatus::Unknown, "NotListed", format!("not listed yet: {}", kinds.join(", ")))
+        }
+        ClassicPhase::Dropped(fields) => missing(
+            ConditionStatus::False,
+            "FieldsDropped",
+            format!(
+                "the API server lets {fields} fall, so that nobody asks this controller; switch on the feature gate DRAControlPlaneController of API server, \
+                 controller manager and scheduler"
+            ),
+        ),
+        ClassicPhase::Allocating(version) => {
+            let message = format!("claims of resource.k8s.io/{} are allocated", version.as_str());
+            match classic.unreadable {
+                0 => finding(ConditionStatus::True, "Allocating", message),
+                count => {
+                    let message = format!("{message}; {count} objects cannot be understood, and the log names them");
+                    finding(ConditionStatus::True, "Allocating", message)
+                }
+            }
+        }
+    }
+}
+
+fn not_served(what: &str) -> String {
+    match what {
+        hostler_api::hardware::NODE_HARDWARE => mend(FindingKind::NodeReports).to_owned(),
+        what => format!(
+            "the API server has no {what}; switch on the feature gate DynamicResourceAllocation (in 1.31 \
+             DRAControlPlaneController too) and serve the API version, or upgrade to Kubernetes 1.34"
+        ),
     }
 }

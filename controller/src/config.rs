@@ -24,12 +24,14 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ControllerConfig {
     /// Kubeconfig of the controller. Default: the service account of the pod that it runs in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// As which driver claims of classic DRA are allocated: that of the daemons.
+    pub(crate) driver: String,
     /// Where it answers.
     pub(crate) listen: ListenAddress,
     /// What it does where the cluster has what that takes.
@@ -38,6 +40,19 @@ pub(crate) struct ControllerConfig {
     pub(crate) lease: LeaseConfig,
     /// What is logged, and how.
     pub(crate) log: LogConfig,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            driver: "hostler.dev".to_owned(),
+            listen: ListenAddress::default(),
+            capabilities: CapabilitiesConfig::default(),
+            lease: LeaseConfig::default(),
+            log: LogConfig::default(),
+        }
+    }
 }
 
 /// `[capabilities]`: what the controller does.
@@ -50,6 +65,8 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) cluster_hardware: CapabilityMode,
     /// Heeding DeviceTaintRules.
     pub(crate) device_taint_rules: CapabilityMode,
+    /// Allocating claims in clusters of 1.26 to 1.31, as the one controller that leads.
+    pub(crate) classic_dra: CapabilityMode,
 }
 
 /// Whether something is done that a cluster may lack something for.
@@ -126,6 +143,11 @@ impl ControllerConfig {
             let what = format!("is {}, which is relative", path.display());
             mistakes.push(ConfigMistake::new("kubeconfig", what, "write an absolute path"));
         }
+        if !is_driver_name(&self.driver) {
+            let fix =
+                "write the name that the daemons have as `driver`: at most 63 lower-case letters, digits, '-' and '.'";
+            mistakes.push(ConfigMistake::new("driver", format!("is {:?}, which is no driver", self.driver), fix));
+        }
         let names = [("lease.name", Some(&self.lease.name)), ("lease.namespace", self.lease.namespace.as_ref())];
         for (key, name) in names {
             if let Some(name) = name.filter(|name| !is_object_name(name)) {
@@ -135,6 +157,11 @@ impl ControllerConfig {
         }
         mistakes
     }
+}
+
+/// A DNS subdomain: labels between dots.
+fn is_driver_name(name: &str) -> bool {
+    name.len() <= 63 && name.split('.').all(is_object_name)
 }
 
 /// A DNS label, as Kubernetes takes for both. It becomes part of a path.

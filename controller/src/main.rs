@@ -1,10 +1,6 @@
 //! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, and says what fits where.
 
 mod availability;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "nothing feeds the core yet; its adapter to an API server comes next")
-)]
 mod classic;
 mod cli;
 mod conditions;

@@ -3,13 +3,14 @@
 use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
-use crate::{availability::class_figures, serve::ServeState};
+use crate::{availability::class_figures, classic::adapter::ClassicStatus, serve::ServeState};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type ClassGauge = Family<Vec<(&'static str, String)>, Gauge>;
 type StateGauge = KindGauge;
+type WriteGauge = Family<[(&'static str, &'static str); 2], Gauge>;
 type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
 
 /// All figures, as text.
@@ -39,10 +40,33 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     registry.register("objects", "Objects that are watched", objects);
     registry.register("unreadable_objects", "Objects among them that cannot be understood", poisoned);
     register_process(&mut registry, state);
+    register_classic(&mut registry, &state.classic_rx.borrow());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
     text
+}
+
+/// What waits for whom where claims are allocated here; zeros elsewhere.
+fn register_classic(registry: &mut Registry, status: &ClassicStatus) {
+    let (claims, contexts, writes) = (KindGauge::default(), KindGauge::default(), WriteGauge::default());
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    for (state, count) in status.summary.claims.named() {
+        claims.get_or_create(&[("state", state)]).set(number(count));
+    }
+    for (whom, count) in status.summary.contexts.named() {
+        contexts.get_or_create(&[("waits_for", whom)]).set(number(count));
+    }
+    for ((what, outcome), count) in &status.writes {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        writes.get_or_create(&[("what", *what), ("outcome", *outcome)]).set(count);
+    }
+    let queued = <Gauge>::default();
+    queued.set(number(status.queued));
+    registry.register("classic_claims", "Claims of classic DRA that are this driver's, by state", claims);
+    registry.register("classic_negotiations", "Pods that negotiate about a node, by whom they wait for", contexts);
+    registry.register("classic_writes", "Writes for classic DRA since this controller leads, by outcome", writes);
+    registry.register("classic_queued_calls", "Calls that wait until others were answered", queued);
 }
 
 /// What the controller says of itself.

@@ -15,7 +15,8 @@ use hostler_process::Tasks;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{info, warn};
 
-use self::pending::{PendingEvents, key};
+pub(crate) use self::pending::PendingEvents;
+use self::pending::key;
 use crate::model::{ClusterEvent, ObservedKind, ObservedObject, SeenObject};
 
 /// A server that comes back is found within seconds, by all that wait for it.
@@ -83,10 +84,13 @@ impl KindObserver {
 
     /// Follows the kind where it is, until the server does not know it there.
     async fn follow(&mut self) -> Result<(), NobodyListens> {
-        let places = match self.client.version().await {
-            Ok(version) => self.kind.collections(version),
+        let version = match self.client.version().await {
+            Ok(version) => Some(version),
+            // One of 1.26 to 1.31: what it has of claims, classic DRA watches.
+            Err(ApiFailure::NoResourceApi) if self.client.classic_version().await.is_ok() => None,
             Err(failure) => return self.interrupted(&failure).await,
         };
+        let places = self.kind.collections(version);
         let Some(place) = places.get(self.place) else {
             self.place = 0;
             return self.not_served().await;

@@ -32,6 +32,7 @@ use tracing::{error, info};
 use uuid::Uuid;
 
 use crate::{
+    classic::adapter::{self as classic, ClassicParts, ClassicStatus},
     conditions::SumsOutcome,
     config::{CapabilitiesConfig, CapabilityMode, ControllerConfig, LeaseConfig, ListenAddress},
     hardware::{self, HardwareParts},
@@ -147,23 +148,30 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let modes = config.capabilities;
     let (view_rx, pulse) = watch_all(&watching, modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
-    let findings_rx = findings::start(modes, view_rx.clone(), outcome_rx, tasks);
-    let leadership_rx = match modes.cluster_hardware {
-        CapabilityMode::Off => watch::channel(Leadership::default()).1,
-        CapabilityMode::On | CapabilityMode::Auto => {
-            let leadership_rx = lead(&config.lease, &calling, tasks);
-            let parts = HardwareParts {
-                client: calling.clone(),
-                view_rx: view_rx.clone(),
-                findings_rx: findings_rx.clone(),
-                leadership_rx: leadership_rx.clone(),
-                outcome_tx,
-            };
-            hardware::start(parts, tasks);
-            leadership_rx
-        }
+    let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
+    let findings_rx = findings::start(modes, view_rx.clone(), outcome_rx, classic_rx.clone(), tasks);
+    let is_wanted = |mode: CapabilityMode| mode != CapabilityMode::Off;
+    let leadership_rx = match [modes.cluster_hardware, modes.classic_dra].into_iter().any(is_wanted) {
+        true => lead(&config.lease, &calling, tasks),
+        false => watch::channel(Leadership::default()).1,
     };
-    let state = ServeState { view_rx, findings_rx, leadership_rx, client: calling, tasks: tasks.clone() };
+    if is_wanted(modes.cluster_hardware) {
+        let (client, leadership_rx) = (calling.clone(), leadership_rx.clone());
+        let (view_rx, findings_rx) = (view_rx.clone(), findings_rx.clone());
+        hardware::start(HardwareParts { client, view_rx, findings_rx, leadership_rx, outcome_tx }, tasks);
+    }
+    if is_wanted(modes.classic_dra) {
+        classic::start(ClassicParts {
+            watching,
+            calling: calling.clone(),
+            driver: config.driver.clone(),
+            namespace: namespace(&config.lease),
+            leadership_rx: leadership_rx.clone(),
+            status_tx: classic_tx,
+            tasks: tasks.clone(),
+        });
+    }
+    let state = ServeState { view_rx, findings_rx, classic_rx, leadership_rx, client: calling, tasks: tasks.clone() };
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }
@@ -171,9 +179,14 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     Ok(())
 }
 
+/// Where the controller is at home.
+fn namespace(config: &LeaseConfig) -> String {
+    config.namespace.clone().or_else(pod_namespace).unwrap_or_else(|| NAMESPACE.to_owned())
+}
+
 /// Tries to lead, under a name that no other process has or had.
 fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Receiver<Leadership> {
-    let namespace = config.namespace.clone().or_else(pod_namespace).unwrap_or_else(|| NAMESPACE.to_owned());
+    let namespace = namespace(config);
     // In a pod that is the pod's name, which leads people to it.
     let host = env::var("HOSTNAME").unwrap_or_else(|_| "controller".to_owned());
     let identity = format!("{host}_{}", Uuid::new_v4());

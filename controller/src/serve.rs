@@ -45,7 +45,7 @@ use tracing::info;
 
 pub(crate) use plans::{PlanFile, PlanRequest};
 
-use crate::{conditions::ClusterFinding, lead::Leadership, view::ClusterView};
+use crate::{classic::adapter::ClassicStatus, conditions::ClusterFinding, lead::Leadership, view::ClusterView};
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.
 const CONNECTIONS: usize = 256;
@@ -61,6 +61,8 @@ pub(crate) struct ServeState {
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
     /// What the controller can do, and what it cannot.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
+    /// How allocating goes, where the controller does that.
+    pub(crate) classic_rx: watch::Receiver<ClassicStatus>,
     /// Who writes.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// For those who must be asked about.

@@ -35,7 +35,9 @@ fn a_configuration_is_checked_and_printed() {
     let output = controller(&["check-config", "--config", path.to_str().unwrap()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        printed.starts_with("kubeconfig = \"/etc/hostler/kubeconfig\"\nlisten = \"127.0.0.1:9440\"\n"),
+        printed.starts_with(
+            "kubeconfig = \"/etc/hostler/kubeconfig\"\ndriver = \"hostler.dev\"\nlisten = \"127.0.0.1:9440\"\n"
+        ),
         "{printed}"
     );
     assert!(printed.contains("[capabilities]\nnode_reports = \"auto\"\n"), "{printed}");

@@ -145,7 +145,9 @@ fn lost(path: &str, written: &Value, kept: &Value) -> Vec<String> {
 fn the_types_of_the_api_take_every_object_without_losing_a_word() {
     let mut seen = 0;
     let mut wrong = Vec::new();
-    for path in yaml_files(&deploy()) {
+    // What is of old releases is held to servers of these, by the tests of the controller.
+    let is_old = |path: &PathBuf| path.starts_with(deploy().join("classic/examples"));
+    for path in yaml_files(&deploy()).into_iter().filter(|path| !is_old(path)) {
         for object in documents(&path) {
             match round_trip(&object) {
                 Some(Ok(kept)) => {

@@ -71,8 +71,8 @@ impl ObservedKind {
         }
     }
 
-    /// Where its objects are in a cluster with this version of `resource.k8s.io`, the best place first.
-    pub(crate) fn collections(self, version: ApiVersion) -> Vec<Collection> {
+    /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.
+    pub(crate) fn collections(self, version: Option<ApiVersion>) -> Vec<Collection> {
         match self {
             Self::Node | Self::Pod => vec![Collection::core(self.name(), self.plural())],
             Self::DeviceTaintRule => {
@@ -81,7 +81,7 @@ impl ObservedKind {
             Self::NodeHardware => {
                 vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
             }
-            _ => vec![Collection::resource(version, self.name(), self.plural())],
+            _ => version.map(|version| Collection::resource(version, self.name(), self.plural())).into_iter().collect(),
         }
     }
 }

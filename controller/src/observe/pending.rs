@@ -15,7 +15,7 @@ pub(super) const MOST_PENDING_BYTES: usize = 16 << 20;
 
 /// Events in order, where those of one object between the same two ends of lists are one.
 #[derive(Debug, Default)]
-pub(super) struct PendingEvents {
+pub(crate) struct PendingEvents {
     events: VecDeque<FollowEvent>,
     /// Where the event of an object is, counted from the first event that ever came.
     places: HashMap<ObjectKey, u64>,
@@ -26,15 +26,17 @@ pub(super) struct PendingEvents {
 
 impl PendingEvents {
     /// Whether no more shall come for now.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.events.len() >= MOST_PENDING || self.bytes >= MOST_PENDING_BYTES
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    pub(super) fn push(&mut self, event: FollowEvent) {
+    /// Something was seen.
+    pub(crate) fn push(&mut self, event: FollowEvent) {
         let Some(key) = object(&event).map(key) else {
             // What stands before it was said before it.
             self.places.clear();
@@ -52,7 +54,8 @@ impl PendingEvents {
         self.events.push_back(event);
     }
 
-    pub(super) fn pop(&mut self) -> Option<FollowEvent> {
+    /// What was seen first.
+    pub(crate) fn pop(&mut self) -> Option<FollowEvent> {
         let event = self.events.pop_front()?;
         self.bytes -= size(&event);
         self.taken += 1;

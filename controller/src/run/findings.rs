@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    classic::adapter::ClassicStatus,
     conditions::{ClusterFinding, SumsOutcome, findings},
     config::CapabilitiesConfig,
     view::ClusterView,
@@ -21,24 +22,28 @@ pub(super) fn start(
     modes: CapabilitiesConfig,
     mut view_rx: watch::Receiver<Arc<ClusterView>>,
     mut outcome_rx: watch::Receiver<SumsOutcome>,
+    mut classic_rx: watch::Receiver<ClassicStatus>,
     tasks: &Tasks,
 ) -> FindingsReader {
-    let look = move |view: &ClusterView, outcome: &SumsOutcome| -> Arc<[ClusterFinding]> {
-        findings(modes, &view.kinds, outcome).into()
+    let look = move |view: &ClusterView, outcome: &SumsOutcome, classic: &ClassicStatus| -> Arc<[ClusterFinding]> {
+        findings(modes, &view.kinds, outcome, classic).into()
     };
-    let (findings_tx, findings_rx) = watch::channel(look(&view_rx.borrow(), &outcome_rx.borrow()));
+    let first = look(&view_rx.borrow(), &outcome_rx.borrow(), &classic_rx.borrow());
+    let (findings_tx, findings_rx) = watch::channel(first);
     let stop = tasks.stop_token();
     tasks.service("findings", async move {
         loop {
             tokio::select! {
-                // Both are cancel safe: what has changed is still other than what was seen.
+                // All are cancel safe: what has changed is still other than what was seen.
                 changed = view_rx.changed() => if changed.is_err() { return Ok(()) },
                 // Where nobody writes, nobody tells.
                 Ok(()) = outcome_rx.changed() => {}
+                Ok(()) = classic_rx.changed() => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }
-            let found = look(&view_rx.borrow_and_update(), &outcome_rx.borrow_and_update());
+            let found =
+                look(&view_rx.borrow_and_update(), &outcome_rx.borrow_and_update(), &classic_rx.borrow_and_update());
             findings_tx.send_if_modified(|last| {
                 tell(last, &found);
                 let is_other = *last != found;
@@ -58,8 +63,9 @@ fn tell(before: &[ClusterFinding], now: &[ClusterFinding]) {
         }
         let (condition, reason, message) = (finding.kind.as_str(), finding.reason, &finding.message);
         match finding.status {
-            ConditionStatus::False if reason != "Off" => warn!(condition, reason, message, "a condition is not met"),
-            ConditionStatus::False => info!(condition, reason, message, "switched off"),
+            ConditionStatus::False if reason == "Off" => info!(condition, reason, message, "switched off"),
+            ConditionStatus::False if reason == "NotNeeded" => {}
+            ConditionStatus::False => warn!(condition, reason, message, "a condition is not met"),
             ConditionStatus::True => info!(condition, reason, "a condition is met"),
             ConditionStatus::Unknown => {}
         }

@@ -127,12 +127,16 @@ impl ClassicDialect {
     pub(crate) fn source(&self, object: &Value) -> Result<DeviceSource, serde_json::Error> {
         let NodeHardwareJournal { metadata, spec, status } = read(object)?;
         // A pool of which a slice is missing is not there: that of one that cannot be read.
-        let slices = status.slices.iter().filter_map(|text| serde_json::from_str::<ResourceSlice>(text).ok());
+        let slice = |(at, spec): (usize, &Value)| {
+            let name = format!("{}-{at}", metadata.name);
+            Some(ResourceSlice { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec: read(spec).ok()? })
+        };
+        let texts: Vec<String> = status.slices.iter().map(Value::to_string).collect();
         Ok(DeviceSource {
             node: (!spec.node_name.is_empty()).then_some(spec.node_name),
             is_ready: status.is_ready(),
-            mark: BuildHasherDefault::<DefaultHasher>::default().hash_one(&status.slices),
-            slices: slices.collect(),
+            mark: BuildHasherDefault::<DefaultHasher>::default().hash_one(&texts),
+            slices: status.slices.iter().enumerate().filter_map(slice).collect(),
             grants: spec.claims,
             name: metadata.name,
             version: metadata.resource_version,

@@ -52,9 +52,8 @@ fn hardware(node: &str, cards: usize) -> Value {
         slice(node, "cpu", vec![cpus("numa-0", 0), cpus("numa-1", 1)]),
         slice(node, "card", (0..cards * 2).map(card).collect()),
     ];
-    let text = |spec: Value| json!({"metadata": {"name": "s"}, "spec": spec}).to_string();
     let ready = json!({"type": "Ready", "status": "True", "reason": "r", "lastTransitionTime": "t"});
-    json!({"conditions": [ready], "slices": slices.map(text)})
+    json!({"conditions": [ready], "slices": slices})
 }
 
 impl Bench {

@@ -82,9 +82,6 @@ impl World {
     pub(super) fn hardware(&mut self, name: &str, slices: Value, is_ready: bool) {
         let ready = if is_ready { "True" } else { "False" };
         let condition = json!({"type": "Ready", "status": ready, "reason": "r", "lastTransitionTime": "t"});
-        let text = |(at, spec): (usize, &Value)| json!({"metadata": {"name": format!("{name}-{at}")}, "spec": spec});
-        let slices = slices.as_array().unwrap().iter().enumerate();
-        let slices: Vec<String> = slices.map(|slice| text(slice).to_string()).collect();
         let status = json!({"conditions": [condition], "slices": slices});
         self.server.edit("nodehardware", "", name, true, |object| object["status"] = status).unwrap();
     }

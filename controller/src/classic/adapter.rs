@@ -1,0 +1,163 @@
+//! The edge of classic DRA to the API server. While this process leads, and the server is one of 1.26 to 1.31, it watches what
+//! [`ClassicCore`](super::core::ClassicCore) decides on, and carries out what it says.
+//!
+//! ```text
+//!   leads ──► which version? ──► a term: watch each kind ─► ObjectReader ─► ClassicCore ─► calls ─┐
+//!     ▲            │ none of ours: look again later             ▲                                │
+//!     └────────────┴── does not lead any more, or a kind is gone└──── what the server answered ◄─┘
+//! ```
+//!
+//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
+
+mod calls;
+mod kind;
+mod notices;
+mod objects;
+mod status;
+mod term;
+mod watcher;
+
+use std::time::Duration;
+
+use hostler_api::{Chain, classic::ClassicVersion, resource::GROUP};
+use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_process::Tasks;
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{debug, info};
+
+pub(crate) use self::status::{ClassicPhase, ClassicStatus};
+use self::term::{Term, TermEnd};
+use crate::lead::Leadership;
+
+/// Between two looks whether the server has become one of ours.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What allocating takes.
+#[derive(Debug)]
+pub(crate) struct ClassicParts {
+    /// For watches.
+    pub(crate) watching: ApiClient,
+    /// A connection that no watch can hold up.
+    pub(crate) calling: ApiClient,
+    /// The driver that allocates.
+    pub(crate) driver: String,
+    /// Where an example of a claim can be tried out.
+    pub(crate) namespace: String,
+    /// Whether this process may write.
+    pub(crate) leadership_rx: watch::Receiver<Leadership>,
+    /// How it goes, for whoever wants to know.
+    pub(crate) status_tx: watch::Sender<ClassicStatus>,
+    /// Where calls and watches run.
+    pub(crate) tasks: Tasks,
+}
+
+/// Allocates as long as this process leads a cluster that wants it.
+pub(crate) fn start(parts: ClassicParts) {
+    let tasks = parts.tasks.clone();
+    let stop = tasks.stop_token();
+    tasks.service("classic", async move {
+        tokio::select! {
+            // Dropped at the end only. What was sent is done or not; whoever leads next finds out.
+            () = run(parts) => {}
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    });
+}
+
+async fn run(mut parts: ClassicParts) {
+    loop {
+        parts.lead().await;
+        match parts.version().await {
+            Ok(Some(version)) if parts.is_gate_off(version).await => {
+                parts.rest(ClassicPhase::Dropped("spec.controller of claims".to_owned())).await;
+            }
+            Ok(Some(version)) => {
+                info!(version = version.as_str(), "claims of classic DRA are allocated here");
+                match Term::new(&mut parts, version).run().await {
+                    TermEnd::Deposed => {}
+                    TermEnd::NotServed(what) => parts.rest(ClassicPhase::NotServed(what)).await,
+                }
+            }
+            Ok(None) => parts.rest(ClassicPhase::NotNeeded).await,
+            Err(failure) => parts.rest(ClassicPhase::of_failure(&failure)).await,
+        }
+    }
+}
+
+impl ClassicParts {
+    /// Until when this process leads.
+    fn until(&mut self) -> Option<Instant> {
+        let leadership = self.leadership_rx.borrow_and_update();
+        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
+    }
+
+    /// Waits until this process leads.
+    async fn lead(&mut self) {
+        while self.until().is_none() {
+            self.tell(ClassicPhase::NotLeading);
+            // Nobody can lead any more when the process stops, which ends this too.
+            if self.leadership_rx.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The version in which claims wait for a controller. A server that has one of today's allocates by itself.
+    async fn version(&self) -> Result<Option<ClassicVersion>, ApiFailure> {
+        match self.calling.version().await {
+            Err(ApiFailure::NoResourceApi) => self.calling.classic_version().await.map(Some),
+            version => version.map(|_| None),
+        }
+    }
+
+    /// In 1.31 claims can be for a controller only where a gate is on: elsewhere the server lets the field fall, and the claim is
+    /// the scheduler's. Whoever may not try it out hears of it when an allocation comes out wrong.
+    async fn is_gate_off(&self, version: ClassicVersion) -> bool {
+        if version != ClassicVersion::V1Alpha3 {
+            return false;
+        }
+        let claims = Collection::custom(GROUP, version.as_str(), "ResourceClaim", "resourceclaims").of(&self.namespace);
+        let example = json!({
+            "apiVersion": claims.api_version(), "kind": claims.kind(),
+            "metadata": {"generateName": "hostler-example-", "namespace": self.namespace},
+            "spec": {
+                "controller": self.driver, "devices": {"requests": [{"name": "any", "deviceClassName": "any"}]},
+            },
+        });
+        match self.calling.try_out::<Value>(&claims, &example).await {
+            Ok(answer) => answer["spec"]["controller"] != *self.driver,
+            Err(failure) => {
+                debug!(error = %Chain(&failure), "a claim for a controller cannot be tried out");
+                false
+            }
+        }
+    }
+
+    async fn rest(&self, phase: ClassicPhase) {
+        self.tell(phase);
+        sleep(LOOK_AGAIN).await;
+    }
+
+    fn tell(&self, phase: ClassicPhase) {
+        self.status_tx.send_if_modified(|last| {
+            let new = ClassicStatus { phase, ..ClassicStatus::default() };
+            let is_other = *last != new;
+            *last = new;
+            is_other
+        });
+    }
+}
+
+/// Waits for a moment, or for ever.
+async fn reach(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

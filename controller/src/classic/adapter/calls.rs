@@ -1,0 +1,153 @@
+//! Calls that the core wants made: a pod is read, or an object is written and what came of it is told.
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use serde_json::Value;
+
+use super::kind::ClassicKind;
+use crate::classic::{
+    dialect::{ClassicDialect, ClassicPatch},
+    event::{ClassicWrite, WriteOutcome, WriteTarget},
+    model::PodFacts,
+};
+
+/// Whose fields these are, as the API server remembers it.
+const FIELD_MANAGER: &str = "hostler-controller";
+
+/// Something to ask the server.
+#[derive(Debug)]
+pub(super) enum ClassicCall {
+    Pod(ObjectKey),
+    /// Whether there is a claim with this UID.
+    Claim(ObjectKey, String),
+    Write(ClassicWrite),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(super) enum CallAnswer {
+    Pod(ObjectKey, Result<Option<PodFacts>, String>),
+    Claim(String, Result<bool, String>),
+    Written {
+        target: WriteTarget,
+        /// What was written, in one word.
+        what: &'static str,
+        outcome: WriteOutcome,
+        /// The object as it is now, as far as the server said.
+        object: Option<Value>,
+    },
+}
+
+/// Makes calls in one version.
+#[derive(Clone, Debug)]
+pub(super) struct ClassicCaller {
+    pub(super) client: ApiClient,
+    pub(super) dialect: ClassicDialect,
+}
+
+impl ClassicCaller {
+    pub(super) async fn call(&self, call: ClassicCall) -> CallAnswer {
+        match call {
+            ClassicCall::Pod(key) => {
+                let pod = self.pod(&key).await;
+                CallAnswer::Pod(key, pod)
+            }
+            ClassicCall::Claim(key, uid) => {
+                let is_there = self.has_claim(&key, &uid).await;
+                CallAnswer::Claim(uid, is_there)
+            }
+            ClassicCall::Write(write) => {
+                let (outcome, object) = self.write(&write).await;
+                CallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
+            }
+        }
+    }
+
+    async fn pod(&self, key: &ObjectKey) -> Result<Option<PodFacts>, String> {
+        let pods = Collection::core("Pod", "pods").of(&key.namespace);
+        match self.client.get::<Value>(&pods, &key.name).await {
+            Ok(pod) => self.dialect.pod(&pod).map(Some).map_err(|error| error.to_string()),
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            Err(failure) => Err(Chain(&failure).to_string()),
+        }
+    }
+
+    async fn has_claim(&self, key: &ObjectKey, uid: &str) -> Result<bool, String> {
+        let claims = ClassicKind::Claim.collection(self.dialect.version).of(&key.namespace);
+        match self.client.uid(&claims, &key.name).await {
+            Ok(found) => Ok(found == uid),
+            Err(failure) if failure.code() == Some(404) => Ok(false),
+            Err(failure) => Err(Chain(&failure).to_string()),
+        }
+    }
+
+    async fn write(&self, write: &ClassicWrite) -> (WriteOutcome, Option<Value>) {
+        let patch = match self.dialect.patch(write) {
+            Ok(patch) => patch,
+            Err(error) => return (WriteOutcome::Refused(Chain(&error).to_string()), None),
+        };
+        match self.send(&write.target(), &patch).await {
+            Ok(object) => {
+                let dropped = self.dialect.dropped(write, &object);
+                let outcome = dropped.map_or(WriteOutcome::Done, |fields| WriteOutcome::Dropped(fields.to_owned()));
+                (outcome, Some(object))
+            }
+            Err(failure) => (outcome(&failure), None),
+        }
+    }
+
+    async fn send(&self, target: &WriteTarget, patch: &ClassicPatch) -> Result<Value, ApiFailure> {
+        let (all, name) = self.place(target);
+        match (patch.is_status, patch.is_apply) {
+            (_, true) => self.client.apply_status(&all, name, FIELD_MANAGER, &patch.body).await,
+            (true, false) => self.client.change_status(&all, name, FIELD_MANAGER, &patch.body).await,
+            (false, false) => self.client.change(&all, name, FIELD_MANAGER, &patch.body).await,
+        }
+    }
+
+    fn place<'t>(&self, target: &'t WriteTarget) -> (Collection, &'t str) {
+        let (kind, namespace, name) = match target {
+            WriteTarget::Claim(key) => (ClassicKind::Claim, Some(&key.namespace), &key.name),
+            WriteTarget::Context(key) => (ClassicKind::Context, Some(&key.namespace), &key.name),
+            WriteTarget::Source(name) => (ClassicKind::Source, None, name),
+            WriteTarget::Node(name) => (ClassicKind::Node, None, name),
+        };
+        let all = kind.collection(self.dialect.version);
+        (namespace.into_iter().fold(all, |all, namespace| all.of(namespace)), name)
+    }
+}
+
+/// What a failure means. Whatever is not a plain no may be written or not.
+fn outcome(failure: &ApiFailure) -> WriteOutcome {
+    let message = || Chain(failure).to_string();
+    match failure.code() {
+        Some(404) if !failure.is_unknown_resource() => WriteOutcome::Gone,
+        Some(409) => WriteOutcome::Conflict,
+        Some(400 | 413 | 422) => WriteOutcome::Refused(message()),
+        _ => WriteOutcome::Failed(message()),
+    }
+}
+
+fn what(write: &ClassicWrite) -> &'static str {
+    match write {
+        ClassicWrite::Finalizers(..) => "finalizers",
+        ClassicWrite::Allocation(..) => "allocation",
+        ClassicWrite::Deallocation(..) => "deallocation",
+        ClassicWrite::Unsuitable { .. } => "unsuitable_nodes",
+        ClassicWrite::Grants { .. } => "grants",
+        ClassicWrite::Labels { .. } => "labels",
+    }
+}
+
+/// In one word.
+pub(super) fn came_of_it(outcome: &WriteOutcome) -> &'static str {
+    match outcome {
+        WriteOutcome::Done => "done",
+        WriteOutcome::Conflict => "conflict",
+        WriteOutcome::Dropped(_) => "dropped",
+        WriteOutcome::Refused(_) => "refused",
+        WriteOutcome::Gone => "gone",
+        WriteOutcome::Failed(_) => "failed",
+    }
+}

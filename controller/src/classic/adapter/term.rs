@@ -1,0 +1,226 @@
+//! One term: from the first list to the moment at which this process does not lead any more. Owns the core.
+
+use std::{collections::VecDeque, time::Duration};
+
+use hostler_api::{classic::ClassicVersion, resource::DeviceClass};
+use tokio::{sync::mpsc, time::Instant};
+use tracing::{debug, warn};
+
+use super::{
+    ClassicParts,
+    calls::{CallAnswer, ClassicCall, ClassicCaller, came_of_it},
+    kind::ClassicKind,
+    notices::Notices,
+    objects::ObjectReader,
+    reach,
+    status::{ClassicPhase, ClassicStatus},
+    watcher::{self, KindNews, Watchers},
+};
+use crate::classic::{
+    core::{ClassicCore, ClassicSettings},
+    dialect::ClassicDialect,
+    event::{ClassicCommand, ClassicEvent, WriteOutcome},
+};
+
+/// News that wait for the core. Few: a storm of changes waits on the server.
+const NEWS: usize = 64;
+/// Calls that are under way at once. An API server gives a client some hundreds of places; these leave room for others.
+const MOST_CALLS: usize = 32;
+/// Between two looks at how it goes.
+const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
+/// Device classes of hostler's deployment, which parameters name until 1.30.
+const CLASSES: &str = include_str!("../../../../deploy/cluster/deviceclasses.yaml");
+/// What they select where nothing else is configured.
+const USUAL_DRIVER: &str = "hostler.dev";
+
+/// Why a term is over.
+pub(super) enum TermEnd {
+    /// This process does not lead any more.
+    Deposed,
+    /// The server does not have this kind any more.
+    NotServed(String),
+}
+
+/// Carries out what the core says.
+pub(super) struct Term<'a> {
+    parts: &'a mut ClassicParts,
+    version: ClassicVersion,
+    core: ClassicCore,
+    objects: ObjectReader,
+    caller: ClassicCaller,
+    notices: Notices,
+    /// Calls that are to be made.
+    queue: VecDeque<ClassicCall>,
+    under_way: usize,
+    answers_tx: mpsc::Sender<CallAnswer>,
+    answers_rx: mpsc::Receiver<CallAnswer>,
+    began: Instant,
+    wake: Option<Instant>,
+    status: ClassicStatus,
+    /// When it is told how it goes, if there is anything new.
+    status_due: Option<Instant>,
+}
+
+impl<'a> Term<'a> {
+    pub(super) fn new(parts: &'a mut ClassicParts, version: ClassicVersion) -> Self {
+        let driver = parts.driver.clone();
+        let dialect = ClassicDialect { version, driver: driver.clone() };
+        let device_classes = device_classes(&driver);
+        let core = ClassicCore::new(ClassicSettings { version, driver, device_classes, reserves_for_pods: true });
+        // Each call under way gives one answer.
+        let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
+        Self {
+            core,
+            version,
+            objects: ObjectReader::new(dialect.clone()),
+            notices: Notices::start(parts.calling.clone(), version, &parts.tasks),
+            caller: ClassicCaller { client: parts.calling.clone(), dialect },
+            queue: VecDeque::new(),
+            under_way: 0,
+            answers_tx,
+            answers_rx,
+            began: Instant::now(),
+            wake: None,
+            status: ClassicStatus::default(),
+            status_due: Some(Instant::now()),
+            parts,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> TermEnd {
+        let (news_tx, mut news_rx) = mpsc::channel(NEWS);
+        let _watchers = self.watch(&news_tx);
+        loop {
+            let Some(until) = self.parts.until() else { return TermEnd::Deposed };
+            self.begin_calls();
+            tokio::select! {
+                // What the server answered is known before anything else that it says, and before more is asked of it.
+                biased;
+                // Cancel safe: an answer that was not taken stays in the channel.
+                Some(answer) = self.answers_rx.recv() => self.answered(answer),
+                // Cancel safe: it only waits. In the next round it turns out that nobody renewed.
+                () = reach(Some(until)) => {}
+                // Cancel safe: what has changed is looked at in the next round.
+                _ = self.parts.leadership_rx.changed() => {}
+                // Cancel safe: it only waits.
+                () = reach(self.status_due) => self.tell_status(),
+                // Cancel safe: it only waits.
+                () = reach(self.wake) => {
+                    self.wake = None;
+                    self.step(ClassicEvent::Tick);
+                }
+                // Cancel safe: news that were not taken stay in the channel.
+                Some((kind, news)) = news_rx.recv() => {
+                    if matches!(news, KindNews::NotServed) && !kind.is_optional() {
+                        return TermEnd::NotServed(kind.plural(self.version).to_owned());
+                    }
+                    self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
+                }
+            }
+        }
+    }
+
+    fn watch(&self, news_tx: &mpsc::Sender<(ClassicKind, KindNews)>) -> Watchers {
+        let kinds = ClassicKind::of(self.version).iter().map(|kind| (*kind, kind.collection(self.version)));
+        watcher::start(&self.parts.watching, kinds, news_tx, &self.parts.tasks)
+    }
+
+    fn step(&mut self, event: ClassicEvent) {
+        self.status_due.get_or_insert_with(|| Instant::now() + BETWEEN_STATUSES);
+        for command in self.core.step(self.began.elapsed(), event) {
+            match command {
+                ClassicCommand::FetchPod(key) => self.queue.push_back(ClassicCall::Pod(key)),
+                ClassicCommand::FindClaim(key, uid) => self.queue.push_back(ClassicCall::Claim(key, uid)),
+                ClassicCommand::Write(write) => self.queue.push_back(ClassicCall::Write(write)),
+                ClassicCommand::Tell(notice) => {
+                    debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
+                    self.notices.tell(notice);
+                }
+                ClassicCommand::WakeAt(at) => {
+                    let at = self.began + at;
+                    self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+                }
+            }
+        }
+    }
+
+    /// Whoever calls has just made sure that this process leads.
+    fn begin_calls(&mut self) {
+        while self.under_way < MOST_CALLS
+            && let Some(call) = self.queue.pop_front()
+        {
+            self.under_way += 1;
+            let (caller, answers_tx) = (self.caller.clone(), self.answers_tx.clone());
+            self.parts.tasks.job(async move {
+                // Nobody wants to know when the term is over.
+                let _ = answers_tx.send(caller.call(call).await).await;
+            });
+        }
+    }
+
+    /// What an object has become is known before what came of the write: see the core.
+    fn answered(&mut self, answer: CallAnswer) {
+        self.under_way -= 1;
+        match answer {
+            CallAnswer::Pod(key, pod) => self.step(ClassicEvent::Pod(key, pod)),
+            CallAnswer::Claim(uid, is_there) => self.step(ClassicEvent::ClaimFound(uid, is_there)),
+            CallAnswer::Written { target, what, outcome, object } => {
+                *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
+                self.note(what, &outcome);
+                let seen = object.and_then(|object| self.objects.answered(&target, &object));
+                seen.into_iter().for_each(|event| self.step(event));
+                self.step(ClassicEvent::Written(target, outcome));
+            }
+        }
+    }
+
+    fn note(&mut self, what: &'static str, outcome: &WriteOutcome) {
+        match outcome {
+            WriteOutcome::Dropped(fields) => self.status.phase = ClassicPhase::Dropped(fields.clone()),
+            WriteOutcome::Done if what == "allocation" => self.status.phase = ClassicPhase::default(),
+            WriteOutcome::Failed(error) => warn!(what, error, "a write for classic DRA failed"),
+            _ => {}
+        }
+    }
+
+    fn tell_status(&mut self) {
+        self.status_due = None;
+        let missing = self.objects.missing();
+        if !matches!(self.status.phase, ClassicPhase::Dropped(_)) {
+            self.status.phase = if missing.is_empty() {
+                ClassicPhase::Allocating(self.version)
+            } else {
+                ClassicPhase::Listing(missing)
+            };
+        }
+        self.status.summary = self.core.summary();
+        self.status.queued = self.queue.len();
+        self.status.unreadable = self.objects.unreadable();
+        self.parts.status_tx.send_if_modified(|last| {
+            let is_other = *last != self.status;
+            last.clone_from(&self.status);
+            is_other
+        });
+    }
+}
+
+/// Those of hostler's deployment, for this driver.
+fn device_classes(driver: &str) -> Vec<DeviceClass> {
+    let text = CLASSES.replace(&format!("\"{USUAL_DRIVER}\""), &format!("\"{driver}\""));
+    serde_saphyr::from_multiple(&text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_can_name_the_device_classes_of_the_deployment() {
+        let names =
+            |driver: &str| device_classes(driver).into_iter().map(|class| class.metadata.name).collect::<Vec<_>>();
+        assert!(names("hostler.dev").contains(&"cpu.hostler.dev".to_owned()), "{:?}", names("hostler.dev"));
+        let selectors = device_classes("other.example").into_iter().flat_map(|class| class.spec.selectors);
+        let selectors: Vec<String> = selectors.filter_map(|it| serde_json::to_string(&it).ok()).collect();
+        assert!(selectors.iter().all(|it| it.contains("other.example")), "{selectors:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What waits for whom, counted.
+
+use super::{
+    core::ClassicCore,
+    state::{ClaimState, ContextState, PodKnowledge},
+};
+
+/// What waits for whom. Few numbers, however many claims there are.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ClassicSummary {
+    /// Claims that are this driver's to allocate.
+    pub(crate) claims: ClaimCounts,
+    /// Negotiations about pods, by whom they wait for.
+    pub(crate) contexts: ContextCounts,
+}
+
+/// Claims by state.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ClaimCounts {
+    /// Nobody has asked for devices on a certain node yet.
+    pub(crate) waiting: usize,
+    /// Devices are chosen, and being written.
+    pub(crate) allocating: usize,
+    pub(crate) allocated: usize,
+    /// Something of them is still to be cleaned up.
+    pub(crate) releasing: usize,
+}
+
+/// Negotiations by whom they wait for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ContextCounts {
+    /// The scheduler has to select a node, or others.
+    pub(crate) scheduler: usize,
+    /// None of the nodes that the scheduler asks about has what a claim asks for.
+    pub(crate) devices: usize,
+    /// Somebody has to mend parameters, a class or a claim; or other drivers have to answer.
+    pub(crate) others: usize,
+    /// The API server has to answer.
+    pub(crate) api_server: usize,
+}
+
+impl ClaimCounts {
+    /// By name.
+    pub(crate) fn named(&self) -> [(&'static str, usize); 4] {
+        let Self { waiting, allocating, allocated, releasing } = *self;
+        [("waiting", waiting), ("allocating", allocating), ("allocated", allocated), ("releasing", releasing)]
+    }
+}
+
+impl ContextCounts {
+    /// By name.
+    pub(crate) fn named(&self) -> [(&'static str, usize); 4] {
+        let Self { scheduler, devices, others, api_server } = *self;
+        [("scheduler", scheduler), ("devices", devices), ("others", others), ("api_server", api_server)]
+    }
+}
+
+impl ClassicCore {
+    /// What waits for whom.
+    pub(crate) fn summary(&self) -> ClassicSummary {
+        let mut summary = ClassicSummary::default();
+        for state in self.claims.values() {
+            if let Some(count) = self.count_of(state, &mut summary.claims) {
+                *count += 1;
+            }
+        }
+        for state in self.contexts.values() {
+            *self.waits_for(state, &mut summary.contexts) += 1;
+        }
+        summary
+    }
+
+    fn count_of<'c>(&self, state: &ClaimState, counts: &'c mut ClaimCounts) -> Option<&'c mut usize> {
+        let is_ours = state.claim.allocation.as_ref().is_some_and(|it| it.by == self.settings.driver);
+        let is_over = state.claim.is_deleting || state.claim.is_deallocation_requested;
+        if state.pending.is_some() {
+            Some(&mut counts.allocating)
+        } else if is_ours && !is_over {
+            Some(&mut counts.allocated)
+        } else if self.has_finalizer(&state.claim) {
+            Some(&mut counts.releasing)
+        } else {
+            let is_waiting = self.is_waiting(state) && self.catalogue.is_ours(&state.claim);
+            is_waiting.then_some(&mut counts.waiting)
+        }
+    }
+
+    fn waits_for<'c>(&self, state: &ContextState, counts: &'c mut ContextCounts) -> &'c mut usize {
+        let ContextState { context, pod, answer } = state;
+        if *pod == PodKnowledge::Asked {
+            return &mut counts.api_server;
+        }
+        let Some(answer) = answer else { return &mut counts.others };
+        let mut asked = context.potential.iter().chain(&context.selected).peekable();
+        let is_somewhere =
+            asked.peek().is_none() || asked.any(|node| !answer.values().any(|nodes| nodes.contains(node)));
+        if is_somewhere { &mut counts.scheduler } else { &mut counts.devices }
+    }
+}
