@@ -24,6 +24,36 @@ pub mod dra_v1beta1 {
     include!("gen/dra_v1beta1.rs");
 }
 
+/// Preparing claims, package `v1alpha3`, as Kubernetes 1.31 means it; its own name for it is v1alpha4.
+#[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub mod dra_v1alpha4 {
+    include!("gen/dra_v1alpha4.rs");
+}
+
+/// Preparing claims, package `v1alpha3`, as both kinds of kubelets mean it: what a driver serves.
+#[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub mod dra_v1alpha3_served {
+    include!("gen/dra_v1alpha3_served.rs");
+}
+
+/// Preparing claims, package `v1alpha3`, as Kubernetes 1.28 to 1.30 mean it.
+#[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub mod dra_v1alpha3 {
+    include!("gen/dra_v1alpha3.rs");
+}
+
+/// Preparing claims, package `v1alpha2` (Kubernetes 1.27 to 1.30).
+#[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub mod dra_v1alpha2 {
+    include!("gen/dra_v1alpha2.rs");
+}
+
+/// Preparing claims, package `v1alpha1` (Kubernetes 1.26).
+#[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
+pub mod dra_v1alpha1 {
+    include!("gen/dra_v1alpha1.rs");
+}
+
 /// Health of devices, package `v1` (Kubernetes 1.37 and later).
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod health_v1 {

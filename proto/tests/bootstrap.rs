@@ -10,8 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 14] = [
     "dra_v1.proto",
+    "dra_v1alpha1.proto",
+    "dra_v1alpha2.proto",
+    "dra_v1alpha3.proto",
+    "dra_v1alpha3_served.proto",
+    "dra_v1alpha4.proto",
     "dra_v1beta1.proto",
     "health_v1.proto",
     "health_v1alpha1.proto",

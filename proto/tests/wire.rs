@@ -10,7 +10,8 @@ use std::{
 };
 
 use hostler_proto::{
-    dra_v1, dra_v1beta1, health_v1, health_v1alpha1, pod_resources_v1, pod_resources_v1alpha1, registration,
+    dra_v1, dra_v1alpha1, dra_v1alpha2, dra_v1alpha3, dra_v1alpha3_served, dra_v1alpha4, dra_v1beta1, health_v1,
+    health_v1alpha1, pod_resources_v1, pod_resources_v1alpha1, registration,
 };
 use prost::Message;
 use tonic::{codegen::Service, server::NamedService};
@@ -80,6 +81,122 @@ fn calls_go_to_the_paths_of_the_kubelet() {
             "/v1alpha1.PodResourcesLister/List",
         ]
     );
+}
+
+#[test]
+fn calls_of_old_kubelets_go_to_their_paths() {
+    let recorder = Recorder::default();
+    let mut v1alpha1 = dra_v1alpha1::node_client::NodeClient::new(recorder.clone());
+    finish(v1alpha1.node_prepare_resource(dra_v1alpha1::NodePrepareResourceRequest::default()));
+    finish(v1alpha1.node_unprepare_resource(dra_v1alpha1::NodeUnprepareResourceRequest::default()));
+    let mut v1alpha2 = dra_v1alpha2::node_client::NodeClient::new(recorder.clone());
+    finish(v1alpha2.node_prepare_resource(dra_v1alpha2::NodePrepareResourceRequest::default()));
+    finish(v1alpha2.node_unprepare_resource(dra_v1alpha2::NodeUnprepareResourceRequest::default()));
+    let mut v1alpha3 = dra_v1alpha3::node_client::NodeClient::new(recorder.clone());
+    finish(v1alpha3.node_prepare_resources(dra_v1alpha3::NodePrepareResourcesRequest::default()));
+    finish(v1alpha3.node_unprepare_resources(dra_v1alpha3::NodeUnprepareResourcesRequest::default()));
+    let mut v1alpha4 = dra_v1alpha4::node_client::NodeClient::new(recorder.clone());
+    finish(v1alpha4.node_prepare_resources(dra_v1alpha4::NodePrepareResourcesRequest::default()));
+    finish(v1alpha4.node_unprepare_resources(dra_v1alpha4::NodeUnprepareResourcesRequest::default()));
+    assert_eq!(
+        *recorder.0.lock().unwrap(),
+        [
+            "/v1alpha1.Node/NodePrepareResource",
+            "/v1alpha1.Node/NodeUnprepareResource",
+            "/v1alpha2.Node/NodePrepareResource",
+            "/v1alpha2.Node/NodeUnprepareResource",
+            "/v1alpha3.Node/NodePrepareResources",
+            "/v1alpha3.Node/NodeUnprepareResources",
+            "/v1alpha3.Node/NodePrepareResources",
+            "/v1alpha3.Node/NodeUnprepareResources",
+        ]
+    );
+    assert_eq!(
+        [
+            dra_v1alpha1::node_server::NodeServer::<()>::NAME,
+            dra_v1alpha2::node_server::NodeServer::<()>::NAME,
+            dra_v1alpha3_served::node_server::NodeServer::<()>::NAME,
+        ],
+        ["v1alpha1.Node", "v1alpha2.Node", "v1alpha3.Node"]
+    );
+}
+
+#[test]
+fn messages_of_one_claim_have_the_numbers_of_the_kubelet() {
+    let (namespace, claim_uid, claim_name) = ("ns".to_owned(), "u".to_owned(), "n".to_owned());
+    let claim = [field(1, "ns"), field(2, "u"), field(3, "n")].concat();
+    let handed = [&claim[..], &field(4, "h")].concat();
+    let structured = [&claim[..], &field(5, "s")].concat();
+    let message = dra_v1alpha1::NodePrepareResourceRequest {
+        namespace: namespace.clone(),
+        claim_uid: claim_uid.clone(),
+        claim_name: claim_name.clone(),
+        resource_handle: "h".into(),
+    };
+    same(&message, &handed);
+    same(&dra_v1alpha1::NodePrepareResourceResponse { cdi_devices: vec!["v/c=d".into()] }, &field(1, "v/c=d"));
+    let message = dra_v1alpha1::NodeUnprepareResourceRequest {
+        namespace: namespace.clone(),
+        claim_uid: claim_uid.clone(),
+        claim_name: claim_name.clone(),
+        cdi_devices: vec!["h".into()],
+    };
+    same(&message, &handed);
+    let message = dra_v1alpha2::NodePrepareResourceRequest {
+        namespace: namespace.clone(),
+        claim_uid: claim_uid.clone(),
+        claim_name: claim_name.clone(),
+        resource_handle: String::new(),
+        structured_resource_handle: vec![b"s".to_vec()],
+    };
+    same(&message, &structured);
+    same(&dra_v1alpha2::NodePrepareResourceResponse { cdi_devices: vec!["v/c=d".into()] }, &field(1, "v/c=d"));
+    let message = dra_v1alpha2::NodeUnprepareResourceRequest {
+        namespace,
+        claim_uid,
+        claim_name,
+        resource_handle: "h".into(),
+        structured_resource_handle: Vec::new(),
+    };
+    same(&message, &handed);
+}
+
+/// The two shapes of `v1alpha3.Node`, and what a driver reads and writes of them.
+#[test]
+fn one_service_speaks_both_shapes() {
+    let (namespace, uid, name) = ("ns".to_owned(), "u".to_owned(), "n".to_owned());
+    let claim = [field(1, "ns"), field(2, "u"), field(3, "n")].concat();
+    let old = dra_v1alpha3::Claim {
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        name: name.clone(),
+        resource_handle: "h".into(),
+        structured_resource_handle: vec![b"s".to_vec()],
+    };
+    let handed = [&claim[..], &field(4, "h"), &field(5, "s")].concat();
+    same(&dra_v1alpha3::NodePrepareResourcesRequest { claims: vec![old] }, &field(1, &handed));
+    let new = dra_v1alpha4::Claim { namespace, uid, name };
+    same(&dra_v1alpha4::NodePrepareResourcesRequest { claims: vec![new] }, &field(1, &claim));
+    let read = |bytes: &[u8]| dra_v1alpha3_served::Claim::decode(bytes).unwrap();
+    assert_eq!((&*read(&handed).resource_handle, read(&handed).structured_resource_handle.len()), ("h", 1));
+    assert_eq!((&*read(&claim).resource_handle, &*read(&claim).uid), ("", "u"));
+
+    let device = dra_v1alpha4::Device {
+        request_names: vec!["r".into()],
+        pool_name: "p".into(),
+        device_name: "d".into(),
+        cdi_device_ids: vec!["v/c=d".into()],
+    };
+    let device_bytes = [field(1, "r"), field(2, "p"), field(3, "d"), field(4, "v/c=d")].concat();
+    same(&device, &device_bytes);
+    let served = |prepared: &[u8]| {
+        let error = "e".to_owned();
+        dra_v1alpha3_served::NodePrepareResourceResponse { prepared: vec![prepared.to_vec()], error }.encode_to_vec()
+    };
+    let old = dra_v1alpha3::NodePrepareResourceResponse { cdi_devices: vec!["v/c=d".into()], error: "e".into() };
+    same(&old, &served(b"v/c=d"));
+    let new = dra_v1alpha4::NodePrepareResourceResponse { devices: vec![device], error: "e".into() };
+    same(&new, &served(&device_bytes));
 }
 
 #[test]
