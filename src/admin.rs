@@ -172,7 +172,7 @@ impl KubeletSide {
     fn silence(&self) -> Option<Duration> {
         let connections = *self.connections_rx.borrow();
         let silence = connections.since.elapsed();
-        (connections.open == 0 && silence > SILENCE).then_some(silence)
+        (connections.open == 0 && connections.kept && silence > SILENCE).then_some(silence)
     }
 
     /// What is missing of the kubelet's side. A host on which no kubelet has ever worked misses nothing.
@@ -331,20 +331,25 @@ fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
     };
     AdminKubelet {
         registered,
-        connected: kubelet.connections_rx.borrow().open > 0,
+        connected: is_connected(*kubelet.connections_rx.borrow()),
         error,
         registration_socket: kubelet.registration_socket.clone(),
         service_socket: kubelet.service_socket.clone(),
     }
 }
 
+/// A kubelet that makes connections for calls is connected as far as it needs.
+fn is_connected(connections: KubeletConnections) -> bool {
+    connections.open > 0 || !connections.kept
+}
+
 fn publication_status(publication: Publication) -> AdminPublication {
     let error = match publication.state {
-        PublicationState::Waiting | PublicationState::Synced => None,
+        PublicationState::Waiting | PublicationState::Synced | PublicationState::NotNeeded => None,
         PublicationState::Failing { ref error } => Some(error.clone()),
     };
     AdminPublication {
-        synced: publication.state == PublicationState::Synced,
+        synced: matches!(publication.state, PublicationState::Synced | PublicationState::NotNeeded),
         error,
         slices: publication.slices,
         dropped: publication.dropped,
@@ -466,7 +471,7 @@ mod tests {
     fn missing(registration: RegistrationState, open: usize, silence: Duration) -> Option<String> {
         let since = Instant::now().checked_sub(silence).unwrap();
         let (_registration_tx, registration_rx) = watch::channel(registration);
-        let (_connections_tx, connections_rx) = watch::channel(KubeletConnections { open, since });
+        let (_connections_tx, connections_rx) = watch::channel(KubeletConnections { open, since, kept: true });
         let pods = std::env::temp_dir();
         let (registration_socket, service_socket) = ("/r".into(), "/s".into());
         KubeletSide { registration_rx, connections_rx, registration_socket, service_socket, pods }.missing()

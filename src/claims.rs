@@ -17,6 +17,7 @@ pub mod admit;
 mod call;
 mod counters;
 mod executor;
+mod given;
 pub mod janitor;
 pub mod metadata;
 mod place;
@@ -29,7 +30,7 @@ pub mod task;
 #[cfg(test)]
 mod testing;
 
-use std::{path::PathBuf, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use hostler_api::{Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId};
 use hostler_backend::{BackendError, ForeignEdits};
@@ -46,6 +47,9 @@ pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync
 
 /// What becomes of the allocations that were read. It does not block.
 pub type ReadContinuation = Box<dyn FnOnce(Vec<ReadResult>) + Send>;
+
+/// What came along with a call to prepare claims.
+pub type GivenAllocations = BTreeMap<ClaimUid, ReadResult>;
 
 /// Where claims' allocations are read: the API server or manifests on disk.
 pub trait ReadClaims: Send + Sync + 'static {

@@ -166,6 +166,23 @@ pub enum ClusterMode {
 pub struct KubeletConfig {
     /// Whether to offer them. A host without a kubelet loses nothing by it.
     pub enabled: bool,
+    /// Which calls of the kubelets of Kubernetes 1.26 to 1.31 are answered.
+    pub classic: ClassicCalls,
+}
+
+/// Which calls of the kubelets of Kubernetes 1.26 to 1.31 are answered.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassicCalls {
+    /// All of them. What a call means that kubelets of 1.28 to 1.30 and those of 1.31 make alike shows in it.
+    #[default]
+    Auto,
+    /// As with `auto`, but such a call is one of 1.28 to 1.30, and says what was allocated.
+    Handles,
+    /// As with `auto`, but such a call is one of 1.31, and what was allocated is read.
+    Claims,
+    /// None.
+    Off,
 }
 
 /// `[inventory]`: when the hardware is looked at again.
@@ -356,7 +373,7 @@ impl Default for ClusterConfig {
 
 impl Default for KubeletConfig {
     fn default() -> Self {
-        Self { enabled: true }
+        Self { enabled: true, classic: ClassicCalls::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ──► registration ──► "the service is at …" ──► watch<Registration>
 //!      └──────► plugins/<driver>/dra@service.sock ───┬──► dra ──► claims task, once there is one
+//!                                                    ├──► classic ──► dra: what kubelets of 1.26 to 1.31 call
 //!                                                    └──► health ◄── inventory, claim table
 //! ```
 //!
@@ -12,8 +13,11 @@
 //! Each start of a daemon has names of its own for them, in place of `dra`; both have an `@` in their names. The kubelet dials a registration socket (and, before Kubernetes 1.34, the
 //! service socket) with the percent-encoded path as the HTTP/2 `:authority`. The HTTP stack refuses such a text as a
 //! host, before any of our code sees the call; but `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name
-//! that nobody looks at, then a host. What follows the `@` must therefore look like a host name.
+//! that nobody looks at, then a host. What follows the `@` must therefore look like a host name. Kubelets before 1.29 send the
+//! path as it is, which [`mod@authority`] sees to.
 
+mod authority;
+mod classic;
 mod connection;
 mod dra;
 mod handover;
@@ -42,7 +46,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{service::Routes, transport::Server};
 use tracing::{info, warn};
 
-pub use crate::config::KubeletSocketPaths;
+pub use crate::config::{ClassicCalls, KubeletSocketPaths};
 use crate::{
     claims::ClaimsHandle,
     config::sockets::{SERVICE_SUFFIX, SUCCESSOR_SUFFIX},
@@ -54,7 +58,7 @@ use crate::{
 };
 pub use connection::KubeletConnections;
 pub use handover::{SuccessorSocket, hand_over};
-pub use registration::{RegistrationState, SUPPORTED_VERSIONS};
+pub use registration::{CLASSIC_VERSION, RegistrationState, SUPPORTED_VERSIONS};
 
 /// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);
@@ -129,6 +133,10 @@ async fn keep_tidy(config: KubeletSocketPaths, stop: CancellationToken) {
 pub struct KubeletParts {
     /// Name of the driver.
     pub driver: String,
+    /// Name of the node.
+    pub node: String,
+    /// Which calls of old kubelets are answered.
+    pub classic: ClassicCalls,
     /// Where the kubelet calls.
     pub sockets: KubeletSockets,
     /// Who prepares, as soon as the claims are recovered.
@@ -180,17 +188,20 @@ pub enum KubeletError {
 /// # Errors
 /// When a server fails; both sockets are then gone.
 pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
-    let KubeletParts { driver, sockets, claims_rx, inventory, registration_tx, connections_tx, metrics, tasks } = parts;
+    let KubeletParts { driver, node, classic, sockets, claims_rx, inventory, tasks, .. } = parts;
+    let KubeletParts { registration_tx, connections_tx, metrics, .. } = parts;
     let endpoint = endpoint(sockets.service.path())?;
-    let registration = registration::RegistrationService::new(&driver, endpoint, registration_tx);
+    let registration =
+        registration::RegistrationService::new(&driver, endpoint, classic, registration_tx, connections_tx.clone());
     let calls = TaskTracker::new();
     tasks.job(keep_tidy(sockets.paths, tasks.stop_token()));
     let dra = dra::DraService::new(claims_rx.clone(), calls.clone(), metrics, tasks.stop_token());
     let health = health::HealthService::new(inventory, claims_rx, tasks.clone());
     let service = Routes::new(DraV1Server::new(dra.clone()).max_decoding_message_size(REQUEST_BYTES))
-        .add_service(DraV1Beta1Server::new(dra).max_decoding_message_size(REQUEST_BYTES))
+        .add_service(DraV1Beta1Server::new(dra.clone()).max_decoding_message_size(REQUEST_BYTES))
         .add_service(HealthV1Server::new(health.clone()))
         .add_service(HealthV1Alpha1Server::new(health));
+    let service = classic::with_classic(service, classic::ClassicService::new(dra, &driver, &node, classic));
     let service_stop = CancellationToken::new();
     let registration = async {
         let routes = Routes::new(RegistrationServer::new(registration));

@@ -19,7 +19,7 @@ use hostler::{
     },
     containers::ContainerDir,
     inventory::task::{self as inventory_task, InventoryHandle, InventoryParts},
-    kubelet::{KubeletError, KubeletParts, KubeletSocketPaths, KubeletSockets, RegistrationState, serve},
+    kubelet::{ClassicCalls, KubeletError, KubeletParts, KubeletSocketPaths, KubeletSockets, RegistrationState, serve},
     metrics::Metrics,
     registry::BackendRegistry,
     socket::SocketError,
@@ -186,6 +186,8 @@ impl Node {
         let parts = KubeletParts {
             metrics: Metrics::default(),
             driver: DRIVER.into(),
+            node: "node-a".into(),
+            classic: ClassicCalls::Auto,
             sockets: KubeletSockets::bind(&KubeletSocketPaths::new(DRIVER, root.path())).await.unwrap(),
             claims_rx: watch::Sender::new(Some(claims.clone())).subscribe(),
             inventory: inventory.reader(),
@@ -550,6 +552,8 @@ async fn the_authority_of_the_kubelet_is_answered_because_of_the_at_sign() {
     // below everything that we could change. If this ever is an answer, the `@` can go.
     let without = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fhostler.dev-reg.sock";
     assert_eq!(call(without).await, http2::GrpcOutcome::Reset(http2::PROTOCOL_ERROR));
-    assert_eq!(call("/var/lib/kubelet/plugins_registry/hostler.dev-reg.sock").await, http2::GrpcOutcome::Reset(1));
+    // Kubelets up to 1.28 do not escape it, and no name of a socket would help.
+    let as_old_kubelets = "/var/lib/kubelet/plugins_registry/hostler.dev-reg.sock";
+    assert!(matches!(call(as_old_kubelets).await, http2::GrpcOutcome::Answer(_)));
     node.stop().await;
 }

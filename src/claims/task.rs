@@ -27,9 +27,11 @@ use tokio::{
 use tracing::{error, warn};
 
 use super::{
-    ClaimError, ClaimFailure, ClaimResult, ClaimTable, ClaimView, PreparedDevice, ReadClaims, ReadResult,
+    ClaimError, ClaimFailure, ClaimResult, ClaimTable, ClaimView, GivenAllocations, PreparedDevice, ReadClaims,
+    ReadResult,
     call::{CallAnswers, CallKind, CallResult, ClaimCall},
     executor::ClaimExecutor,
+    given::GivenReader,
     metadata, recover,
     spec::CdiNaming,
     store::{LoadedRecord, RecordDevice, RecordDir, StoreError},
@@ -232,6 +234,23 @@ fn serve(
 impl ClaimsHandle {
     /// Prepares claims; one answer for each UID. Runs to its end even if the caller stops waiting.
     pub async fn prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, ClaimResult<Vec<PreparedDevice>>> {
+        self.prepare_read_by(self.reader.clone(), claims).await
+    }
+
+    /// As [`ClaimsHandle::prepare`], for claims whose allocations came along. Of a claim that is on record nobody looks at it.
+    pub async fn prepare_allocated(
+        &self,
+        claims: Vec<ClaimRef>,
+        given: GivenAllocations,
+    ) -> BTreeMap<ClaimUid, ClaimResult<Vec<PreparedDevice>>> {
+        self.prepare_read_by(Arc::new(GivenReader::new(given)), claims).await
+    }
+
+    async fn prepare_read_by(
+        &self,
+        reader: Arc<dyn ReadClaims>,
+        claims: Vec<ClaimRef>,
+    ) -> BTreeMap<ClaimUid, ClaimResult<Vec<PreparedDevice>>> {
         let handle = self.clone();
         let job = self.tasks.job(async move {
             let claims = by_uid(claims);
@@ -243,7 +262,7 @@ impl ClaimsHandle {
             let mut answers = handle.prepare_recorded(&recorded).await;
             let is_gone = |claim: &&ClaimRef| answers.get(&claim.uid).is_some_and(is_gone);
             let unknown = new.into_iter().chain(recorded.into_iter().filter(is_gone)).cloned().collect();
-            let read = handle.read_and_prepare(unknown).await;
+            let read = handle.read_and_prepare(&*reader, unknown).await;
             answers.extend(read);
             handle.tell(CountedOperation::Prepare, &claims, &answers);
             answers
@@ -390,7 +409,7 @@ impl ClaimsHandle {
     }
 
     /// Prepares claims that are not on record.
-    async fn read_and_prepare(&self, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, CallResult> {
+    async fn read_and_prepare(&self, reader: &dyn ReadClaims, claims: Vec<ClaimRef>) -> BTreeMap<ClaimUid, CallResult> {
         let mut answers = CallAnswers::new();
         let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
         if !calls.is_empty() {
@@ -400,7 +419,7 @@ impl ClaimsHandle {
                 let calls = read.filter_map(|(call, read)| call.with_allocation(read)).collect();
                 handle.pass_on(ClaimsRequest::Calls(calls));
             };
-            self.reader.read(claims, Box::new(pass_on));
+            reader.read(claims, Box::new(pass_on));
         }
         answers.collect().await
     }

@@ -108,7 +108,7 @@ fn an_unknown_key_comes_with_the_nearest_known_one() {
         ("[inventory]\nquite = \"1s\"", "did you mean \"quiet\"?"),
         ("[backends.cpu]\nenable = true", "did you mean \"enabled\"?"),
         ("[backends.memroy]\n", "did you mean \"memory\"?"),
-        ("[kubelet]\nzzz = 1", "remove it; known here: enabled"),
+        ("[kubelet]\nzzz = 1", "remove it; known here: enabled, classic"),
     ] {
         let (_, _, shown) = mistake(text);
         assert!(shown.ends_with(suggestion), "{text}: {shown}");

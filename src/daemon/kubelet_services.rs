@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::{
     admin::KubeletSide,
     claims::ClaimsHandle,
-    config::{DaemonConfig, KubeletSocketPaths},
+    config::{ClassicCalls, DaemonConfig, KubeletSocketPaths},
     inventory::InventoryReader,
     kubelet::{self, KubeletConnections, KubeletParts, KubeletSockets, RegistrationState, SuccessorSocket},
     metrics::Metrics,
@@ -27,6 +27,8 @@ const KUBELET_LOOK: Duration = Duration::from_secs(5);
 /// The services, open or not. On a host without a kubelet there is nothing to open.
 pub(super) struct KubeletServices {
     enabled: bool,
+    classic: ClassicCalls,
+    node: String,
     paths: KubeletSocketPaths,
     is_open: bool,
     /// The kubelet's folder.
@@ -44,6 +46,8 @@ impl KubeletServices {
     pub(super) fn new(config: &DaemonConfig, inventory: InventoryReader, metrics: Metrics, tasks: &Tasks) -> Self {
         Self {
             enabled: config.kubelet.enabled,
+            classic: config.kubelet.classic,
+            node: config.node_name.clone(),
             paths: config.kubelet_sockets().of_new_instance(),
             is_open: false,
             root: config.paths.kubelet.clone(),
@@ -95,8 +99,11 @@ impl KubeletServices {
             (self.paths.driver.clone(), self.claims_tx.subscribe(), self.inventory.clone());
         let (registration_tx, connections_tx) = (self.registration_tx.clone(), self.connections_tx.clone());
         let (metrics, tasks) = (self.metrics.clone(), self.tasks.clone());
+        let (node, classic) = (self.node.clone(), self.classic);
         move |sockets| KubeletParts {
             driver,
+            node,
+            classic,
             sockets,
             claims_rx,
             inventory,
@@ -123,8 +130,7 @@ impl KubeletServices {
         if let Some(successor) = self.successor.take() {
             let register = async || {
                 self.open().await?;
-                self.registered().await;
-                Ok(())
+                Ok(self.registered().await)
             };
             if let Err(error) = successor.answer(register).await {
                 warn_of(&error);
@@ -133,13 +139,18 @@ impl KubeletServices {
         std::future::pending().await
     }
 
-    /// Waits until the kubelet has registered this daemon and is connected: from then on it calls nobody else.
-    async fn registered(&self) {
+    /// Waits until the kubelet has registered this daemon and is connected: from then on it calls nobody else. Or until it has
+    /// refused to, as it does up to 1.31 as long as there is another one.
+    async fn registered(&self) -> bool {
         let (mut registration_rx, mut connections_rx) =
             (self.registration_tx.subscribe(), self.connections_tx.subscribe());
         // The senders are ours, so neither wait fails.
-        let _ = registration_rx.wait_for(|state| *state == RegistrationState::Registered).await;
-        let _ = connections_rx.wait_for(|connections| connections.open > 0).await;
+        let answered = registration_rx.wait_for(|state| *state != RegistrationState::Waiting).await;
+        let is_registered = answered.is_ok_and(|state| *state == RegistrationState::Registered);
+        if is_registered {
+            let _ = connections_rx.wait_for(|connections| connections.open > 0).await;
+        }
+        is_registered
     }
 
     /// Lets calls through to the claims, which are recovered.

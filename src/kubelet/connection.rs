@@ -1,10 +1,11 @@
-//! Counts the connections to a socket: the kubelet keeps one for as long as it lives.
+//! Counts the connections to a socket, and lets every kubelet's calls in: a kubelet keeps one for as long as it lives, and one
+//! before 1.30 makes one for each call.
 
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
-    time::Instant,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -14,7 +15,14 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
+use super::authority::AuthorityMender;
 use crate::socket::AcceptedConnection;
+
+/// Bytes that are looked at in one go: calls have less.
+const READ: usize = 4 << 10;
+
+/// A connection that lasts longer is none that was made for a call: kubelets wait 45 s for one at most.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// How many connections there are. Writer: the connections themselves, as they come and go. Readers: status, readiness.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,11 +31,14 @@ pub struct KubeletConnections {
     pub open: usize,
     /// When that last changed.
     pub since: Instant,
+    /// Whether the kubelet has kept one since it last registered us. Those before 1.34 make one when they call, and some one
+    /// for each call: that they have none says nothing.
+    pub kept: bool,
 }
 
 impl Default for KubeletConnections {
     fn default() -> Self {
-        Self { open: 0, since: Instant::now() }
+        Self { open: 0, since: Instant::now(), kept: false }
     }
 }
 
@@ -35,21 +46,44 @@ impl Default for KubeletConnections {
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     stream: UnixStream,
+    mender: AuthorityMender,
+    /// What was read and not handed on yet.
+    mended: Vec<u8>,
+    opened: Instant,
     count: watch::Sender<KubeletConnections>,
     _place: OwnedSemaphorePermit,
 }
 
 impl CountedConnection {
     pub(super) fn new(accepted: AcceptedConnection, count: watch::Sender<KubeletConnections>) -> Self {
-        count.send_modify(|now| *now = KubeletConnections { open: now.open + 1, since: Instant::now() });
-        Self { stream: accepted.stream, count, _place: accepted.place }
+        let opened = Instant::now();
+        count.send_modify(|now| *now = KubeletConnections { open: now.open + 1, since: opened, ..*now });
+        let (mender, mended) = (AuthorityMender::default(), Vec::new());
+        Self { stream: accepted.stream, mender, mended, opened, count, _place: accepted.place }
+    }
+
+    /// Reads until there is something to hand on, or nothing more comes.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.mended.is_empty() {
+            let mut room = [0; READ];
+            let mut read = ReadBuf::new(&mut room);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                break;
+            }
+            self.mender.take_in(read.filled(), &mut self.mended);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.count
-            .send_modify(|now| *now = KubeletConnections { open: now.open.saturating_sub(1), since: Instant::now() });
+        let was_kept = self.opened.elapsed() >= KEPT;
+        self.count.send_modify(|now| {
+            let (open, kept) = (now.open.saturating_sub(1), now.kept || was_kept);
+            *now = KubeletConnections { open, since: Instant::now(), kept };
+        });
     }
 }
 
@@ -61,7 +95,11 @@ impl Connected for CountedConnection {
 
 impl AsyncRead for CountedConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        ready!(self.poll_fill(cx))?;
+        let now = self.mended.len().min(buf.remaining());
+        buf.put_slice(&self.mended[..now]);
+        self.mended.drain(..now);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -108,7 +146,7 @@ mod tests {
         assert_eq!(count.borrow().open, 1);
         let since = count.borrow().since;
         drop(connection);
-        assert_eq!(count.borrow().open, 0);
+        assert_eq!((count.borrow().open, count.borrow().kept), (0, false));
         assert!(count.borrow().since >= since);
     }
 }

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 use tracing::{debug, error};
 
 use crate::{
-    claims::{ClaimResult, ClaimsHandle, PreparedDevice},
+    claims::{ClaimResult, ClaimsHandle, GivenAllocations, PreparedDevice},
     metrics::{CountedOperation, FailureReason, Metrics},
 };
 
@@ -43,7 +43,7 @@ pub(super) struct DraService {
 }
 
 /// The answers to a call by claim UID, one for each that was asked for.
-type Answers<T> = BTreeMap<String, Result<T, String>>;
+pub(super) type Answers<T> = BTreeMap<String, Result<T, String>>;
 
 impl DraService {
     /// Over the claims task, once there is one.
@@ -56,18 +56,30 @@ impl DraService {
         Self { claims_rx, stop, metrics, calls }
     }
 
-    async fn prepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodePrepareResourceResponse> {
+    /// Has claims prepared whose allocations are read, or, in clusters of old, were given with the call.
+    pub(super) async fn prepare(
+        &self,
+        claims: Vec<v1::Claim>,
+        given: Option<GivenAllocations>,
+    ) -> Answers<Vec<PreparedDevice>> {
         let _call = self.calls.token();
         let (claims, mut answers) = self.sort_out(claims, CountedOperation::Prepare);
         debug!(claims = claims.len(), "prepare asked for");
         match self.turn().await {
-            Ok(task) => answer(&mut answers, &claims, task.prepare(claims.clone()).await),
+            Ok(task) => {
+                let results = match given {
+                    Some(given) => task.prepare_allocated(claims.clone(), given).await,
+                    None => task.prepare(claims.clone()).await,
+                };
+                answer(&mut answers, &claims, results);
+            }
             Err(reason) => self.refuse(&mut answers, &claims, reason, CountedOperation::Prepare),
         }
-        answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect()
+        answers
     }
 
-    async fn unprepare(&self, claims: Vec<v1::Claim>) -> BTreeMap<String, v1::NodeUnprepareResourceResponse> {
+    /// Has claims taken back.
+    pub(super) async fn unprepare(&self, claims: Vec<v1::Claim>) -> Answers<()> {
         let _call = self.calls.token();
         let (claims, mut answers) = self.sort_out(claims, CountedOperation::Unprepare);
         debug!(claims = claims.len(), "unprepare asked for");
@@ -75,9 +87,7 @@ impl DraService {
             Ok(task) => answer(&mut answers, &claims, task.unprepare(claims.clone()).await),
             Err(reason) => self.refuse(&mut answers, &claims, reason, CountedOperation::Unprepare),
         }
-        let response =
-            |answer: Result<(), String>| v1::NodeUnprepareResourceResponse { error: answer.err().unwrap_or_default() };
-        answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect()
+        answers
     }
 
     /// The claims that can be worked on, and the answers for those that cannot.
@@ -142,6 +152,11 @@ fn answer<T>(answers: &mut Answers<T>, claims: &[ClaimRef], mut results: BTreeMa
     }
 }
 
+/// Why a claim could not be taken back; empty on success.
+pub(super) fn reason(answer: Result<(), String>) -> String {
+    answer.err().unwrap_or_default()
+}
+
 fn prepared(answer: Result<Vec<PreparedDevice>, String>) -> v1::NodePrepareResourceResponse {
     match answer {
         Ok(devices) => {
@@ -167,7 +182,8 @@ impl V1Api for DraService {
         &self,
         request: Request<v1::NodePrepareResourcesRequest>,
     ) -> Result<Response<v1::NodePrepareResourcesResponse>, Status> {
-        let claims = self.prepare(request.into_inner().claims).await;
+        let answers = self.prepare(request.into_inner().claims, None).await;
+        let claims = answers.into_iter().map(|(uid, answer)| (uid, prepared(answer))).collect();
         Ok(Response::new(v1::NodePrepareResourcesResponse { claims }))
     }
 
@@ -175,7 +191,9 @@ impl V1Api for DraService {
         &self,
         request: Request<v1::NodeUnprepareResourcesRequest>,
     ) -> Result<Response<v1::NodeUnprepareResourcesResponse>, Status> {
-        let claims = self.unprepare(request.into_inner().claims).await;
+        let answers = self.unprepare(request.into_inner().claims).await;
+        let response = |answer| v1::NodeUnprepareResourceResponse { error: reason(answer) };
+        let claims = answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect();
         Ok(Response::new(v1::NodeUnprepareResourcesResponse { claims }))
     }
 }
@@ -186,8 +204,8 @@ impl V1Beta1Api for DraService {
         &self,
         request: Request<v1beta1::NodePrepareResourcesRequest>,
     ) -> Result<Response<v1beta1::NodePrepareResourcesResponse>, Status> {
-        let claims = self.prepare(from_v1beta1(request.into_inner().claims)).await;
-        let claims = claims.into_iter().map(|(uid, answer)| (uid, to_v1beta1(answer))).collect();
+        let answers = self.prepare(from_v1beta1(request.into_inner().claims), None).await;
+        let claims = answers.into_iter().map(|(uid, answer)| (uid, to_v1beta1(prepared(answer)))).collect();
         Ok(Response::new(v1beta1::NodePrepareResourcesResponse { claims }))
     }
 
@@ -195,10 +213,9 @@ impl V1Beta1Api for DraService {
         &self,
         request: Request<v1beta1::NodeUnprepareResourcesRequest>,
     ) -> Result<Response<v1beta1::NodeUnprepareResourcesResponse>, Status> {
-        let claims = self.unprepare(from_v1beta1(request.into_inner().claims)).await;
-        let old =
-            |answer: v1::NodeUnprepareResourceResponse| v1beta1::NodeUnprepareResourceResponse { error: answer.error };
-        let claims = claims.into_iter().map(|(uid, answer)| (uid, old(answer))).collect();
+        let answers = self.unprepare(from_v1beta1(request.into_inner().claims)).await;
+        let response = |answer| v1beta1::NodeUnprepareResourceResponse { error: reason(answer) };
+        let claims = answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect();
         Ok(Response::new(v1beta1::NodeUnprepareResourcesResponse { claims }))
     }
 }
@@ -232,8 +249,8 @@ mod tests {
         let (_claims_tx, claims_rx) = watch::channel(None);
         let service = DraService::new(claims_rx, TaskTracker::new(), Metrics::default(), CancellationToken::new());
         let asked = Instant::now();
-        assert_eq!(service.prepare(one_claim()).await["u"].error, NOT_YET);
-        assert_eq!(service.unprepare(one_claim()).await["u"].error, NOT_YET);
+        assert_eq!(service.prepare(one_claim(), None).await["u"].as_ref().unwrap_err(), NOT_YET);
+        assert_eq!(service.unprepare(one_claim()).await["u"].as_ref().unwrap_err(), NOT_YET);
         assert_eq!(asked.elapsed(), 2 * TURN);
         assert!(TURN < Duration::from_secs(45));
     }
@@ -244,7 +261,7 @@ mod tests {
         let stop = CancellationToken::new();
         let service = DraService::new(claims_rx, TaskTracker::new(), Metrics::default(), stop.clone());
         let asked = Instant::now();
-        let (answers, ()) = tokio::join!(service.prepare(one_claim()), async { stop.cancel() });
-        assert_eq!((answers["u"].error.as_str(), asked.elapsed()), (STOPPING, Duration::ZERO));
+        let (answers, ()) = tokio::join!(service.prepare(one_claim(), None), async { stop.cancel() });
+        assert_eq!((answers["u"].as_ref().unwrap_err().as_str(), asked.elapsed()), (STOPPING, Duration::ZERO));
     }
 }

@@ -76,18 +76,19 @@ impl SuccessorSocket {
         ListeningSocket::bind(paths.successor_socket()).await.map(Self)
     }
 
-    /// Answers when the kubelet knows this daemon: `register` sees to that, and ends with it.
+    /// Answers when the kubelet knows this daemon: `register` sees to that, and ends with it. A kubelet up to 1.31 knows no
+    /// second one: then the other need not wait.
     ///
     /// # Errors
     /// What `register` says.
-    pub async fn answer(self, mut register: impl AsyncFnMut() -> Result<(), SocketError>) -> Result<(), SocketError> {
+    pub async fn answer(self, mut register: impl AsyncFnMut() -> Result<bool, SocketError>) -> Result<(), SocketError> {
         let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<AcceptedConnection>>(1);
         let answering = async {
             while let Some(connection) = connections_rx.recv().await {
                 let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
                 // Who only looks whether somebody listens has nothing to say.
-                if matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_))) {
-                    register().await?;
+                let has_asked = matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_)));
+                if has_asked && register().await? {
                     // Whoever has gone needs no answer.
                     let _ = connection.write_all(REGISTERED).await;
                 }

@@ -9,12 +9,19 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
 
+use super::KubeletConnections;
+use crate::config::ClassicCalls;
+
 /// What the kubelet takes us for.
 const TYPE: &str = "DRAPlugin";
 
 /// The services that we offer, best first: kubelets take the first of this list that they know.
 pub const SUPPORTED_VERSIONS: [&str; 4] =
     ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"];
+
+/// What kubelets up to 1.31 look for in the same list, where later ones see a service that they do not know. They take a second
+/// instance of a driver only with a higher one, and forget both when either goes: so it is always the same.
+pub const CLASSIC_VERSION: &str = "1.0.0";
 
 /// What the kubelet last said about us. Writer: [`RegistrationService`]. Readers: status and readiness.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -36,18 +43,26 @@ pub enum RegistrationState {
 pub(super) struct RegistrationService {
     info: PluginInfo,
     status_tx: watch::Sender<RegistrationState>,
+    connections_tx: watch::Sender<KubeletConnections>,
 }
 
 impl RegistrationService {
     /// For the driver whose service listens on `endpoint`, an absolute path.
-    pub(super) fn new(driver: &str, endpoint: String, status_tx: watch::Sender<RegistrationState>) -> Self {
+    pub(super) fn new(
+        driver: &str,
+        endpoint: String,
+        classic: ClassicCalls,
+        status_tx: watch::Sender<RegistrationState>,
+        connections_tx: watch::Sender<KubeletConnections>,
+    ) -> Self {
+        let versions = SUPPORTED_VERSIONS.into_iter().chain((classic != ClassicCalls::Off).then_some(CLASSIC_VERSION));
         let info = PluginInfo {
             r#type: TYPE.to_owned(),
             name: driver.to_owned(),
             endpoint,
-            supported_versions: SUPPORTED_VERSIONS.map(str::to_owned).to_vec(),
+            supported_versions: versions.map(str::to_owned).collect(),
         };
-        Self { info, status_tx }
+        Self { info, status_tx, connections_tx }
     }
 }
 
@@ -66,6 +81,8 @@ impl Api for RegistrationService {
             true => RegistrationState::Registered,
             false => RegistrationState::Refused { error: status.error },
         };
+        // It may be another one than the last, with other habits.
+        self.connections_tx.send_modify(|connections| connections.kept = false);
         // The kubelet repeats itself, once a second in the worst case.
         if self.status_tx.send_replace(status.clone()) != status {
             match status {

@@ -64,7 +64,13 @@ async fn stop_with(calls: TaskTracker) -> Duration {
     let path = dir.path().join("dra@x-reg.sock");
     let socket = ListeningSocket::bind(path.clone()).await.unwrap();
     let (registration_tx, _registration_rx) = watch::channel(RegistrationState::default());
-    let service = registration::RegistrationService::new("x", "/x".into(), registration_tx);
+    let service = registration::RegistrationService::new(
+        "x",
+        "/x".into(),
+        ClassicCalls::Auto,
+        registration_tx,
+        watch::Sender::default(),
+    );
     let stop = CancellationToken::new();
     let client = async {
         let mut call = half_a_call(&path).await;

@@ -83,6 +83,8 @@ pub enum PublicationState {
     Waiting,
     /// Yes.
     Synced,
+    /// The API server is one of 1.26 to 1.31: hostler's controller allocates there, by what the NodeHardware of this node says.
+    NotNeeded,
     /// No, and it is tried again.
     Failing {
         /// Why not, for people.
@@ -94,7 +96,7 @@ impl Publication {
     /// What is missing, for people; `None` when everything is published.
     pub fn missing(&self) -> Option<String> {
         match &self.state {
-            PublicationState::Synced => None,
+            PublicationState::Synced | PublicationState::NotNeeded => None,
             PublicationState::Waiting => Some("the devices are not published yet".to_owned()),
             PublicationState::Failing { error } => Some(format!("the devices are not published: {error}")),
         }
@@ -156,9 +158,25 @@ impl Publisher {
             if failure.is_unknown_resource() {
                 self.parts.cluster.client().forget_version();
             }
-            let pause = self.fail(&failure);
+            let is_classic = matches!(failure, ApiFailure::NoResourceApi) && self.is_classic().await;
+            let pause = if is_classic { self.stand_aside() } else { self.fail(&failure) };
             sleep(pause).await;
         }
+    }
+
+    async fn is_classic(&self) -> bool {
+        self.parts.cluster.client().classic_version().await.is_ok()
+    }
+
+    /// Until the server is upgraded.
+    fn stand_aside(&self) -> Duration {
+        if self.publication_tx.borrow().state != PublicationState::NotNeeded {
+            info!(
+                "the API server has no ResourceSlices of today: devices are offered in the NodeHardware of this node"
+            );
+        }
+        self.say(PublicationState::NotNeeded);
+        RECHECK
     }
 
     /// Finds out what every write needs: the version of the API and the UID of the Node.

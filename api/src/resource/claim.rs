@@ -234,19 +234,26 @@ impl ResourceClaim {
     /// # Errors
     /// When there is no allocation, none of this driver, or a name or an amount in it is not valid.
     pub fn allocation(&self, driver: &str) -> Result<Allocation, AllocationError> {
-        let devices = &self.status.allocation.as_ref().ok_or(AllocationError::NotAllocated)?.devices;
-        let ours = devices.results.iter().enumerate().filter(|(_, result)| result.driver == driver);
-        let grants: Result<Vec<Grant>, AllocationError> =
-            ours.map(|(index, result)| grant(&format!("{RESULTS}[{index}]"), result, &devices.config)).collect();
-        let grants = grants?;
-        if grants.is_empty() {
-            return Err(AllocationError::NotOurs { driver: driver.to_owned() });
-        }
+        let grants = self.status.allocation.as_ref().ok_or(AllocationError::NotAllocated)?.grants(driver)?;
         Ok(Allocation {
             grants,
             pod_claim_name: self.metadata.annotations.get(POD_CLAIM_NAME).cloned(),
             reserved_for: self.status.reserved_for.clone(),
         })
+    }
+}
+
+impl AllocationResult {
+    /// What `driver` gave, with the configuration that goes with each device.
+    ///
+    /// # Errors
+    /// When it is nothing, or a name or an amount is not valid.
+    pub fn grants(&self, driver: &str) -> Result<Vec<Grant>, AllocationError> {
+        let DeviceAllocationResult { results, config } = &self.devices;
+        let ours = results.iter().enumerate().filter(|(_, result)| result.driver == driver);
+        let grants = ours.map(|(index, result)| grant(&format!("{RESULTS}[{index}]"), result, config));
+        let grants = grants.collect::<Result<Vec<Grant>, AllocationError>>()?;
+        if grants.is_empty() { Err(AllocationError::NotOurs { driver: driver.to_owned() }) } else { Ok(grants) }
     }
 }
 

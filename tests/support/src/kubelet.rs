@@ -7,6 +7,8 @@
 //! ```
 
 pub mod agent;
+pub mod classic;
+mod old_dial;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,153 @@
+//! Lets the calls of old kubelets in.
+//!
+//! A kubelet whose gRPC library is older than 1.57 (Kubernetes 1.26 to 1.28) sends the path of the socket as it is for an
+//! `:authority`: `/var/lib/kubelet/…`. No name of a socket makes a host of that, and the HTTP stack cuts the call before any of
+//! our code sees it. So it gets to read another text in its place: nobody needs to know what the kubelet calls a socket that
+//! it has found already. Whatever else comes is passed on as it is, byte for byte.
+//!
+//! The other text has the same length. Both sides of a connection keep the latest fields and forget the oldest ones when
+//! their lengths together are too much: they must go on counting alike.
+
+mod header_block;
+
+use header_block::mended_block;
+
+/// Of a frame, before what it carries.
+const HEAD: usize = 9;
+/// The largest frame that a client may send unasked.
+const LARGEST: usize = 16 << 10;
+/// What a client says before its first frame.
+const PREFACE: usize = 24;
+
+const HEADERS: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 32;
+
+/// What comes over a connection, mended. Pure.
+#[derive(Debug)]
+pub(super) struct AuthorityMender {
+    /// Bytes that go on as they come: of the preface, or of a frame that is no call.
+    passing: usize,
+    /// A frame that has not come to its end.
+    held: Vec<u8>,
+}
+
+impl Default for AuthorityMender {
+    fn default() -> Self {
+        Self { passing: PREFACE, held: Vec::new() }
+    }
+}
+
+impl AuthorityMender {
+    /// Takes in what has come, and adds to `mended` what can go on.
+    pub(super) fn take_in(&mut self, mut bytes: &[u8], mended: &mut Vec<u8>) {
+        while !bytes.is_empty() {
+            let is_passing = self.passing > 0;
+            let room = if is_passing { self.passing } else { self.wanted() - self.held.len() };
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            bytes = rest;
+            if is_passing {
+                mended.extend_from_slice(now);
+                self.passing -= now.len();
+            } else {
+                self.held.extend_from_slice(now);
+                self.let_go(mended);
+            }
+        }
+    }
+
+    /// How much of the frame has to be held before it can go on.
+    fn wanted(&self) -> usize {
+        if is_call(&self.held) { HEAD + carried(&self.held) } else { HEAD }
+    }
+
+    fn let_go(&mut self, mended: &mut Vec<u8>) {
+        if self.held.len() < self.wanted() {
+            return;
+        }
+        if is_call(&self.held) {
+            mended.extend(mended_frame(&self.held));
+        } else {
+            mended.extend_from_slice(&self.held);
+            self.passing = carried(&self.held);
+        }
+        self.held.clear();
+    }
+}
+
+/// How many bytes a frame carries.
+fn carried(frame: &[u8]) -> usize {
+    frame.first_chunk().map_or(0, |&[l0, l1, l2]| u32::from_be_bytes([0, l0, l1, l2]) as usize)
+}
+
+/// Whether it holds all fields of a call. What no kubelet sends is passed on.
+fn is_call(frame: &[u8]) -> bool {
+    let &[_, _, _, kind, flags, ..] = frame else { return false };
+    let is_plain = flags & (END_HEADERS | PADDED | PRIORITY) == END_HEADERS;
+    frame.len() >= HEAD && kind == HEADERS && is_plain && carried(frame) <= LARGEST
+}
+
+fn mended_frame(frame: &[u8]) -> Vec<u8> {
+    let (head, block) = frame.split_at(HEAD);
+    let Some(block) = mended_block(block).filter(|block| block.len() <= LARGEST) else { return frame.to_owned() };
+    let length = u32::try_from(block.len()).unwrap_or_default().to_be_bytes();
+    [&length[1..], &head[3..], &block].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    /// `:method: POST`, then an `:authority` to be kept in the table, then `:scheme: http`.
+    fn fields(authority: &str) -> Vec<u8> {
+        [&[0x83, 0x41, u8::try_from(authority.len()).unwrap()], authority.as_bytes(), &[0x86]].concat()
+    }
+
+    fn mended(pieces: &[&[u8]]) -> Vec<u8> {
+        let (mut mender, mut mended) = (AuthorityMender::default(), Vec::new());
+        pieces.iter().for_each(|piece| mender.take_in(piece, &mut mended));
+        mended
+    }
+
+    #[test]
+    fn a_path_becomes_a_host_of_the_same_length_wherever_the_stream_is_cut() {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let around = |authority: &str| {
+            let data = frame(0, 1, b"\x41\x04/not");
+            [&preface[..], &frame(4, 0, &[]), &frame(HEADERS, END_HEADERS, &fields(authority)), &data].concat()
+        };
+        let (sent, expected) = (around("/run/dra@a.sock"), around("xxxxxxxxxxxxxxx"));
+        for cut in 0..=sent.len() {
+            let (one, other) = sent.split_at(cut);
+            assert_eq!(mended(&[one, other]), expected, "cut at {cut}");
+        }
+        let bytes: Vec<&[u8]> = sent.chunks(1).collect();
+        assert_eq!(mended(&bytes), expected);
+    }
+
+    #[test]
+    fn whatever_else_comes_is_passed_on_as_it_is() {
+        let preface = [0; PREFACE];
+        let path = fields("/run/a.sock");
+        for (what, frame) in [
+            ("a host", frame(HEADERS, END_HEADERS, &fields("localhost"))),
+            ("an escaped path", frame(HEADERS, END_HEADERS, &fields("%2Frun%2Fdra@a.sock"))),
+            ("half a call", frame(HEADERS, 0, &path)),
+            ("padding", frame(HEADERS, END_HEADERS | PADDED, &path)),
+            ("a priority", frame(HEADERS, END_HEADERS | PRIORITY, &path)),
+            ("data", frame(0, END_HEADERS, &path)),
+            ("nothing", frame(HEADERS, END_HEADERS, &[])),
+            ("nonsense", frame(HEADERS, END_HEADERS, &[0x41, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff])),
+            ("a text that is cut off", frame(HEADERS, END_HEADERS, &[0x41, 0x05, b'/'])),
+        ] {
+            let sent = [&preface[..], &frame].concat();
+            assert_eq!(mended(&[&sent]), sent, "{what}");
+        }
+    }
+}
