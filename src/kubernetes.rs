@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
-//!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims
+//!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims; those of 1.26 to 1.31 through classic_claim
 //!   Pods of this node ──► pods ──┬► whoever joins claims with pods
 //!                                └► read_ahead, between the claims task and claim_reader
 //!   inventory, claims ──► hardware ──► NodeHardware
@@ -15,6 +15,7 @@
 
 pub mod claim_reader;
 pub mod claim_status;
+mod classic_claim;
 pub mod events;
 pub mod features;
 pub mod hardware;
@@ -29,7 +30,10 @@ pub mod topology;
 
 use std::{future::pending, sync::Arc};
 
-use hostler_api::resource::{ApiVersion, ResourceSliceSpec};
+use hostler_api::{
+    classic::ClassicVersion,
+    resource::{ApiVersion, GROUP, ResourceSliceSpec},
+};
 use hostler_cluster::{ApiClient, ApiObject, Collection};
 use tokio::time::{Instant, sleep_until};
 
@@ -69,6 +73,11 @@ impl ClusterNode {
 /// The claims of a namespace.
 fn claims_of(version: ApiVersion, namespace: &str) -> Collection {
     Collection::resource(version, "ResourceClaim", "resourceclaims").of(namespace)
+}
+
+/// As [`claims_of`], in a version of 1.26 to 1.31.
+fn classic_claims_of(version: ClassicVersion, namespace: &str) -> Collection {
+    Collection::custom(GROUP, version.as_str(), "ResourceClaim", "resourceclaims").of(namespace)
 }
 
 /// All slices.

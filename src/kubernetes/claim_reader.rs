@@ -11,10 +11,11 @@ use hostler_api::{
 };
 use hostler_cluster::{ApiFailure, Backoff};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
-use super::{ClusterNode, claims_of};
+use super::{ClusterNode, claims_of, classic_claim, classic_claims_of};
 use crate::{
     claims::{ReadClaims, ReadContinuation, ReadResult},
     metrics::Metrics,
@@ -129,7 +130,7 @@ impl ClaimReader {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut repeats = 0..REPEATS;
         loop {
-            let once = timeout_at(deadline, self.once(namespace, name)).await;
+            let once = timeout_at(deadline, self.claim(namespace, name)).await;
             let failure = match once {
                 Ok(Ok(claim)) => return Ok(claim),
                 Ok(Err(failure)) => failure,
@@ -153,6 +154,23 @@ impl ClaimReader {
         }
     }
 
+    /// One look at a claim, in whatever version the server has it.
+    async fn claim(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ApiFailure> {
+        match self.once(namespace, name).await {
+            Err(ApiFailure::NoResourceApi) => self.classic_claim(namespace, name).await,
+            answer => answer,
+        }
+    }
+
+    /// A claim that a controller of ours allocated, as if the scheduler had.
+    async fn classic_claim(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ApiFailure> {
+        let client = self.cluster.client();
+        let version = client.classic_version().await?;
+        let found: Value = client.get(&classic_claims_of(version, namespace), name).await?;
+        classic_claim::modern(version, found, self.cluster.driver())
+            .map_err(|error| ApiFailure::unusable(format!("read ResourceClaim {namespace}/{name}"), Chain(&error)))
+    }
+
     /// One look; a second one where the server no longer has the version of the API that it had.
     async fn once<T: DeserializeOwned>(&self, namespace: &str, name: &str) -> Result<T, ApiFailure> {
         let client = self.cluster.client();
@@ -167,7 +185,7 @@ impl ClaimReader {
     }
 
     /// One look at the whole object, for whoever can do without.
-    pub(super) async fn glance(&self, namespace: &str, name: &str) -> Result<serde_json::Value, ApiFailure> {
+    pub(super) async fn glance(&self, namespace: &str, name: &str) -> Result<Value, ApiFailure> {
         if is_name(namespace) && is_name(name) {
             return self.once(namespace, name).await;
         }

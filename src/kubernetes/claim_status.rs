@@ -158,6 +158,9 @@ impl StatusWriter {
                 Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => {
                     return PassOutcome::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
                 }
+                Err(failure @ ApiFailure::NoResourceApi) => {
+                    return PassOutcome::Refused(Chain(&failure).to_string());
+                }
                 Err(failure) => {
                     retry |= self.note(&record.claim, &failure);
                     if failure.is_outage() {

@@ -15,7 +15,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::debug;
 
 pub use self::reason::note;
-use super::{ClusterNode, claim_reader::is_name, claims_of};
+use super::{ClusterNode, claim_reader::is_name, claims_of, classic_claims_of};
 use crate::{
     audit::AuditNews,
     claims::ClaimFailure,
@@ -104,7 +104,11 @@ impl FailureTeller {
 
     async fn warn(&mut self, told: &ClaimEvent) -> Result<EventOutcome, ApiFailure> {
         let ClaimRef { namespace, name, uid } = &told.claim;
-        let claims = claims_of(self.cluster.client().version().await?, namespace);
+        let client = self.cluster.client();
+        let claims = match client.version().await {
+            Err(ApiFailure::NoResourceApi) => classic_claims_of(client.classic_version().await?, namespace),
+            version => claims_of(version?, namespace),
+        };
         let subject = EventSubject {
             api_version: claims.api_version(),
             kind: "ResourceClaim",

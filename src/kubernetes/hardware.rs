@@ -12,6 +12,7 @@
 mod conditions;
 mod pace;
 mod report;
+mod slices;
 
 use std::{
     sync::Arc,
@@ -38,6 +39,7 @@ pub use self::report::{ReportingDaemon, node_report};
 use self::{
     conditions::{says_the_same, stamped},
     pace::ReportPace,
+    slices::offered_slices,
 };
 use super::ClusterNode;
 use crate::{
@@ -117,8 +119,7 @@ impl HardwareReporter {
         loop {
             let inventory = inventory_rx.borrow_and_update().clone();
             let claims = table_rx.borrow_and_update().clone();
-            let content = node_report(&self.parts.daemon, &inventory, &claims);
-            match self.tell(content).await {
+            match self.report(&inventory, &claims).await {
                 Ok(()) => self.told(),
                 Err(failure) => self.fail(&failure),
             }
@@ -138,6 +139,23 @@ impl HardwareReporter {
                 Ok(()) = table_rx.changed() => self.pace.changed(Instant::now()),
                 () = sleep_until(self.pace.due()) => return,
             }
+        }
+    }
+
+    async fn report(&mut self, inventory: &Inventory, claims: &ClaimTable) -> Result<(), ApiFailure> {
+        let mut content = node_report(&self.parts.daemon, inventory, claims);
+        if self.offers_slices().await? {
+            content.slices = offered_slices(&self.parts.daemon.settings, self.parts.cluster.node(), inventory);
+        }
+        self.tell(content).await
+    }
+
+    /// Whether the object has to say what ResourceSlices say elsewhere.
+    async fn offers_slices(&self) -> Result<bool, ApiFailure> {
+        let client = self.parts.cluster.client();
+        match client.version().await {
+            Err(ApiFailure::NoResourceApi) => Ok(client.classic_version().await.is_ok()),
+            version => version.map(|_| false),
         }
     }
 
