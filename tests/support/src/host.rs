@@ -118,6 +118,11 @@ impl Host {
         Self::make(HostHardware::Bare, script, extra, Some(cluster))
     }
 
+    /// This machine with all that it has, as a node of a cluster; `extra` is as for [`Host::with`].
+    pub fn real_node(extra: &str, cluster: ClusterMembership) -> Self {
+        Self::make(HostHardware::Real, "", extra, Some(cluster))
+    }
+
     fn make(machine: HostHardware, script: &str, extra: &str, cluster: Option<ClusterMembership>) -> Self {
         // Short, since sockets are below it: their paths hold 107 bytes.
         let root = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
