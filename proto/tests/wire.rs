@@ -200,6 +200,18 @@ fn one_service_speaks_both_shapes() {
 }
 
 #[test]
+fn an_answer_that_has_nothing_to_say_has_a_value_for_kubelets_that_end_without_one() {
+    let (key, value) = ("u".to_owned(), Some(dra_v1alpha3_served::NodeUnprepareResourceResponse::default()));
+    let claims = vec![dra_v1alpha3_served::UnpreparedClaim { key, value }];
+    let answer = dra_v1alpha3_served::NodeUnprepareResourcesResponse { claims };
+    let entry = [field(1, "u"), field(2, "")].concat();
+    same(&answer, &field(1, &entry));
+    // Kubelets of 1.31 read a map.
+    let read = dra_v1alpha4::NodeUnprepareResourcesResponse::decode(&*answer.encode_to_vec()).unwrap();
+    assert_eq!(read.claims["u"].error, "");
+}
+
+#[test]
 fn servers_answer_under_the_same_names() {
     assert_eq!(
         [

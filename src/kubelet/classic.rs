@@ -219,7 +219,8 @@ impl V1Alpha3Api for ClassicService {
             Ok(devices) => v1alpha3::NodePrepareResourceResponse { prepared: encoded(devices), error: String::new() },
             Err(error) => v1alpha3::NodePrepareResourceResponse { prepared: Vec::new(), error },
         };
-        let claims = answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect();
+        let entry = |(key, answer)| v1alpha3::PreparedClaim { key, value: Some(response(answer)) };
+        let claims = answers.into_iter().map(entry).collect();
         Ok(Response::new(v1alpha3::NodePrepareResourcesResponse { claims }))
     }
 
@@ -229,7 +230,8 @@ impl V1Alpha3Api for ClassicService {
     ) -> Result<Response<v1alpha3::NodeUnprepareResourcesResponse>, Status> {
         let answers = self.dra.unprepare(request.into_inner().claims.into_iter().map(bare).collect()).await;
         let response = |answer| v1alpha3::NodeUnprepareResourceResponse { error: reason(answer) };
-        let claims = answers.into_iter().map(|(uid, answer)| (uid, response(answer))).collect();
+        let entry = |(key, answer)| v1alpha3::UnpreparedClaim { key, value: Some(response(answer)) };
+        let claims = answers.into_iter().map(entry).collect();
         Ok(Response::new(v1alpha3::NodeUnprepareResourcesResponse { claims }))
     }
 }

@@ -7,11 +7,17 @@ pub struct NodePrepareResourcesRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodePrepareResourcesResponse {
     /// By claim UID; one entry for each claim of the request and no others.
-    #[prost(btree_map = "string, message", tag = "1")]
-    pub claims: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        NodePrepareResourceResponse,
-    >,
+    #[prost(message, repeated, tag = "1")]
+    pub claims: ::prost::alloc::vec::Vec<PreparedClaim>,
+}
+/// An entry of a map by claim UID, written out: kubelets of 1.28 to 1.30 end where an entry has no value, and of a map it is
+/// left out when nothing in it is set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PreparedClaim {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub value: ::core::option::Option<NodePrepareResourceResponse>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodePrepareResourceResponse {
@@ -30,11 +36,17 @@ pub struct NodeUnprepareResourcesRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeUnprepareResourcesResponse {
     /// By claim UID; one entry for each claim of the request and no others.
-    #[prost(btree_map = "string, message", tag = "1")]
-    pub claims: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        NodeUnprepareResourceResponse,
-    >,
+    #[prost(message, repeated, tag = "1")]
+    pub claims: ::prost::alloc::vec::Vec<UnpreparedClaim>,
+}
+/// An entry of a map by claim UID, written out: kubelets of 1.28 to 1.30 end where an entry has no value, and of a map it is
+/// left out when nothing in it is set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnpreparedClaim {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub value: ::core::option::Option<NodeUnprepareResourceResponse>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeUnprepareResourceResponse {

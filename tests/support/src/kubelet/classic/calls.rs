@@ -11,6 +11,9 @@ use tonic::{Code, Request, Status, transport::Channel};
 use super::{AllocatedClaim, ClassicDriver, ClassicRelease};
 use crate::kubelet::{ClaimAnswers, KubeletResult, check_device, failed, request};
 
+/// What these kubelets do with an answer that has nothing to say, and says nothing.
+const CRASH: &str = "an entry without a value, which makes this kubelet crash";
+
 /// What a call came to, or that the other version is to be called.
 type Tried<T> = Result<ClaimAnswers<T>, Status>;
 
@@ -96,7 +99,8 @@ async fn prepare_v1alpha3(
     let message = dra_v1alpha3::NodePrepareResourcesRequest { claims };
     let answer = V1Alpha3Client::new(channel).node_prepare_resources(request(message, release.deadline())).await?;
     let answers = answer.into_inner().claims.into_iter();
-    Ok(answers.map(|(uid, answer)| (uid, if_no(answer.error, answer.cdi_devices))).collect())
+    let read = |answer: dra_v1alpha3::NodePrepareResourceResponse| if_no(answer.error, answer.cdi_devices);
+    Ok(answers.map(|entry| (entry.key, read(entry.value.expect(CRASH)))).collect())
 }
 
 fn v1alpha3_claims(claim: &AllocatedClaim, driver: &str) -> Vec<dra_v1alpha3::Claim> {
@@ -215,7 +219,8 @@ async fn unprepare_v1alpha3(
     let claims = claims.iter().flat_map(|(claim, _)| v1alpha3_claims(claim, &driver.name)).collect();
     let message = dra_v1alpha3::NodeUnprepareResourcesRequest { claims };
     let answer = V1Alpha3Client::new(channel).node_unprepare_resources(request(message, release.deadline())).await?;
-    Ok(answer.into_inner().claims.into_iter().map(|(uid, answer)| (uid, if_no(answer.error, ()))).collect())
+    let read = |entry: dra_v1alpha3::UnpreparedClaim| (entry.key, if_no(entry.value.expect(CRASH).error, ()));
+    Ok(answer.into_inner().claims.into_iter().map(read).collect())
 }
 
 fn if_no<T>(error: String, value: T) -> Result<T, String> {
