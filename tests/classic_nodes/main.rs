@@ -1,11 +1,13 @@
 //! Containers of real clusters of 1.26 to 1.31, which the real binary binds: `tests/support/src/real_node.rs` says how to name
 //! one. Without it, or where the cluster is of a later release, every test here says that it is skipped.
 //!
-//! What is not tested here plays the controller: [`old_cluster`] allocates by hand, as one would, in whatever version there is.
+//! Here [`old_cluster`] allocates by hand, as a controller would, in whatever version there is. In [`negotiated`] the real one
+//! does, with the cluster's scheduler.
 
 #![allow(unreachable_pub, reason = "modules of a program")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod negotiated;
 mod old_cluster;
 
 use std::fs;

@@ -13,17 +13,17 @@ use hostler_testing::{
 };
 use serde_json::{Value, json};
 
-const DRIVER: &str = "hostler.dev";
+pub const DRIVER: &str = "hostler.dev";
 const GROUP: &str = "resource.k8s.io";
 const FINALIZER: &str = "hostler.dev/deletion-protection";
 /// The version of 1.31, which has other fields than those before it.
-const V1_31: &str = "v1alpha3";
+pub const V1_31: &str = "v1alpha3";
 
 /// The cluster, and the daemon of its node.
 pub struct OldCluster {
     pub node: RealNode,
     pub host: Host,
-    version: String,
+    pub version: String,
 }
 
 fn skipped(why: &str) {
@@ -56,11 +56,11 @@ impl OldCluster {
         Some(cluster)
     }
 
-    fn root(&self) -> String {
+    pub fn root(&self) -> String {
         format!("/apis/{GROUP}/{}", self.version)
     }
 
-    fn object(&self, kind: &str, name: &str, rest: &Value) -> Value {
+    pub fn object(&self, kind: &str, name: &str, rest: &Value) -> Value {
         let mut object = rest.clone();
         object["apiVersion"] = json!(format!("{GROUP}/{}", self.version));
         object["kind"] = json!(kind);
@@ -113,7 +113,7 @@ impl OldCluster {
                 "consumedCapacity": {"cpus": cpus.to_string()}}]})
     }
 
-    fn claim_path(&self, name: &str) -> String {
+    pub fn claim_path(&self, name: &str) -> String {
         self.node.of(&self.root(), &format!("resourceclaims/{name}"))
     }
 
@@ -167,11 +167,16 @@ impl OldCluster {
 
     /// Starts a pod with claims.
     pub fn run(&self, pod: &str, claims: &[&str]) {
+        self.run_on(pod, claims, &json!({}));
+    }
+
+    /// As [`Self::run`], on nodes with such labels.
+    pub fn run_on(&self, pod: &str, claims: &[&str], labels: &Value) {
         let entry = |claim: &&str| match &*self.version {
             V1_31 => json!({"name": claim, "resourceClaimName": claim}),
             _ => json!({"name": claim, "source": {"resourceClaimName": claim}}),
         };
-        self.node.run_pod(pod, &claims.iter().map(entry).collect::<Vec<_>>(), &json!({}));
+        self.node.run_pod(pod, &claims.iter().map(entry).collect::<Vec<_>>(), labels);
     }
 
     /// The CPUs that the container of a pod runs on, when it runs: those of its claims, as daemon, kernel and cgroup say.
@@ -202,7 +207,7 @@ impl OldCluster {
 
     /// Asks for a pod to go.
     pub fn delete(&self, pod: &str) {
-        self.node.delete(&self.node.of("/api/v1", &format!("pods/{pod}")));
+        self.node.delete(&self.node.of("/api/v1", &format!("pods/{pod}")), 1);
     }
 
     /// Waits until a pod's object is gone, which the kubelet lets go after its containers and claims.

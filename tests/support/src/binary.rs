@@ -7,6 +7,8 @@ use std::{
 
 /// Names the binary, past all that is found otherwise.
 const NAMED: &str = "HOSTLER_BIN";
+/// The same for the controller.
+const CONTROLLER_NAMED: &str = "HOSTLER_CONTROLLER_BIN";
 /// What runners of tests set for the tests of the package that has the binary.
 const SET_BY_RUNNERS: [&str; 2] = ["CARGO_BIN_EXE_hostler", "NEXTEST_BIN_EXE_hostler"];
 
@@ -18,6 +20,18 @@ pub fn binary() -> PathBuf {
     assert!(
         binary.is_file(),
         "{} is not there: build it with `cargo build --bin hostler`, or name another with {NAMED}",
+        binary.display()
+    );
+    binary
+}
+
+/// The controller, for tests of the daemon: the one that `HOSTLER_CONTROLLER_BIN` names, or that cargo has built beside it.
+pub fn controller_binary() -> PathBuf {
+    let beside = || beside(&env::current_exe().unwrap()).with_file_name("hostler-controller");
+    let binary = env::var_os(CONTROLLER_NAMED).map_or_else(beside, PathBuf::from);
+    assert!(
+        binary.is_file(),
+        "{} is not there: build it with `cargo build -p hostler-controller`, or name another with {CONTROLLER_NAMED}",
         binary.display()
     );
     binary

@@ -8,6 +8,7 @@
 //! | `cdi/` | a folder in which the container runtime looks for CDI files; those of hostler go |
 //! | `restart` | a program that kills the kubelet and starts it again |
 //! | `daemon.kubeconfig` | how daemons reach the API server; without it they are administrators |
+//! | `controller.kubeconfig` | the same for the controller |
 //!
 //! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already; nothing is pulled.
 
@@ -28,7 +29,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::host::ClusterMembership;
+use crate::{binary::controller_binary, controller::ControllerOptions, host::ClusterMembership};
 
 const KUBECONFIG: &str = "HOSTLER_E2E_KUBECONFIG";
 const NODE: &str = "HOSTLER_E2E_NODE";
@@ -60,6 +61,12 @@ pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// A name that no other test has.
+fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("e2e-{:x}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// What a server said to a request: its answer, or status and message.
 pub type RealAnswer = Result<Value, (u16, String)>;
 
@@ -77,9 +84,8 @@ impl RealNode {
         let entered = runtime.enter();
         let client = Client::try_from(config.expect("a kubeconfig with a current context")).unwrap();
         drop(entered);
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let namespace = format!("e2e-{:x}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut node = Self { runtime, client, kubeconfig, folder, name: String::new(), namespace, _turn: turn };
+        let (name, namespace) = (String::new(), unique());
+        let mut node = Self { runtime, client, kubeconfig, folder, name, namespace, _turn: turn };
         node.begin();
         Some(node)
     }
@@ -107,18 +113,32 @@ impl RealNode {
         &self.namespace
     }
 
-    /// An administrator's.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// How a program of ours reaches the API server.
+    fn kubeconfig_of(&self, program: &str) -> PathBuf {
+        let own = self.folder.join(format!("{program}.kubeconfig"));
+        if own.is_file() { own } else { self.kubeconfig.clone() }
+    }
+
+    /// What the controller is started with.
+    pub fn controller_options(&self) -> ControllerOptions {
+        ControllerOptions {
+            binary: controller_binary(),
+            kubeconfig: self.kubeconfig_of("controller"),
+            ..ControllerOptions::default()
+        }
+    }
+
+    /// Waits for something of the controller's.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 
     /// What a daemon of this node has to know.
     pub fn membership(&self) -> ClusterMembership {
-        let own = self.folder.join("daemon.kubeconfig");
         ClusterMembership {
             node: self.name.clone(),
             driver: "hostler.dev".to_owned(),
-            kubeconfig: if own.is_file() { own } else { self.kubeconfig.clone() },
+            kubeconfig: self.kubeconfig_of("daemon"),
             kubelet: Some(self.folder.join("kubelet")),
             cdi: Some(self.folder.join("cdi")),
         }
@@ -192,9 +212,9 @@ impl RealNode {
         answer.unwrap_or_else(|(code, message)| panic!("{}: {code}: {message}", file.display()));
     }
 
-    /// Asks for an object to go. One that has gone is fine.
-    pub fn delete(&self, path: &str) {
-        match self.ask("DELETE", path, "application/json", &json!({"gracePeriodSeconds": 1})) {
+    /// Asks for an object to go, in so many seconds. One that has gone is fine.
+    pub fn delete(&self, path: &str, grace: u32) {
+        match self.ask("DELETE", path, "application/json", &json!({"gracePeriodSeconds": grace})) {
             Ok(_) | Err((404, _)) => {}
             Err((code, message)) => panic!("DELETE {path}: {code}: {message}"),
         }
@@ -209,6 +229,7 @@ impl RealNode {
             &self.of("/api/v1", "pods"),
             &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
                 "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "nodeSelector": node_selector,
+                "tolerations": [{"operator": "Exists"}],
                 "resourceClaims": claims,
                 "containers": [{"name": "main", "image": image, "imagePullPolicy": "Never",
                     "command": ["sh", "-c", script], "resources": {"claims": used}}],
