@@ -34,6 +34,7 @@ mod immediate;
 mod inventory;
 mod labels;
 mod model;
+mod offers;
 mod settle;
 mod state;
 mod summary;

@@ -76,11 +76,11 @@ impl<'a> Question<'a> {
             let reason = format!("node {node} is none of the class's suitableNodes");
             return Ok(Err(Unfit { claims: excluded, reason }));
         }
-        let slices = match self.inventory.slices(node) {
-            Ok(slices) => slices,
+        let offers = match self.inventory.offers(node) {
+            Ok(offers) => offers,
             Err(reason) => return Ok(Err(self.for_all(reason))),
         };
-        let index = SliceIndex::new(slices);
+        let index = SliceIndex::new(offers.iter().flat_map(|slices| slices.iter()));
         match self.allocator.gather(NodeFacts { name: node, labels }, &index) {
             Ok(pools) => self.ask_pools(node, &pools, whole, compiled),
             Err(error) => Ok(Err(self.for_all(error.to_string()))),

@@ -1,6 +1,10 @@
 //! What there is, what of it claims hold, and what NodeHardware should say was given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hostler_allocator::structured::Features;
 use hostler_api::{
@@ -13,6 +17,7 @@ use super::{
     grants::{GrantTable, Grants},
     holdings::Holdings,
     model::{ClassicClaim, DeviceSource},
+    offers::ReadOffers,
 };
 
 /// What there is.
@@ -21,6 +26,8 @@ pub(super) struct Inventory {
     driver: String,
     nodes: BTreeMap<String, BTreeMap<String, String>>,
     sources: BTreeMap<String, DeviceSource>,
+    /// What sources offer, as far as anybody asked lately.
+    offers: RefCell<ReadOffers>,
     /// Sources that are of no node.
     shared: BTreeSet<String>,
     /// Which source has a pool of our driver.
@@ -36,6 +43,7 @@ impl Inventory {
             driver: driver.to_owned(),
             nodes: BTreeMap::new(),
             sources: BTreeMap::new(),
+            offers: RefCell::default(),
             shared: BTreeSet::new(),
             pools: BTreeMap::new(),
             holdings: Holdings::new(Features::for_version(ALLOCATOR_VERSION)),
@@ -77,8 +85,7 @@ impl Inventory {
             if source.node.is_none() {
                 self.shared.insert(name.clone());
             }
-            let ours = source.slices.iter().filter(|slice| slice.spec.driver == self.driver);
-            self.pools.extend(ours.map(|slice| (slice.spec.pool.name.clone(), name.clone())));
+            self.pools.extend(source.offered.iter().map(|slice| (slice.pool.clone(), name.clone())));
         }
         self.sources.insert(name, source);
         (is_news, concerned)
@@ -93,10 +100,10 @@ impl Inventory {
 
     fn forget_offer(&mut self, name: &str) {
         self.shared.remove(name);
-        for slice in self.sources.get(name).into_iter().flat_map(|source| &source.slices) {
-            let pool = &slice.spec.pool.name;
-            if self.pools.get(pool).is_some_and(|of| of == name) {
-                self.pools.remove(pool);
+        self.offers.borrow_mut().forget(name);
+        for slice in self.sources.get(name).into_iter().flat_map(|source| &source.offered) {
+            if self.pools.get(&slice.pool).is_some_and(|of| of == name) {
+                self.pools.remove(&slice.pool);
             }
         }
     }
@@ -185,15 +192,16 @@ impl Inventory {
         spare.map(|(uid, grant)| (uid.clone(), grant.clone())).collect()
     }
 
-    /// The slices that a node can use, if it can be relied on.
-    pub(super) fn slices<'a>(&'a self, node: &'a str) -> Result<Vec<&'a ResourceSlice>, String> {
+    /// What a node can use, if it can be relied on.
+    pub(super) fn offers(&self, node: &str) -> Result<Vec<Arc<[ResourceSlice]>>, String> {
         let own = self.sources.get(node).filter(|source| source.node.as_deref() == Some(node));
         let own = own.ok_or_else(|| format!("nothing is known of the hardware of node {node}"))?;
         if !own.is_ready {
             return Err(format!("the NodeHardware of node {node} is not ready"));
         }
         let shared = self.shared.iter().filter_map(|name| self.sources.get(name)).filter(|source| source.is_ready);
-        Ok(shared.chain([own]).flat_map(|source| &source.slices).collect())
+        let mut offers = self.offers.borrow_mut();
+        Ok(shared.chain([own]).map(|source| offers.of(source)).collect())
     }
 }
 

@@ -53,9 +53,9 @@ fn wanted_labels(
     if classes.is_empty() {
         return None;
     }
-    let slices = inventory.slices(node).ok()?;
+    let offers = inventory.offers(node).ok()?;
     let (allocator, labels) = (catalogue.allocator()?, inventory.labels(node)?);
-    let index = SliceIndex::new(slices);
+    let index = SliceIndex::new(offers.iter().flat_map(|slices| slices.iter()));
     let pools = allocator.gather(NodeFacts { name: node, labels }, &index).ok()?;
     let mut wanted: BTreeMap<String, bool> = BTreeMap::new();
     for (class, keys) in classes {

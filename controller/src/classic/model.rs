@@ -9,7 +9,7 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference, NodeGrant},
     core::NodeSelector,
-    resource::{DeviceClaim, DeviceClass, DeviceRequestAllocationResult, ResourceSlice},
+    resource::{DeviceClaim, DeviceClass, DeviceRequestAllocationResult},
 };
 
 /// A claim.
@@ -144,16 +144,24 @@ pub(crate) struct DeviceSource {
     pub(crate) node: Option<String>,
     /// Whether what it says can be relied on.
     pub(crate) is_ready: bool,
-    pub(crate) slices: Vec<ResourceSlice>,
-    /// Another number for other slices.
-    pub(crate) mark: u64,
+    /// Slices of our driver.
+    pub(crate) offered: Vec<OfferedSlice>,
     /// What was given of it, by UID of the claim.
     pub(crate) grants: BTreeMap<String, NodeGrant>,
+}
+
+/// A ResourceSlice as a source says it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct OfferedSlice {
+    /// Its pool.
+    pub(crate) pool: String,
+    /// What it says, as JSON.
+    pub(crate) text: Box<str>,
 }
 
 impl DeviceSource {
     /// Whether the same can be had of it.
     pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
-        (self.mark, self.is_ready, &self.node) == (other.mark, other.is_ready, &other.node)
+        (self.is_ready, &self.node, &self.offered) == (other.is_ready, &other.node, &other.offered)
     }
 }

@@ -1,7 +1,5 @@
 //! Objects of a version, as the core knows them.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     classic::{
@@ -10,15 +8,15 @@ use hostler_api::{
         ResourceClaimSpecV1Alpha2, ResourceClaimV1Alpha1, ResourceClaimV1Alpha2, ResourceClaimV1Alpha3, ResourceClass,
     },
     core::{ObjectMeta, PodResourceClaim},
-    resource::{AllocationResult, DeviceClass, DeviceClassSpec, DeviceRequestAllocationResult, ResourceSlice},
+    resource::{AllocationResult, DeviceClass, DeviceClassSpec, DeviceRequestAllocationResult, ResourceSliceSpec},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ClassicDialect, key};
 use crate::classic::model::{
-    ClaimAllocation, ClaimWish, ClassContent, ClassicClaim, ClassicClass, DeviceSource, PodClaim, PodFacts,
-    SchedulingContext,
+    ClaimAllocation, ClaimWish, ClassContent, ClassicClaim, ClassicClass, DeviceSource, OfferedSlice, PodClaim,
+    PodFacts, SchedulingContext,
 };
 
 /// What is the same in every version.
@@ -126,21 +124,23 @@ impl ClassicDialect {
     /// A NodeHardware.
     pub(crate) fn source(&self, object: &Value) -> Result<DeviceSource, serde_json::Error> {
         let NodeHardwareJournal { metadata, spec, status } = read(object)?;
-        // A pool of which a slice is missing is not there: that of one that cannot be read.
-        let slice = |(at, spec): (usize, &Value)| {
-            let name = format!("{}-{at}", metadata.name);
-            Some(ResourceSlice { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec: read(spec).ok()? })
-        };
-        let texts: Vec<String> = status.slices.iter().map(Value::to_string).collect();
+        let is_ready = status.is_ready();
+        let offered = status.slices.iter().filter_map(|slice| self.offered(slice));
         Ok(DeviceSource {
             node: (!spec.node_name.is_empty()).then_some(spec.node_name),
-            is_ready: status.is_ready(),
-            mark: BuildHasherDefault::<DefaultHasher>::default().hash_one(&texts),
-            slices: status.slices.iter().enumerate().filter_map(slice).collect(),
+            is_ready,
+            offered: offered.collect(),
             grants: spec.claims,
             name: metadata.name,
             version: metadata.resource_version,
         })
+    }
+
+    /// A slice of our driver. One that cannot be read is left out, and so its pool is not complete, and not used.
+    fn offered(&self, slice: &Value) -> Option<OfferedSlice> {
+        let spec: ResourceSliceSpec = read(slice).ok()?;
+        let text = || slice.to_string().into_boxed_str();
+        (spec.driver == self.driver).then(|| OfferedSlice { pool: spec.pool.name, text: text() })
     }
 }
 

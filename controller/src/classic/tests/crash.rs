@@ -52,17 +52,14 @@ fn whatever_happens_at_any_write_nothing_is_lost_doubled_or_left_behind() {
     }
 }
 
+/// A second death long after the first one is as a first one.
 #[test]
-#[ignore = "takes minutes: every pair of writes"]
 fn two_deaths_at_any_two_writes_do_no_harm() {
-    for version in ClassicVersion::ALL {
-        let writes = life(version, &[]);
-        for first in 0..writes {
-            for second in first + 1..writes + 6 {
-                for fates in [[Fate::DieAfter, Fate::DieBefore], [Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter; 2]]
-                {
-                    life(version, &[(first, fates[0]), (second, fates[1])]);
-                }
+    let version = ClassicVersion::V1Alpha3;
+    for first in 0..life(version, &[]) {
+        for second in first + 1..first + 7 {
+            for fates in [[Fate::DieAfter, Fate::DieBefore], [Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter; 2]] {
+                life(version, &[(first, fates[0]), (second, fates[1])]);
             }
         }
     }

@@ -1,0 +1,90 @@
+//! Slices of sources that were asked about lately. All of them at once would be most of what the process holds, and most nodes
+//! are not asked about for a long time.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_api::{core::ObjectMeta, resource::ResourceSlice};
+
+use super::model::{DeviceSource, OfferedSlice};
+
+/// Bytes of text of what is kept, twice: those of some hundred nodes. Read, it takes about four times as much.
+const MOST_BYTES: usize = 2 << 20;
+
+/// What sources offer, read.
+#[derive(Debug, Default)]
+pub(super) struct ReadOffers {
+    young: BTreeMap<String, Arc<[ResourceSlice]>>,
+    young_bytes: usize,
+    /// What was young before, and goes if nobody asks for it.
+    old: BTreeMap<String, Arc<[ResourceSlice]>>,
+}
+
+impl ReadOffers {
+    /// What a source offers.
+    pub(super) fn of(&mut self, source: &DeviceSource) -> Arc<[ResourceSlice]> {
+        if let Some(known) = self.young.get(&source.name) {
+            return known.clone();
+        }
+        let slices = self.old.remove(&source.name).unwrap_or_else(|| read(source));
+        let bytes: usize = source.offered.iter().map(|slice| slice.text.len()).sum();
+        if self.young_bytes + bytes > MOST_BYTES {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += bytes;
+        self.young.insert(source.name.clone(), slices.clone());
+        slices
+    }
+
+    /// A source offers something else than before.
+    pub(super) fn forget(&mut self, source: &str) {
+        self.young.remove(source);
+        self.old.remove(source);
+    }
+}
+
+fn read(source: &DeviceSource) -> Arc<[ResourceSlice]> {
+    let slice = |(at, slice): (usize, &OfferedSlice)| {
+        let metadata = ObjectMeta { name: format!("{}-{at}", source.name), ..ObjectMeta::default() };
+        Some(ResourceSlice { metadata, spec: serde_json::from_str(&slice.text).ok()? })
+    };
+    source.offered.iter().enumerate().filter_map(slice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(name: &str, padding: usize) -> DeviceSource {
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+        let slice = json!({"driver": "d", "pool": pool});
+        let offered = OfferedSlice { pool: name.to_owned(), text: format!("{slice}{}", " ".repeat(padding)).into() };
+        DeviceSource {
+            name: name.to_owned(),
+            version: String::new(),
+            node: None,
+            is_ready: true,
+            offered: vec![offered],
+            grants: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_nobody_asks_about_is_not_kept_and_what_is_asked_about_is_the_same() {
+        let mut offers = ReadOffers::default();
+        let (often, once) = (source("often", MOST_BYTES / 3), source("once", MOST_BYTES / 3));
+        let first = offers.of(&often);
+        offers.of(&once);
+        for at in 0..9 {
+            offers.of(&source(&at.to_string(), MOST_BYTES / 3));
+            assert!(Arc::ptr_eq(&first, &offers.of(&often)));
+            assert!(offers.young.len() + offers.old.len() <= 6);
+        }
+        assert!(!offers.young.contains_key("once") && !offers.old.contains_key("once"));
+        offers.forget("often");
+        assert!(!Arc::ptr_eq(&first, &offers.of(&often)));
+        assert_eq!(offers.of(&often)[0].spec.pool.name, "often");
+    }
+}
