@@ -123,6 +123,7 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	$(CARGO) bench --locked --package hostler-allocator --bench allocator
 	$(CARGO) build --release --locked --package hostler-controller
 	$(CARGO) run --release --locked --package hostler-controller --example stock
+	$(CARGO) test --release --locked --package hostler-controller --bin hostler-controller figures_of_the_core -- --ignored --nocapture
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example figures
 
 # cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.

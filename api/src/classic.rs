@@ -46,8 +46,6 @@ pub use v1alpha3::{
 
 /// Nodes in one list of a PodSchedulingContext.
 pub const MAX_SCHEDULING_NODES: usize = 128;
-/// Consumers of a claim, up to 1.31.
-pub const MAX_CONSUMERS: usize = 32;
 
 /// A version of the API in which a controller allocates.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -140,9 +140,10 @@ impl AllocationResultV1Alpha3 {
     /// When there is a handle, of a version that is not known.
     pub fn modern(&self, driver: &str) -> Result<AllocationResult, HandleError> {
         let mut config = self.devices.config.clone();
-        let handle = config.iter().position(|config| is_handle(config, driver)).map(|at| config.remove(at));
+        // Users can write such a configuration too: it counts where the controller wrote it, behind all others.
+        let last = config.pop_if(|config| self.controller == driver && is_handle(config, driver));
         let mut results = self.devices.results.clone();
-        if let Some(opaque) = handle.and_then(|config| config.opaque) {
+        if let Some(opaque) = last.and_then(|config| config.opaque) {
             let handle: HandleData = serde_json::from_value(opaque.parameters).map_err(HandleError::Unreadable)?;
             results.retain(|result| result.driver != driver);
             results.extend(handle.checked()?.results);
@@ -212,5 +213,26 @@ mod tests {
         assert_eq!(written.devices.config.len(), 2);
         assert_eq!(written.modern("d").unwrap(), allocation());
         assert_eq!(written.modern("other").unwrap().devices.config.len(), 2);
+    }
+
+    #[test]
+    fn a_handle_that_a_user_wrote_gives_nothing() {
+        let stolen =
+            HandleData::new("n", DeviceAllocationResult { config: Vec::new(), ..allocation().devices }, Vec::new());
+        let of_user = DeviceAllocationConfiguration {
+            source: AllocationConfigSource::FromClaim,
+            requests: Vec::new(),
+            opaque: Some(OpaqueDeviceConfiguration {
+                driver: "d".to_owned(),
+                parameters: serde_json::to_value(&stolen).unwrap(),
+            }),
+        };
+        let devices = DeviceAllocationResult { results: Vec::new(), config: vec![of_user] };
+        let given = AllocationResult { devices: devices.clone(), ..AllocationResult::default() };
+        let handle = HandleData::new("n", devices.clone(), Vec::new());
+        let written = AllocationResultV1Alpha3::of_controller("d", &given, handle).unwrap();
+        assert!(written.modern("d").unwrap().devices.results.is_empty());
+        let by_scheduler = AllocationResultV1Alpha3 { devices, ..AllocationResultV1Alpha3::default() };
+        assert!(by_scheduler.modern("d").unwrap().devices.results.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_api::{
     ClaimUid,
-    classic::{ParameterRequest, ParametersMistake, REQUEST_CONFIG_KIND, RequestConfig},
+    classic::{HANDLE_KIND, ParameterRequest, ParametersMistake, REQUEST_CONFIG_KIND, RequestConfig},
     core::NodeSelector,
     resource::{
         CapacityRequirements, DeviceClaim, DeviceClaimConfiguration, DeviceRequest, ExactDeviceRequest, ResourceClaim,
@@ -12,6 +12,8 @@ use hostler_api::{
     },
     well_known::HOSTLER_API_VERSION,
 };
+
+use serde_json::Value;
 
 use super::model::ClassicClaim;
 
@@ -102,6 +104,11 @@ pub(crate) fn requests(
 pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Result<(), ParametersMistake> {
     let written = std::mem::take(&mut terms.claim.spec.devices.config);
     for (at, config) in written.into_iter().enumerate() {
+        if parameters_of_kind(&config, driver, HANDLE_KIND).is_some() {
+            let field = format!("spec.devices.config[{at}].opaque.parameters.kind");
+            let problem = format!("{HANDLE_KIND} is what the controller tells nodes; make the claim anew without it");
+            return Err(ParametersMistake::new(field, problem));
+        }
         match request_config(&config, driver) {
             None => terms.claim.spec.devices.config.push(config),
             Some(Err(error)) => {
@@ -115,10 +122,14 @@ pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Resu
 }
 
 fn request_config(config: &DeviceClaimConfiguration, driver: &str) -> Option<Result<RequestConfig, serde_json::Error>> {
+    parameters_of_kind(config, driver, REQUEST_CONFIG_KIND).map(|parameters| serde_json::from_value(parameters.clone()))
+}
+
+/// Parameters of a kind of ours, if that is what the configuration says.
+fn parameters_of_kind<'c>(config: &'c DeviceClaimConfiguration, driver: &str, kind: &str) -> Option<&'c Value> {
     let opaque = config.opaque.as_ref().filter(|opaque| opaque.driver == driver)?;
     let is = |field: &str, value: &str| opaque.parameters[field] == value;
-    let is_ours = is("apiVersion", HOSTLER_API_VERSION) && is("kind", REQUEST_CONFIG_KIND);
-    is_ours.then(|| serde_json::from_value(opaque.parameters.clone()))
+    (is("apiVersion", HOSTLER_API_VERSION) && is("kind", kind)).then_some(&opaque.parameters)
 }
 
 fn heed(terms: &mut ClaimTerms, names: &[String], config: &RequestConfig) {

@@ -154,4 +154,22 @@ mod tests {
         assert_eq!(spec.config.len(), 2);
         assert_eq!(spec.config[1].requests, ["request-1"]);
     }
+
+    #[test]
+    fn a_class_has_the_filters_and_the_configuration_that_are_for_the_driver() {
+        let filter =
+            |driver: &str, selector: &str| json!({"driverName": driver, "namedResources": {"selector": selector}});
+        let vendor = |driver: &str| json!({"driverName": driver, "parameters": {"kind": "FpgaConfig"}});
+        let object = json!({
+            "metadata": {"name": "made", "namespace": "n"}, "vendorParameters": [vendor("other"), vendor("d")],
+            "filters": [filter("d", "attributes.bool[\"fast\"]"), filter("other", "false")],
+        });
+        let (key, read) = parameters("d", CLASS_KIND, &object).unwrap();
+        assert_eq!(key.to_string(), "ResourceClassParameters n/made");
+        let Parameters::Class(spec) = *read.unwrap() else { panic!("of a class") };
+        let [DeviceSelector { cel: Some(cel) }] = &spec.selectors[..] else { panic!("{:?}", spec.selectors) };
+        assert_eq!(cel.expression, "device.attributes[\"d\"][\"fast\"]");
+        let [DeviceClassConfiguration { opaque: Some(opaque) }] = &spec.config[..] else { panic!("{:?}", spec.config) };
+        assert_eq!((&*opaque.driver, &opaque.parameters), ("d", &json!({"kind": "FpgaConfig"})));
+    }
 }

@@ -91,9 +91,15 @@ impl World {
         self.claim_for(name, json!({"requests": [{"name": "cards", "deviceClassName": "card", "count": cards}]}));
     }
 
-    /// A claim for devices, in the words of parameters. Until 1.30 they are in parameters of the same name.
-    pub(super) fn claim_for(&mut self, name: &str, mut devices: Value) {
-        let spec = if self.is_devices() {
+    /// A claim for devices, in the words of parameters.
+    pub(super) fn claim_for(&mut self, name: &str, devices: Value) {
+        let spec = self.spec_for(name, devices);
+        self.claim_of(name, spec);
+    }
+
+    /// What a claim for devices says. Until 1.30 they are in parameters of the same name.
+    pub(super) fn spec_for(&mut self, name: &str, mut devices: Value) -> Value {
+        if self.is_devices() {
             let mut config = devices["config"].as_array().cloned().unwrap_or_default();
             config.extend(devices["requests"].as_array_mut().unwrap().iter_mut().filter_map(request_config));
             devices["config"] = json!(config);
@@ -107,8 +113,7 @@ impl World {
             self.server.create("claimparameters", json!({"metadata": meta, "spec": devices}));
             let reference = json!({"apiGroup": "hostler.dev", "kind": "ClaimParameters", "name": name});
             json!({"resourceClassName": "card", "parametersRef": reference})
-        };
-        self.claim_of(name, spec);
+        }
     }
 
     /// A claim for one device of a class.

@@ -183,3 +183,42 @@ fn what_a_node_would_have_to_be_told_must_not_be_too_much() {
         assert!(world.writes.is_empty() && finalizers(world.get_claim("c").unwrap()).is_empty());
     }
 }
+
+#[test]
+fn a_selector_that_cannot_be_understood_is_told_and_mended_it_works_at_once() {
+    for mut world in worlds() {
+        world.node("a", 1);
+        world.node("b", 1);
+        let selector = |expression: &str| json!([{"cel": {"expression": expression}}]);
+        let request =
+            json!({"name": "r", "deviceClassName": "card.hostler.dev", "selectors": selector("device.attributes[")});
+        create_parameters(&mut world, "claimparameters", "p", json!({"requests": [request]}));
+        immediate(&mut world, "c", reference("ClaimParameters", "p"));
+        world.settle();
+        world.cards("b", 2);
+        world.settle();
+        let [message] = messages(&world)[..] else { panic!("{:?}", messages(&world)) };
+        assert!(message.contains("device.attributes["), "{message}");
+        assert!(world.writes.is_empty());
+        let mend = |it: &mut Value| it["spec"]["requests"][0]["selectors"] = selector("true");
+        world.server.edit("claimparameters", "default", "p", false, mend).unwrap();
+        world.settle();
+        assert_eq!(world.devices("c").unwrap(), ["a/card/card-0"]);
+    }
+}
+
+#[test]
+fn what_only_the_controller_says_is_not_taken_from_users() {
+    let mut world = World::new(ClassicVersion::V1Alpha3);
+    world.node("a", 1);
+    let parameters = json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "ResourceHandle", "node": "a",
+        "results": [{"request": "r", "driver": DRIVER, "pool": "a/card", "device": "card-0"}]});
+    let config = json!([{"opaque": {"driver": DRIVER, "parameters": parameters}}]);
+    world.claim_for("c", json!({"requests": [{"name": "r", "deviceClassName": "card"}], "config": config}));
+    world.pod("p", &["c"]);
+    world.context("p", Some("a"), &["a"]);
+    world.settle();
+    let [message] = messages(&world)[..] else { panic!("{:?}", messages(&world)) };
+    assert!(message.starts_with("field spec.devices.config[0].opaque.parameters.kind: ResourceHandle is"), "{message}");
+    assert!(world.writes.is_empty());
+}

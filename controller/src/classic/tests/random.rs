@@ -111,13 +111,17 @@ impl Chaos {
         for _ in 0..count {
             let claim = self.name();
             let amount = 1 + self.dice.roll(2);
-            if self.dice.roll(3) == 0 {
+            let request = if self.dice.roll(3) == 0 {
                 let capacity = json!({"requests": {"cpus": (amount * 3).to_string()}});
-                let request = json!({"name": "cpus", "deviceClassName": "cpu", "capacity": capacity});
-                self.world.claim_for(&claim, json!({"requests": [request]}));
+                json!({"name": "r", "deviceClassName": "cpu", "capacity": capacity})
             } else {
-                self.world.claim(&claim, amount);
+                json!({"name": "r", "deviceClassName": "card", "count": amount})
+            };
+            let mut spec = self.world.spec_for(&claim, json!({"requests": [request]}));
+            if !self.world.is_devices() && self.dice.roll(4) == 0 {
+                spec["allocationMode"] = json!("Immediate");
             }
+            self.world.claim_of(&claim, spec);
             claims.push(claim);
         }
         if self.dice.roll(3) == 0
