@@ -206,13 +206,17 @@ impl ClassicCluster {
     pub(crate) async fn until_free(&self, claim: &str) {
         let what = format!("{claim} is taken back");
         let is_free = |view: &ApiServerView<'_>| {
-            let claim = view.get("resourceclaims", claim);
-            let has_nothing = claim
-                .as_ref()
-                .is_none_or(|claim| claim["status"]["allocation"].is_null() && !finalizers(claim).contains(&FINALIZER));
-            let uid = claim.as_ref().and_then(|claim| claim["metadata"]["uid"].as_str()).unwrap_or_default().to_owned();
-            let is_granted = view.list("nodehardware").iter().any(|it| it["spec"]["claims"][&uid].is_object());
-            (has_nothing && !is_granted).then_some(())
+            let has_something =
+                |claim: &Value| claim["status"]["allocation"].is_object() || finalizers(claim).contains(&FINALIZER);
+            // A claim that is gone has nothing; nor has any other one that is gone.
+            let uids = view.list("resourceclaims").into_iter().filter(has_something);
+            let uids: Vec<Value> = uids.map(|claim| claim["metadata"]["uid"].clone()).collect();
+            let is_granted = |hardware: &Value| {
+                let claims = hardware["spec"]["claims"].as_object();
+                claims.is_some_and(|claims| claims.keys().any(|uid| !uids.contains(&json!(uid))))
+            };
+            let is_left = view.get("resourceclaims", claim).is_some_and(|claim| has_something(&claim));
+            (!is_left && !view.list("nodehardware").iter().any(is_granted)).then_some(())
         };
         self.server.until(&what, is_free).await;
     }
@@ -245,6 +249,14 @@ impl ClassicCluster {
             granted.retain(|one| *one != uid);
         }
         assert!(granted.is_empty(), "given to claims that there are not: {granted:?}");
+    }
+
+    /// Nobody uses the claim any more. In 1.26 it stays allocated until it is deleted.
+    pub(crate) fn let_go(&self, claim: &str) {
+        if self.release == ApiServerRelease::V1_26 {
+            let time = json!("2026-01-01T00:00:00Z");
+            self.server.edit("resourceclaims", claim, |claim| claim["metadata"]["deletionTimestamp"] = time);
+        }
     }
 
     /// Another controller need not wait until the Lease of one that was killed has run out.

@@ -99,7 +99,7 @@ impl ClassicControlPlane {
     fn next_of_claims(self, view: &ApiServerView<'_>) -> Option<ControllerWrite> {
         let pods = view.list("pods");
         let is_alive = |uid: &Value| pods.iter().any(|pod| pod["metadata"]["uid"] == *uid && !is_done(pod));
-        let of_claim = |claim: &Value| released(claim, &is_alive);
+        let of_claim = |claim: &Value| self.released(claim, &is_alive);
         let of_context = |context: &Value| {
             let is_over = !is_alive(&context["metadata"]["ownerReferences"][0]["uid"]);
             is_over.then(|| ControllerWrite::Delete { object: context.clone(), options: json!({}) })
@@ -109,6 +109,24 @@ impl ClassicControlPlane {
         let write = write.or_else(|| claims.iter().find_map(of_claim));
         let write = write.or_else(|| view.list(self.contexts()).iter().find_map(of_context));
         write.or_else(|| pods.iter().find_map(|pod| self.of_placed(view, pod)))
+    }
+
+    /// Without those who are gone; with the last one goes the allocation, but not in 1.26, where nobody asks for that. Without its
+    /// pod, a claim that was made for it goes.
+    fn released(self, claim: &Value, is_alive: &dyn Fn(&Value) -> bool) -> Option<ControllerWrite> {
+        let consumers = list(&claim["status"]["reservedFor"]);
+        let alive: Vec<&Value> = consumers.iter().filter(|consumer| is_alive(&consumer["uid"])).collect();
+        if alive.len() < consumers.len() {
+            let mut changed = claim.clone();
+            changed["status"]["reservedFor"] = json!(alive);
+            if alive.is_empty() && self.release > ApiServerRelease::V1_26 {
+                changed["status"]["deallocationRequested"] = json!(true);
+            }
+            return Some(ControllerWrite::UpdateStatus(changed));
+        }
+        let owner = &claim["metadata"]["ownerReferences"][0]["uid"];
+        let is_orphan = !owner.is_null() && !is_alive(owner) && claim["metadata"]["deletionTimestamp"].is_null();
+        is_orphan.then(|| ControllerWrite::Delete { object: claim.clone(), options: json!({}) })
     }
 
     /// The claim of an entry of a pod, under the name that it has or will have.
@@ -204,23 +222,6 @@ impl ClassicControlPlane {
         }
         Cycle { plane: self, view, pod, claims, context }.next()
     }
-}
-
-/// Without those who are gone; with the last one goes the allocation. Without its pod, a claim that was made for it goes.
-fn released(claim: &Value, is_alive: &dyn Fn(&Value) -> bool) -> Option<ControllerWrite> {
-    let consumers = list(&claim["status"]["reservedFor"]);
-    let alive: Vec<&Value> = consumers.iter().filter(|consumer| is_alive(&consumer["uid"])).collect();
-    if alive.len() < consumers.len() {
-        let mut changed = claim.clone();
-        changed["status"]["reservedFor"] = json!(alive);
-        if alive.is_empty() {
-            changed["status"]["deallocationRequested"] = json!(true);
-        }
-        return Some(ControllerWrite::UpdateStatus(changed));
-    }
-    let owner = &claim["metadata"]["ownerReferences"][0]["uid"];
-    let is_orphan = !owner.is_null() && !is_alive(owner) && claim["metadata"]["deletionTimestamp"].is_null();
-    is_orphan.then(|| ControllerWrite::Delete { object: claim.clone(), options: json!({}) })
 }
 
 /// With one more consumer, unless it is one.
