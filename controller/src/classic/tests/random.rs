@@ -62,7 +62,7 @@ impl Chaos {
 
     /// One thing happens.
     fn step(&mut self) {
-        if self.trouble == Trouble::Deaths && self.dice.roll(12) == 0 {
+        if self.trouble == Trouble::Deaths && self.dice.roll(5) == 0 {
             let fate = [Fate::DieBefore, Fate::DieAfter][self.dice.roll(2)];
             self.world.fates.insert(self.world.writes.len(), fate);
         }
