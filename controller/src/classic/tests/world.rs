@@ -44,6 +44,8 @@ pub(super) enum Fate {
 pub(super) struct Controller {
     core: ClassicCore,
     seen: usize,
+    /// What it has heard before something that it has not.
+    ahead: BTreeSet<usize>,
     pub(super) commands: VecDeque<ClassicCommand>,
     /// When it wants to be woken.
     pub(super) wake: Option<Duration>,
@@ -51,7 +53,13 @@ pub(super) struct Controller {
 
 impl Controller {
     fn new(settings: &ClassicSettings) -> Self {
-        Self { core: ClassicCore::new(settings.clone()), seen: 0, commands: VecDeque::new(), wake: None }
+        Self {
+            core: ClassicCore::new(settings.clone()),
+            seen: 0,
+            ahead: BTreeSet::new(),
+            commands: VecDeque::new(),
+            wake: None,
+        }
     }
 }
 
@@ -141,12 +149,26 @@ impl World {
 
     /// Delivers the next watch event, if there is one.
     pub(super) fn deliver(&mut self) -> bool {
+        while self.controller.ahead.remove(&self.controller.seen) {
+            self.controller.seen += 1;
+        }
         let Some(event) = self.server.log.get(self.controller.seen).cloned() else { return false };
         self.controller.seen += 1;
         if let Some(event) = self.event(&event) {
             self.feed(event);
         }
         true
+    }
+
+    /// Delivers the next watch event of a kind, before those of other kinds: each kind has a watch of its own.
+    pub(super) fn deliver_of(&mut self, resource: &str) {
+        let is_next = |at: &usize| !self.controller.ahead.contains(at) && self.server.log[*at].resource == resource;
+        let Some(at) = (self.controller.seen..self.server.log.len()).find(is_next) else { return };
+        self.controller.ahead.insert(at);
+        let event = self.server.log[at].clone();
+        if let Some(event) = self.event(&event) {
+            self.feed(event);
+        }
     }
 
     fn event(&self, event: &WatchEvent) -> Option<ClassicEvent> {
