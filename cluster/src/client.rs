@@ -366,6 +366,29 @@ impl ApiClient {
         self.call_protobuf(|| format!("write the status of {}", all.title(name)), request).await
     }
 
+    /// Replaces the finalizers of an object, if it is still in this version; gives it as the server has it then. Nothing else
+    /// of it changes, where a patch would rewrite what the server keeps as text: spaces in parameters of a driver.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn replace_finalizers<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        (version, finalizers): (&str, &[String]),
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("write the finalizers of {}", all.title(name));
+        let found = self.get_protobuf(all, name).await?;
+        let changed =
+            found.with_finalizers(version, finalizers).map_err(|error| ApiFailure::unusable(step(), error))?;
+        let request = Request::put(format!("{}?fieldManager={manager}", all.path(name)))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
+            .body(changed.encode());
+        self.call(step, request.map_err(request::Error::BuildRequest)).await
+    }
+
     /// For what only `kube` can do.
     pub(crate) fn kube(&self) -> Client {
         self.client.clone()

@@ -8,7 +8,7 @@ use kube::core::{
 };
 use prost::{
     DecodeError, Message,
-    encoding::{DecodeContext, WireType, bytes, decode_key, decode_varint, skip_field},
+    encoding::{DecodeContext, WireType, bytes, decode_key, decode_varint, skip_field, string},
 };
 
 /// How the form is called in headers.
@@ -19,6 +19,12 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// The object's own message, in the envelope that says of which kind it is.
 const MESSAGE: u32 = 2;
+
+/// Of an object's message: what every object has.
+const METADATA: u32 = 1;
+/// Of that: the version of the object, and who keeps it from being deleted.
+const RESOURCE_VERSION: u32 = 6;
+const FINALIZERS: u32 = 14;
 
 /// One field of a message.
 #[derive(Clone, Copy, Debug)]
@@ -92,12 +98,36 @@ impl ProtobufObject {
         Self { envelope: self.envelope.clone(), message }
     }
 
+    /// The same object with these finalizers and no others, as a change of this version of it.
+    ///
+    /// # Errors
+    /// When it is no object.
+    pub(crate) fn with_finalizers(&self, version: &str, finalizers: &[String]) -> Result<Self, DecodeError> {
+        let mut message = Vec::new();
+        for field in protobuf_fields(&self.message)? {
+            match field.number {
+                METADATA => bytes::encode(METADATA, &kept_by(field.content, version, finalizers)?, &mut message),
+                _ => message.extend_from_slice(field.whole),
+            }
+        }
+        Ok(self.with_message(message))
+    }
+
     /// To be sent.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut sent = [MAGIC, &self.envelope].concat();
         bytes::encode(MESSAGE, &self.message, &mut sent);
         sent
     }
+}
+
+fn kept_by(metadata: &[u8], version: &str, finalizers: &[String]) -> Result<Vec<u8>, DecodeError> {
+    let fields = protobuf_fields(metadata)?;
+    let others = fields.iter().filter(|field| ![RESOURCE_VERSION, FINALIZERS].contains(&field.number));
+    let mut metadata: Vec<u8> = others.flat_map(|field| field.whole).copied().collect();
+    string::encode(RESOURCE_VERSION, &version.to_owned(), &mut metadata);
+    string::encode_repeated(FINALIZERS, finalizers, &mut metadata);
+    Ok(metadata)
 }
 
 /// Who asks in this form is also refused in it.
@@ -165,6 +195,18 @@ mod tests {
         let fields = protobuf_fields(&sent[4..]).unwrap();
         let seen: Vec<_> = fields.iter().map(|field| (field.number, field.content)).collect();
         assert_eq!(seen, [(1, b"\x0a\x02v1".as_slice()), (9, b""), (2, b"\x0a\x01x")]);
+    }
+
+    #[test]
+    fn finalizers_and_the_version_are_changed_and_nothing_else() {
+        // A name (1), a version (6), finalizers (14), and a label behind them (11); then a specification (2).
+        let metadata = b"\x0a\x01n\x32\x012\x72\x01a\x72\x01b\x5a\x01l";
+        let message = [b"\x0a\x0f".as_slice(), metadata, b"\x12\x03{ }"].concat();
+        let object = ProtobufObject { envelope: b"\x0a\x04\x0a\x02v1".to_vec(), message };
+        let changed = object.with_finalizers("3", &["b".to_owned(), "c".to_owned()]).unwrap();
+        assert_eq!(changed.envelope, object.envelope);
+        let expected = b"\x0a\x0f\x0a\x01n\x5a\x01l\x32\x013\x72\x01b\x72\x01c\x12\x03{ }";
+        assert_eq!(changed.message, expected);
     }
 
     #[test]

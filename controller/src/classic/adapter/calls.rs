@@ -1,8 +1,12 @@
 //! Calls that the core wants made: a pod is read, or an object is written and what came of it is told.
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::Chain;
+use hostler_api::{
+    Chain,
+    classic::{ClassicMeta, ClassicVersion},
+};
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::kind::ClassicKind;
@@ -102,8 +106,25 @@ impl ClassicCaller {
         match (patch.is_status, patch.is_apply) {
             (_, true) => self.client.apply_status(&all, name, FIELD_MANAGER, &patch.body).await,
             (true, false) => self.client.change_status(&all, name, FIELD_MANAGER, &patch.body).await,
-            (false, false) => self.client.change(&all, name, FIELD_MANAGER, &patch.body).await,
+            (false, false) => match self.client.change(&all, name, FIELD_MANAGER, &patch.body).await {
+                Err(failure) if self.is_rewritten(target, &failure) => self.keep(&all, name, &patch.body).await,
+                changed => changed,
+            },
         }
+    }
+
+    /// Whether a patch of a claim may have been refused for what it does not say: the server writes parameters anew for every
+    /// patch, without their spaces, and then finds them changed. Claims have parameters from 1.31 on.
+    fn is_rewritten(&self, target: &WriteTarget, failure: &ApiFailure) -> bool {
+        let has_parameters = self.dialect.version == ClassicVersion::V1Alpha3;
+        has_parameters && matches!(target, WriteTarget::Claim(_)) && failure.code() == Some(422)
+    }
+
+    /// Writes the finalizers that a patch has, and leaves all else as it stands.
+    async fn keep(&self, all: &Collection, name: &str, patch: &Value) -> Result<Value, ApiFailure> {
+        let metadata = ClassicMeta::deserialize(&patch["metadata"]).unwrap_or_default();
+        let change = (&*metadata.resource_version, &*metadata.finalizers);
+        self.client.replace_finalizers(all, name, FIELD_MANAGER, change).await
     }
 
     fn place<'t>(&self, target: &'t WriteTarget) -> (Collection, &'t str) {
