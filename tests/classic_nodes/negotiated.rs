@@ -180,8 +180,9 @@ fn pods_get_cpus_and_share_them_and_whoever_is_killed_nothing_is_lost() {
     ["c", "d"].iter().for_each(|pod| it.cluster.delete(pod));
     it.start_controller();
     ["c", "d"].iter().for_each(|pod| it.cluster.wait_until_gone(pod));
-    it.cluster.wait_until_nothing_is_held();
+    // A kubelet of 1.26 that was killed takes nothing back: what is gone, the daemon finds itself.
     ["one", "rest", "more"].iter().for_each(|claim| it.delete(claim, &node));
+    it.cluster.wait_until_nothing_is_held();
 }
 
 #[test]

@@ -46,8 +46,9 @@ pub struct RealNode {
     _turn: File,
 }
 
-/// What a real cluster takes for anything, with its pauses before it tries again.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// More than the five minutes that a daemon waits before it takes back what a kubelet has forgotten, and a scheduler before it
+/// looks again at a pod whose news it has missed.
+const PATIENCE: Duration = Duration::from_secs(420);
 
 /// Waits until `condition` gives something.
 pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
