@@ -159,7 +159,8 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
     for folder in &installations {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let central = match folder {
-            folder if folder.ends_with("crds") => "CustomResourceDefinition",
+            folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
+            folder if folder.ends_with("classic") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
             _ => "DeviceClass",
         };
@@ -175,9 +176,9 @@ fn no_file_is_left_out() {
     let used: BTreeSet<PathBuf> =
         installations().iter().flat_map(|folder| Resolved::of(folder).unwrap().files).collect();
     let all: BTreeSet<PathBuf> = yaml_files(&deploy()).iter().map(|path| path.canonicalize().unwrap()).collect();
-    let examples = deploy().join("examples").canonicalize().unwrap();
-    let left_out: Vec<&PathBuf> =
-        all.difference(&used).filter(|path| path.parent() != Some(examples.as_path())).collect();
+    let examples = ["examples", "classic/examples"].map(|folder| deploy().join(folder).canonicalize().unwrap());
+    let is_example = |path: &Path| path.parent().is_some_and(|folder| examples.iter().any(|one| one == folder));
+    let left_out: Vec<&PathBuf> = all.difference(&used).filter(|path| !is_example(path)).collect();
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
