@@ -136,10 +136,9 @@ impl<'a> Term<'a> {
                     debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
                     self.notices.tell(notice);
                 }
-                ClassicCommand::WakeAt(at) => {
-                    let at = self.began + at;
-                    self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
-                }
+                // The core says it again only if it is earlier than what it said before, or if that has passed: what stands here
+                // is never the one to keep. One that has passed would be taken for this one, and this one be forgotten.
+                ClassicCommand::WakeAt(at) => self.wake = Some(self.began + at),
             }
         }
     }
