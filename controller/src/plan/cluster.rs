@@ -2,19 +2,14 @@
 
 use std::path::Path;
 
-use hostler_api::{
-    hardware,
-    resource::{ApiVersion, GROUP},
-};
+use hostler_api::resource::ApiVersion;
 use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError};
 
 use super::read::InputText;
+use crate::model::ObservedKind;
 
 /// What the cluster is called in messages.
 pub(crate) const SOURCE: &str = "cluster";
-
-/// The versions in which rules were served, the best first. They are absent where their gate is off.
-const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 /// Why a cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -65,14 +60,10 @@ impl LiveCluster {
         {
             self.list(&Collection::resource(self.version, kind, plural), each).await?;
         }
-        self.list_first(&rules(), each).await?;
-        let reports = Collection::custom(
-            hardware::GROUP,
-            hardware::VERSION,
-            hardware::NODE_HARDWARE_KIND,
-            hardware::NODE_HARDWARE,
-        );
-        self.list_first(&[reports], each).await
+        for kind in [ObservedKind::DeviceTaintRule, ObservedKind::NodeHardware] {
+            self.list_first(&kind.collections(Some(self.version)), each).await?;
+        }
+        Ok(())
     }
 
     /// Gives every list to `each`, page by page.
@@ -90,7 +81,7 @@ impl LiveCluster {
         }
         self.list_first(&[Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")], each)
             .await?;
-        self.list_first(&rules(), each).await
+        self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
     }
 
     /// The first of `alternatives` that the server has; it may have none.
@@ -119,8 +110,4 @@ impl LiveCluster {
             _ => ClusterReadError::Call(failure),
         })
     }
-}
-
-fn rules() -> [Collection; 3] {
-    RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules"))
 }
