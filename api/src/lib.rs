@@ -14,6 +14,7 @@ mod listed;
 mod names;
 mod near;
 mod plain;
+pub mod provisioning;
 mod quantity;
 pub mod resource;
 pub mod well_known;

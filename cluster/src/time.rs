@@ -16,6 +16,11 @@ pub fn rfc3339_micros(at: SystemTime) -> String {
     format!("{at:.6}")
 }
 
+/// The moment that a Time or a MicroTime of Kubernetes says; `None` where it is no such thing.
+pub fn from_rfc3339(text: &str) -> Option<SystemTime> {
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
@@ -28,5 +33,8 @@ mod tests {
         assert_eq!(rfc3339(at), "2027-01-15T08:00:00Z");
         assert_eq!(rfc3339_micros(at), "2027-01-15T08:00:00.500000Z");
         assert_eq!(rfc3339_micros(UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(from_rfc3339(&rfc3339_micros(at)), Some(at));
+        assert_eq!(from_rfc3339("2027-01-15T09:00:00+01:00"), Some(UNIX_EPOCH + Duration::from_secs(1_800_000_000)));
+        assert_eq!(from_rfc3339("yesterday"), None);
     }
 }

@@ -1,0 +1,272 @@
+//! `autoscaling.x-k8s.io`, as far as it is spoken here: ProvisioningRequest, by which a batch system asks whether pods would fit
+//! before it makes them. The kind is Cluster Autoscaler's; it is read and answered here, and installed by others.
+//!
+//! Types have the names of the API's own, and fields that are not known are let through.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    core::{ObjectMeta, PodTemplateSpec},
+    hardware::{Condition, ConditionStatus},
+};
+
+/// The group.
+pub const GROUP: &str = "autoscaling.x-k8s.io";
+/// Versions that say the same in the same words, the best first.
+pub const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+/// The kind.
+pub const PROVISIONING_REQUEST_KIND: &str = "ProvisioningRequest";
+/// Its plural.
+pub const PROVISIONING_REQUESTS: &str = "provisioningrequests";
+
+/// By these a pod says which request it consumes: today's key first, then the one that was used before.
+pub const CONSUME_ANNOTATIONS: [&str; 2] = [
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+];
+
+/// Sets of pods in a request.
+pub const MAX_POD_SETS: usize = 32;
+/// Pods of a set. The kind's own schema knows no limit; the proposal does.
+pub const MAX_PODS_OF_A_SET: i64 = 16_384;
+/// Bytes of a value in `provisioningClassDetails`, and of a condition's message.
+pub const MAX_DETAIL_BYTES: usize = 32_768;
+/// Characters of a value in `parameters`.
+pub const MAX_PARAMETER_CHARS: usize = 255;
+
+/// A request for capacity.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct ProvisioningRequest {
+    /// Name and identity.
+    pub metadata: ObjectMeta,
+    /// What is asked for; nothing of it can be changed.
+    pub spec: ProvisioningRequestSpec,
+    /// What came of it.
+    pub status: ProvisioningRequestStatus,
+}
+
+/// ProvisioningRequestSpec: what is asked for.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningRequestSpec {
+    /// Pods that are to fit together.
+    #[serde(deserialize_with = "or_default")]
+    pub pod_sets: Vec<ProvisioningPodSet>,
+    /// Who is asked, and how.
+    pub provisioning_class_name: String,
+    /// What else there is to say to him.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// PodSet: pods that are alike.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningPodSet {
+    /// What they look like.
+    pub pod_template_ref: PodTemplateReference,
+    /// How many.
+    pub count: i64,
+}
+
+/// Reference: a PodTemplate of the request's namespace.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct PodTemplateReference {
+    /// Its name.
+    pub name: String,
+}
+
+/// ProvisioningRequestStatus: what came of a request.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProvisioningRequestStatus {
+    /// How far it is; each type once.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What whoever makes the pods can use of it.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub provisioning_class_details: BTreeMap<String, String>,
+}
+
+/// A PodTemplate of the core group.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    /// Name and identity.
+    pub metadata: ObjectMeta,
+    /// What pods look like.
+    pub template: PodTemplateSpec,
+}
+
+/// The conditions of a request.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum ProvisioningConditionType {
+    /// Somebody looks after it.
+    Accepted,
+    /// The capacity is there.
+    Provisioned,
+    /// It will never be.
+    Failed,
+    /// What was booked for it is not any more.
+    BookingExpired,
+    /// As the proposal of the check class calls what is now `Provisioned`.
+    CapacityAvailable,
+}
+
+impl ProvisioningConditionType {
+    /// All that are written here.
+    pub const ALL: [Self; 5] =
+        [Self::Accepted, Self::Provisioned, Self::Failed, Self::BookingExpired, Self::CapacityAvailable];
+
+    /// As it stands in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "Accepted",
+            Self::Provisioned => "Provisioned",
+            Self::Failed => "Failed",
+            Self::BookingExpired => "BookingExpired",
+            Self::CapacityAvailable => "CapacityAvailable",
+        }
+    }
+}
+
+/// Why a condition of a request has its status, as Cluster Autoscaler says it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProvisioningReason {
+    /// It was taken up.
+    Accepted,
+    /// There is room for all pods.
+    CapacityIsFound,
+    /// There is not.
+    CapacityIsNotFound,
+    /// Nobody can say.
+    FailedToCheckCapacity,
+    /// Its pods cannot be made.
+    FailedToCreatePods,
+    /// Its time is over.
+    Expired,
+    /// The time of the booking is over.
+    CapacityReservationTimeExpired,
+    /// All its pods have their node.
+    CapacityBookingConsumed,
+}
+
+impl ProvisioningReason {
+    /// As it stands in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "Accepted",
+            Self::CapacityIsFound => "CapacityIsFound",
+            Self::CapacityIsNotFound => "CapacityIsNotFound",
+            Self::FailedToCheckCapacity => "FailedToCheckCapacity",
+            Self::FailedToCreatePods => "FailedToCreatePods",
+            Self::Expired => "Expired",
+            Self::CapacityReservationTimeExpired => "CapacityReservationTimeExpired",
+            Self::CapacityBookingConsumed => "CapacityBookingConsumed",
+        }
+    }
+}
+
+impl ProvisioningRequestStatus {
+    /// A condition, if anybody has written it.
+    pub fn condition(&self, kind: ProvisioningConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind.as_str())
+    }
+
+    /// Whether something is said to be so.
+    pub fn is(&self, kind: ProvisioningConditionType) -> bool {
+        self.condition(kind).is_some_and(Condition::is_true)
+    }
+
+    /// Whether somebody says that nobody can say whether the capacity is there: Cluster Autoscaler never touches it again.
+    pub fn is_unknown(&self) -> bool {
+        let provisioned = self.condition(ProvisioningConditionType::Provisioned);
+        provisioned.is_some_and(|condition| condition.status == ConditionStatus::Unknown)
+    }
+}
+
+/// The request that a pod consumes, in its own namespace.
+pub fn consumed_request(pod: &ObjectMeta) -> Option<&str> {
+    let named = CONSUME_ANNOTATIONS.iter().find_map(|key| pod.annotations.get(*key));
+    named.map(String::as_str).filter(|name| !name.is_empty())
+}
+
+/// Go writes a list or a map that nobody made as `null`.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Kueue writes it, with what the API server adds.
+    const REQUEST: &str = r#"{
+        "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
+        "metadata": {
+            "name": "job-train-6f1a-prov-1", "namespace": "team-a", "uid": "0f1e", "resourceVersion": "81",
+            "generation": 1, "creationTimestamp": "2026-11-20T10:00:00Z",
+            "labels": {"kueue.x-k8s.io/managed": "true"},
+            "ownerReferences": [{"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "name": "job-train-6f1a",
+                "uid": "77", "controller": true, "blockOwnerDeletion": true}]
+        },
+        "spec": {
+            "provisioningClassName": "check-capacity.hostler.dev",
+            "parameters": {"ValidUntilSeconds": "86400"},
+            "podSets": [{"podTemplateRef": {"name": "ppt-job-train-6f1a-prov-1-main"}, "count": 4}]
+        },
+        "status": {"conditions": null, "provisioningClassDetails": null}
+    }"#;
+
+    #[test]
+    fn a_request_is_read_as_batch_systems_write_it() {
+        let request: ProvisioningRequest = serde_json::from_str(REQUEST).unwrap();
+        assert_eq!(request.spec.pod_sets[0].pod_template_ref.name, "ppt-job-train-6f1a-prov-1-main");
+        assert_eq!(request.spec.pod_sets[0].count, 4);
+        assert_eq!(request.spec.parameters["ValidUntilSeconds"], "86400");
+        assert_eq!(request.metadata.creation_timestamp.as_deref(), Some("2026-11-20T10:00:00Z"));
+        assert_eq!(request.status, ProvisioningRequestStatus::default());
+    }
+
+    #[test]
+    fn a_status_is_written_with_the_names_of_the_api() {
+        let condition = Condition {
+            kind: ProvisioningConditionType::Provisioned.as_str().to_owned(),
+            status: ConditionStatus::False,
+            reason: ProvisioningReason::CapacityIsNotFound.as_str().to_owned(),
+            message: "m".to_owned(),
+            last_transition_time: "2026-11-20T10:00:00Z".to_owned(),
+        };
+        let details = [("nodes".to_owned(), "n1".to_owned())].into();
+        let status = ProvisioningRequestStatus { conditions: vec![condition], provisioning_class_details: details };
+        assert_eq!(
+            serde_json::to_value(&status).unwrap(),
+            serde_json::json!({
+                "conditions": [{
+                    "type": "Provisioned", "status": "False", "reason": "CapacityIsNotFound", "message": "m",
+                    "lastTransitionTime": "2026-11-20T10:00:00Z",
+                }],
+                "provisioningClassDetails": {"nodes": "n1"},
+            })
+        );
+        assert!(!status.is(ProvisioningConditionType::Provisioned));
+        assert!(!status.is_unknown());
+    }
+
+    #[test]
+    fn pods_consume_by_either_key_and_todays_goes_first() {
+        let pod = |keys: &[(&str, &str)]| ObjectMeta {
+            annotations: keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..ObjectMeta::default()
+        };
+        let [new, old] = CONSUME_ANNOTATIONS;
+        assert_eq!(consumed_request(&pod(&[(old, "a")])), Some("a"));
+        assert_eq!(consumed_request(&pod(&[(old, "a"), (new, "b")])), Some("b"));
+        assert_eq!(consumed_request(&pod(&[(new, "")])), None);
+        assert_eq!(consumed_request(&pod(&[])), None);
+    }
+}
