@@ -16,6 +16,7 @@ mod near;
 mod plain;
 pub mod provisioning;
 mod quantity;
+pub mod reservation;
 pub mod resource;
 pub mod well_known;
 

@@ -8,6 +8,7 @@ use hostler_api::{
         MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
+    reservation::{MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS},
 };
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ fn wide(name: &'static str, kind: &'static str, path: &'static str) -> Column {
 }
 
 pub(crate) fn all() -> Vec<CustomKind> {
-    [kinds_of_hardware(), kinds_of_parameters()].concat()
+    [kinds_of_hardware(), kinds_of_parameters(), vec![reservations()]].concat()
 }
 
 fn kinds_of_hardware() -> Vec<CustomKind> {
@@ -123,6 +124,29 @@ fn kinds_of_parameters() -> Vec<CustomKind> {
     ]
 }
 
+fn reservations() -> CustomKind {
+    CustomKind {
+        kind: RESERVATION_KIND,
+        plural: RESERVATIONS,
+        folder: "",
+        scope: "Cluster",
+        has_status: true,
+        short_names: &["rsv"],
+        about: "Devices that hostler-controller keeps for somebody who comes later.",
+        columns: vec![
+            column("Phase", "string", ".status.phase"),
+            column("Node", "string", ".status.nodeName"),
+            column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].reason"),
+            column("Held", "integer", ".status.held"),
+            column("Owners", "string", ".status.currentOwners[*].name"),
+            column("Age", "date", ".metadata.creationTimestamp"),
+            wide("Allocatable", "string", ".status.allocatable"),
+            wide("Value", "string", ".status.tolerationValue"),
+            wide("Message", "string", ".status.conditions[?(@.type==\"Ready\")].message"),
+        ],
+    }
+}
+
 impl CustomKind {
     pub(crate) fn crd(&self, mut schema: Value) -> Value {
         schema["description"] = json!(self.about);
@@ -174,7 +198,18 @@ fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
 
 /// What is said of fields (`Type.field`) and of types, beside what Rust says.
 pub(crate) fn limits() -> Vec<(&'static str, Value)> {
-    [of_objects(), of_counts(), of_fields(), of_grants(), of_requests(), of_parameters()].concat()
+    [
+        of_objects(),
+        of_counts(),
+        of_fields(),
+        of_grants(),
+        of_requests(),
+        of_parameters(),
+        of_reservation_rules(),
+        of_reservation_specs(),
+        of_reservation_statuses(),
+    ]
+    .concat()
 }
 
 fn of_objects() -> Vec<(&'static str, Value)> {
@@ -335,3 +370,140 @@ fn of_parameters() -> Vec<(&'static str, Value)> {
         ("ClassParametersSpec.config", json!({"maxItems": MOST})),
     ]
 }
+
+/// What is asked for is planned anew where it changes: that is done before anybody relies on it, and not after.
+fn of_reservation_rules() -> Vec<(&'static str, Value)> {
+    let is_open =
+        "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Waiting']";
+    let fixed = |field: &str| {
+        format!(
+            "{is_open} || (has(self.spec.{field}) == has(oldSelf.spec.{field}) && (!has(self.spec.{field}) || \
+             self.spec.{field} == oldSelf.spec.{field}))"
+        )
+    };
+    let (template, claims) = (fixed("template"), fixed("deviceClaims"));
+    let changes = rules([
+        (&template, "spec.template cannot change once the Reservation is Available; make another Reservation"),
+        (&claims, "spec.deviceClaims cannot change once the Reservation is Available; make another Reservation"),
+    ]);
+    let spec = rules([
+        (
+            "!has(self.expires) || !has(self.ttl) || self.ttl in ['0', '0s']",
+            "ttl and expires contradict each other; leave one of both out",
+        ),
+        (
+            "has(self.template) || (has(self.deviceClaims) && self.deviceClaims.size() > 0)",
+            "no device is asked for; write template or deviceClaims",
+        ),
+    ]);
+    let owner = rules([(
+        "has(self.object) || has(self.controller) || has(self.labelSelector) || has(self.provisioningRequest)",
+        "it is about nobody; write object, controller, labelSelector or provisioningRequest",
+    )]);
+    let selector = rules([(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "values are for In and NotIn, which need one at least",
+    )]);
+    vec![
+        ("Reservation", changes),
+        ("ReservationSpec", spec),
+        ("ReservationOwner", owner),
+        ("LabelSelectorRequirement", selector),
+    ]
+}
+
+fn of_reservation_specs() -> Vec<(&'static str, Value)> {
+    let name = json!({"maxLength": 63, "minLength": 1, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"});
+    let short = json!({"maxLength": 63});
+    let long = json!({"maxLength": MAX_OBJECT_NAME});
+    vec![
+        ("ReservationSpec.owners", json!({"minItems": 1, "maxItems": MOST})),
+        (
+            "ReservationSpec.deviceClaims",
+            json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+        ),
+        ("ReservationSpec.replicas", json!({"minimum": 1, "maximum": 128, "default": 1})),
+        ("ReservationSpec.ttl", json!({"maxLength": 32, "pattern": "^(0|([0-9]+([.][0-9]+)?(h|m|s|ms|us))+)$"})),
+        ("ReservationSpec.expires", json!({"format": "date-time", "maxLength": 64})),
+        ("ReservationSpec.preAllocation", json!({"default": false})),
+        ("ReservationSpec.allocateOnce", json!({"default": true})),
+        ("ReservationSpec.allocatePolicy", json!({"default": "Aligned"})),
+        ("ReservationSpec.unschedulable", json!({"default": false})),
+        ("ReservationSpec.taints", json!({"maxItems": 16})),
+        ("NamedDeviceClaim.name", name),
+        ("DeviceClaim.requests", json!({"maxItems": MOST})),
+        ("DeviceClaim.constraints", json!({"maxItems": MOST})),
+        ("DeviceClaim.config", json!({"maxItems": MOST})),
+        ("DeviceRequest.name", short.clone()),
+        ("DeviceRequest.firstAvailable", json!({"maxItems": 8})),
+        ("DeviceSubRequest.name", short.clone()),
+        ("DeviceSubRequest.deviceClassName", long.clone()),
+        ("DeviceSubRequest.allocationMode", json!({"default": "ExactCount"})),
+        ("DeviceSubRequest.count", json!({"minimum": 1})),
+        ("DeviceSubRequest.selectors", json!({"maxItems": MOST})),
+        ("DeviceSubRequest.tolerations", json!({"maxItems": 16})),
+        ("Taint.key", json!({"maxLength": 316})),
+        ("Taint.value", short.clone()),
+        ("Taint.effect", json!({"maxLength": 16})),
+        (
+            "LabelSelector.matchLabels",
+            json!({"maxProperties": MOST, "additionalProperties": {"type": "string", "maxLength": 63}}),
+        ),
+        ("LabelSelector.matchExpressions", json!({"maxItems": MOST})),
+        ("LabelSelectorRequirement.key", json!({"maxLength": 316})),
+        ("LabelSelectorRequirement.values", json!({"maxItems": MOST, "items": {"type": "string", "maxLength": 63}})),
+        ("OwnerRequest.namespace", short.clone()),
+        ("OwnerRequest.name", long.clone()),
+    ]
+}
+
+fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
+    let short = json!({"maxLength": 63});
+    let long = json!({"maxLength": MAX_OBJECT_NAME});
+    let quotas = json!({"maxProperties": MOST});
+    let mut all = vec![
+        ("ReservationStatus.phase", json!({"default": "Pending"})),
+        ("ReservationStatus.nodeName", long.clone()),
+        ("ReservationStatus.tolerationValue", json!({"maxLength": 16})),
+        ("ReservationStatus.devices", json!({"maxItems": MAX_RESERVED_DEVICES})),
+        ("ReservationStatus.allocatable", quotas.clone()),
+        ("ReservationStatus.allocated", quotas),
+        ("ReservationStatus.currentOwners", json!({"maxItems": 128})),
+        ("ReservationStatus.conditions", json!({"maxItems": 8})),
+        ("ReservedDevice.claim", short.clone()),
+        ("ReservedDevice.request", json!({"maxLength": 127})),
+        ("ReservedDevice.deviceClassName", long.clone()),
+        ("ReservedDevice.driver", short.clone()),
+        ("ReservedDevice.pool", long.clone()),
+        ("ReservedDevice.device", short.clone()),
+        ("ReservedDevice.nodeName", long.clone()),
+        ("DeviceOwner.namespace", short.clone()),
+        ("DeviceOwner.pod", long.clone()),
+        ("DeviceOwner.claim", long.clone()),
+        ("DeviceOwner.uid", short.clone()),
+    ];
+    for reference in REFERENCES {
+        let limits = if reference.ends_with("name") { &long } else { &short };
+        all.push((reference, limits.clone()));
+    }
+    all
+}
+
+/// Fields that name an object.
+const REFERENCES: [&str; 15] = [
+    "OwnerObject.apiVersion",
+    "OwnerObject.kind",
+    "OwnerObject.namespace",
+    "OwnerObject.name",
+    "OwnerObject.uid",
+    "OwnerController.apiVersion",
+    "OwnerController.kind",
+    "OwnerController.namespace",
+    "OwnerController.name",
+    "OwnerController.uid",
+    "ObjectReference.apiVersion",
+    "ObjectReference.kind",
+    "ObjectReference.namespace",
+    "ObjectReference.name",
+    "ObjectReference.uid",
+];

@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf};
 use hostler_api::{
     classic::{ClaimParameters, ClassParameters},
     hardware::{ClusterHardware, NodeHardware},
+    reservation::Reservation,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -33,8 +34,18 @@ fn path_of(kind: &CustomKind) -> PathBuf {
 fn types() -> Types {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let folder = fs::read_dir(source.join("hardware")).unwrap().map(|entry| entry.unwrap().path());
-    let others =
-        ["classic/grant.rs", "classic/parameters.rs", "resource/claim.rs", "resource/request.rs", "resource/taint.rs"];
+    let others = [
+        "classic/grant.rs",
+        "classic/parameters.rs",
+        "core/toleration.rs",
+        "reservation.rs",
+        "reservation/owner.rs",
+        "reservation/spec.rs",
+        "reservation/status.rs",
+        "resource/claim.rs",
+        "resource/request.rs",
+        "resource/taint.rs",
+    ];
     Types::read(folder.chain(others.map(|file| source.join(file))))
 }
 
@@ -142,6 +153,7 @@ fn types_read_and_write_exactly_the_fields_of_their_schema() {
             "ClusterHardware" => kept::<ClusterHardware>(&full),
             "ClaimParameters" => kept::<ClaimParameters>(&full),
             "ClassParameters" => kept::<ClassParameters>(&full),
+            "Reservation" => kept::<Reservation>(&full),
             other => panic!("{other} is compared with no type"),
         };
         let mut written = BTreeSet::new();

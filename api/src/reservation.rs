@@ -1,0 +1,69 @@
+//! Reservation: devices that are kept for somebody who comes later. Users write what shall be kept and for whom, and
+//! hostler's controller says in the status what became of it.
+//!
+//! ```text
+//!                  ┌──────────── a device is lost ───────────┐
+//!   Pending ──► (Waiting) ──► Available ──► Succeeded      Pending
+//!      └────────────┴────────────┴──► Failed: expired, or its node is gone
+//! ```
+
+mod candidate;
+mod owner;
+mod spec;
+mod status;
+mod ttl;
+
+use serde::{Deserialize, Serialize};
+
+pub use candidate::OwnerCandidate;
+pub use owner::{
+    LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, OwnerController, OwnerObject, OwnerRequest,
+    ReservationOwner,
+};
+pub use spec::{
+    DEFAULT_TTL, NamedDeviceClaim, PreAllocationMode, PreAllocationPolicy, ReservationAllocatePolicy, ReservationSpec,
+    TemplateError,
+};
+pub use status::{
+    DeviceOwner, ObjectReference, ReservationConditionReason, ReservationConditionType, ReservationPhase,
+    ReservationStatus, ReservedDevice, ReservedDeviceState,
+};
+pub use ttl::{ParseTtlError, parse_ttl};
+
+use crate::core::ObjectMeta;
+
+/// The kind.
+pub const RESERVATION_KIND: &str = "Reservation";
+/// Its plural.
+pub const RESERVATIONS: &str = "reservations";
+/// Keeps a Reservation until nothing is kept for it any more.
+pub const RESERVATION_FINALIZER: &str = "hostler.dev/reservation";
+/// The label that says which of several Reservations is taken first: the lowest number that is not 0.
+pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
+/// What a Reservation may keep at once: its object must fit into the API server's store.
+pub const MAX_RESERVED_DEVICES: usize = 1024;
+
+/// Devices that are kept for somebody.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// Name and identity.
+    pub metadata: ObjectMeta,
+    /// What is kept, for whom, and how long.
+    pub spec: ReservationSpec,
+    /// What became of it.
+    pub status: ReservationStatus,
+}
+
+/// With which value of the taint `hostler.dev/held` devices are kept for the Reservation with this UID: 16 hexadecimal
+/// digits. A name could be given to another object later, and a UID is longer than a value of a toleration that people write.
+pub fn toleration_value(uid: &str) -> String {
+    // FNV-1a: stable over versions and machines, and no secret.
+    let hash = uid
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! For whom devices are kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::OwnerCandidate;
+
+/// With these annotations pods say of which ProvisioningRequest they are; the second is what older ones write.
+const CONSUME: [&str; 2] = [
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+];
+
+/// Pods for which devices are kept. All that is written must be true; where nothing is, it is about no pod.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReservationOwner {
+    /// One pod. What is not written does not matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<OwnerObject>,
+    /// The pods of a controller. What is not written does not matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<OwnerController>,
+    /// Pods with these labels, in all namespaces unless something else here names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
+    /// Pods that say that they are of a ProvisioningRequest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provisioning_request: Option<OwnerRequest>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerObject {
+    /// `v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// `Pod`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Namespace.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Identity.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// What makes pods.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerController {
+    /// Of the controller, such as `apps/v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// Of the controller, such as `StatefulSet`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Namespace of its pods.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Identity.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// A ProvisioningRequest.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerRequest {
+    /// Namespace of the request and its pods.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// LabelSelector: labels that objects have.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels with these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must be true of labels.
+    #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+}
+
+/// What must be true of a label.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelectorRequirement {
+    /// The label.
+    pub key: String,
+    /// What must be true.
+    pub operator: LabelSelectorOperator,
+    /// The values that are meant, for In and NotIn.
+    #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// What must be true of a label.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum LabelSelectorOperator {
+    /// It is there with one of the values.
+    #[default]
+    In,
+    /// It is not there, or with another value.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+}
+
+/// What is not written does not matter.
+fn agrees(wanted: &str, is: &str) -> bool {
+    wanted.is_empty() || wanted == is
+}
+
+impl ReservationOwner {
+    /// Whether it is about this pod.
+    pub fn matches(&self, pod: &OwnerCandidate<'_>) -> bool {
+        if *self == Self::default() {
+            return false;
+        }
+        let Self { object, controller, label_selector, provisioning_request } = self;
+        object.as_ref().is_none_or(|it| it.is(pod))
+            && controller.as_ref().is_none_or(|it| it.made(pod))
+            && label_selector.as_ref().is_none_or(|it| it.matches(pod.labels))
+            && provisioning_request.as_ref().is_none_or(|it| it.has(pod))
+    }
+}
+
+impl OwnerObject {
+    fn is(&self, pod: &OwnerCandidate<'_>) -> bool {
+        agrees(&self.api_version, "v1")
+            && agrees(&self.kind, "Pod")
+            && agrees(&self.namespace, pod.namespace)
+            && agrees(&self.name, pod.name)
+            && agrees(&self.uid, pod.uid)
+    }
+}
+
+impl OwnerController {
+    fn made(&self, pod: &OwnerCandidate<'_>) -> bool {
+        let Some(made) = pod.controller else { return false };
+        agrees(&self.api_version, &made.api_version)
+            && agrees(&self.kind, &made.kind)
+            && agrees(&self.namespace, pod.namespace)
+            && agrees(&self.name, &made.name)
+            && agrees(&self.uid, &made.uid)
+    }
+}
+
+impl OwnerRequest {
+    fn has(&self, pod: &OwnerCandidate<'_>) -> bool {
+        let said = CONSUME.iter().find_map(|key| pod.annotations.get(*key));
+        self.namespace == pod.namespace && said == Some(&self.name)
+    }
+}
+
+impl LabelSelector {
+    /// Whether an object with these labels is meant.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|it| it.matches(labels))
+    }
+}
+
+impl LabelSelectorRequirement {
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let is_in = value.is_some_and(|value| self.values.contains(value));
+        match self.operator {
+            LabelSelectorOperator::In => is_in,
+            LabelSelectorOperator::NotIn => !is_in,
+            LabelSelectorOperator::Exists => value.is_some(),
+            LabelSelectorOperator::DoesNotExist => value.is_none(),
+        }
+    }
+}

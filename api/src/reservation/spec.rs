@@ -1,0 +1,208 @@
+//! What people ask to be kept.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ParseTtlError, ReservationOwner, parse_ttl};
+use crate::{
+    core::{PodTemplateSpec, Taint},
+    resource::ResourceClaimSpec,
+};
+
+/// How long a Reservation lasts that says nothing of it.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// What is kept, for whom, and how long.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReservationSpec {
+    /// A pod (PodTemplateSpec) whose devices are kept: those of the claims that it gets from ResourceClaimTemplates in
+    /// metadata.namespace. Where it could run decides where they are.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub template: Value,
+    /// Devices that are kept beside those of the template, as a claim asks for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_claims: Vec<NamedDeviceClaim>,
+    /// How many pods of this kind; each keeps its own devices, and they may be on different nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Whose pods may have the devices: those that one of these is about. In one all that it says must be true.
+    pub owners: Vec<ReservationOwner>,
+    /// How long it lasts from when it was made, such as 30m or 24h; 24h where neither this nor expires is there, and for ever
+    /// where it is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
+    /// Until when it lasts, RFC 3339; then no ttl may be written but 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Keeps devices that pods of the owners have now, for those that come after them; until they are free it is Waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_allocation: Option<bool>,
+    /// Which of those pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_allocation_policy: Option<PreAllocationPolicy>,
+    /// Whether it ends once an owner has taken devices (for each of the replicas one); true where it is not written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocate_once: Option<bool>,
+    /// Whether owners may take other devices beside those that are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocate_policy: Option<ReservationAllocatePolicy>,
+    /// Nobody new is led to it; what is kept stays kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unschedulable: Option<bool>,
+    /// Only pods that tolerate these in their reservation affinity are led to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+/// Devices that are kept without a pod that asks for them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamedDeviceClaim {
+    /// Unique in the Reservation, and not what the template calls a claim.
+    pub name: String,
+    /// What is asked for, as in a ResourceClaim.
+    pub spec: ResourceClaimSpec,
+}
+
+/// Whether owners may take other devices beside those that are kept for them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum ReservationAllocatePolicy {
+    /// They may: those that are kept first, then others.
+    #[default]
+    Aligned,
+    /// They may not, for requests of which devices are kept.
+    Restricted,
+}
+
+/// Of which pods devices are kept while they have them.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreAllocationPolicy {
+    /// Which pods are looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<PreAllocationMode>,
+    /// Whether devices of several pods may be kept; of one only where it is not written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_multiple: Option<bool>,
+}
+
+/// Which pods are looked at for devices to keep.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum PreAllocationMode {
+    /// Those of the owners.
+    #[default]
+    Default,
+}
+
+/// Why a Reservation cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    /// The template is no PodTemplateSpec.
+    #[error("spec.template is no PodTemplateSpec; write metadata and spec of a pod into it")]
+    Template(#[source] serde_json::Error),
+    /// It uses templates of claims, and says not of which namespace.
+    #[error(
+        "spec.template.metadata.namespace is missing; write the namespace of ResourceClaimTemplate {template} into it"
+    )]
+    Namespace {
+        /// The template of claims that it names.
+        template: String,
+    },
+    /// It names a claim that exists: what that is given is nobody else's anyway.
+    #[error(
+        "spec.template.spec.resourceClaims[{index}] names ResourceClaim {claim}, which keeps its own devices; name a \
+         ResourceClaimTemplate, or write what is to be kept into spec.deviceClaims"
+    )]
+    NamedClaim {
+        /// Where.
+        index: usize,
+        /// The claim.
+        claim: String,
+    },
+    /// Nothing is asked for.
+    #[error(
+        "no device is asked for; name a ResourceClaimTemplate in spec.template.spec.resourceClaims, or write spec.deviceClaims"
+    )]
+    NoDevices,
+    /// Two claims have one name.
+    #[error("spec.deviceClaims has {name}, as has another claim; give each claim another name")]
+    SameName {
+        /// The name.
+        name: String,
+    },
+    /// The time to live is none.
+    #[error("spec.ttl cannot be understood")]
+    Ttl(#[source] ParseTtlError),
+}
+
+impl ReservationSpec {
+    /// The pod, with claims that can be kept.
+    ///
+    /// # Errors
+    /// When it is none, or asks for nothing that can be kept.
+    pub fn pod_template(&self) -> Result<PodTemplateSpec, TemplateError> {
+        let template = if self.template.is_null() {
+            PodTemplateSpec::default()
+        } else {
+            serde_json::from_value(self.template.clone()).map_err(TemplateError::Template)?
+        };
+        let claims = &template.spec.resource_claims;
+        if claims.is_empty() && self.device_claims.is_empty() {
+            return Err(TemplateError::NoDevices);
+        }
+        for (index, claim) in claims.iter().enumerate() {
+            if let Some(claim) = claim.resource_claim_name.clone() {
+                return Err(TemplateError::NamedClaim { index, claim });
+            }
+            if let Some(template_name) = claim.resource_claim_template_name.clone()
+                && template.metadata.namespace.is_empty()
+            {
+                return Err(TemplateError::Namespace { template: template_name });
+            }
+        }
+        let names: Vec<&String> =
+            claims.iter().map(|it| &it.name).chain(self.device_claims.iter().map(|it| &it.name)).collect();
+        match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            Some((_, name)) => Err(TemplateError::SameName { name: (*name).clone() }),
+            None => Ok(template),
+        }
+    }
+
+    /// How many pods.
+    pub fn replicas(&self) -> u32 {
+        self.replicas.unwrap_or(1)
+    }
+
+    /// How long it lasts where `expires` does not say until when; `None`: for ever.
+    ///
+    /// # Errors
+    /// When the text is no duration.
+    pub fn lasts(&self) -> Result<Option<Duration>, TemplateError> {
+        let Some(text) = &self.ttl else { return Ok(Some(DEFAULT_TTL)) };
+        let ttl = parse_ttl(text).map_err(TemplateError::Ttl)?;
+        Ok(Some(ttl).filter(|ttl| !ttl.is_zero()))
+    }
+
+    /// Whether it ends once owners have taken devices.
+    pub fn is_once(&self) -> bool {
+        self.allocate_once.unwrap_or(true)
+    }
+
+    /// Whether it keeps devices that pods have now.
+    pub fn is_pre_allocation(&self) -> bool {
+        self.pre_allocation.unwrap_or(false)
+    }
+
+    /// Whether it may keep devices of several pods.
+    pub fn takes_multiple(&self) -> bool {
+        self.pre_allocation_policy.as_ref().and_then(|it| it.enable_multiple).unwrap_or(false)
+    }
+
+    /// Whether one of the owners is this pod.
+    pub fn is_owned_by(&self, pod: &super::OwnerCandidate<'_>) -> bool {
+        self.owners.iter().any(|owner| owner.matches(pod))
+    }
+}

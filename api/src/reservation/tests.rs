@@ -1,0 +1,101 @@
+//! What a Reservation says, and whom it is for.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::json;
+
+use super::*;
+
+fn spec(value: serde_json::Value) -> ReservationSpec {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn a_toleration_value_is_the_same_for_ever_and_another_one_for_each_uid() {
+    assert_eq!(toleration_value(""), "cbf29ce484222325");
+    assert_eq!(toleration_value("a"), "af63dc4c8601ec8c");
+    assert_ne!(toleration_value("0d5b2c1e"), toleration_value("0d5b2c1f"));
+}
+
+#[test]
+fn without_a_word_it_lasts_a_day_and_with_ttl_zero_for_ever() {
+    assert_eq!(spec(json!({})).lasts().unwrap(), Some(Duration::from_secs(86_400)));
+    assert_eq!(spec(json!({"ttl": "90m"})).lasts().unwrap(), Some(Duration::from_secs(5400)));
+    assert_eq!(spec(json!({"ttl": "0"})).lasts().unwrap(), None);
+    assert!(spec(json!({"ttl": "soon"})).lasts().is_err());
+}
+
+#[test]
+fn what_cannot_be_kept_says_so_and_how_to_mend_it() {
+    let claims =
+        |claims: serde_json::Value| json!({"metadata": {"namespace": "n"}, "spec": {"resourceClaims": claims}});
+    for (value, message) in [
+        (json!({}), "no device is asked for"),
+        (json!({"template": {"spec": {"resourceClaims": "all"}}}), "no PodTemplateSpec"),
+        (json!({"template": claims(json!([{"name": "a", "resourceClaimName": "b"}]))}), "names ResourceClaim b"),
+        (
+            json!({"template": {"spec": {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}}}),
+            "namespace of ResourceClaimTemplate t",
+        ),
+        (
+            json!({"template": claims(json!([{"name": "a", "resourceClaimTemplateName": "t"}])),
+                "deviceClaims": [{"name": "a", "spec": {}}]}),
+            "has a, as has another claim",
+        ),
+    ] {
+        let error = spec(value).pod_template().unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    let good = spec(json!({"template": claims(json!([{"name": "a", "resourceClaimTemplateName": "t"}]))}));
+    assert_eq!(good.pod_template().unwrap().metadata.namespace, "n");
+}
+
+/// A pod `p` in `n` with label app=web, made by StatefulSet `web`, of ProvisioningRequest `r`.
+fn is_owner(owners: &serde_json::Value) -> bool {
+    let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    let annotations =
+        BTreeMap::from([("cluster-autoscaler.kubernetes.io/consume-provisioning-request".to_owned(), "r".to_owned())]);
+    let controller = OwnerController {
+        api_version: "apps/v1".into(),
+        kind: "StatefulSet".into(),
+        name: "web".into(),
+        uid: "c".into(),
+        ..OwnerController::default()
+    };
+    let pod = OwnerCandidate {
+        namespace: "n",
+        name: "p",
+        uid: "u",
+        labels: &labels,
+        annotations: &annotations,
+        controller: Some(&controller),
+    };
+    spec(json!({ "owners": owners })).is_owned_by(&pod)
+}
+
+#[test]
+fn owners_are_objects_controllers_and_labels_all_of_one_entry_and_any_of_the_entries() {
+    for (owners, expected) in [
+        (json!([]), false),
+        (json!([{}]), false),
+        (json!([{"object": {}}]), true),
+        (json!([{"object": {"kind": "Pod", "namespace": "n", "name": "p"}}]), true),
+        (json!([{"object": {"name": "p", "uid": "other"}}]), false),
+        (json!([{"controller": {"kind": "StatefulSet", "name": "web", "namespace": "n"}}]), true),
+        (json!([{"controller": {"kind": "StatefulSet", "name": "web", "namespace": "m"}}]), false),
+        (json!([{"labelSelector": {"matchLabels": {"app": "web"}}}]), true),
+        (json!([{"labelSelector": {"matchLabels": {"app": "web"}}, "object": {"name": "q"}}]), false),
+        (json!([{"labelSelector": {"matchLabels": {"app": "db"}}}, {"object": {"name": "p"}}]), true),
+        (json!([{"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}}]), true),
+        (
+            json!([{"labelSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}}]),
+            false,
+        ),
+        (json!([{"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}]), false),
+        (json!([{"labelSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}}]), true),
+        (json!([{"provisioningRequest": {"namespace": "n", "name": "r"}}]), true),
+        (json!([{"provisioningRequest": {"namespace": "m", "name": "r"}}]), false),
+    ] {
+        assert_eq!(is_owner(&owners), expected, "{owners}");
+    }
+}

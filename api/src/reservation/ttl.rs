@@ -1,0 +1,56 @@
+//! Durations as Go writes them: `24h`, `1h30m`, `1.5h`, `0`.
+
+use std::time::Duration;
+
+/// Why a text is no duration.
+#[derive(Debug, thiserror::Error, Eq, PartialEq)]
+#[error("{0:?} is not a duration such as 30m, 24h or 1h30m")]
+pub struct ParseTtlError(String);
+
+/// The longest first where one begins like another.
+const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
+
+/// A duration that is written as Go's.
+///
+/// # Errors
+/// When it is written in another way.
+pub fn parse_ttl(text: &str) -> Result<Duration, ParseTtlError> {
+    let wrong = || ParseTtlError(text.to_owned());
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.').ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(end);
+        let (unit, seconds) = UNITS.into_iter().find(|(unit, _)| tail.starts_with(unit)).ok_or_else(wrong)?;
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        sum = sum.checked_add(part).ok_or_else(wrong)?;
+        rest = &tail[unit.len()..];
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(sum) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, seconds) in [
+            ("0", 0.0),
+            ("0s", 0.0),
+            ("24h", 86_400.0),
+            ("24h0m0s", 86_400.0),
+            ("1.5h", 5400.0),
+            ("1m30s", 90.0),
+            ("250ms", 0.25),
+        ] {
+            assert_eq!(parse_ttl(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "1", "h", "1d", "-1h", "1h-", "1..5h", "9e9h", "99999999999999999999h"] {
+            assert_eq!(parse_ttl(text), Err(ParseTtlError(text.to_owned())), "{text}");
+        }
+    }
+}
