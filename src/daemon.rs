@@ -182,6 +182,13 @@ struct HeldMachine {
 }
 
 impl HeldMachine {
+    /// The daemon ends when it does not hold the machine any more.
+    fn watched(machine: RunningMachine, lock: InstanceLock, tasks: &Tasks) -> Self {
+        let lock = Arc::new(lock);
+        lock::watch(lock.clone(), tasks);
+        Self { machine, lock }
+    }
+
     fn boot_id(&self) -> &str {
         &self.machine.boot_id
     }
@@ -210,8 +217,7 @@ async fn start(
     let stage = DaemonStage::default();
     let mut services = KubeletServices::new(&config, inventory.reader(), metrics.clone(), tasks);
     let (lock, probes) = lock(&config, &stage, &mut services, tasks).await?;
-    let machine = HeldMachine { machine, lock: Arc::new(lock) };
-    lock::watch(machine.lock.clone(), tasks);
+    let machine = HeldMachine::watched(machine, lock, tasks);
     // The kubelet needs up to a second to find them, in which the claims are recovered: calls wait for that.
     services.open().await.map_err(DaemonError::Kubelet)?;
     inventory.load_drains().await.map_err(DaemonError::Drains)?;
@@ -234,6 +240,7 @@ async fn start(
     start_restoring(&source, &claims, &inventory, &machine, tasks);
     let tellers = (pods_rx.clone(), nri.seen_rx.clone());
     let pod_usage = pod_resources::start(&config, tellers, &claims, &inventory, &metrics, tasks).await?;
+    let published = source.publish(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks);
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         boot_id: machine.boot_id().to_owned(),
@@ -244,10 +251,9 @@ async fn start(
         audit_rx: audit.table(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
-        // Before the sockets, since it takes longest; not before recovery, after which prepares can be answered.
-        publication_rx: source.publish(&config, inventory.reader(), &metrics, tasks),
+        publication_rx: published.publication_rx,
         pods_rx,
-        hardware_rx: source.report_hardware(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks),
+        hardware_rx: published.hardware_rx,
         topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &inventory, &metrics, tasks),
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),

@@ -5,7 +5,7 @@
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims; those of 1.26 to 1.31 through classic_claim
 //!   Pods of this node ──► pods ──┬► whoever joins claims with pods
 //!                                └► read_ahead, between the claims task and claim_reader
-//!   inventory, claims ──► hardware ──► NodeHardware
+//!   inventory, claims ──► hardware ──► NodeHardware; what its spec says is held ──► holds ──► publisher, hardware
 //!   inventory, claims ──► topology ──► NodeResourceTopology
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
@@ -19,6 +19,7 @@ mod classic_claim;
 pub mod events;
 pub mod features;
 pub mod hardware;
+pub mod holds;
 pub mod observe;
 pub mod plan;
 pub mod pods;

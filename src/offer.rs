@@ -23,6 +23,7 @@ use crate::{
     inventory::Inventory,
     kubernetes::{
         features::Dropped,
+        holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },
     standalone::UnallocatedClaim,
@@ -93,7 +94,7 @@ pub struct NodeOffer {
 impl NodeOffer {
     /// What `inventory` has and the claims on record leave.
     pub fn new(node: &str, settings: &SliceSettings, inventory: &Inventory, table: &ClaimTable) -> Self {
-        let pools = desired_slices(inventory, settings, &Dropped::new());
+        let pools = desired_slices(inventory, &HoldsInForce::default(), settings, &Dropped::new());
         let unknown =
             pools.iter().filter(|pool| pool.unknown).map(|pool| format!("pool {} is not known yet", pool.name));
         let left_out = pools.iter().flat_map(|pool| &pool.left_out).cloned();

@@ -20,7 +20,8 @@ pub use condition::{Condition, ConditionStatus, HardwareConditionReason, Hardwar
 pub use counts::{AmountCounts, DeviceCounts, DeviceTotals};
 pub use life::{SIGN_OF_LIFE, STALE_AFTER, UNKNOWN_AFTER, until_sign_of_life};
 pub use node::{
-    BackendHardware, BackendKnowledge, ClassHardware, NodeHardware, NodeHardwareSpec, NodeHardwareStatus, ZoneHardware,
+    BackendHardware, BackendKnowledge, ClassHardware, NodeHardware, NodeHardwareSpec, NodeHardwareStatus, NodeHold,
+    ZoneHardware,
 };
 pub use state::{DeviceImpediments, DeviceState, Occupancy, PartsLeft};
 
@@ -30,6 +31,8 @@ pub const MAX_ZONES: usize = 64;
 pub const MAX_OFFERED_SLICES: usize = 256;
 /// Bytes of all slices in a report together. The API server's store takes 1.5 MiB, and a report says more than them.
 pub const MAX_OFFERED_BYTES: usize = 1 << 20;
+/// Devices of a node that can be held at once.
+pub const MAX_HOLDS: usize = 2048;
 /// Bytes of a message in a report: thousands of nodes have one.
 pub const MAX_MESSAGE_BYTES: usize = 256;
 

@@ -6,6 +6,9 @@ pub const HOSTLER_API_VERSION: &str = "hostler.dev/v1alpha1";
 /// The key of the taint with which a device is kept for somebody, whichever driver's device it is. Its value says for whom.
 pub const HELD_TAINT: &str = "hostler.dev/held";
 
+/// The attribute that says the same where the API server stores no taints: true while the device is kept for somebody.
+pub const HELD_ATTRIBUTE: &str = "hostler.dev/held";
+
 /// The annotation with which a claim that was made from a template says what its pod calls it.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 

@@ -61,6 +61,11 @@ impl<S, T: Default> ApiObject<S, T> {
         }
     }
 
+    /// How often its spec was changed, of kinds that count that; 0 of others.
+    pub fn generation(&self) -> i64 {
+        self.metadata.generation.unwrap_or_default()
+    }
+
     /// UID of the object of this kind that owns it.
     pub fn owner(&self, kind: &str) -> Option<&str> {
         self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == kind).map(|owner| &*owner.uid)

@@ -17,6 +17,7 @@ use crate::{
         claim_status::{self, ClaimChanges},
         events,
         hardware::{self, HardwareReportParts, HardwareReporting, ReportingDaemon},
+        holds,
         observe::ClaimObserver,
         pods,
         publisher::{self, Publication, PublisherParts},
@@ -37,6 +38,15 @@ pub(super) enum ClaimSource {
     Standalone(ManifestFolder),
     /// The API server.
     Kubernetes(ClusterNode),
+}
+
+/// What the cluster is told of this node; nothing without one.
+#[derive(Default)]
+pub(super) struct PublishedNode {
+    /// How it stands with the slices.
+    pub(super) publication_rx: Option<watch::Receiver<Publication>>,
+    /// How it stands with the reports.
+    pub(super) hardware_rx: Option<watch::Receiver<HardwareReporting>>,
 }
 
 impl ClaimSource {
@@ -70,18 +80,39 @@ impl ClaimSource {
         }
     }
 
-    /// Publishes the devices, where there is a cluster to publish them to. Does not wait for it.
+    /// Publishes the devices, where there is a cluster to publish them to, and tells it of the hardware. Does not wait for it.
+    /// It takes longest, so it begins before the sockets; not before recovery, after which prepares can be answered.
     pub(super) fn publish(
         &self,
         config: &DaemonConfig,
-        inventory: InventoryReader,
+        daemon: ReportingDaemon,
+        claims: &ClaimsHandle,
+        inventory: &InventoryHandle,
         metrics: &Metrics,
         tasks: &Tasks,
-    ) -> Option<watch::Receiver<Publication>> {
-        let Self::Kubernetes(cluster) = self else { return None };
-        let settings = SliceSettings::of(config);
-        let parts = PublisherParts { cluster: cluster.clone(), settings, inventory, metrics: metrics.clone() };
-        Some(publisher::start(parts, tasks))
+    ) -> PublishedNode {
+        let Self::Kubernetes(cluster) = self else { return PublishedNode::default() };
+        let is_reported = config.cluster.node_hardware;
+        let holds_rx = if is_reported { holds::start(cluster.clone(), metrics.clone(), tasks) } else { holds::none() };
+        let parts = PublisherParts {
+            cluster: cluster.clone(),
+            settings: SliceSettings::of(config),
+            inventory: inventory.reader(),
+            holds_rx: holds_rx.clone(),
+            metrics: metrics.clone(),
+        };
+        let publication_rx = publisher::start(parts, tasks);
+        let parts = HardwareReportParts {
+            cluster: cluster.clone(),
+            daemon,
+            inventory: inventory.reader(),
+            table_rx: claims.table(),
+            holds_rx,
+            publication_rx: publication_rx.clone(),
+            metrics: metrics.clone(),
+        };
+        let hardware_rx = is_reported.then(|| hardware::start(parts, tasks));
+        PublishedNode { publication_rx: Some(publication_rx), hardware_rx }
     }
 
     /// Watches the pods of this node, where there is a cluster that has any.
@@ -92,27 +123,6 @@ impl ClaimSource {
             }
             _ => watch::channel(PodsOfNode::Unwatched).1,
         }
-    }
-
-    /// Reports the hardware of this node. Does not wait for the API server.
-    pub(super) fn report_hardware(
-        &self,
-        config: &DaemonConfig,
-        daemon: ReportingDaemon,
-        claims: &ClaimsHandle,
-        inventory: &InventoryHandle,
-        metrics: &Metrics,
-        tasks: &Tasks,
-    ) -> Option<watch::Receiver<HardwareReporting>> {
-        let Self::Kubernetes(cluster) = self else { return None };
-        let parts = HardwareReportParts {
-            cluster: cluster.clone(),
-            daemon,
-            inventory: inventory.reader(),
-            table_rx: claims.table(),
-            metrics: metrics.clone(),
-        };
-        config.cluster.node_hardware.then(|| hardware::start(parts, tasks))
     }
 
     /// Exports what is free on each NUMA node, where that is asked for. Does not wait for the API server.

@@ -1,7 +1,7 @@
 //! Keeps the NodeHardware of this node: what there is, who has it, how it is, and that the daemon lives.
 //!
 //! ```text
-//!   inventory (watch), claims (watch) ──► report (pure) ──► pace (pure): one write a second after a change, signs of life
+//!   inventory, claims, holds (watch) ───► report (pure) ──► pace (pure): one write a second after a change, signs of life
 //!                                                             └──► apply ──► API server
 //! ```
 //!
@@ -13,6 +13,7 @@ mod conditions;
 mod pace;
 mod report;
 mod slices;
+mod sources;
 
 use std::{
     sync::Arc,
@@ -40,11 +41,12 @@ use self::{
     conditions::{says_the_same, stamped},
     pace::ReportPace,
     slices::offered_slices,
+    sources::{ReportContent, ReportSources},
 };
-use super::ClusterNode;
+use super::{ClusterNode, holds::HoldsReader, publisher::Publication};
 use crate::{
     claims::ClaimTable,
-    inventory::{Inventory, InventoryReader},
+    inventory::InventoryReader,
     metrics::Metrics,
     tasks::{Outcome, Tasks},
 };
@@ -66,6 +68,10 @@ pub struct HardwareReportParts {
     pub inventory: InventoryReader,
     /// Who has it.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
+    /// What is to be held of it.
+    pub holds_rx: HoldsReader,
+    /// What of that is published.
+    pub publication_rx: watch::Receiver<Publication>,
     /// Counts writes and repeats.
     pub metrics: Metrics,
 }
@@ -114,40 +120,36 @@ struct HardwareReporter {
 
 impl HardwareReporter {
     async fn run(mut self) -> Outcome {
-        let mut inventory_rx = self.parts.inventory.subscribe();
-        let mut table_rx = self.parts.table_rx.clone();
+        let mut sources = ReportSources::of(&self.parts);
+        sources.holds_heard().await;
         loop {
-            let inventory = inventory_rx.borrow_and_update().clone();
-            let claims = table_rx.borrow_and_update().clone();
-            match self.report(&inventory, &claims).await {
+            match self.report(sources.latest()).await {
                 Ok(()) => self.told(),
                 Err(failure) => self.fail(&failure),
             }
-            self.until_due(&mut inventory_rx, &mut table_rx).await;
+            self.until_due(&mut sources).await;
         }
     }
 
-    async fn until_due(
-        &mut self,
-        inventory_rx: &mut watch::Receiver<Arc<Inventory>>,
-        table_rx: &mut watch::Receiver<Arc<ClaimTable>>,
-    ) {
+    async fn until_due(&mut self, sources: &mut ReportSources) {
         loop {
-            // All arms are cancel safe: a change that was not taken is still seen as one.
+            // Both arms are cancel safe: a change that was not taken is still seen as one.
             tokio::select! {
-                Ok(()) = inventory_rx.changed() => self.pace.changed(Instant::now()),
-                Ok(()) = table_rx.changed() => self.pace.changed(Instant::now()),
+                () = sources.changed() => self.pace.changed(Instant::now()),
                 () = sleep_until(self.pace.due()) => return,
             }
         }
     }
 
-    async fn report(&mut self, inventory: &Inventory, claims: &ClaimTable) -> Result<(), ApiFailure> {
-        let mut content = node_report(&self.parts.daemon, inventory, claims);
+    async fn report(&mut self, latest: ReportContent) -> Result<(), ApiFailure> {
+        let ReportContent { inventory, claims, holds, holds_generation } = latest;
+        let mut content = node_report(&self.parts.daemon, &inventory, &claims, &holds);
+        content.holds_generation = holds_generation;
         if self.offers_slices().await? {
-            content.slices = offered_slices(&self.parts.daemon.settings, self.parts.cluster.node(), inventory);
+            let settings = &self.parts.daemon.settings;
+            content.slices = offered_slices(settings, self.parts.cluster.node(), &inventory, &holds);
         }
-        self.tell(content).await
+        self.tell(content, holds.is_wanted).await
     }
 
     /// Whether the object has to say what ResourceSlices say elsewhere.
@@ -160,23 +162,25 @@ impl HardwareReporter {
     }
 
     /// Has the object say `content`; writes nothing where it does, unless a sign of life is due.
-    async fn tell(&mut self, content: NodeHardwareStatus) -> Result<(), ApiFailure> {
+    async fn tell(&mut self, content: NodeHardwareStatus, are_holds_wanted: bool) -> Result<(), ApiFailure> {
         let is_known = self.said.is_some();
-        match self.write(content.clone()).await {
+        match self.write(content.clone(), are_holds_wanted).await {
             // Somebody has deleted it.
             Err(failure) if is_known && failure.code() == Some(404) && !failure.is_unknown_resource() => {
                 self.said = None;
-                self.write(content).await
+                self.write(content, are_holds_wanted).await
             }
             done => done,
         }
     }
 
-    async fn write(&mut self, content: NodeHardwareStatus) -> Result<(), ApiFailure> {
+    async fn write(&mut self, content: NodeHardwareStatus, are_holds_wanted: bool) -> Result<(), ApiFailure> {
         let said = match self.said.take() {
             Some(said) => said,
             None => self.look().await?,
         };
+        let holds_generation = generation_to_tell(content.holds_generation, said.holds_generation, are_holds_wanted);
+        let content = NodeHardwareStatus { holds_generation, ..content };
         if says_the_same(&content, &said) && !self.pace.is_sign_due(Instant::now()) {
             self.said = Some(said);
             return Ok(());
@@ -249,6 +253,12 @@ impl HardwareReporter {
             _ => {}
         }
     }
+}
+
+/// What was published stays so until there is news: slices outlive a daemon. Nodes of which nobody ever wanted anything to be held
+/// say nothing: their spec is as it was made.
+fn generation_to_tell(published: Option<i64>, said: Option<i64>, are_holds_wanted: bool) -> Option<i64> {
+    published.filter(|generation| are_holds_wanted || *generation > 1 || said.is_some()).or(said)
 }
 
 /// The object, as it is read.

@@ -1,7 +1,9 @@
 //! What to write so that the slices that exist become those that should: a pure function.
 //!
 //! Whoever reads a pool looks at the slices of its highest generation only, and only when all of them are there. So a
-//! change of one slice can be made in place, and any larger one makes a new generation, with every slice written once.
+//! change of one slice can be made in place, and any larger one makes a new generation, with every slice written once. Taints
+//! are each device's own, and a mixture of old and new ones misleads nobody: slices that change in nothing else keep the
+//! generation, and the others are not written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +47,17 @@ impl PublishedSlice {
     fn says(&self, desired: &SliceContent) -> bool {
         *self.content == *desired || self.sent.as_deref() == Some(desired)
     }
+
+    fn says_but_for_taints(&self, desired: &SliceContent) -> bool {
+        self.says(desired) || is_same_but_for_taints(&self.content, desired)
+    }
+}
+
+fn is_same_but_for_taints(one: &SliceContent, other: &SliceContent) -> bool {
+    let untainted = |device: &SliceDevice| SliceDevice { taints: Vec::new(), ..device.clone() };
+    one.shared_counters == other.shared_counters
+        && one.devices.len() == other.devices.len()
+        && one.devices.iter().zip(&other.devices).all(|(one, other)| untainted(one) == untainted(other))
 }
 
 impl Mirrored for PublishedSlice {
@@ -150,15 +163,15 @@ fn count(pool: &DesiredPool) -> i64 {
     i64::try_from(pool.slices.len()).unwrap_or(i64::MAX)
 }
 
-/// The generation that the pool's slices shall have. The current one stays when nobody can see a mixture: when one slice
-/// of a complete pool changes, or when slices are missing and all others are right.
+/// The generation that the pool's slices shall have. The current one stays when nobody can see a mixture that matters: when one
+/// slice of a complete pool changes, when slices are missing and all others are right, and whatever becomes of taints.
 fn generation(members: &Members<'_>, pool: &DesiredPool) -> i64 {
     let Some(latest) = members.values().map(|slice| slice.pool.generation).max() else { return 1 };
     let current = |name: &String| members.get(name).filter(|slice| slice.pool.generation == latest);
     let in_latest = members.values().filter(|slice| slice.pool.generation == latest);
     let wanted = pool.slices.iter().filter_map(|slice| Some((slice, current(&slice.name)?)));
     let (found, changed) = wanted.fold((0, 0), |(found, changed), (slice, existing)| {
-        (found + 1, changed + usize::from(!existing.says(&slice.content)))
+        (found + 1, changed + usize::from(!existing.says_but_for_taints(&slice.content)))
     });
     let none_unwanted = in_latest.clone().count() == found;
     let same_count = in_latest.clone().all(|slice| slice.pool.resource_slice_count == count(pool));

@@ -1,11 +1,12 @@
 //! Keeps the slices on the API server as the inventory wants them. The one writer of this driver's slices on this node.
 //!
 //! ```text
-//!   inventory (watch) ──► desired ─┐                     ┌► probe, create, replace, delete ── answers ─┐
+//!   inventory, holds ───► desired ─┐                     ┌► probe, create, replace, delete ── answers ─┐
 //!                                  ├► plan (pure) ───────┘                                              │
 //!   API server ── watch ──► mirror ┘◄─────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! Nothing is written as long as nobody knows which devices are held for somebody: an untainted one would be given away.
 //! Nothing is written that is there already: not after a restart, not for an echo of an own write. Slices outlive the
 //! daemon; the kubelet deletes them when it misses the driver for too long.
 
@@ -31,6 +32,7 @@ use self::write::{SliceWriter, WriteOutcome};
 use super::{
     ClusterNode, ResourceSlice,
     features::{Dropped, Feature, probe},
+    holds::{HoldsReader, HoldsWord},
     plan::{PublishedSlice, SliceDeletion, SliceWrite, plan},
     slices::{DesiredPool, SliceSettings, desired_slices},
     slices_of, wait_until,
@@ -58,6 +60,8 @@ pub struct PublisherParts {
     pub settings: SliceSettings,
     /// What is published.
     pub inventory: InventoryReader,
+    /// Which of it is held.
+    pub holds_rx: HoldsReader,
     /// Counts writes and retries.
     pub metrics: Metrics,
 }
@@ -73,6 +77,8 @@ pub struct Publication {
     pub dropped: Vec<String>,
     /// Devices that cannot be published to this server, and why.
     pub left_out: Vec<String>,
+    /// Generation of the spec whose holds the slices on the server say; absent where nothing was published yet.
+    pub holds_generation: Option<i64>,
 }
 
 /// Whether all is as it should be.
@@ -114,6 +120,7 @@ pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publicatio
         known: BTreeMap::new(),
         reported: Dropped::new(),
         left_out: Vec::new(),
+        holds_generation: HoldsGeneration::default(),
         running: JoinSet::new(),
         writes: VecDeque::new(),
         deletes: VecDeque::new(),
@@ -139,9 +146,19 @@ struct Publisher {
     /// Features that were reported as missing.
     reported: Dropped,
     left_out: Vec<String>,
+    holds_generation: HoldsGeneration,
     running: JoinSet<WriteOutcome>,
     writes: VecDeque<SliceWrite>,
     deletes: VecDeque<SliceDeletion>,
+}
+
+/// Of the specs whose holds are published.
+#[derive(Debug, Default)]
+struct HoldsGeneration {
+    /// Of what is being written.
+    written: i64,
+    /// Of what the server has.
+    published: Option<i64>,
 }
 
 impl Publisher {
@@ -195,6 +212,7 @@ impl Publisher {
         let mut events =
             cluster.client().watch(&slices, &selector, ListFreshness::Newest, "the ResourceSlices of this node");
         let mut inventory_rx = self.parts.inventory.subscribe();
+        let mut holds_rx = self.parts.holds_rx.clone();
         let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)));
         self.mirror.relist();
         loop {
@@ -203,6 +221,7 @@ impl Publisher {
             tokio::select! {
                 Some(event) = events.next() => self.observe(event?),
                 Ok(()) = inventory_rx.changed() => self.pace.want(Instant::now() + DEBOUNCE),
+                Ok(()) = holds_rx.changed() => self.heed_holds(),
                 Some(done) = self.running.join_next() => {
                     self.settle(done.unwrap_or_else(|error| WriteOutcome::Failed(ApiFailure::ended("write a ResourceSlice", error))))?;
                     self.go_on(writer);
@@ -225,7 +244,16 @@ impl Publisher {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle())
+        let are_holds_known = self.parts.holds_rx.borrow().known().is_some();
+        self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle() && are_holds_known)
+    }
+
+    fn heed_holds(&mut self) {
+        let word = self.parts.holds_rx.borrow().clone();
+        match word {
+            HoldsWord::Known(_) => self.pace.want(Instant::now() + DEBOUNCE),
+            HoldsWord::Unread(error) => self.say(PublicationState::Failing { error }),
+        }
     }
 
     fn observe(&mut self, event: WatchEvent<ResourceSlice>) {
@@ -248,9 +276,12 @@ impl Publisher {
 
     /// Compares what is with what should be, and begins to write the difference.
     fn sync(&mut self, writer: &SliceWriter) {
+        let Some(held) = self.parts.holds_rx.borrow().known().cloned() else { return };
         self.pace.begun(Instant::now());
+        self.holds_generation.written = held.generation();
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
-        let desired = desired_slices(&self.parts.inventory.latest(), &self.parts.settings, &missing);
+        let inventory = self.parts.inventory.latest();
+        let desired = desired_slices(&inventory, &held.in_force(&inventory), &self.parts.settings, &missing);
         let plan = plan(self.mirror.objects(), &desired, writer.owner());
         self.note_left_out(&desired);
         if plan.is_empty() {
@@ -378,6 +409,7 @@ impl Publisher {
 
     fn synced(&mut self) {
         self.pace.succeeded();
+        self.holds_generation.published = Some(self.holds_generation.written);
         if self.publication_tx.borrow().state != PublicationState::Synced {
             info!(slices = self.mirror.objects().len(), "devices are published");
         }
@@ -387,7 +419,8 @@ impl Publisher {
     fn say(&self, state: PublicationState) {
         let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
         let slices = self.mirror.objects().len();
-        let new = Publication { state, slices, dropped, left_out: self.left_out.clone() };
+        let left_out = self.left_out.clone();
+        let new = Publication { state, slices, dropped, left_out, holds_generation: self.holds_generation.published };
         self.publication_tx.send_if_modified(|latest| {
             let modified = *latest != new;
             *latest = new;

@@ -12,8 +12,11 @@ use hostler_api::{
 };
 use hostler_backend::{CounterSet, Device};
 
-pub(super) use self::device::taints;
-use super::features::{Dropped, Feature};
+pub(super) use self::device::{DeviceObjections, taints};
+use super::{
+    features::{Dropped, Feature},
+    holds::HoldsInForce,
+};
 use crate::{
     config::{DaemonConfig, NodeAllocatableNames},
     inventory::{Inventory, Pool, UnknownPool},
@@ -87,10 +90,15 @@ pub struct DesiredSlice {
     pub content: Arc<SliceContent>,
 }
 
-/// The pools of all backends.
-pub fn desired_slices(inventory: &Inventory, settings: &SliceSettings, dropped: &Dropped) -> Vec<DesiredPool> {
+/// The pools of all backends, with the devices that are held.
+pub fn desired_slices(
+    inventory: &Inventory,
+    holds: &HoldsInForce,
+    settings: &SliceSettings,
+    dropped: &Dropped,
+) -> Vec<DesiredPool> {
     let known = inventory.pools.iter();
-    let known = known.map(|(backend, pool)| desired_pool(inventory, backend, pool, settings, dropped));
+    let known = known.map(|(backend, pool)| desired_pool(inventory, holds, backend, pool, settings, dropped));
     known.chain(inventory.unknown.values().map(untouched_pool)).collect()
 }
 
@@ -101,6 +109,7 @@ fn untouched_pool(pool: &UnknownPool) -> DesiredPool {
 
 fn desired_pool(
     inventory: &Inventory,
+    holds: &HoldsInForce,
     backend: &BackendName,
     pool: &Pool,
     settings: &SliceSettings,
@@ -110,11 +119,13 @@ fn desired_pool(
     let mut left_out = Vec::new();
     let mut devices = Vec::with_capacity(pool.devices.len());
     for device in &pool.devices {
-        let drain = inventory.drains.get(&(backend.clone(), device.name.clone()));
-        let translated = unresolved(device, pool, dropped).map_or_else(
-            || device::device(device, pool.stale.is_some(), drain, settings, dropped),
-            |reason| Err(reason.to_owned()),
-        );
+        let against = DeviceObjections {
+            is_stale: pool.stale.is_some(),
+            drain: inventory.drain(backend, &device.name),
+            held: holds.value(&pool.name, device.name.as_str()),
+        };
+        let translated = unresolved(device, pool, dropped)
+            .map_or_else(|| device::device(device, against, settings, dropped), |reason| Err(reason.to_owned()));
         match translated {
             Ok(device) => devices.push(device),
             Err(reason) => left_out.push(format!("{}/{}: {reason}", pool.name, device.name)),

@@ -41,6 +41,8 @@ pub enum HardwareConditionType {
     Ready,
     /// Every device works.
     Healthy,
+    /// Every device that is to be held can be; there only where any is.
+    HoldsPublished,
 }
 
 /// Why a condition of a NodeHardware has its status.
@@ -60,6 +62,10 @@ pub enum HardwareConditionReason {
     DevicesFail,
     /// Of some it is not known.
     DevicesUnknown,
+    /// All devices that are to be held can be.
+    DevicesHeld,
+    /// Some cannot: they are not there, or a part of what must be held as a whole.
+    DevicesNotHeld,
 }
 
 impl Condition {
@@ -86,6 +92,7 @@ impl HardwareConditionType {
         match self {
             Self::Ready => "Ready",
             Self::Healthy => "Healthy",
+            Self::HoldsPublished => "HoldsPublished",
         }
     }
 }
@@ -101,6 +108,8 @@ impl HardwareConditionReason {
             Self::DevicesWork => "DevicesWork",
             Self::DevicesFail => "DevicesFail",
             Self::DevicesUnknown => "DevicesUnknown",
+            Self::DevicesHeld => "DevicesHeld",
+            Self::DevicesNotHeld => "DevicesNotHeld",
         }
     }
 }

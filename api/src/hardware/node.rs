@@ -30,6 +30,21 @@ pub struct NodeHardwareSpec {
     /// says; by UID of the claim.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, NodeGrant>,
+    /// Its devices that are kept for somebody, as hostler's controller says; each device once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<NodeHold>,
+}
+
+/// A device of the node that is kept for somebody: who does not tolerate the taint with this value is not given it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeHold {
+    /// Pool of the device.
+    pub pool: String,
+    /// Name of the device.
+    pub device: String,
+    /// Value of the taint, which says for whom.
+    pub value: String,
 }
 
 /// What a daemon says of its node.
@@ -54,6 +69,10 @@ pub struct NodeHardwareStatus {
     /// has in later releases. A pool of which one is missing is not there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Value>,
+    /// Generation of the spec whose holds the node's ResourceSlices say, as the API server has them; absent where there was never
+    /// anything to hold. The condition HoldsPublished names what is not held all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds_generation: Option<i64>,
     /// Whether this can be relied on, and all is well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -4,8 +4,8 @@
 use hostler_api::{
     classic::{CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND},
     hardware::{
-        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, MAX_MESSAGE_BYTES, MAX_OFFERED_SLICES,
-        MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
+        CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, GROUP, MAX_HOLDS, MAX_MESSAGE_BYTES,
+        MAX_OFFERED_SLICES, MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
     reservation::{MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS},
@@ -248,6 +248,13 @@ fn of_fields() -> Vec<(&'static str, Value)> {
     let reason = json!({"maxLength": 256, "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"});
     vec![
         ("NodeHardwareSpec.nodeName", name.clone()),
+        (
+            "NodeHardwareSpec.holds",
+            json!({"maxItems": MAX_HOLDS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["pool", "device"]}),
+        ),
+        ("NodeHold.pool", name.clone()),
+        ("NodeHold.device", json!({"maxLength": 63, "minLength": 1})),
+        ("NodeHold.value", json!({"maxLength": 16, "pattern": "^[0-9a-f]{16}$"})),
         ("NodeHardwareStatus.driver", json!({"maxLength": 63})),
         ("NodeHardwareStatus.hostlerVersion", json!({"maxLength": 64})),
         ("NodeHardwareStatus.kernelVersion", json!({"maxLength": 64})),

@@ -22,6 +22,7 @@ use crate::{
     inventory::{Inventory, Pool},
     kubernetes::{
         features::Dropped,
+        holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },
 };
@@ -40,7 +41,8 @@ pub(super) fn of(snapshot: &TreeSnapshot, config: &DaemonConfig) -> Result<Strin
     // The node is called what the capture calls it.
     let config = DaemonConfig { node_name: String::new(), ..config.clone() };
     let machine = scan_machine(&config, &capture.root(), None);
-    let slices = desired_slices(&inventory(&machine), &SliceSettings::of(&config), &Dropped::new());
+    let slices =
+        desired_slices(&inventory(&machine), &HoldsInForce::default(), &SliceSettings::of(&config), &Dropped::new());
     let mut items = vec![node(&machine)];
     let slices = slices.iter().flat_map(|pool| pool.objects(&machine.node, &config.driver));
     items.extend(slices.map(|slice| slice_object(&slice)));

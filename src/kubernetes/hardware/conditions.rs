@@ -9,12 +9,19 @@ use super::report::cut;
 use crate::{
     claims::{ClaimOperation, ClaimTable},
     inventory::Inventory,
+    kubernetes::holds::HoldsInForce,
     usage::holders::{DeviceHealth, DeviceUsage},
 };
 
 /// The conditions, without the times.
-pub(super) fn conditions(inventory: &Inventory, claims: &ClaimTable, devices: &[DeviceUsage]) -> Vec<Condition> {
-    vec![ready(inventory, claims), healthy(inventory, devices)]
+pub(super) fn conditions(
+    inventory: &Inventory,
+    claims: &ClaimTable,
+    devices: &[DeviceUsage],
+    holds: &HoldsInForce,
+) -> Vec<Condition> {
+    let always = [ready(inventory, claims), healthy(inventory, devices)];
+    always.into_iter().chain(holds.is_wanted.then(|| holds_published(holds))).collect()
 }
 
 fn ready(inventory: &Inventory, claims: &ClaimTable) -> Condition {
@@ -44,6 +51,16 @@ fn healthy(inventory: &Inventory, devices: &[DeviceUsage]) -> Condition {
         return condition(kind, ConditionStatus::Unknown, HardwareConditionReason::DevicesUnknown, &unchecked);
     }
     condition(kind, ConditionStatus::True, HardwareConditionReason::DevicesWork, "")
+}
+
+fn holds_published(holds: &HoldsInForce) -> Condition {
+    let kind = HardwareConditionType::HoldsPublished;
+    match few(&holds.refused) {
+        refused if refused.is_empty() => {
+            condition(kind, ConditionStatus::True, HardwareConditionReason::DevicesHeld, "")
+        }
+        refused => condition(kind, ConditionStatus::False, HardwareConditionReason::DevicesNotHeld, &refused),
+    }
 }
 
 fn condition(

@@ -19,7 +19,10 @@ use super::conditions::conditions;
 use crate::{
     claims::ClaimTable,
     inventory::Inventory,
-    kubernetes::slices::{SliceSettings, taints},
+    kubernetes::{
+        holds::HoldsInForce,
+        slices::{DeviceObjections, SliceSettings, taints},
+    },
     usage::holders::{DeviceUsage, usage},
 };
 
@@ -36,14 +39,24 @@ pub struct ReportingDaemon {
     pub boot_id: String,
 }
 
-/// What there is and who has it, without the times.
-pub fn node_report(daemon: &ReportingDaemon, inventory: &Inventory, claims: &ClaimTable) -> NodeHardwareStatus {
+/// What there is, who has it and who is promised it, without the times.
+pub fn node_report(
+    daemon: &ReportingDaemon,
+    inventory: &Inventory,
+    claims: &ClaimTable,
+    holds: &HoldsInForce,
+) -> NodeHardwareStatus {
     let (_, devices) = usage(inventory, claims);
     let mut counts = known_backends(inventory);
     for device in &devices {
         let counts = counts.entry(device.backend.clone()).or_insert_with(BackendCounts::switched_off);
         match find(inventory, device) {
-            Some(known) => counts.add(device, known, inventory, &daemon.settings),
+            Some(known) => counts.add(
+                device,
+                known,
+                impediments(device, known, inventory, holds, &daemon.settings),
+                &daemon.settings,
+            ),
             None => counts.missing += u32::from(device.is_held()),
         }
     }
@@ -53,7 +66,7 @@ pub fn node_report(daemon: &ReportingDaemon, inventory: &Inventory, claims: &Cla
         hostler_version: daemon.version.to_owned(),
         kernel_version: daemon.kernel.clone(),
         boot_id: daemon.boot_id.clone(),
-        conditions: conditions(inventory, claims, &devices),
+        conditions: conditions(inventory, claims, &devices, holds),
         backends,
         ..NodeHardwareStatus::default()
     };
@@ -98,8 +111,7 @@ impl BackendCounts {
         Self::new(BackendKnowledge::Unknown, "it is switched off, and claims have devices of it")
     }
 
-    fn add(&mut self, device: &DeviceUsage, known: &Device, inventory: &Inventory, settings: &SliceSettings) {
-        let impediments = impediments(device, known, inventory, settings);
+    fn add(&mut self, device: &DeviceUsage, known: &Device, impediments: DeviceImpediments, settings: &SliceSettings) {
         let state = DeviceState::of(occupancy(device, known), impediments);
         let node = device.numa_node.filter(|node| (*node as usize) < MAX_ZONES - 1);
         let zones = self.classes.entry(class_of(device, known, &settings.driver)).or_default();
@@ -138,12 +150,17 @@ fn impediments(
     device: &DeviceUsage,
     known: &Device,
     inventory: &Inventory,
+    holds: &HoldsInForce,
     settings: &SliceSettings,
 ) -> DeviceImpediments {
-    let backend = inventory.pools.get_key_value(device.backend.as_str()).map(|(backend, _)| backend);
-    let drain = backend.and_then(|backend| inventory.drain(backend, &known.name));
+    let found = inventory.pools.get_key_value(device.backend.as_str());
+    let against = DeviceObjections {
+        is_stale: device.stale,
+        drain: found.and_then(|(backend, _)| inventory.drain(backend, &known.name)),
+        held: found.and_then(|(_, pool)| holds.value(&pool.name, known.name.as_str())),
+    };
     let mut impediments = DeviceImpediments::default();
-    for taint in taints(known, device.stale, drain, settings) {
+    for taint in taints(known, against, settings) {
         impediments.add_of_driver(&taint, &settings.driver);
     }
     impediments

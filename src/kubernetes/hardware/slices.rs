@@ -8,13 +8,19 @@ use crate::{
     inventory::Inventory,
     kubernetes::{
         features::Dropped,
+        holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },
 };
 
 /// What the slices of a node say. Who reads them knows all fields, whatever the API server knows.
-pub(super) fn offered_slices(settings: &SliceSettings, node: &str, inventory: &Inventory) -> Vec<Value> {
-    let pools = desired_slices(inventory, settings, &Dropped::new());
+pub(super) fn offered_slices(
+    settings: &SliceSettings,
+    node: &str,
+    inventory: &Inventory,
+    holds: &HoldsInForce,
+) -> Vec<Value> {
+    let pools = desired_slices(inventory, holds, settings, &Dropped::new());
     let objects = pools.iter().flat_map(|pool| pool.objects(node, &settings.driver));
     let slices = objects.filter_map(|slice| serde_json::to_value(&slice.spec).ok()).collect();
     within(slices, MAX_OFFERED_BYTES)

@@ -165,6 +165,19 @@ fn two_changed_slices_make_a_new_generation_of_all() {
 }
 
 #[test]
+fn taints_on_several_slices_are_written_where_they_are_and_nowhere_else() {
+    let plain = |name: &str| vec![device(name)];
+    let mut server = server_with(&[pool_of("pool", vec![plain("a"), plain("b"), plain("c")])]);
+    let held = |name: &str| vec![tainted(name)];
+    assert_eq!(server.converge(&[pool_of("pool", vec![held("a"), held("b"), plain("c")])]), (2, 0));
+    assert_eq!(server.generation(), 1, "nobody is misled by one taint without the other");
+    assert_eq!(server.converge(&[pool_of("pool", vec![plain("a"), plain("b"), held("c")])]), (3, 0));
+    assert_eq!(server.generation(), 1);
+    assert_eq!(server.converge(&[pool_of("pool", vec![held("a"), plain("x"), plain("y")])]), (3, 0));
+    assert_eq!(server.generation(), 2, "two slices have other devices");
+}
+
+#[test]
 fn a_pool_that_has_no_devices_any_more_loses_its_slices_and_begins_anew() {
     let mut server = server_with(&pool(&[&["a"], &["b"]]));
     assert_eq!(server.converge(&pool(&[])), (0, 2));

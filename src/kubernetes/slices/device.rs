@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use hostler_api::{
     DeviceName, Quantity,
+    limits::MAX_ATTRIBUTES_AND_CAPACITIES,
     resource::{
         CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, DeviceAttribute, DeviceCapacity,
         DeviceCounterConsumption, DeviceTaint, NodeAllocatableMapping136, NodeAllocatableMapping137,
         NodeAllocatableResource137, SliceDevice, SliceQuantity, SortedMap,
     },
-    well_known::TaintReason,
+    well_known::{HELD_ATTRIBUTE, HELD_TAINT, TaintReason},
 };
 use hostler_backend::{AttributeValue, Capacity, CounterUse, Device, Health, NodeAllocatable, RequestPolicy, Sharing};
 
@@ -20,23 +21,40 @@ use crate::{
     kubernetes::features::{Dropped, Feature},
 };
 
+/// What there is against giving a device to anybody new, beside its health.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::kubernetes) struct DeviceObjections<'a> {
+    /// Whether the last scan of its backend failed.
+    pub(in crate::kubernetes) is_stale: bool,
+    /// Whether an operator has taken it out of service.
+    pub(in crate::kubernetes) drain: Option<&'a Drain>,
+    /// For whom it is held.
+    pub(in crate::kubernetes) held: Option<&'a str>,
+}
+
 /// The device, or why it is left out.
 pub(super) fn device(
     device: &Device,
-    stale: bool,
-    drain: Option<&Drain>,
+    against: DeviceObjections<'_>,
     settings: &SliceSettings,
     dropped: &Dropped,
 ) -> Result<SliceDevice, String> {
-    let taints = taints(device, stale, drain, settings);
-    if let Some(taint) = taints.first().filter(|_| dropped.contains(&Feature::Taints)) {
+    let has_taints = !dropped.contains(&Feature::Taints);
+    let by_attribute = against.held.is_some() && !has_taints;
+    let against = DeviceObjections { held: against.held.filter(|_| has_taints), ..against };
+    let taints = taints(device, against, settings);
+    if let Some(taint) = taints.first().filter(|_| !has_taints) {
         return Err(format!("it would have the taint {}, which the API server does not store", taint.key));
+    }
+    let attributes = attributes(device, by_attribute, settings);
+    if by_attribute && attributes.iter().count() + device.capacity.len() > MAX_ATTRIBUTES_AND_CAPACITIES {
+        return Err("it is held, and has no room for the attribute that says so".to_owned());
     }
     let shared = device.sharing == Sharing::Shared && !dropped.contains(&Feature::Sharing);
     let binding = device.binding.as_ref().filter(|_| !dropped.contains(&Feature::Binding));
     let mut published = SliceDevice {
         name: device.name.as_str().into(),
-        attributes: attributes(device, settings),
+        attributes,
         capacity: device.capacity.iter().map(|(name, it)| (name.as_str(), capacity(it, shared))).collect(),
         consumes_counters: device.consumes.iter().map(consumption).collect(),
         taints,
@@ -55,8 +73,7 @@ pub(super) fn device(
 /// Why nobody new shall get the device.
 pub(in crate::kubernetes) fn taints(
     device: &Device,
-    stale: bool,
-    drain: Option<&Drain>,
+    against: DeviceObjections<'_>,
     settings: &SliceSettings,
 ) -> Vec<DeviceTaint> {
     let taint = |reason: TaintReason, evict: bool| DeviceTaint {
@@ -70,18 +87,24 @@ pub(in crate::kubernetes) fn taints(
         Health::Unhealthy { .. } => Some(taint(TaintReason::Unhealthy, settings.evict_unhealthy)),
         Health::Unknown { .. } => Some(taint(TaintReason::Unknown, false)),
     };
-    let stale = stale.then(|| taint(TaintReason::Stale, false));
-    let drained = drain.map(|drain| taint(TaintReason::Drained, drain.evict));
-    health.into_iter().chain(stale).chain(drained).collect()
+    let stale = against.is_stale.then(|| taint(TaintReason::Stale, false));
+    let drained = against.drain.map(|drain| taint(TaintReason::Drained, drain.evict));
+    health.into_iter().chain(stale).chain(drained).chain(against.held.map(held)).collect()
+}
+
+/// Who has the device keeps it.
+fn held(value: &str) -> DeviceTaint {
+    DeviceTaint { key: HELD_TAINT.into(), value: Some(value.into()), effect: "NoSchedule".into(), time_added: None }
 }
 
 pub(super) fn is_list(value: &AttributeValue) -> bool {
     matches!(value, AttributeValue::Ints(_) | AttributeValue::Strings(_))
 }
 
-fn attributes(device: &Device, settings: &SliceSettings) -> SortedMap<DeviceAttribute> {
+fn attributes(device: &Device, is_held: bool, settings: &SliceSettings) -> SortedMap<DeviceAttribute> {
     let published = device.attributes.iter().filter(|(_, value)| settings.list_attributes || !is_list(value));
-    published.map(|(name, value)| (name.as_str(), attribute(value))).collect()
+    let published = published.map(|(name, value)| (name.as_str(), attribute(value)));
+    published.chain(is_held.then_some((HELD_ATTRIBUTE, DeviceAttribute::Bool(true)))).collect()
 }
 
 fn attribute(value: &AttributeValue) -> DeviceAttribute {

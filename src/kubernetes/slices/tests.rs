@@ -2,7 +2,10 @@
 
 use std::time::SystemTime;
 
-use hostler_api::{QualifiedName, Quantity};
+use hostler_api::{
+    QualifiedName, Quantity,
+    hardware::{NodeHardwareSpec, NodeHold},
+};
 use hostler_backend::{
     AttributeValue, BindingConditions, Capacity, CounterUse, Health, NodeAllocatable, RequestPolicy, Sharing,
 };
@@ -10,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::inventory::Drain;
+use crate::{inventory::Drain, kubernetes::holds::HeldDevices};
 
 fn settings() -> SliceSettings {
     SliceSettings {
@@ -47,7 +50,7 @@ fn inventory(devices: Vec<Device>) -> Inventory {
 }
 
 fn the_pool(inventory: &Inventory, settings: &SliceSettings, dropped: &[Feature]) -> DesiredPool {
-    let mut pools = desired_slices(inventory, settings, &dropped.iter().copied().collect());
+    let mut pools = desired_slices(inventory, &HoldsInForce::default(), settings, &dropped.iter().copied().collect());
     assert_eq!(pools.len(), 1);
     pools.remove(0)
 }
@@ -178,6 +181,44 @@ fn what_nobody_new_shall_get_is_tainted() {
         taints(unhealthy(), true, Some(true), &settings()),
         "hostler.dev/unhealthy:NoSchedule hostler.dev/stale:NoSchedule hostler.dev/drained:NoExecute"
     );
+}
+
+fn held(device: Device, dropped: &[Feature]) -> DesiredPool {
+    let hold = NodeHold {
+        pool: "node/fake".to_owned(),
+        device: device.name.to_string(),
+        value: "0123456789abcdef".to_owned(),
+    };
+    let spec = NodeHardwareSpec { holds: vec![hold], ..NodeHardwareSpec::default() };
+    let inventory = inventory(vec![device]);
+    let holds = HeldDevices::of(&spec, 1).in_force(&inventory);
+    desired_slices(&inventory, &holds, &settings(), &dropped.iter().copied().collect()).remove(0)
+}
+
+#[test]
+fn a_held_device_says_for_whom_beside_all_that_is_wrong_with_it() {
+    let unhealthy = Health::Unhealthy { reason: "hot".to_owned() };
+    let pool = held(Device { health: unhealthy, ..named("a") }, &[]);
+    assert_eq!(
+        serde_json::to_value(&pool.slices[0].content.devices[0].taints).unwrap(),
+        json!([
+            {"key": "hostler.dev/unhealthy", "value": "failed", "effect": "NoSchedule"},
+            {"key": "hostler.dev/held", "value": "0123456789abcdef", "effect": "NoSchedule"},
+        ])
+    );
+}
+
+#[test]
+fn without_taints_an_attribute_says_that_a_device_is_held() {
+    let pool = held(named("a"), &[Feature::Taints]);
+    assert_eq!(
+        serde_json::to_value(&pool.slices[0].content.devices[0]).unwrap(),
+        json!({"name": "a", "attributes": {"hostler.dev/held": {"bool": true}}})
+    );
+    let mut full = named("b");
+    full.attributes = (0..32).map(|index| (qualified(&format!("x{index}")), AttributeValue::Int(index))).collect();
+    let pool = held(full, &[Feature::Taints]);
+    assert_eq!(pool.left_out, ["node/fake/b: it is held, and has no room for the attribute that says so"]);
 }
 
 #[test]

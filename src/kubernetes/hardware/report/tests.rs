@@ -125,7 +125,7 @@ fn nobody() -> ClaimTable {
 }
 
 fn report(inventory: &Inventory, claims: &ClaimTable) -> NodeHardwareStatus {
-    node_report(&daemon(), inventory, claims)
+    node_report(&daemon(), inventory, claims, &HoldsInForce::default())
 }
 
 /// Those that are not nothing, but for the capacity, as `allocated 1, free 2`.
@@ -379,7 +379,7 @@ fn a_device_is_counted_under_the_class_that_selects_it() {
     for path in captures() {
         let inventory = captured(&UnpackedCapture::open(&path).unwrap());
         let status = report(&inventory, &nobody());
-        let slices = desired_slices(&inventory, &daemon().settings, &Default::default());
+        let slices = desired_slices(&inventory, &HoldsInForce::default(), &daemon().settings, &Default::default());
         let devices: Vec<_> =
             slices.iter().flat_map(|pool| &pool.slices).flat_map(|slice| slice.content.devices.clone()).collect();
         for class in &classes {

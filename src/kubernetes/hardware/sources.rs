@@ -1,0 +1,73 @@
+//! What reports are made of, and when it changes.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::HardwareReportParts;
+use crate::{
+    claims::ClaimTable,
+    inventory::Inventory,
+    kubernetes::{
+        holds::{HoldsInForce, HoldsReader},
+        publisher::Publication,
+    },
+};
+
+/// Whom the reports listen to.
+pub(super) struct ReportSources {
+    inventory_rx: watch::Receiver<Arc<Inventory>>,
+    table_rx: watch::Receiver<Arc<ClaimTable>>,
+    holds_rx: HoldsReader,
+    publication_rx: watch::Receiver<Publication>,
+}
+
+/// What a report is made of.
+pub(super) struct ReportContent {
+    pub(super) inventory: Arc<Inventory>,
+    pub(super) claims: Arc<ClaimTable>,
+    pub(super) holds: HoldsInForce,
+    /// Of the spec whose holds are published.
+    pub(super) holds_generation: Option<i64>,
+}
+
+impl ReportSources {
+    pub(super) fn of(parts: &HardwareReportParts) -> Self {
+        Self {
+            inventory_rx: parts.inventory.subscribe(),
+            table_rx: parts.table_rx.clone(),
+            holds_rx: parts.holds_rx.clone(),
+            publication_rx: parts.publication_rx.clone(),
+        }
+    }
+
+    /// Waits for the first word on holds, or that there is none for now: the first report shall not take back what the last
+    /// one before a restart said of them.
+    pub(super) async fn holds_heard(&mut self) {
+        // Whoever says nothing any more has said all.
+        let _ = self.holds_rx.changed().await;
+    }
+
+    /// Comes back when anything has changed.
+    pub(super) async fn changed(&mut self) {
+        // All arms are cancel safe: a change that was not taken is still seen as one.
+        tokio::select! {
+            Ok(()) = self.inventory_rx.changed() => {}
+            Ok(()) = self.table_rx.changed() => {}
+            Ok(()) = self.holds_rx.changed() => {}
+            Ok(()) = self.publication_rx.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn latest(&mut self) -> ReportContent {
+        let inventory = self.inventory_rx.borrow_and_update().clone();
+        let held = self.holds_rx.borrow_and_update().known().cloned().unwrap_or_default();
+        ReportContent {
+            claims: self.table_rx.borrow_and_update().clone(),
+            holds: held.in_force(&inventory),
+            holds_generation: self.publication_rx.borrow_and_update().holds_generation,
+            inventory,
+        }
+    }
+}
