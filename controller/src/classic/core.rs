@@ -22,8 +22,9 @@ use super::{
     writes::WriteState,
 };
 
-/// Negotiations that are answered in one step, and nodes that are labelled, so that nobody waits long for the next one.
-const ANSWERS_IN_A_STEP: usize = 16;
+/// Negotiations that are answered in one step, and nodes that are labelled. An answer takes some milliseconds, and whatever
+/// has happened meanwhile waits.
+const ANSWERS_IN_A_STEP: usize = 1;
 
 /// What does not change.
 #[derive(Clone, Debug)]
@@ -101,7 +102,7 @@ impl ClassicCore {
                     answers += 1;
                     self.settle_node(&name);
                 }
-                Topic::Context(key) => {
+                Topic::Context(key) | Topic::Waiting(key) => {
                     answers += 1;
                     self.settle_context(&key);
                 }
@@ -112,7 +113,7 @@ impl ClassicCore {
 
     fn refresh(&mut self) {
         self.agenda.refreshed();
-        self.contexts.keys().for_each(|key| self.agenda.now(Topic::Context(key.clone())));
+        self.contexts.keys().for_each(|key| self.agenda.now(Topic::Waiting(key.clone())));
         let waiting = self.claims.values().filter(|state| state.claim.allocation.is_none());
         waiting.for_each(|state| self.agenda.now(Topic::Claim(state.claim.key.clone())));
     }

@@ -104,17 +104,18 @@ impl<'a> Term<'a> {
                 _ = self.parts.leadership_rx.changed() => {}
                 // Cancel safe: it only waits.
                 () = reach(self.status_due) => self.tell_status(),
-                // Cancel safe: it only waits.
-                () = reach(self.wake) => {
-                    self.wake = None;
-                    self.step(ClassicEvent::Tick);
-                }
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
                     if matches!(news, KindNews::NotServed) && !kind.is_optional() {
                         return TermEnd::NotServed(kind.plural(self.version).to_owned());
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
+                }
+                // Behind what is new: the core comes back at once as long as it is not done, and goes on with each event, too.
+                // Cancel safe: it only waits.
+                () = reach(self.wake) => {
+                    self.wake = None;
+                    self.step(ClassicEvent::Tick);
                 }
             }
         }
