@@ -236,11 +236,15 @@ impl ClassicCore {
         }
     }
 
-    /// What the source has may be somebody else's by now: whoever has no grant yet begins anew.
+    /// What the source has may be somebody else's by now: whoever has no grant yet begins anew, also if it was not asked for yet.
     fn withdraw_from(&mut self, source: &str) {
-        let (wanted, written) = (self.inventory.wanted(), self.inventory.written());
-        let uids = wanted.of(source).keys().filter(|uid| written.get(source, uid).is_none());
-        let keys: Vec<ObjectKey> = uids.filter_map(|uid| self.uids.get(uid).cloned()).collect();
+        let has_chosen = |state: &&ClaimState| {
+            let chosen = state.pending.iter().flat_map(|pending| &pending.new.result.devices.results);
+            chosen.into_iter().any(|device| self.inventory.source_of(device) == Some(source))
+        };
+        let has_no_grant = |state: &&ClaimState| self.inventory.written().get(source, &state.claim.uid).is_none();
+        let concerned = self.claims.values().filter(has_chosen).filter(has_no_grant);
+        let keys: Vec<ObjectKey> = concerned.map(|state| state.claim.key.clone()).collect();
         keys.iter().for_each(|key| self.withdraw(key));
     }
 

@@ -118,6 +118,12 @@ impl Inventory {
         self.sources.get(name).map(|source| &source.version)
     }
 
+    /// Who offers a device.
+    pub(super) fn source_of(&self, device: &DeviceRequestAllocationResult) -> Option<&str> {
+        let is_ours = device.driver == self.driver;
+        self.pools.get(&device.pool).filter(|_| is_ours).map(String::as_str)
+    }
+
     /// What claims hold.
     pub(super) fn holdings(&self) -> &Holdings {
         &self.holdings

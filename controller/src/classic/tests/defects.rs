@@ -84,7 +84,7 @@ fn a_write_that_is_never_answered_holds_nobody_else_up() {
             world.pod(name, &[name]);
         }
         world.context("c", Some("a"), &["a"]);
-        while world.deliver()
+        while world.hear()
             || matches!(world.controller.commands.front(), Some(ClassicCommand::FetchPod(_))) && world.execute_next(0)
         {
         }

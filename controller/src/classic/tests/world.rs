@@ -160,6 +160,16 @@ impl World {
         true
     }
 
+    /// Delivers the next watch event, or lets the core go on that said it was not done.
+    pub(super) fn hear(&mut self) -> bool {
+        let is_due = self.controller.wake.is_some_and(|wake| wake <= self.now);
+        self.deliver()
+            || is_due && {
+                self.tick(self.now);
+                true
+            }
+    }
+
     /// Delivers the next watch event of a kind, before those of other kinds: each kind has a watch of its own.
     pub(super) fn deliver_of(&mut self, resource: &str) {
         let is_next = |at: &usize| !self.controller.ahead.contains(at) && self.server.log[*at].resource == resource;
