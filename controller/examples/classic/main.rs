@@ -140,7 +140,7 @@ fn node(server: &ApiServer, at: usize, cards: usize) {
         "spec": { "nodeName": name },
     }));
     let slices =
-        [slice(&name, "cpu", (0..2).map(cpus).collect()), slice(&name, "card", (0..cards).map(card).collect())];
+        [slice(&name, "cpu", &[cpus(0), cpus(1)]), slice(&name, "card", &(0..cards).map(card).collect::<Vec<_>>())];
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "Reporting", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -154,7 +154,7 @@ fn node(server: &ApiServer, at: usize, cards: usize) {
     server.set_status("nodehardware", &name, status);
 }
 
-fn slice(node: &str, kind: &str, devices: Vec<Value>) -> Value {
+fn slice(node: &str, kind: &str, devices: &[Value]) -> Value {
     json!({
         "driver": DRIVER, "nodeName": node, "devices": devices,
         "pool": { "name": format!("{node}/{kind}"), "generation": 1, "resourceSliceCount": 1 },

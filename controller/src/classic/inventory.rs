@@ -134,11 +134,6 @@ impl Inventory {
         self.holdings.set(uid, devices)
     }
 
-    /// What sources shall say was given.
-    pub(super) fn wanted(&self) -> &GrantTable {
-        &self.wanted
-    }
-
     /// What sources say was given.
     pub(super) fn written(&self) -> &GrantTable {
         &self.written
