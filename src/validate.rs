@@ -1,11 +1,10 @@
 //! Checks the opaque configuration in manifests, before anything is created from them. Pure: from text to findings.
 //!
-//! What a configuration may say is known to [`hostler_backend::opaque`] alone, which also reads it when a claim is
+//! What a configuration may say is known to [`hostler_api::opaque`] alone, which also reads it when a claim is
 //! prepared. Here is known where it stands: in claims, templates and classes of all versions of the API that have them.
 
-use hostler_api::{ManifestFinding, few};
-use hostler_backend::{
-    ConfigProblem,
+use hostler_api::{
+    ConfigProblem, ManifestFinding, few,
     opaque::{CpuConfig, CpuIsolation, OpaqueConfig},
 };
 use serde_json::Value;

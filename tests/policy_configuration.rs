@@ -3,8 +3,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use hostler_api::well_known::HOSTLER_API_VERSION;
-use hostler_backend::opaque::{FieldValues, schema};
+use hostler_api::{
+    opaque::{FieldValues, schema},
+    well_known::HOSTLER_API_VERSION,
+};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
 };

@@ -26,7 +26,7 @@ pub use handle::{HANDLE_KIND, HandleData, HandleError, MAX_HANDLE_BYTES};
 pub use metadata::{ClassicMeta, ControllerReference};
 pub use parameters::{
     CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParameters, ClaimParametersSpec, ClassParameters,
-    ClassParametersSpec, ParameterRequest, ParametersMistake,
+    ClassParametersSpec, ParameterRequest, ParametersMistake, check_config, check_configs,
 };
 pub use pod::{ClassicPod, ClassicPodClaim, ClassicPodSpec};
 pub use request_config::{REQUEST_CONFIG_KIND, RequestConfig};

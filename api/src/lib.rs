@@ -5,6 +5,7 @@
 mod chain;
 mod claim;
 pub mod classic;
+mod config_problem;
 pub mod core;
 mod finding;
 mod grant;
@@ -13,6 +14,7 @@ pub mod limits;
 mod listed;
 mod names;
 mod near;
+pub mod opaque;
 mod plain;
 pub mod provisioning;
 mod quantity;
@@ -22,6 +24,7 @@ pub mod well_known;
 
 pub use chain::Chain;
 pub use claim::{Allocation, ClaimRef, ClaimState};
+pub use config_problem::ConfigProblem;
 pub use finding::ManifestFinding;
 pub use grant::{Access, Grant, ShareId};
 pub use listed::{few, listed};

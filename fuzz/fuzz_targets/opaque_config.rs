@@ -1,7 +1,7 @@
 //! Opaque configuration of claims and device classes, by itself and in manifests.
 #![no_main]
 
-use hostler_backend::opaque::OpaqueConfig;
+use hostler_api::opaque::OpaqueConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

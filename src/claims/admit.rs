@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity, few};
-use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing, opaque::SameNumaNode};
+use hostler_api::{
+    Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity, few, opaque::SameNumaNode,
+};
+use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing};
 use tracing::debug;
 
 use super::{

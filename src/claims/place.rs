@@ -9,11 +9,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_api::{Access, Chain, Grant, few, listed};
-use hostler_backend::{
-    BackendError, PlanWork,
-    opaque::{SameNumaNode, placement_of},
-};
+use hostler_api::{Access, Chain, Grant, few, listed, opaque::SameNumaNode};
+use hostler_backend::{BackendError, PlanWork, opaque::placement_of};
 use tracing::debug;
 
 use super::{

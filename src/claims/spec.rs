@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use hostler_api::ClaimUid;
-use hostler_backend::{ContainerEdits, MemoryPolicy, Pinning, opaque::MemoryMode};
+use hostler_api::{ClaimUid, opaque::MemoryMode};
+use hostler_backend::{ContainerEdits, MemoryPolicy, Pinning};
 use hostler_cdi::{CdiDevice, CdiHook, CdiSpec, HookName};
 use hostler_linux::IdSet;
 

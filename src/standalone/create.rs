@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
-    AskedQuantity, QualifiedName, Quantity, listed,
+    AskedQuantity, ConfigProblem, QualifiedName, Quantity, listed,
+    opaque::OpaqueConfig,
     resource::{
         AllocationConfigSource, AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult,
         DeviceRequestAllocationResult, OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimMetadata,
         ResourceClaimSpec, ResourceClaimStatus,
     },
 };
-use hostler_backend::{Capacity, ConfigProblem, Device, Sharing, opaque::OpaqueConfig};
+use hostler_backend::{Capacity, Device, Sharing};
 use serde::{Deserialize, Serialize};
 
 use crate::inventory::{Inventory, Pool, UnknownPool};

@@ -2,10 +2,15 @@
 //! ClassParameters. They say it as claims and classes do today.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::ClassicMeta;
-use crate::resource::{
-    DeviceClaimConfiguration, DeviceClassConfiguration, DeviceConstraint, DeviceSelector, ExactDeviceRequest, or_empty,
+use crate::{
+    opaque::OpaqueConfig,
+    resource::{
+        DeviceClaimConfiguration, DeviceClassConfiguration, DeviceConstraint, DeviceSelector, ExactDeviceRequest,
+        OpaqueDeviceConfiguration, or_empty,
+    },
 };
 
 /// The kind of parameters of a claim.
@@ -101,6 +106,35 @@ impl ParametersMistake {
     }
 }
 
+/// Whether the configurations of a list can be understood, as far as they are for `driver`. `list` is where it stands.
+///
+/// # Errors
+/// What is wrong with the first that cannot.
+pub fn check_configs<'c>(
+    driver: &str,
+    list: &str,
+    configs: impl IntoIterator<Item = Option<&'c OpaqueDeviceConfiguration>>,
+) -> Result<(), ParametersMistake> {
+    for (at, opaque) in configs.into_iter().enumerate() {
+        if let Some(opaque) = opaque.filter(|opaque| opaque.driver == driver) {
+            check_config(&opaque.parameters, &format!("{list}[{at}].opaque.parameters"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether one configuration, which stands at `path`, can be understood.
+///
+/// # Errors
+/// Everything that cannot: the first with its field, the others behind it.
+pub fn check_config(parameters: &Value, path: &str) -> Result<(), ParametersMistake> {
+    let Err(problems) = OpaqueConfig::parse(parameters, path) else { return Ok(()) };
+    let field = problems.first().map_or(path, |first| &first.field).to_owned();
+    let also = problems.iter().skip(1).map(|problem| format!("; {problem}"));
+    let first = problems.first().map(|first| first.reason.clone());
+    Err(ParametersMistake { field, problem: first.into_iter().chain(also).collect() })
+}
+
 impl ClaimParametersSpec {
     /// Whether it can be understood.
     ///
@@ -178,6 +212,23 @@ mod tests {
         assert_eq!(spec.requests[0].devices.device_class_name, "cpu.hostler.dev");
         assert!(spec.requests[0].devices.capacity.is_some());
         spec.check().unwrap();
+    }
+
+    #[test]
+    fn of_configurations_for_the_driver_all_mistakes_are_told_and_those_of_others_are_left_alone() {
+        let opaque = |driver: &str, parameters| OpaqueDeviceConfiguration { driver: driver.to_owned(), parameters };
+        let other = opaque("other.example", json!({"kind": "Whatever"}));
+        let check = |it: &OpaqueDeviceConfiguration| check_configs("d", "spec.config", [None, Some(&other), Some(it)]);
+        let header = |mut it: serde_json::Value| {
+            it["apiVersion"] = "hostler.dev/v1alpha1".into();
+            it["kind"] = "CpuConfig".into();
+            opaque("d", it)
+        };
+        check(&header(json!({"spread": "l3"}))).unwrap();
+        let error = check(&header(json!({"spread": "wide", "smt": 3}))).unwrap_err().to_string();
+        let expected = "field spec.config[2].opaque.parameters.spread: \"wide\" is not one of packed, cores, l3, numa; \
+            spec.config[2].opaque.parameters.smt: 3 is not one of shared, isolated";
+        assert_eq!(error, expected);
     }
 
     #[test]

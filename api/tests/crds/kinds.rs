@@ -12,6 +12,8 @@ use hostler_api::{
 };
 use serde_json::{Value, json};
 
+use crate::opaque;
+
 /// A kind of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomKind {
@@ -323,14 +325,6 @@ fn of_requests() -> Vec<(&'static str, Value)> {
         "!has(self.count) || self.allocationMode == 'ExactCount'",
         "count is for allocationMode ExactCount; leave one of both out",
     )]);
-    let is_ours = "self.driver != 'hostler.dev' || (has(self.parameters.kind) && self.parameters.kind in \
-                   ['CpuConfig', 'MemoryConfig', 'FpgaConfig', 'CxlConfig', 'PlacementConfig', 'FakeConfig'])";
-    let kinds = rules([(
-        is_ours,
-        "kind of parameters for hostler.dev is one of CpuConfig, MemoryConfig, FpgaConfig, CxlConfig, PlacementConfig, FakeConfig",
-    )]);
-    let text = |about: &str| json!({"type": "string", "maxLength": 63, "description": about});
-    let parameters = json!({"properties": {"apiVersion": text("Version of the configuration."), "kind": text("Kind of the configuration.")}});
     vec![
         ("ExactDeviceRequest", count),
         ("ExactDeviceRequest.deviceClassName", json!({"maxLength": MAX_OBJECT_NAME, "default": ""})),
@@ -344,9 +338,9 @@ fn of_requests() -> Vec<(&'static str, Value)> {
         ("DeviceConstraint.matchAttribute", attribute.clone()),
         ("DeviceConstraint.distinctAttribute", attribute),
         ("DeviceClaimConfiguration.requests", names),
-        ("OpaqueDeviceConfiguration", kinds),
+        ("OpaqueDeviceConfiguration", opaque::rules()),
         ("OpaqueDeviceConfiguration.driver", json!({"maxLength": 63, "minLength": 1})),
-        ("OpaqueDeviceConfiguration.parameters", parameters),
+        ("OpaqueDeviceConfiguration.parameters", json!({"properties": opaque::properties()})),
     ]
 }
 

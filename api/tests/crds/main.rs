@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod kinds;
+mod opaque;
 mod schema;
 mod source;
 

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use hostler_api::{BackendName, ClaimUid, Grant, listed};
+use hostler_api::{BackendName, ClaimUid, ConfigProblem, Grant, listed, opaque::MemoryMode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttributeValue, ConfigProblem, ContainerEdits, CounterSet, Device, EditScope, ForeignEdits, OperateWork,
-    OperationObstacle, OperationOutcome, OperationRefusal, opaque::MemoryMode,
+    AttributeValue, ContainerEdits, CounterSet, Device, EditScope, ForeignEdits, OperateWork, OperationObstacle,
+    OperationOutcome, OperationRefusal,
 };
 
 /// One kind of hardware.

@@ -5,7 +5,6 @@
 //! ([`Backend::prepare`], [`Backend::unprepare`]) and checks that the result is usable ([`Backend::verify`]).
 
 mod backend;
-mod config;
 mod device;
 pub mod duration;
 mod limits;
@@ -20,7 +19,6 @@ pub use backend::{
     Backend, BackendError, BackendWarning, DevicePlan, Enumeration, HeldDevice, MemoryPolicy, Pinning, PlanWork,
     PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
-pub use config::ConfigProblem;
 pub use device::{
     AttributeValue, Attributes, BindingConditions, Capacities, Capacity, CounterSet, CounterUse, Device, Health,
     NodeAllocatable, RequestPolicy, Sharing,

@@ -1,6 +1,6 @@
 //! The `[backends.cpu]` section of the configuration.
 
-use hostler_backend::ConfigProblem;
+use hostler_api::ConfigProblem;
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_backend::opaque::{CpuIsolation, CpuSpread};
+use hostler_api::opaque::{CpuIsolation, CpuSpread};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 

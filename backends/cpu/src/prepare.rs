@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::{Access, ClaimUid, Grant, Quantity};
+use hostler_api::{
+    Access, ClaimUid, Grant, Quantity,
+    opaque::{CpuConfig, CpuIsolation, CpuSpread},
+};
 use hostler_backend::{
     BackendError, Device, DevicePlan, Pinning, PlanWork, PrepareWork, RequestPolicy, Sharing, UnprepareWork,
-    opaque::{CpuConfig, CpuIsolation, CpuSpread, config_of},
+    opaque::config_of,
 };
 use hostler_linux::{IdSet, ReadFailure, SysRoot, topology::Topology};
 use serde::Deserialize;

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hostler_backend::{
-    AttributeValue, BackendError, Device,
-    opaque::{CoreKind, CpuConfig, CpuIsolation, CpuSpread, IrqMode, SmtMode},
-};
+use hostler_api::opaque::{CoreKind, CpuConfig, CpuIsolation, CpuSpread, IrqMode, SmtMode};
+use hostler_backend::{AttributeValue, BackendError, Device};
 
 use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::few;
-use hostler_backend::{DevicePlan, HeldDevice, PlanWork, opaque::CpuIsolation};
+use hostler_api::{few, opaque::CpuIsolation};
+use hostler_backend::{DevicePlan, HeldDevice, PlanWork};
 use hostler_linux::IdSet;
 use serde::{Deserialize, Serialize};
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::Access;
+use hostler_api::{
+    Access,
+    opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode},
+};
 use hostler_backend::{
     AttributeValue, BackendError, CapacityHolders, CapacityShare, Device, DevicePlan, HeldDevice, MemoryPolicy,
-    Pinning, PlanWork,
-    opaque::{CxlConfig, CxlUse, MemoryConfig, MemoryMode, config_of},
-    refuse_opaque_config,
+    Pinning, PlanWork, opaque::config_of, refuse_opaque_config,
 };
 use hostler_linux::{pci::PciAddress, vfio::DriverBinding};
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_api::Chain;
+use hostler_api::{Chain, opaque::MemoryMode};
 use hostler_backend::{
     BackendError, ContainerEdits, MemoryPolicy, Pinning, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
-    opaque::MemoryMode,
 };
 use hostler_cdi::DeviceNode;
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};

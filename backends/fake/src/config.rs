@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_backend::ConfigProblem;
+use hostler_api::ConfigProblem;
 use serde::{Deserialize, Serialize};
 
 /// Where the script and the make-believe hardware are.

@@ -1,10 +1,11 @@
 //! What a claim gets: the device, or a part of its capacities that nobody holds.
 
-use hostler_api::{Access, Grant, QualifiedName, Quantity, few, well_known::HOSTLER_API_VERSION};
-use hostler_backend::{
-    BackendError, Capacity, ConfigProblem, DevicePlan, HeldDevice, PlanWork, Sharing,
+use hostler_api::{
+    Access, ConfigProblem, Grant, QualifiedName, Quantity, few,
     opaque::{OpaqueConfig, is_placement},
+    well_known::HOSTLER_API_VERSION,
 };
+use hostler_backend::{BackendError, Capacity, DevicePlan, HeldDevice, PlanWork, Sharing};
 use serde_json::json;
 
 /// Chooses for one grant. The plan holds what the "hardware" is told: the device, the amounts and the configuration.

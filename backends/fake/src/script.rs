@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::DeviceName;
-use hostler_backend::{BackendWarning, ConfigProblem, CounterSet, Device, Health};
+use hostler_api::{ConfigProblem, DeviceName};
+use hostler_backend::{BackendWarning, CounterSet, Device, Health};
 use serde::Deserialize;
 use toml::Table;
 

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use hostler_backend::{ConfigProblem, duration};
+use hostler_api::ConfigProblem;
+use hostler_backend::duration;
 use hostler_linux::pci::{PciIdentity, PciPick};
 use serde::{Deserialize, Serialize};
 

@@ -3,11 +3,8 @@
 
 use std::error::Error;
 
-use hostler_api::Access;
-use hostler_backend::{
-    BackendError, ConfigProblem, DevicePlan, PlanWork,
-    opaque::{FpgaConfig, config_of},
-};
+use hostler_api::{Access, ConfigProblem, opaque::FpgaConfig};
+use hostler_backend::{BackendError, DevicePlan, PlanWork, opaque::config_of};
 use hostler_linux::{SysRoot, pci::PciAddress, vfio};
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::Quantity;
-use hostler_backend::ConfigProblem;
+use hostler_api::{ConfigProblem, Quantity};
 use serde::{Deserialize, Serialize};
 
 /// How memory is offered.

@@ -1,10 +1,10 @@
 //! Which devices the memory of a machine makes. Pure: from a [`Topology`], [`ZoneInfo`] and a [`MemoryBackendConfig`] to
 //! devices.
 
-use hostler_api::{DeviceName, NameError, QualifiedName, Quantity};
+use hostler_api::{ConfigProblem, DeviceName, NameError, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, Attributes, BackendError, BackendWarning, Capacity, ConfigProblem, Device, Enumeration,
-    NodeAllocatable, RequestPolicy, Sharing,
+    AttributeValue, Attributes, BackendError, BackendWarning, Capacity, Device, Enumeration, NodeAllocatable,
+    RequestPolicy, Sharing,
 };
 use hostler_linux::topology::{NumaNode, Topology};
 use serde::{Deserialize, Serialize};

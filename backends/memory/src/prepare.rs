@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::Access;
+use hostler_api::{
+    Access,
+    opaque::{MemoryConfig, MemoryMode},
+};
 use hostler_backend::{
     BackendError, CapacityHolders, CapacityShare, DevicePlan, HeldDevice, MemoryPolicy, Pinning, PlanWork,
-    opaque::{MemoryConfig, MemoryMode, config_of},
+    opaque::config_of,
 };
 use hostler_linux::{ReadFailure, SysRoot};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use hostler_allocator::structured::{Allocator, KubernetesVersion};
 use hostler_api::{
     classic::{
         CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParametersSpec, ClassParametersSpec,
-        ClassicParametersReference, ParameterRequest, ParametersMistake,
+        ClassicParametersReference, ParameterRequest, ParametersMistake, check_configs,
     },
     core::{NodeSelector, ObjectMeta},
     did_you_mean, few,
@@ -14,6 +14,7 @@ use hostler_api::{
 };
 
 use super::{
+    dialect::CONFIG,
     model::{ClaimWish, ClassContent, ClassicClaim, ClassicClass, Parameters, ParametersKey},
     terms::{ClaimTerms, heed_request_configs, requests},
 };
@@ -130,9 +131,18 @@ impl Catalogue {
                 let problem = format!("there is no DeviceClass {name:?}; create it, or make the claim anew{near}");
                 return Err(ParametersMistake::new(format!("spec.devices.requests[{at}].deviceClassName"), problem));
             };
+            self.check_device_class(class)?;
             terms.suitable_nodes.extend(class.suitable_nodes.clone());
         }
         Ok(terms)
+    }
+
+    fn check_device_class(&self, class: &ClassicClass) -> Result<(), ParametersMistake> {
+        let ClassContent::Device(device) = &class.content else { return Ok(()) };
+        let configs = device.spec.config.iter().map(|config| config.opaque.as_ref());
+        check_configs(&self.driver, CONFIG, configs).map_err(|mistake| {
+            ParametersMistake::new(format!("{} of DeviceClass {}", mistake.field, class.name), mistake.problem)
+        })
     }
 
     fn terms_of_class(

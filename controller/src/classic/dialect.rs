@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::event::{ClassicWrite, NewAllocation, WrittenClaim};
 
+pub(super) use parameters::CONFIG;
+
 mod generated;
 mod parameters;
 mod read;

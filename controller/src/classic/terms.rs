@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hostler_api::{
     ClaimUid,
-    classic::{HANDLE_KIND, ParameterRequest, ParametersMistake, REQUEST_CONFIG_KIND, RequestConfig},
+    classic::{HANDLE_KIND, ParameterRequest, ParametersMistake, REQUEST_CONFIG_KIND, RequestConfig, check_config},
     core::NodeSelector,
     resource::{
         CapacityRequirements, DeviceClaim, DeviceClaimConfiguration, DeviceRequest, ExactDeviceRequest, ResourceClaim,
@@ -110,7 +110,10 @@ pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Resu
             return Err(ParametersMistake::new(field, problem));
         }
         match request_config(&config, driver) {
-            None => terms.claim.spec.devices.config.push(config),
+            None => {
+                check_own(&config, driver, at)?;
+                terms.claim.spec.devices.config.push(config);
+            }
             Some(Err(error)) => {
                 let field = format!("spec.devices.config[{at}].opaque.parameters");
                 return Err(ParametersMistake::new(field, format!("{error}; correct it and make the claim anew")));
@@ -119,6 +122,13 @@ pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Resu
         }
     }
     Ok(())
+}
+
+/// A claim's configuration for the node. No claim can be changed.
+fn check_own(config: &DeviceClaimConfiguration, driver: &str, at: usize) -> Result<(), ParametersMistake> {
+    let Some(opaque) = config.opaque.as_ref().filter(|opaque| opaque.driver == driver) else { return Ok(()) };
+    check_config(&opaque.parameters, &format!("spec.devices.config[{at}].opaque.parameters"))
+        .map_err(|wrong| ParametersMistake::new(wrong.field, format!("{}; make the claim anew", wrong.problem)))
 }
 
 fn request_config(config: &DeviceClaimConfiguration, driver: &str) -> Option<Result<RequestConfig, serde_json::Error>> {

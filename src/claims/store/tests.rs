@@ -2,8 +2,8 @@
 
 use std::{fs::File, io::Write as _};
 
-use hostler_api::{Chain, DeviceName};
-use hostler_backend::{MemoryPolicy, Pinning, opaque::MemoryMode};
+use hostler_api::{Chain, DeviceName, opaque::MemoryMode};
+use hostler_backend::{MemoryPolicy, Pinning};
 use proptest::prelude::*;
 
 use super::{super::testing::*, *};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{AskedQuantity, ParseQuantityError, did_you_mean, well_known::HOSTLER_API_VERSION};
-use hostler_backend::{
-    ConfigProblem,
+use hostler_api::{
+    AskedQuantity, ConfigProblem, ParseQuantityError, did_you_mean,
     opaque::{FieldValues, OpaqueConfig, schema},
+    well_known::HOSTLER_API_VERSION,
 };
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};

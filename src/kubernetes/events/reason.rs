@@ -114,8 +114,7 @@ fn backend_reason(error: &BackendError) -> FailureReason {
 
 #[cfg(test)]
 mod tests {
-    use hostler_api::{ClaimRef, ClaimUid, DeviceName};
-    use hostler_backend::ConfigProblem;
+    use hostler_api::{ClaimRef, ClaimUid, ConfigProblem, DeviceName};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use hostler_backend::opaque::CpuSpread;
+use hostler_api::opaque::CpuSpread;
 
 use super::{CorePlace, FreeCore, LEVELS, count, places, take};
 

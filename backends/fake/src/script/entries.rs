@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use hostler_api::{DeviceName, QualifiedName, Quantity};
+use hostler_api::{ConfigProblem, DeviceName, QualifiedName, Quantity};
 use hostler_backend::{
-    AttributeValue, BindingConditions, ConfigProblem, ContainerEdits, CounterSet, CounterUse, Device, DeviceProblem,
-    Health, Sharing,
+    AttributeValue, BindingConditions, ContainerEdits, CounterSet, CounterUse, Device, DeviceProblem, Health, Sharing,
 };
 use serde::{Deserialize, Deserializer};
 use toml::Value;

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use hostler_api::DeviceName;
-use hostler_backend::ConfigProblem;
+use hostler_api::{ConfigProblem, DeviceName};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 

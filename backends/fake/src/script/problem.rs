@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_backend::ConfigProblem;
+use hostler_api::ConfigProblem;
 use serde::{Deserialize, Deserializer};
 use toml::{
     Spanned,

@@ -1,7 +1,7 @@
 //! Values that a script may write in more than one way.
 
-use hostler_api::{ParseQuantityError, QualifiedName, Quantity};
-use hostler_backend::{AttributeValue, Capacity, ConfigProblem, NodeAllocatable, RequestPolicy};
+use hostler_api::{ConfigProblem, ParseQuantityError, QualifiedName, Quantity};
+use hostler_backend::{AttributeValue, Capacity, NodeAllocatable, RequestPolicy};
 use serde::Deserialize;
 use toml::Value;
 

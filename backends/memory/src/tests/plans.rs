@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity};
-use hostler_backend::{
-    Backend, BackendError, Device, DevicePlan, HeldDevice, MemoryPolicy, PlanWork, VerifyWork, opaque::MemoryMode,
-};
+use hostler_api::{Access, ClaimUid, Grant, QualifiedName, Quantity, opaque::MemoryMode};
+use hostler_backend::{Backend, BackendError, Device, DevicePlan, HeldDevice, MemoryPolicy, PlanWork, VerifyWork};
 use hostler_linux::SysRoot;
 use proptest::prelude::*;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use hostler_api::{
     classic::{
         ClaimParametersSpec, ClassParametersSpec, NamedResourcesRequest, ParameterRequest, ParametersMistake,
-        ResourceClaimParameters, ResourceClassParameters,
+        ResourceClaimParameters, ResourceClassParameters, check_config,
     },
     resource::{
         CelDeviceSelector, DeviceClaimConfiguration, DeviceClassConfiguration, DeviceSelector, ExactDeviceRequest,
@@ -60,8 +60,24 @@ fn of_claim(driver: &str, own: ParametersKey, read: &ResourceClaimParameters) ->
         }
     }
     let key = key(own, read.generated_from.as_ref(), &read.metadata.namespace);
-    let is_something = spec.check().map(|()| Box::new(Parameters::Claim(spec)));
-    (key, is_something.map_err(|mistake| ParametersMistake::new("driverRequests", mistake.problem)))
+    let is_something = spec.check().map_err(|mistake| ParametersMistake::new("driverRequests", mistake.problem));
+    let is_understood = is_something.and_then(|()| check_vendor_parameters(driver, read));
+    (key, is_understood.map(|()| Box::new(Parameters::Claim(spec))))
+}
+
+fn check_vendor_parameters(driver: &str, read: &ResourceClaimParameters) -> Result<(), ParametersMistake> {
+    for (at, requests) in read.driver_requests.iter().enumerate().filter(|(_, it)| it.driver_name == driver) {
+        let path = format!("driverRequests[{at}]");
+        check_if_any(&requests.vendor_parameters, &format!("{path}.vendorParameters"))?;
+        for (at, asked) in requests.requests.iter().enumerate() {
+            check_if_any(&asked.vendor_parameters, &format!("{path}.requests[{at}].vendorParameters"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_if_any(parameters: &Value, path: &str) -> Result<(), ParametersMistake> {
+    if parameters.is_null() { Ok(()) } else { check_config(parameters, path) }
 }
 
 fn of_class(driver: &str, own: ParametersKey, read: &ResourceClassParameters) -> ReadParameters {
@@ -71,7 +87,10 @@ fn of_class(driver: &str, own: ParametersKey, read: &ResourceClassParameters) ->
     let config = vendor.map(|vendor| DeviceClassConfiguration { opaque: Some(opaque(driver, &vendor.parameters)) });
     let spec = ClassParametersSpec { selectors: selectors.collect(), config: config.collect() };
     let key = key(own, read.generated_from.as_ref(), &read.metadata.namespace);
-    (key, Ok(Box::new(Parameters::Class(spec))))
+    let mut vendor = read.vendor_parameters.iter().enumerate().filter(|(_, vendor)| vendor.driver_name == driver);
+    let check =
+        vendor.try_for_each(|(at, it)| check_config(&it.parameters, &format!("vendorParameters[{at}].parameters")));
+    (key, check.map(|()| Box::new(Parameters::Class(spec))))
 }
 
 /// Claims and classes name the object that the parameters were made from, where there is one.
@@ -125,6 +144,10 @@ mod tests {
 
     use super::*;
 
+    fn of_kind(kind: &str) -> Value {
+        json!({"apiVersion": "hostler.dev/v1alpha1", "kind": kind})
+    }
+
     #[test]
     fn selectors_of_1_30_are_written_as_today() {
         let old = r#"attributes.quantity["memory"].isGreaterThan(quantity("1Gi")) && "numa" in attributes.int"#;
@@ -143,8 +166,8 @@ mod tests {
             "generatedFrom": {"apiGroup": "v.example", "kind": "Wish", "name": "mine"},
             "driverRequests": [
                 {"driverName": "other", "requests": [{}]},
-                {"driverName": "d", "vendorParameters": {"kind": "CpuConfig"}, "requests": [
-                    {"namedResources": {"selector": "attributes.bool[\"fast\"]"}}, {"vendorParameters": {"a": 1}}]},
+                {"driverName": "d", "vendorParameters": of_kind("CpuConfig"), "requests": [
+                    {"namedResources": {"selector": "attributes.bool[\"fast\"]"}}, {"vendorParameters": of_kind("MemoryConfig")}]},
             ],
         });
         let (key, read) = parameters("d", CLAIM_KIND, &object).unwrap();
@@ -159,7 +182,7 @@ mod tests {
     fn a_class_has_the_filters_and_the_configuration_that_are_for_the_driver() {
         let filter =
             |driver: &str, selector: &str| json!({"driverName": driver, "namedResources": {"selector": selector}});
-        let vendor = |driver: &str| json!({"driverName": driver, "parameters": {"kind": "FpgaConfig"}});
+        let vendor = |driver: &str| json!({"driverName": driver, "parameters": of_kind("FpgaConfig")});
         let object = json!({
             "metadata": {"name": "made", "namespace": "n"}, "vendorParameters": [vendor("other"), vendor("d")],
             "filters": [filter("d", "attributes.bool[\"fast\"]"), filter("other", "false")],
@@ -170,6 +193,6 @@ mod tests {
         let [DeviceSelector { cel: Some(cel) }] = &spec.selectors[..] else { panic!("{:?}", spec.selectors) };
         assert_eq!(cel.expression, "device.attributes[\"d\"][\"fast\"]");
         let [DeviceClassConfiguration { opaque: Some(opaque) }] = &spec.config[..] else { panic!("{:?}", spec.config) };
-        assert_eq!((&*opaque.driver, &opaque.parameters), ("d", &json!({"kind": "FpgaConfig"})));
+        assert_eq!((&*opaque.driver, &opaque.parameters), ("d", &of_kind("FpgaConfig")));
     }
 }

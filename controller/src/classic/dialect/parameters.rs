@@ -2,12 +2,16 @@
 
 use hostler_api::classic::{
     CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParameters, ClassParameters, ClassicMeta, ParametersMistake,
+    check_configs,
 };
 use serde_json::Value;
 use serde_path_to_error::deserialize;
 
 use super::{ClassicDialect, generated};
 use crate::classic::model::{Parameters, ParametersKey};
+
+/// Where configurations stand in hostler's own kinds, and in a DeviceClass.
+pub(crate) const CONFIG: &str = "spec.config";
 
 /// Parameters under the name that claims or classes call them by, if they can be understood.
 pub(crate) type ReadParameters = (ParametersKey, Result<Box<Parameters>, ParametersMistake>);
@@ -20,13 +24,16 @@ impl ClassicDialect {
             CLAIM_PARAMETERS_KIND => {
                 let read = deserialize(object).map_err(|error| unreadable(&error)).and_then(|it: ClaimParameters| {
                     it.spec.check()?;
+                    check_configs(&self.driver, CONFIG, it.spec.config.iter().map(|config| config.opaque.as_ref()))?;
                     Ok(Box::new(Parameters::Claim(it.spec)))
                 });
                 Some((own_key(group, kind, object), read))
             }
             CLASS_PARAMETERS_KIND => {
-                let read = deserialize(object).map_err(|error| unreadable(&error));
-                let read = read.map(|it: ClassParameters| Box::new(Parameters::Class(it.spec)));
+                let read = deserialize(object).map_err(|error| unreadable(&error)).and_then(|it: ClassParameters| {
+                    check_configs(&self.driver, CONFIG, it.spec.config.iter().map(|config| config.opaque.as_ref()))?;
+                    Ok(Box::new(Parameters::Class(it.spec)))
+                });
                 Some((own_key(group, kind, object), read))
             }
             _ => generated::parameters(&self.driver, kind, object),

@@ -11,25 +11,25 @@ use super::{
 };
 
 /// One world for each version with ResourceClasses.
-fn worlds() -> impl Iterator<Item = World> {
+pub(super) fn worlds() -> impl Iterator<Item = World> {
     [ClassicVersion::V1Alpha1, ClassicVersion::V1Alpha2].into_iter().map(World::new)
 }
 
-fn reference(kind: &str, name: &str) -> Value {
+pub(super) fn reference(kind: &str, name: &str) -> Value {
     json!({"apiGroup": "hostler.dev", "kind": kind, "name": name})
 }
 
-fn immediate(world: &mut World, name: &str, parameters: Value) {
+pub(super) fn immediate(world: &mut World, name: &str, parameters: Value) {
     let spec = json!({"resourceClassName": "card", "allocationMode": "Immediate", "parametersRef": parameters});
     world.server.create("resourceclaims", json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec}));
 }
 
-fn create_parameters(world: &mut World, resource: &str, name: &str, spec: Value) {
+pub(super) fn create_parameters(world: &mut World, resource: &str, name: &str, spec: Value) {
     let namespace = if resource == "claimparameters" { "default" } else { "" };
     world.server.create(resource, json!({"metadata": {"name": name, "namespace": namespace}, "spec": spec}));
 }
 
-fn messages(world: &World) -> Vec<&str> {
+pub(super) fn messages(world: &World) -> Vec<&str> {
     world.notices.iter().map(|notice| notice.message.as_str()).collect()
 }
 
@@ -108,7 +108,7 @@ fn a_class_that_becomes_ours_has_its_claims_served() {
         class.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
         world.server.create("resourceclasses", class);
         let selector = json!({"cel": {"expression": "device.attributes['hostler.dev'].kind == 'card'"}});
-        let config = json!({"opaque": {"driver": DRIVER, "parameters": {"kind": "FpgaConfig"}}});
+        let config = json!({"opaque": {"driver": DRIVER, "parameters": {"apiVersion": "hostler.dev/v1alpha1", "kind": "FpgaConfig"}}});
         create_parameters(&mut world, "classparameters", "all", json!({"selectors": [selector], "config": [config]}));
         let spec = json!({"resourceClassName": "later", "allocationMode": "Immediate"});
         world.server.create("resourceclaims", json!({"metadata": {"name": "c", "namespace": "default"}, "spec": spec}));
@@ -174,9 +174,15 @@ fn a_class_with_structured_parameters_is_the_schedulers() {
 fn what_a_node_would_have_to_be_told_must_not_be_too_much() {
     for mut world in worlds() {
         world.node("a", 1);
-        let config = json!({"opaque": {"driver": DRIVER, "parameters": {"text": "x".repeat(17_000)}}});
+        let text = json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "FakeConfig", "text": "x".repeat(9_000)});
+        let config = json!({"opaque": {"driver": DRIVER, "parameters": text}});
         let requests = json!([{"name": "r", "deviceClassName": "card.hostler.dev"}]);
-        create_parameters(&mut world, "claimparameters", "p", json!({"requests": requests, "config": [config]}));
+        create_parameters(
+            &mut world,
+            "claimparameters",
+            "p",
+            json!({"requests": requests, "config": [config, config]}),
+        );
         immediate(&mut world, "c", reference("ClaimParameters", "p"));
         world.settle();
         assert!(messages(&world)[0].contains("16384 are allowed"), "{:?}", messages(&world));
