@@ -6,7 +6,7 @@ use std::fs;
 
 use hostler_fake::KILL_EXIT_CODE;
 use hostler_testing::{
-    host::{Host, SCRIPT},
+    host::{Host, SCRIPT, wait_for},
     kubelet::{
         KubeletResult,
         classic::{AllocatedClaim, ClassicKubelet, ClassicRelease},
@@ -170,6 +170,75 @@ fn a_kill_at_any_step_leaves_nothing_half_and_the_repeated_call_gets_the_same() 
             on.unprepare("train").unwrap();
             assert!(on.node.traces("train").is_gone(), "{release:?}: {at} unprepare");
         }
+    }
+}
+
+/// What there is of a claim beside its record, which names the boot.
+fn outside_of_records(on: &ClassicNode, name: &str) -> ClaimTraces {
+    ClaimTraces { record: None, ..on.node.traces(name).contents() }
+}
+
+/// A boot that the node has not seen.
+fn boot(number: usize) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+#[test]
+fn killed_twice_while_preparing_with_a_reboot_after_each_nothing_is_left_and_the_next_call_gets_the_same() {
+    for release in ClassicRelease::ALL {
+        let mut on = ClassicNode::started(release);
+        on.node.allocate("train", &["card-1", "card-2"]);
+        on.node.allocate("other", &["card-0", "pool:2"]);
+        let (claim, other) = (allocated("train", &["card-1", "card-2"]), allocated("other", &["card-0", "pool:2"]));
+        let (list, other_list) = (on.prepare_one(&claim), on.prepare_one(&other));
+        let (whole, other_whole) = (outside_of_records(&on, "train"), outside_of_records(&on, "other"));
+        on.unprepare("train").unwrap();
+        for (number, (step, at)) in [("prepare", "after"), ("verify", "before")].into_iter().enumerate() {
+            let case = format!("{release:?}: killed {at} {step}");
+            on.node.script(&kill_at(step, at, "card-2"));
+            on.prepare(std::slice::from_ref(&claim)).expect_err(&case);
+            assert_eq!(on.node.wait().code(), Some(KILL_EXIT_CODE), "{case}");
+            on.node.reboot(&boot(number + 2));
+            on.node.script(SCRIPT);
+            on.begin();
+            wait_for(&case, || (on.node.state("other").as_deref() == Some("prepared")).then_some(()));
+            assert!(on.node.traces("train").is_gone(), "{case}");
+            assert_eq!(outside_of_records(&on, "other"), other_whole, "{case}: the other claim");
+        }
+        assert_eq!(on.prepare_one(&claim), list, "{release:?}");
+        assert_eq!(outside_of_records(&on, "train"), whole, "{release:?}");
+        assert_eq!(on.prepare_one(&other), other_list, "{release:?}: the other claim");
+        assert!(on.node.stop().success());
+    }
+}
+
+#[test]
+fn killed_twice_while_claims_are_made_anew_with_a_reboot_between_they_are_what_the_kubelet_was_told() {
+    for release in ClassicRelease::ALL {
+        let mut on = ClassicNode::started(release);
+        on.node.allocate("train", &["card-1", "card-2"]);
+        let claim = allocated("train", &["card-1", "card-2"]);
+        let list = on.prepare_one(&claim);
+        let whole = outside_of_records(&on, "train");
+        on.node.kill();
+        for (number, (step, at)) in [("prepare", "after"), ("verify", "after")].into_iter().enumerate() {
+            on.node.reboot(&boot(number + 2));
+            on.node.script(&kill_at(step, at, "card-2"));
+            Host::spawn(&mut on.node);
+            assert_eq!(on.node.wait().code(), Some(KILL_EXIT_CODE), "{release:?}: {at} {step}");
+        }
+        on.node.script(SCRIPT);
+        // The handle is in the kubelet's memory alone, or the claim is gone: neither is needed.
+        let _ = fs::remove_dir_all(on.node.path("manifests"));
+        on.begin();
+        on.kubelet.restart();
+        on.register().unwrap();
+        wait_for("the claim", || (on.node.state("train").as_deref() == Some("prepared")).then_some(()));
+        assert_eq!(outside_of_records(&on, "train"), whole, "{release:?}");
+        assert_eq!(on.prepare_one(&claim), list, "{release:?}");
+        on.unprepare("train").unwrap();
+        assert!(on.node.traces("train").is_gone(), "{release:?}");
+        assert!(on.node.stop().success());
     }
 }
 

@@ -463,13 +463,10 @@ fn a_kill_at_any_moment_of_a_busy_node_breaks_no_promise() {
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000002";
 
-/// What a reboot does to files: CDI files and hardware are gone, records are not.
+/// The machine goes down while the daemon runs.
 fn reboot(node: &mut TestNode) {
     node.kill();
-    for folder in ["cdi", "hardware"] {
-        fs::remove_dir_all(node.path(folder)).unwrap();
-    }
-    node.boot(OTHER_BOOT);
+    node.reboot(OTHER_BOOT);
 }
 
 #[test]
@@ -527,10 +524,7 @@ fn a_kill_at_any_step_of_a_restore_loses_no_claim_not_even_twice_and_with_anothe
                     assert_ne!(state, RecordState::Preparing, "{case}: {name}: its choice would be forgotten");
                 }
                 if reboots_between {
-                    for folder in ["cdi", "hardware"] {
-                        let _ = fs::remove_dir_all(bench.node.path(folder));
-                    }
-                    bench.node.boot(OTHER_BOOT.replace('2', "3").as_str());
+                    bench.node.reboot(&OTHER_BOOT.replace('2', "3"));
                 }
             }
             bench.node.begin();

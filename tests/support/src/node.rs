@@ -83,6 +83,14 @@ impl TestNode {
         self.block_on(kubelet.register()).unwrap()
     }
 
+    /// What a reboot does to the files of a daemon that does not run: CDI files and hardware are gone, records are not.
+    pub fn reboot(&mut self, boot_id: &str) {
+        for folder in ["cdi", "hardware"] {
+            let _ = fs::remove_dir_all(self.host.path(folder));
+        }
+        self.host.boot(boot_id);
+    }
+
     /// Waits for something of the kubelet's.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
