@@ -22,6 +22,7 @@
 
 pub(crate) mod adapter;
 mod agenda;
+mod alarm;
 mod catalogue;
 mod context;
 mod core;

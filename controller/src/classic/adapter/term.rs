@@ -17,6 +17,7 @@ use super::{
     watcher::{self, KindNews, Watchers},
 };
 use crate::classic::{
+    alarm::Alarm,
     core::{ClassicCore, ClassicSettings},
     dialect::ClassicDialect,
     event::{ClassicCommand, ClassicEvent, WriteOutcome},
@@ -55,7 +56,7 @@ pub(super) struct Term<'a> {
     answers_tx: mpsc::Sender<CallAnswer>,
     answers_rx: mpsc::Receiver<CallAnswer>,
     began: Instant,
-    wake: Option<Instant>,
+    alarm: Alarm,
     status: ClassicStatus,
     /// When it is told how it goes, if there is anything new.
     status_due: Option<Instant>,
@@ -80,7 +81,7 @@ impl<'a> Term<'a> {
             answers_tx,
             answers_rx,
             began: Instant::now(),
-            wake: None,
+            alarm: Alarm::default(),
             status: ClassicStatus::default(),
             status_due: Some(Instant::now()),
             parts,
@@ -113,8 +114,8 @@ impl<'a> Term<'a> {
                 }
                 // Behind what is new: the core comes back at once as long as it is not done, and goes on with each event, too.
                 // Cancel safe: it only waits.
-                () = reach(self.wake) => {
-                    self.wake = None;
+                () = reach(self.alarm.at().map(|at| self.began + at)) => {
+                    self.alarm.ring();
                     self.step(ClassicEvent::Tick);
                 }
             }
@@ -137,9 +138,7 @@ impl<'a> Term<'a> {
                     debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
                     self.notices.tell(notice);
                 }
-                // The core says it again only if it is earlier than what it said before, or if that has passed: what stands here
-                // is never the one to keep. One that has passed would be taken for this one, and this one be forgotten.
-                ClassicCommand::WakeAt(at) => self.wake = Some(self.began + at),
+                ClassicCommand::WakeAt(at) => self.alarm.set(at),
             }
         }
     }

@@ -64,3 +64,28 @@ fn two_deaths_at_any_two_writes_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn a_grant_of_a_claim_that_was_not_heard_of_yet_is_left_alone() {
+    for mut world in ClassicVersion::ALL.map(World::new) {
+        world.node("a", 1);
+        world.settle();
+        world.begin_rival();
+        world.swap();
+        world.claim("c", 1);
+        world.pod("p", &["c"]);
+        world.context("p", Some("a"), &["a"]);
+        world.settle();
+        let (grants, writes) = (world.grants(), world.writes.len());
+        assert_eq!(grants.len(), 1);
+        world.swap();
+        for _ in 0..20 {
+            world.deliver_of("nodehardware");
+            while world.execute_next(0) {}
+        }
+        assert_eq!((world.grants(), world.writes.len()), (grants, writes), "it is asked for, and there it is");
+        world.settle();
+        world.rival = None;
+        world.check_rest();
+    }
+}

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use super::world::{DRIVER, World};
 
 /// Kinds of devices. Each has a class, and a device class of hostler.
-pub(super) const KINDS: [&str; 2] = ["card", "cpu"];
+pub(super) const KINDS: [&str; 3] = ["card", "cpu", "memory"];
 /// How many CPUs a CPU device has.
 pub(super) const CPUS: i64 = 8;
+/// How much memory a memory device has.
+pub(super) const GIBIBYTES: i64 = 16;
 
 /// Of devices of a kind.
 pub(super) fn selector(kind: &str) -> Value {
@@ -30,6 +32,14 @@ pub(super) fn slice(node: &str, pool: &str, devices: Vec<Value>) -> Value {
 pub(super) fn cpus(name: &str, numa_node: i64) -> Value {
     json!({"name": name, "attributes": {"kind": {"string": "cpu"}, "numa": {"int": numa_node}},
         "allowMultipleAllocations": true, "capacity": {"cpus": {"value": CPUS.to_string()}}})
+}
+
+/// Memory of which several claims can have a part, in steps of two gibibytes.
+pub(super) fn memory(name: &str, numa_node: i64) -> Value {
+    let steps = json!({"default": "2Gi", "validRange": {"min": "2Gi", "step": "2Gi"}});
+    json!({"name": name, "attributes": {"kind": {"string": "memory"}, "numa": {"int": numa_node}},
+        "allowMultipleAllocations": true,
+        "capacity": {"memory": {"value": format!("{GIBIBYTES}Gi"), "requestPolicy": steps}}})
 }
 
 /// What a request says that 1.31 has no fields for is taken out of it, into a configuration.

@@ -4,7 +4,7 @@ use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
 
 use super::{
-    objects::{cpus, slice},
+    objects::{cpus, memory, slice},
     scheduler::Dice,
     world::World,
 };
@@ -37,6 +37,38 @@ fn parts_of_a_device_are_given_to_several_claims_and_never_more_than_there_is() 
         world.server.delete("pods", "default", "c");
         assert_eq!(world.run(&mut Dice(1)).len(), 2);
         assert!(world.devices("c").is_none() && world.devices("e").is_some());
+        world.check_rest();
+    }
+}
+
+#[test]
+fn parts_of_memory_are_given_in_steps_and_never_more_than_there_is() {
+    let some_memory = |amount: &str| json!({"name": "memory", "deviceClassName": "memory", "capacity": {"requests": {"memory": amount}}});
+    for version in ClassicVersion::ALL {
+        let mut world = World::new(version);
+        world.node("a", 0);
+        world.hardware("a", json!([slice("a", "memory", vec![memory("numa-0", 0), memory("numa-1", 1)])]), true);
+        // A sum of 30 GiB of 32, and yet the last one fits on no node: of each, 14 GiB are taken.
+        for (name, amount) in [("c", "13Gi"), ("d", "14336Mi"), ("e", "3Gi")] {
+            world.claim_for(name, json!({"requests": [some_memory(amount)]}));
+            world.pod(name, &[name]);
+            world.run(&mut Dice(1));
+        }
+        let consumed = |world: &World, name: &str| {
+            let claim = world.dialect.claim(world.get_claim(name).unwrap()).unwrap();
+            let devices = claim.allocation.map(|it| it.devices.unwrap()).unwrap_or_default();
+            serde_json::to_value(devices).unwrap()[0]["consumedCapacity"]["memory"].clone()
+        };
+        assert_eq!((consumed(&world, "c"), consumed(&world, "d")), (json!("14Gi"), json!("14Gi")));
+        assert!(world.devices("e").is_none());
+        let grants = world.server.get("nodehardware", "", "a").unwrap()["spec"]["claims"].to_string();
+        assert_eq!(grants.matches("\"memory\":\"14Gi\"").count(), 2, "{grants}");
+        world.restart();
+        world.settle();
+        assert!(world.devices("e").is_none(), "what is held is known after a restart");
+        world.server.delete("pods", "default", "c");
+        world.run(&mut Dice(1));
+        assert_eq!(consumed(&world, "e"), json!("4Gi"));
         world.check_rest();
     }
 }

@@ -6,7 +6,7 @@ use hostler_api::classic::ClassicVersion;
 use serde_json::json;
 
 use super::{
-    objects::{cpus, slice},
+    objects::{cpus, memory, slice},
     scheduler::Dice,
     world::{Fate, World},
 };
@@ -42,11 +42,19 @@ impl Chaos {
         chaos
     }
 
-    /// The node has so many cards, and CPUs of which claims have parts.
+    /// The node has so many cards, and CPUs and memory of which claims have parts.
     fn equip(&mut self, node: &str, cards: usize) {
         let card = |at: usize| json!({"name": format!("card-{at}"), "attributes": {"kind": {"string": "card"}}});
         let cards = slice(node, "card", (0..cards).map(card).collect());
-        self.world.hardware(node, json!([cards, slice(node, "cpu", vec![cpus("numa-0", 0)])]), true);
+        self.world.hardware(
+            node,
+            json!([
+                cards,
+                slice(node, "cpu", vec![cpus("numa-0", 0)]),
+                slice(node, "memory", vec![memory("numa-0", 0)])
+            ]),
+            true,
+        );
     }
 
     fn pick(&mut self, resource: &str) -> Option<String> {
@@ -83,7 +91,10 @@ impl Chaos {
             }
             6 => {
                 let pause = Duration::from_millis(u64::try_from(self.dice.roll(5000)).unwrap());
-                let at = self.world.controller.wake.unwrap_or_default().max(self.world.now + pause);
+                if self.dice.roll(2) == 0 {
+                    return self.world.doze(pause);
+                }
+                let at = self.world.controller.alarm.at().unwrap_or_default().max(self.world.now + pause);
                 self.world.tick(at);
             }
             7..=9 => self.world.control(),
@@ -120,11 +131,11 @@ impl Chaos {
         for _ in 0..count {
             let claim = self.name();
             let amount = 1 + self.dice.roll(2);
-            let request = if self.dice.roll(3) == 0 {
-                let capacity = json!({"requests": {"cpus": (amount * 3).to_string()}});
-                json!({"name": "r", "deviceClassName": "cpu", "capacity": capacity})
-            } else {
-                json!({"name": "r", "deviceClassName": "card", "count": amount})
+            let part = |class: &str, name: &str, amount: String| json!({"name": "r", "deviceClassName": class, "capacity": {"requests": {name: amount}}});
+            let request = match self.dice.roll(6) {
+                0 => part("memory", "memory", format!("{}Gi", amount * 5)),
+                1 => part("cpu", "cpus", (amount * 3).to_string()),
+                _ => json!({"name": "r", "deviceClassName": "card", "count": amount}),
             };
             let mut spec = self.world.spec_for(&claim, json!({"requests": [request]}));
             if !self.world.is_devices() && self.dice.roll(4) == 0 {

@@ -7,16 +7,20 @@ use std::{
 };
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{classic::ClassicVersion, resource::DeviceRequestAllocationResult};
+use hostler_api::{
+    classic::{ClassicVersion, NodeGrant},
+    resource::DeviceRequestAllocationResult,
+};
 use serde_json::{Value, json};
 
 use super::{
     super::{
+        alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
-        dialect::ClassicDialect,
+        dialect::{ClassicDialect, ClassicPatch},
         event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, WriteOutcome},
     },
-    objects::{CPUS, KINDS, device_class},
+    objects::{CPUS, GIBIBYTES, KINDS, device_class},
     server::{ApiError, Server, WatchEvent, finalizers},
 };
 
@@ -47,8 +51,7 @@ pub(super) struct Controller {
     /// What it has heard before something that it has not.
     ahead: BTreeSet<usize>,
     pub(super) commands: VecDeque<ClassicCommand>,
-    /// When it wants to be woken.
-    pub(super) wake: Option<Duration>,
+    pub(super) alarm: Alarm,
 }
 
 impl Controller {
@@ -58,7 +61,7 @@ impl Controller {
             seen: 0,
             ahead: BTreeSet::new(),
             commands: VecDeque::new(),
-            wake: None,
+            alarm: Alarm::default(),
         }
     }
 }
@@ -123,7 +126,7 @@ impl World {
             if self.deliver() || self.execute_next(0) {
                 continue;
             }
-            match self.controller.wake.filter(|wake| *wake <= until) {
+            match self.controller.alarm.at().filter(|wake| *wake <= until) {
                 Some(wake) => self.tick(wake),
                 None => return,
             }
@@ -133,14 +136,19 @@ impl World {
 
     pub(super) fn tick(&mut self, at: Duration) {
         self.now = at.max(self.now);
-        self.controller.wake = None;
+        self.controller.alarm.ring();
         self.feed(ClassicEvent::Tick);
+    }
+
+    /// Time passes, and whoever keeps it is busy: what happens next is heard before the alarm.
+    pub(super) fn doze(&mut self, pause: Duration) {
+        self.now += pause;
     }
 
     pub(super) fn feed(&mut self, event: ClassicEvent) {
         for command in self.controller.core.step(self.now, event) {
             match command {
-                ClassicCommand::WakeAt(at) => self.controller.wake = Some(at),
+                ClassicCommand::WakeAt(at) => self.controller.alarm.set(at),
                 ClassicCommand::Tell(notice) => self.notices.push(notice),
                 command => self.controller.commands.push_back(command),
             }
@@ -162,7 +170,7 @@ impl World {
 
     /// Delivers the next watch event, or lets the core go on that said it was not done.
     pub(super) fn hear(&mut self) -> bool {
-        let is_due = self.controller.wake.is_some_and(|wake| wake <= self.now);
+        let is_due = self.controller.alarm.at().is_some_and(|at| at <= self.now);
         self.deliver()
             || is_due && {
                 self.tick(self.now);
@@ -256,19 +264,19 @@ impl World {
         let patch = self.dialect.patch(&write).unwrap();
         let fail = |message: &str| Err(ApiError(500, message.to_owned()));
         let answer = match fate {
-            None => self.server.patch(&patch),
+            None => self.carry_out(&write, &patch),
             Some(Fate::DieBefore) => return self.restart(),
             Some(Fate::DieAfter) => {
-                let _ = self.server.patch(&patch);
+                let _ = self.carry_out(&write, &patch);
                 return self.restart();
             }
             Some(Fate::Conflict) => {
                 self.touch(&patch.path);
-                self.server.patch(&patch)
+                self.carry_out(&write, &patch)
             }
             Some(Fate::FailBefore) => fail("no answer"),
             Some(Fate::FailAfter) => {
-                let _ = self.server.patch(&patch);
+                let _ = self.carry_out(&write, &patch);
                 fail("no answer")
             }
             Some(Fate::Refuse) => Err(ApiError(422, "it shall not be".to_owned())),
@@ -282,6 +290,21 @@ impl World {
             Err(ApiError(_, message)) => WriteOutcome::Failed(message),
         };
         self.feed(ClassicEvent::Written(target, outcome));
+    }
+
+    /// A claim is never allocated but in the version that its grants name. What it was given before may not be taken back yet.
+    fn carry_out(&mut self, write: &ClassicWrite, patch: &ClassicPatch) -> Result<Value, ApiError> {
+        let answer = self.server.patch(patch);
+        if let (Ok(_), ClassicWrite::Allocation(claim, new)) = (&answer, write) {
+            let sources = self.server.list("nodehardware");
+            let sources = sources.iter().map(|object| self.dialect.source(object).unwrap());
+            let grants: Vec<NodeGrant> = sources.filter_map(|mut source| source.grants.remove(&claim.uid)).collect();
+            let named = grants.iter().filter(|grant| grant.claim_version == claim.version);
+            let named: Vec<_> = named.flat_map(|grant| &grant.devices).map(|it| (&it.pool, &it.device)).collect();
+            let is_granted = |it: &DeviceRequestAllocationResult| named.contains(&(&it.pool, &it.device));
+            assert!(new.result.devices.results.iter().all(is_granted), "{} has no grant: {grants:?}", claim.key);
+        }
+        answer
     }
 
     /// What is written is seen before its answer.
@@ -398,7 +421,8 @@ impl World {
                 assert!(other.is_none(), "{device} is held by {} and {other:?}", claim.key);
             }
         }
-        assert!(parts.values().all(|cpus| *cpus <= CPUS), "more parts than there is: {parts:?}");
+        let most = |device: &String| if device.contains("/memory/") { GIBIBYTES } else { CPUS };
+        assert!(parts.iter().all(|(device, taken)| *taken <= most(device)), "more parts than there is: {parts:?}");
     }
 
     /// What must be true once nothing more happens: no write is left to be made, and nothing is left behind.
@@ -424,8 +448,10 @@ impl World {
     }
 }
 
-/// How many CPUs of a device.
+/// How many CPUs or gibibytes of a device.
 fn consumed(result: &DeviceRequestAllocationResult) -> i64 {
     let result = serde_json::to_value(result).unwrap();
-    result["consumedCapacity"]["cpus"].as_str().unwrap().parse().unwrap()
+    let amounts = &result["consumedCapacity"];
+    let amount = amounts["cpus"].as_str().or_else(|| amounts["memory"].as_str()?.strip_suffix("Gi"));
+    amount.unwrap().parse().unwrap()
 }
