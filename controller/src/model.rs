@@ -197,6 +197,10 @@ impl ClusterModel {
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
             ObservedObject::Pod(pod) => facts.add_pod(&pod),
+            // What is on the network is nobody's report.
+            ObservedObject::NodeHardware(report) if report.spec.node_name.is_empty() => {
+                self.reports.forget(&report.metadata.name);
+            }
             ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
         }
     }

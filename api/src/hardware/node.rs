@@ -1,4 +1,5 @@
-//! NodeHardware: what a node has, and how it is, as its daemon says. One object for each node, with the node's name.
+//! NodeHardware: what a node has, and how it is, as its daemon says. One object for each node, with the node's name; and,
+//! where hostler's controller allocates, one for each source of devices that several nodes can use.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub struct NodeHardware {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareSpec {
-    /// The node.
+    /// The node. Without one, what the status offers is on the network: which nodes can use it, its slices say.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
     /// What claims were given of its devices where hostler's controller allocates (Kubernetes 1.26 to 1.31), as that controller
     /// says; by UID of the claim.

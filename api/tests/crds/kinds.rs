@@ -220,8 +220,9 @@ fn of_objects() -> Vec<(&'static str, Value)> {
         "!has(self.backends) || self.backends.all(one, self.backends.exists_one(other, other.name == one.name))";
     let zones = "self.zones.all(one, self.zones.exists_one(other, has(one.numaNode) == has(other.numaNode) \
                  && (!has(one.numaNode) || one.numaNode == other.numaNode)))";
+    let is_of_node = "!has(self.spec.nodeName) || self.metadata.name == self.spec.nodeName";
     vec![
-        ("NodeHardware", rules([("self.metadata.name == self.spec.nodeName", "the object has the name of its node")])),
+        ("NodeHardware", rules([(is_of_node, "the object has the name of its node")])),
         ("ClusterHardware", rules([(&is_single, "there is one object, called cluster")])),
         ("NodeHardwareStatus", rules([(backends, "two backends have one name")])),
         ("ClassHardware", rules([(zones, "two zones are of one NUMA node")])),
