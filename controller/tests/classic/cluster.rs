@@ -93,7 +93,9 @@ impl ClassicCluster {
 
     /// A node with so many cards.
     pub(crate) fn node(&self, name: &str, cards: usize) {
-        self.server.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } }));
+        let labels = json!({ "kubernetes.io/hostname": name });
+        self.server
+            .create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels } }));
         self.server.create(json!({
             "apiVersion": "hostler.dev/v1alpha1", "kind": "NodeHardware", "metadata": { "name": name },
             "spec": { "nodeName": name },
@@ -117,11 +119,26 @@ impl ClassicCluster {
         self.devices(node, &(0..cards).map(device).collect());
     }
 
+    /// A device on the network, which some nodes can use.
+    pub(crate) fn switch(&self, name: &str, nodes: &[&str]) {
+        self.server.create(json!({
+            "apiVersion": "hostler.dev/v1alpha1", "kind": "NodeHardware", "metadata": { "name": name }, "spec": {},
+        }));
+        let of = json!([{ "key": "kubernetes.io/hostname", "operator": "In", "values": nodes }]);
+        let place = json!({ "nodeSelector": { "nodeSelectorTerms": [{ "matchExpressions": of }] } });
+        self.offer(name, &place, &json!([{ "name": "card-0", "attributes": { "cpus": { "int": 4 } } }]));
+    }
+
     fn devices(&self, node: &str, devices: &Value) {
-        let slice = json!({
-            "driver": DRIVER, "nodeName": node, "devices": devices,
-            "pool": { "name": format!("{node}/cpu"), "generation": 1, "resourceSliceCount": 1 },
+        self.offer(node, &json!({ "nodeName": node }), devices);
+    }
+
+    fn offer(&self, source: &str, place: &Value, devices: &Value) {
+        let mut slice = json!({
+            "driver": DRIVER, "devices": devices,
+            "pool": { "name": format!("{source}/cpu"), "generation": 1, "resourceSliceCount": 1 },
         });
+        slice.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
         let ready = json!({
             "type": "Ready", "status": "True", "reason": "Reporting", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -133,7 +150,7 @@ impl ClassicCluster {
             "driver": DRIVER, "hostlerVersion": "0.1.0", "kernelVersion": "6.12", "bootID": "boot", "devices": totals,
             "conditions": [ready], "slices": [slice],
         });
-        self.server.set_status("nodehardware", node, status);
+        self.server.set_status("nodehardware", source, status);
     }
 
     /// What a claim of this release says that wants so many cards; until 1.30 they are in parameters of its name.

@@ -106,21 +106,18 @@ impl ClassicCaller {
         match (patch.is_status, patch.is_apply) {
             (_, true) => self.client.apply_status(&all, name, FIELD_MANAGER, &patch.body).await,
             (true, false) => self.client.change_status(&all, name, FIELD_MANAGER, &patch.body).await,
-            (false, false) => match self.client.change(&all, name, FIELD_MANAGER, &patch.body).await {
-                Err(failure) if self.is_rewritten(target, &failure) => self.keep(&all, name, &patch.body).await,
-                changed => changed,
-            },
+            (false, false) if self.has_parameters(target) => self.keep(&all, name, &patch.body).await,
+            (false, false) => self.client.change(&all, name, FIELD_MANAGER, &patch.body).await,
         }
     }
 
-    /// Whether a patch of a claim may have been refused for what it does not say: the server writes parameters anew for every
-    /// patch, without their spaces, and then finds them changed. Claims have parameters from 1.31 on.
-    fn is_rewritten(&self, target: &WriteTarget, failure: &ApiFailure) -> bool {
-        let has_parameters = self.dialect.version == ClassicVersion::V1Alpha3;
-        has_parameters && matches!(target, WriteTarget::Claim(_)) && failure.code() == Some(422)
+    /// Whether the object can have parameters: claims do from 1.31 on. The server would write them anew for a patch, without their
+    /// spaces, and then refuse it, since they have changed.
+    fn has_parameters(&self, target: &WriteTarget) -> bool {
+        self.dialect.version == ClassicVersion::V1Alpha3 && matches!(target, WriteTarget::Claim(_))
     }
 
-    /// Writes the finalizers that a patch has, and leaves all else as it stands.
+    /// Writes the finalizers that a patch has, and leaves all else as it stands, in the binary form.
     async fn keep(&self, all: &Collection, name: &str, patch: &Value) -> Result<Value, ApiFailure> {
         let metadata = ClassicMeta::deserialize(&patch["metadata"]).unwrap_or_default();
         let change = (&*metadata.resource_version, &*metadata.finalizers);

@@ -58,6 +58,19 @@ impl ApiServer {
         self.ask("create", None, &object)
     }
 
+    /// Creates an object of a text in JSON, whose spaces the server may keep.
+    pub fn create_json(&self, text: &str) -> Value {
+        let object = serde_json::from_str(text).expect("a text in JSON");
+        let body = DirectBody { text: text.to_owned(), ..DirectBody::of(&Value::Null) };
+        self.call("test", "create", None, &object, body).unwrap_or_else(|refusal| panic!("{}", refusal.status()))
+    }
+
+    /// Merges something into an object, which may fail.
+    pub fn try_merge(&self, object: &Value, patch: &Value) -> Result<Value, StatusError> {
+        let body = DirectBody::of_type("application/merge-patch+json", patch);
+        self.call("test", "patch", None, object, body)
+    }
+
     /// Replaces an object; the status of it stays.
     pub fn update(&self, object: Value) -> Value {
         self.ask("update", None, &object).unwrap_or_else(|refusal| panic!("{}", refusal.status()))

@@ -48,6 +48,8 @@ struct MetadataMessage {
     resource_version: String,
     #[prost(int64, tag = "7")]
     generation: i64,
+    #[prost(string, repeated, tag = "14")]
+    finalizers: Vec<String>,
     /// In the place of the managed fields.
     #[prost(bytes = "vec", tag = "17")]
     all: Vec<u8>,
@@ -193,6 +195,7 @@ fn claim(claim: &Value) -> Vec<u8> {
         uid: text(&metadata["uid"]),
         resource_version: text(&metadata["resourceVersion"]),
         generation: metadata["generation"].as_i64().unwrap_or_default(),
+        finalizers: list(&metadata["finalizers"]).map(text).collect(),
         all: inside(metadata),
     };
     let status = ClaimStatusMessage {
@@ -238,11 +241,13 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, StatusError> {
     let mut named = outside(&metadata.all);
     named["uid"] = json!(metadata.uid);
     named["resourceVersion"] = json!(metadata.resource_version);
+    named["finalizers"] = json!((!metadata.finalizers.is_empty()).then_some(&metadata.finalizers));
     Ok(json!({
         "apiVersion": kind.api_version, "kind": kind.kind, "metadata": named, "spec": outside(&spec),
         "status": {
             "allocation": outside(&status.allocation), "reservedFor": outside(&status.reserved_for),
-            "devices": status.devices.iter().map(device_in_json).collect::<Vec<_>>(),
+            "devices": (!status.devices.is_empty())
+                .then(|| status.devices.iter().map(device_in_json).collect::<Vec<_>>()),
         },
     }))
 }

@@ -69,15 +69,16 @@ impl ApiRequest {
             let text = std::str::from_utf8(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))?;
             return serde_saphyr::from_str(text).map_err(|error| StatusError::bad_request(error.to_string()));
         }
-        if self.content_type == protobuf::MEDIA_TYPE && self.target.resource.kind == ObjectKind::ResourceClaim {
+        let is_claim = matches!(self.target.resource.kind, ObjectKind::ResourceClaim | ObjectKind::ClassicClaim);
+        if self.content_type == protobuf::MEDIA_TYPE && is_claim {
             return protobuf::decode(&self.body);
         }
         if !self.content_type.contains("json") && !self.content_type.is_empty() {
             return Err(StatusError::media_type(&self.content_type, "application/json, application/yaml"));
         }
-        let body = match self.target.resource.kind {
-            ObjectKind::ResourceClaim => opaque::parse(&String::from_utf8_lossy(&self.body)),
-            _ => serde_json::from_slice(&self.body),
+        let body = match is_claim {
+            true => opaque::parse(&String::from_utf8_lossy(&self.body)),
+            false => serde_json::from_slice(&self.body),
         };
         body.map_err(|error| StatusError::bad_request(error.to_string()))
     }

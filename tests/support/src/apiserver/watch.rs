@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    SharedServerState, convert,
+    SharedServerState, convert, opaque,
     refusal::StatusError,
     rules::ServerSettings,
     selectors::ObjectSelector,
@@ -123,7 +123,8 @@ impl ObjectWatch {
 
     fn event(&self, kind: &str, object: &Value) -> Value {
         let target = &self.call.target;
-        json!({ "type": kind, "object": convert::from_stored(target.api, target.resource, object) })
+        let object = convert::from_stored(target.api, target.resource, object);
+        json!({ "type": kind, "object": opaque::shown(&object) })
     }
 
     /// An object that comes or goes for the selector comes or goes for the client.
