@@ -180,10 +180,9 @@ impl ApiClient {
     pub async fn minor_release(&self) -> Result<u32, ApiFailure> {
         let step = || "ask for the server's version".to_owned();
         let asking = async { self.client.apiserver_version().await.map_err(CallError::from) };
-        let minor = within(self.patience.answer, step, asking).await?.minor;
-        // Some providers append a plus.
-        let digits = minor.trim_end_matches(|c: char| !c.is_ascii_digit());
-        digits.parse().map_err(|_| ApiFailure::unusable(step(), format!("minor version {minor:?} is no number")))
+        let said = within(self.patience.answer, step, asking).await?;
+        let no_number = || format!("neither minor version {:?} nor {:?} has a number", said.minor, said.git_version);
+        minor_of(&said.minor, &said.git_version).ok_or_else(|| ApiFailure::unusable(step(), no_number()))
     }
 
     /// Asks a question that is put as an object, which the server answers instead of storing it.
@@ -431,6 +430,13 @@ impl ApiClient {
     }
 }
 
+/// The minor release, by what a server says of it and of its source: builds outside of the project leave the first empty, and some
+/// providers append a plus.
+fn minor_of(minor: &str, git_version: &str) -> Option<u32> {
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    number(minor).or_else(|| number(git_version.strip_prefix("v")?.split('.').nth(1)?))
+}
+
 /// What a page of a list says of the next.
 #[derive(Deserialize)]
 struct ListEnd {
@@ -491,5 +497,24 @@ pub(crate) async fn within<T>(
     match timeout(limit, exchange).await {
         Ok(result) => result.map_err(|source| ApiFailure::Call { step: step(), source }),
         Err(_) => Err(ApiFailure::TimedOut { step: step(), after: limit }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_known_of_servers_that_say_only_of_which_source_they_are() {
+        for (minor, git_version, expected) in [
+            ("36", "v1.36.2", Some(36)),
+            ("31+", "v1.31.14-gke.1", Some(31)),
+            ("", "v1.26.4-29+c0ffee", Some(26)),
+            ("", "v0.0.0-master+$Format:%H$", Some(0)),
+            ("", "", None),
+            ("none", "latest", None),
+        ] {
+            assert_eq!(minor_of(minor, git_version), expected, "{minor} {git_version}");
+        }
     }
 }
