@@ -14,6 +14,9 @@ use crate::{
     model::{KindStatus, ObservedKind},
 };
 
+/// What is to be said of something that nobody wants.
+const OFF: &str = "switched off by configuration";
+
 /// How writing ClusterHardware goes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SumsOutcome {
@@ -109,8 +112,8 @@ pub(crate) fn findings(
         readable(kinds),
         of_kind(FindingKind::NodeReports, modes.node_reports, kinds.get(&ObservedKind::NodeHardware)),
         of_kind(FindingKind::DeviceTaintRules, modes.device_taint_rules, kinds.get(&ObservedKind::DeviceTaintRule)),
-        written(modes.cluster_hardware, sums),
-        allocating(modes.classic_dra, classic),
+        written(modes, sums),
+        allocating(modes, classic),
     ]
 }
 
@@ -159,7 +162,7 @@ fn of_kind(kind: FindingKind, mode: CapabilityMode, status: Option<&KindStatus>)
     let finding = |status, reason, message: &str| ClusterFinding::new(kind, status, reason, message);
     let is_needed = mode == CapabilityMode::On;
     match status {
-        _ if mode == CapabilityMode::Off => finding(ConditionStatus::False, "Off", "switched off by configuration"),
+        _ if mode == CapabilityMode::Off => finding(ConditionStatus::False, "Off", OFF),
         Some(status) if status.is_absent => {
             ClusterFinding { is_needed, ..finding(ConditionStatus::False, "NotServed", mend(kind)) }
         }
@@ -178,11 +181,20 @@ fn mend(kind: FindingKind) -> &'static str {
     }
 }
 
-fn written(mode: CapabilityMode, sums: &SumsOutcome) -> ClusterFinding {
+/// What only the controller that leads does. Where this one leads for the sake of something else, nobody does it.
+fn off_for_a_leader(modes: CapabilitiesConfig) -> String {
+    if !modes.leads() {
+        return OFF.to_owned();
+    }
+    format!("{OFF}; while this controller leads nobody does it: give one that shall do it a lease.name of its own")
+}
+
+fn written(modes: CapabilitiesConfig, sums: &SumsOutcome) -> ClusterFinding {
     let kind = FindingKind::ClusterHardware;
     let finding = |status, reason, message: String| ClusterFinding::new(kind, status, reason, message);
+    let mode = modes.cluster_hardware;
     if mode == CapabilityMode::Off {
-        return finding(ConditionStatus::False, "Off", "switched off by configuration".to_owned());
+        return finding(ConditionStatus::False, "Off", off_for_a_leader(modes));
     }
     let is_needed = mode == CapabilityMode::On;
     match sums {
@@ -201,11 +213,12 @@ fn written(mode: CapabilityMode, sums: &SumsOutcome) -> ClusterFinding {
     }
 }
 
-fn allocating(mode: CapabilityMode, classic: &ClassicStatus) -> ClusterFinding {
+fn allocating(modes: CapabilitiesConfig, classic: &ClassicStatus) -> ClusterFinding {
     let kind = FindingKind::ClassicAllocation;
     let finding = |status, reason, message: String| ClusterFinding::new(kind, status, reason, message);
+    let mode = modes.classic_dra;
     if mode == CapabilityMode::Off {
-        return finding(ConditionStatus::False, "Off", "switched off by configuration".to_owned());
+        return finding(ConditionStatus::False, "Off", off_for_a_leader(modes));
     }
     let is_needed = mode == CapabilityMode::On;
     let missing = |status, reason, message: String| ClusterFinding { is_needed, ..finding(status, reason, message) };
@@ -249,5 +262,34 @@ fn not_served(what: &str) -> String {
             "the API server has no {what}; switch on the feature gate DynamicResourceAllocation (in 1.31 \
              DRAControlPlaneController too) and serve the API version, or upgrade to Kubernetes 1.34"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(modes: CapabilitiesConfig) -> [String; 2] {
+        let findings = findings(modes, &BTreeMap::new(), &SumsOutcome::default(), &ClassicStatus::default());
+        let of = |kind| findings.iter().find(|finding| finding.kind == kind).unwrap().line();
+        [of(FindingKind::ClusterHardware), of(FindingKind::ClassicAllocation)]
+    }
+
+    #[test]
+    fn what_nobody_does_while_this_one_leads_is_told() {
+        let (on, off) = (CapabilityMode::Auto, CapabilityMode::Off);
+        let modes = |cluster_hardware, classic_dra| CapabilitiesConfig {
+            cluster_hardware,
+            classic_dra,
+            ..CapabilitiesConfig::default()
+        };
+        let nobody = "nobody does it: give one that shall do it a lease.name of its own";
+        let [sums, classic] = said(modes(off, on));
+        assert!(sums.contains("ClusterHardware=False (Off)") && sums.ends_with(nobody), "{sums}");
+        assert!(classic.contains("NotLeading"), "{classic}");
+        let [sums, classic] = said(modes(on, off));
+        assert!(sums.contains("NotLeading") && classic.ends_with(nobody), "{sums} {classic}");
+        // Who never leads leaves it to others.
+        assert!(said(modes(off, off)).iter().all(|line| line.ends_with(OFF)));
     }
 }

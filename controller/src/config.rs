@@ -100,6 +100,11 @@ impl Default for LeaseConfig {
 }
 
 impl CapabilitiesConfig {
+    /// Whether anything is done that only one controller may do.
+    pub(crate) fn leads(&self) -> bool {
+        [self.cluster_hardware, self.classic_dra].into_iter().any(|mode| mode != CapabilityMode::Off)
+    }
+
     /// Whether a kind is watched.
     pub(crate) fn watches(&self, kind: ObservedKind) -> bool {
         let mode = match kind {

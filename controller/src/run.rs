@@ -151,7 +151,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let findings_rx = findings::start(modes, view_rx.clone(), outcome_rx, classic_rx.clone(), tasks);
     let is_wanted = |mode: CapabilityMode| mode != CapabilityMode::Off;
-    let leadership_rx = match [modes.cluster_hardware, modes.classic_dra].into_iter().any(is_wanted) {
+    let leadership_rx = match modes.leads() {
         true => lead(&config.lease, &calling, tasks),
         false => watch::channel(Leadership::default()).1,
     };

@@ -29,6 +29,9 @@ pub(super) fn start(
         findings(modes, &view.kinds, outcome, classic).into()
     };
     let first = look(&view_rx.borrow(), &outcome_rx.borrow(), &classic_rx.borrow());
+    // Whatever else is not so yet may be so in a moment.
+    let off: Vec<ClusterFinding> = first.iter().filter(|finding| finding.reason == "Off").cloned().collect();
+    tell(&[], &off);
     let (findings_tx, findings_rx) = watch::channel(first);
     let stop = tasks.stop_token();
     tasks.service("findings", async move {
