@@ -147,6 +147,8 @@ pub enum ProvisioningReason {
     FailedToCheckCapacity,
     /// Its pods cannot be made.
     FailedToCreatePods,
+    /// What was booked cannot be looked after any more: a template is gone.
+    FailedToBookCapacity,
     /// Its time is over.
     Expired,
     /// The time of the booking is over.
@@ -164,6 +166,7 @@ impl ProvisioningReason {
             Self::CapacityIsNotFound => "CapacityIsNotFound",
             Self::FailedToCheckCapacity => "FailedToCheckCapacity",
             Self::FailedToCreatePods => "FailedToCreatePods",
+            Self::FailedToBookCapacity => "FailedToBookCapacity",
             Self::Expired => "Expired",
             Self::CapacityReservationTimeExpired => "CapacityReservationTimeExpired",
             Self::CapacityBookingConsumed => "CapacityBookingConsumed",

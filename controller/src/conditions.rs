@@ -12,6 +12,7 @@ use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     model::{KindStatus, ObservedKind},
+    provision::adapter::ProvisionStatus,
 };
 
 /// What is to be said of something that nobody wants.
@@ -61,6 +62,8 @@ pub(crate) enum FindingKind {
     ClusterHardware,
     /// Claims are allocated, in clusters where the scheduler does not.
     ClassicAllocation,
+    /// ProvisioningRequests are answered.
+    ProvisioningRequests,
 }
 
 impl FindingKind {
@@ -73,6 +76,7 @@ impl FindingKind {
             Self::DeviceTaintRules => "DeviceTaintRules",
             Self::ClusterHardware => "ClusterHardware",
             Self::ClassicAllocation => "ClassicAllocation",
+            Self::ProvisioningRequests => "ProvisioningRequests",
         }
     }
 }
@@ -106,6 +110,7 @@ pub(crate) fn findings(
     kinds: &BTreeMap<ObservedKind, KindStatus>,
     sums: &SumsOutcome,
     classic: &ClassicStatus,
+    provision: &ProvisionStatus,
 ) -> Vec<ClusterFinding> {
     vec![
         synced(modes, kinds),
@@ -114,6 +119,7 @@ pub(crate) fn findings(
         of_kind(FindingKind::DeviceTaintRules, modes.device_taint_rules, kinds.get(&ObservedKind::DeviceTaintRule)),
         written(modes, sums),
         allocating(modes, classic),
+        answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
     ]
 }
 
@@ -176,6 +182,9 @@ fn mend(kind: FindingKind) -> &'static str {
         FindingKind::DeviceTaintRules => {
             "the API server has no DeviceTaintRules; where there should be any, switch on its feature gates \
              DRADeviceTaints and DRADeviceTaintRules, and the API version that its release serves them in"
+        }
+        FindingKind::ProvisioningRequests => {
+            "the API server has no ProvisioningRequests; install the kind as Cluster Autoscaler has it (autoscaling.x-k8s.io)"
         }
         _ => "the API server does not know the kind; install the CRDs: kubectl apply -k deploy/crds",
     }
@@ -252,6 +261,20 @@ fn allocating(modes: CapabilitiesConfig, classic: &ClassicStatus) -> ClusterFind
                 }
             }
         }
+    }
+}
+
+fn answering(mode: CapabilityMode, status: Option<&KindStatus>, provision: &ProvisionStatus) -> ClusterFinding {
+    let kind = FindingKind::ProvisioningRequests;
+    let watched = of_kind(kind, mode, status);
+    match &provision.trouble {
+        _ if watched.status != ConditionStatus::True => watched,
+        Some(why) => {
+            let message = format!("{why}; the controller needs the verb patch on provisioningrequests/status: deploy/provisioning");
+            let is_needed = mode == CapabilityMode::On;
+            ClusterFinding { is_needed, ..ClusterFinding::new(kind, ConditionStatus::False, "Failed", message) }
+        }
+        None => ClusterFinding::new(kind, ConditionStatus::True, "Watching", "requests are answered by the controller that leads"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The controller's configuration: every key, its default, and what can be wrong with it.
 
 mod listen;
+mod provisioning;
 
 use std::{
     fmt,
@@ -14,7 +15,7 @@ use hostler_process::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::listen::ListenAddress;
+pub(crate) use self::{listen::ListenAddress, provisioning::ProvisioningConfig};
 use crate::model::ObservedKind;
 
 /// Where the controller looks for a configuration file when none is named.
@@ -36,6 +37,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) listen: ListenAddress,
     /// What it does where the cluster has what that takes.
     pub(crate) capabilities: CapabilitiesConfig,
+    /// How it answers ProvisioningRequests.
+    pub(crate) provisioning: ProvisioningConfig,
     /// Which of several controllers writes.
     pub(crate) lease: LeaseConfig,
     /// What is logged, and how.
@@ -49,6 +52,7 @@ impl Default for ControllerConfig {
             driver: "hostler.dev".to_owned(),
             listen: ListenAddress::default(),
             capabilities: CapabilitiesConfig::default(),
+            provisioning: ProvisioningConfig::default(),
             lease: LeaseConfig::default(),
             log: LogConfig::default(),
         }
@@ -56,7 +60,7 @@ impl Default for ControllerConfig {
 }
 
 /// `[capabilities]`: what the controller does.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct CapabilitiesConfig {
     /// Reading what the daemons of nodes report (NodeHardware).
@@ -67,6 +71,21 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) device_taint_rules: CapabilityMode,
     /// Allocating claims in clusters of 1.26 to 1.31, as the one controller that leads.
     pub(crate) classic_dra: CapabilityMode,
+    /// Answering ProvisioningRequests, as the one controller that leads. Off by itself: it takes rights of its own.
+    pub(crate) provisioning: CapabilityMode,
+}
+
+impl Default for CapabilitiesConfig {
+    fn default() -> Self {
+        let auto = CapabilityMode::Auto;
+        Self {
+            node_reports: auto,
+            cluster_hardware: auto,
+            device_taint_rules: auto,
+            classic_dra: auto,
+            provisioning: CapabilityMode::Off,
+        }
+    }
 }
 
 /// Whether something is done that a cluster may lack something for.
@@ -110,6 +129,7 @@ impl CapabilitiesConfig {
         let mode = match kind {
             ObservedKind::NodeHardware => self.node_reports,
             ObservedKind::DeviceTaintRule => self.device_taint_rules,
+            ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.provisioning,
             _ => CapabilityMode::On,
         };
         mode != CapabilityMode::Off
@@ -117,7 +137,7 @@ impl CapabilitiesConfig {
 }
 
 /// Sections that are read for themselves.
-const SECTIONS: &[&str] = &["capabilities", "lease", "log"];
+const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning"];
 
 impl ControllerConfig {
     /// Reads and checks a file.
@@ -132,8 +152,9 @@ impl ControllerConfig {
         let capabilities = reader.section("capabilities", &mut root);
         let lease = reader.section("lease", &mut root);
         let log = reader.section("log", &mut root);
+        let provisioning = reader.section("provisioning", &mut root);
         let scalars: Self = reader.keys("", root, SECTIONS);
-        let config = Self { capabilities, lease, log, ..scalars };
+        let config = Self { capabilities, lease, log, provisioning, ..scalars };
         config.mistakes().into_iter().for_each(|mistake| reader.mistake(mistake));
         let (mut problems, _) = reader.end();
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
@@ -153,6 +174,7 @@ impl ControllerConfig {
                 "write the name that the daemons have as `driver`: at most 63 lower-case letters, digits, '-' and '.'";
             mistakes.push(ConfigMistake::new("driver", format!("is {:?}, which is no driver", self.driver), fix));
         }
+        mistakes.extend(self.provisioning.mistakes());
         let names = [("lease.name", Some(&self.lease.name)), ("lease.namespace", self.lease.namespace.as_ref())];
         for (key, name) in names {
             if let Some(name) = name.filter(|name| !is_object_name(name)) {

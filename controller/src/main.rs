@@ -14,6 +14,7 @@ mod metrics;
 mod model;
 mod observe;
 mod plan;
+mod provision;
 mod remote;
 mod reports;
 mod run;

@@ -3,7 +3,9 @@
 use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
-use crate::{availability::class_figures, classic::adapter::ClassicStatus, serve::ServeState};
+use crate::{
+    availability::class_figures, classic::adapter::ClassicStatus, provision::adapter::ProvisionStatus, serve::ServeState,
+};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,6 +43,7 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     registry.register("unreadable_objects", "Objects among them that cannot be understood", poisoned);
     register_process(&mut registry, state);
     register_classic(&mut registry, &state.classic_rx.borrow());
+    register_provisioning(&mut registry, &state.provision_rx.borrow());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -67,6 +70,17 @@ fn register_classic(registry: &mut Registry, status: &ClassicStatus) {
     registry.register("classic_negotiations", "Pods that negotiate about a node, by whom they wait for", contexts);
     registry.register("classic_writes", "Writes for classic DRA since this controller leads, by outcome", writes);
     registry.register("classic_queued_calls", "Calls that wait until others were answered", queued);
+}
+
+/// What requests there are, where they are answered here.
+fn register_provisioning(registry: &mut Registry, status: &ProvisionStatus) {
+    let (requests, checks) = (KindGauge::default(), <Gauge>::default());
+    for (state, count) in &status.requests {
+        requests.get_or_create(&[("state", *state)]).set(i64::try_from(*count).unwrap_or(i64::MAX));
+    }
+    checks.set(i64::try_from(status.checks).unwrap_or(i64::MAX));
+    registry.register("provisioning_requests", "ProvisioningRequests that are answered here, by state", requests);
+    registry.register("provisioning_checks", "Questions to the planner since this controller leads", checks);
 }
 
 /// What the controller says of itself.

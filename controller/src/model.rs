@@ -15,6 +15,7 @@ use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
 
 use self::known::KnownObjects;
 use crate::{
+    provision::ProvisionObjects,
     reports::NodeReports,
     stock::StockAccount,
     view::{ClusterView, LazySnapshot},
@@ -46,6 +47,7 @@ pub(crate) struct ClusterModel {
     reports: NodeReports,
     account: StockAccount,
     options: PlanOptions,
+    provisioning: Arc<ProvisionObjects>,
     /// What the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -148,6 +150,7 @@ impl ClusterModel {
             options: self.options.clone(),
             kinds: self.kinds(),
             planner: self.planner.clone(),
+            provisioning: self.provisioning.clone(),
         }
     }
 
@@ -196,12 +199,19 @@ impl ClusterModel {
             ObservedObject::ResourceClaim(claim) => facts.add_claim(&claim),
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
-            ObservedObject::Pod(pod) => facts.add_pod(&pod),
+            ObservedObject::Pod(pod) => {
+                facts.add_pod(&pod);
+                if self.provisioning.concerns(&key, &pod) {
+                    Arc::make_mut(&mut self.provisioning).see_pod(key, &pod);
+                }
+            }
             // What is on the network is nobody's report.
             ObservedObject::NodeHardware(report) if report.spec.node_name.is_empty() => {
                 self.reports.forget(&report.metadata.name);
             }
             ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
+            ObservedObject::PodTemplate(template) => Arc::make_mut(&mut self.provisioning).see_template(key, *template),
+            ObservedObject::ProvisioningRequest(request) => Arc::make_mut(&mut self.provisioning).see_request(*request),
         }
     }
 
@@ -216,11 +226,35 @@ impl ClusterModel {
                 ObservedKind::ResourceClaim => facts.remove_claim(key),
                 ObservedKind::ResourceClaimTemplate => facts.remove_template(key),
                 ObservedKind::DeviceTaintRule => facts.remove_rule(&key.name),
-                ObservedKind::Pod => facts.remove_pod(key),
+                ObservedKind::Pod => {
+                    facts.remove_pod(key);
+                    self.forget_for_requests(kind, key);
+                }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
+                ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
             }
         }
         vec![ModelCommand::Publish]
+    }
+}
+
+impl ClusterModel {
+    /// Objects that no request is about are not copied for it.
+    fn forget_for_requests(&mut self, kind: ObservedKind, key: &ObjectKey) {
+        let known = &self.provisioning;
+        let is_known = match kind {
+            ObservedKind::Pod => known.consumers.contains_key(key),
+            ObservedKind::PodTemplate => known.templates.contains_key(key),
+            _ => known.requests.contains_key(key),
+        };
+        if is_known {
+            let known = Arc::make_mut(&mut self.provisioning);
+            match kind {
+                ObservedKind::Pod => drop(known.consumers.remove(key)),
+                ObservedKind::PodTemplate => drop(known.templates.remove(key)),
+                _ => drop(known.requests.remove(key)),
+            }
+        }
     }
 }
 

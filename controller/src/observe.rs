@@ -17,7 +17,10 @@ use tracing::{info, warn};
 
 pub(crate) use self::pending::PendingEvents;
 use self::pending::key;
-use crate::model::{ClusterEvent, ObservedKind, ObservedObject, SeenObject};
+use crate::{
+    model::{ClusterEvent, ObservedKind, ObservedObject, SeenObject},
+    provision::SeenRequest,
+};
 
 /// A server that comes back is found within seconds, by all that wait for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -192,6 +195,11 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
         ObservedKind::DeviceTaintRule => object.read().map(ObservedObject::DeviceTaintRule),
         ObservedKind::Pod => object.read().map(ObservedObject::Pod),
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
+        ObservedKind::PodTemplate => object.read().map(ObservedObject::PodTemplate),
+        ObservedKind::ProvisioningRequest => {
+            let seen = |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));
+            object.read().map(seen)
+        }
     };
     let content = content.map_err(|error| Chain(&error).to_string());
     SeenObject { kind, key: key(object), stamp: (&object.version()).into(), content }

@@ -31,6 +31,7 @@ use tokio::{
 use tracing::{error, info};
 use uuid::Uuid;
 
+use self::findings::FindingSources;
 use crate::{
     classic::adapter::{self as classic, ClassicParts, ClassicStatus},
     conditions::SumsOutcome,
@@ -39,6 +40,7 @@ use crate::{
     lead::{self, LeadParts, Leadership},
     model::ObservedKind,
     observe,
+    provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::{self, ServeState},
     view::ClusterView,
 };
@@ -149,7 +151,15 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (view_rx, pulse) = watch_all(&watching, modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
-    let findings_rx = findings::start(modes, view_rx.clone(), outcome_rx, classic_rx.clone(), tasks);
+    let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
+    let sources = FindingSources {
+        modes,
+        view_rx: view_rx.clone(),
+        outcome_rx,
+        classic_rx: classic_rx.clone(),
+        provision_rx: provision_rx.clone(),
+    };
+    let findings_rx = findings::start(sources, tasks);
     let is_wanted = |mode: CapabilityMode| mode != CapabilityMode::Off;
     let leadership_rx = match modes.leads() {
         true => lead(&config.lease, &calling, tasks),
@@ -171,7 +181,25 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
             tasks: tasks.clone(),
         });
     }
-    let state = ServeState { view_rx, findings_rx, classic_rx, leadership_rx, client: calling, tasks: tasks.clone() };
+    if is_wanted(modes.provisioning) {
+        provision::start(ProvisionParts {
+            client: calling.clone(),
+            config: config.provisioning.clone(),
+            view_rx: view_rx.clone(),
+            leadership_rx: leadership_rx.clone(),
+            status_tx: provision_tx,
+            tasks: tasks.clone(),
+        });
+    }
+    let state = ServeState {
+        view_rx,
+        findings_rx,
+        classic_rx,
+        provision_rx,
+        leadership_rx,
+        client: calling,
+        tasks: tasks.clone(),
+    };
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }

@@ -45,7 +45,10 @@ use tracing::info;
 
 pub(crate) use plans::{PlanFile, PlanRequest};
 
-use crate::{classic::adapter::ClassicStatus, conditions::ClusterFinding, lead::Leadership, view::ClusterView};
+use crate::{
+    classic::adapter::ClassicStatus, conditions::ClusterFinding, lead::Leadership, provision::adapter::ProvisionStatus,
+    view::ClusterView,
+};
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.
 const CONNECTIONS: usize = 256;
@@ -63,6 +66,8 @@ pub(crate) struct ServeState {
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
     /// How allocating goes, where the controller does that.
     pub(crate) classic_rx: watch::Receiver<ClassicStatus>,
+    /// How answering ProvisioningRequests goes.
+    pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
     /// Who writes.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// For those who must be asked about.

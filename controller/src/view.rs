@@ -10,6 +10,7 @@ use hostler_api::hardware::DeviceState;
 
 use crate::{
     model::{KindStatus, ObservedKind},
+    provision::ProvisionObjects,
     stock::ClusterStock,
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct ClusterView {
     pub(crate) kinds: BTreeMap<ObservedKind, KindStatus>,
     /// For questions. Views that differ in nothing that answers depend on share it.
     pub(crate) planner: Arc<LazySnapshot>,
+    /// Requests for capacity, and what belongs to them.
+    pub(crate) provisioning: Arc<ProvisionObjects>,
 }
 
 /// A snapshot for the planner, which is made when somebody asks for the first time.

@@ -6,11 +6,13 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::{Node, Pod},
     hardware::NodeHardware,
+    provisioning::PodTemplate,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
 use hostler_cluster::ObjectVersion;
 
 use super::ObservedKind;
+use crate::provision::SeenRequest;
 
 /// Something that was seen of the cluster.
 #[derive(Debug)]
@@ -65,6 +67,10 @@ pub(crate) enum ObservedObject {
     Pod(Box<Pod>),
     /// A report of a node's daemon.
     NodeHardware(Box<NodeHardware>),
+    /// A template of pods.
+    PodTemplate(Box<PodTemplate>),
+    /// A request for capacity.
+    ProvisioningRequest(Box<SeenRequest>),
 }
 
 /// Which version of which object, in a few bytes.

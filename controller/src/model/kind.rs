@@ -1,7 +1,7 @@
 //! The kinds of objects that are watched.
 
 use hostler_api::{
-    hardware,
+    hardware, provisioning,
     resource::{ApiVersion, GROUP},
 };
 use hostler_cluster::Collection;
@@ -25,6 +25,10 @@ pub(crate) enum ObservedKind {
     Pod,
     /// Reports of hostler's daemons. Absent where the kind is not installed.
     NodeHardware,
+    /// Templates of pods, for requests.
+    PodTemplate,
+    /// Requests for capacity. Absent where the kind is not installed.
+    ProvisioningRequest,
 }
 
 /// The versions in which rules were served, the best first. They are absent where their gate is off.
@@ -32,7 +36,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All of them, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -41,6 +45,8 @@ impl ObservedKind {
         Self::DeviceTaintRule,
         Self::NodeHardware,
         Self::Pod,
+        Self::PodTemplate,
+        Self::ProvisioningRequest,
     ];
 
     /// As messages and labels say it: `resourceslices`.
@@ -54,6 +60,8 @@ impl ObservedKind {
             Self::DeviceTaintRule => "devicetaintrules",
             Self::Pod => "pods",
             Self::NodeHardware => hardware::NODE_HARDWARE,
+            Self::PodTemplate => "podtemplates",
+            Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
         }
     }
 
@@ -68,19 +76,24 @@ impl ObservedKind {
             Self::DeviceTaintRule => "DeviceTaintRule",
             Self::Pod => "Pod",
             Self::NodeHardware => hardware::NODE_HARDWARE_KIND,
+            Self::PodTemplate => "PodTemplate",
+            Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
         }
     }
 
     /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.
     pub(crate) fn collections(self, version: Option<ApiVersion>) -> Vec<Collection> {
         match self {
-            Self::Node | Self::Pod => vec![Collection::core(self.name(), self.plural())],
+            Self::Node | Self::Pod | Self::PodTemplate => vec![Collection::core(self.name(), self.plural())],
             Self::DeviceTaintRule => {
                 RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
             }
             Self::NodeHardware => {
                 vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
             }
+            Self::ProvisioningRequest => provisioning::VERSIONS
+                .map(|version| Collection::custom(provisioning::GROUP, version, self.name(), self.plural()))
+                .into(),
             _ => version.map(|version| Collection::resource(version, self.name(), self.plural())).into_iter().collect(),
         }
     }

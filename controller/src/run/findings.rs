@@ -11,24 +11,34 @@ use crate::{
     classic::adapter::ClassicStatus,
     conditions::{ClusterFinding, SumsOutcome, findings},
     config::CapabilitiesConfig,
+    provision::adapter::ProvisionStatus,
     view::ClusterView,
 };
 
 /// What readers see.
 pub(super) type FindingsReader = watch::Receiver<Arc<[ClusterFinding]>>;
 
+/// What findings are made of.
+#[derive(Debug)]
+pub(super) struct FindingSources {
+    pub(super) modes: CapabilitiesConfig,
+    pub(super) view_rx: watch::Receiver<Arc<ClusterView>>,
+    pub(super) outcome_rx: watch::Receiver<SumsOutcome>,
+    pub(super) classic_rx: watch::Receiver<ClassicStatus>,
+    pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
+}
+
+impl FindingSources {
+    fn look(&mut self) -> Arc<[ClusterFinding]> {
+        let view = self.view_rx.borrow_and_update();
+        let (outcome, classic) = (self.outcome_rx.borrow_and_update(), self.classic_rx.borrow_and_update());
+        findings(self.modes, &view.kinds, &outcome, &classic, &self.provision_rx.borrow_and_update()).into()
+    }
+}
+
 /// Looks whenever something changes, until the process stops.
-pub(super) fn start(
-    modes: CapabilitiesConfig,
-    mut view_rx: watch::Receiver<Arc<ClusterView>>,
-    mut outcome_rx: watch::Receiver<SumsOutcome>,
-    mut classic_rx: watch::Receiver<ClassicStatus>,
-    tasks: &Tasks,
-) -> FindingsReader {
-    let look = move |view: &ClusterView, outcome: &SumsOutcome, classic: &ClassicStatus| -> Arc<[ClusterFinding]> {
-        findings(modes, &view.kinds, outcome, classic).into()
-    };
-    let first = look(&view_rx.borrow(), &outcome_rx.borrow(), &classic_rx.borrow());
+pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReader {
+    let first = sources.look();
     // Whatever else is not so yet may be so in a moment.
     let off: Vec<ClusterFinding> = first.iter().filter(|finding| finding.reason == "Off").cloned().collect();
     tell(&[], &off);
@@ -38,15 +48,15 @@ pub(super) fn start(
         loop {
             tokio::select! {
                 // All are cancel safe: what has changed is still other than what was seen.
-                changed = view_rx.changed() => if changed.is_err() { return Ok(()) },
+                changed = sources.view_rx.changed() => if changed.is_err() { return Ok(()) },
                 // Where nobody writes, nobody tells.
-                Ok(()) = outcome_rx.changed() => {}
-                Ok(()) = classic_rx.changed() => {}
+                Ok(()) = sources.outcome_rx.changed() => {}
+                Ok(()) = sources.classic_rx.changed() => {}
+                Ok(()) = sources.provision_rx.changed() => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }
-            let found =
-                look(&view_rx.borrow_and_update(), &outcome_rx.borrow_and_update(), &classic_rx.borrow_and_update());
+            let found = sources.look();
             findings_tx.send_if_modified(|last| {
                 tell(last, &found);
                 let is_other = *last != found;

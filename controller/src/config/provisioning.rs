@@ -1,0 +1,80 @@
+//! `[provisioning]`: how ProvisioningRequests are answered.
+
+use hostler_process::config::ConfigMistake;
+use serde::{Deserialize, Serialize};
+
+use super::is_driver_name;
+use crate::provision::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses};
+
+/// `[provisioning]`: how ProvisioningRequests are answered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ProvisioningConfig {
+    /// What requests call this controller in their parameter `processorInstance`.
+    pub(crate) instance: String,
+    /// More names of the class that checks capacity.
+    pub(crate) check_capacity_aliases: Vec<String>,
+    /// More names of the class that gives all or nothing.
+    pub(crate) atomic_scale_up_aliases: Vec<String>,
+    /// Requests that are looked at together.
+    pub(crate) batch: u32,
+    /// Seconds after which no further one of them is begun.
+    pub(crate) time_box_seconds: u32,
+}
+
+impl Default for ProvisioningConfig {
+    fn default() -> Self {
+        Self {
+            instance: "hostler".to_owned(),
+            check_capacity_aliases: Vec::new(),
+            atomic_scale_up_aliases: Vec::new(),
+            // Both as Cluster Autoscaler has them.
+            batch: 10,
+            time_box_seconds: 10,
+        }
+    }
+}
+
+impl ProvisioningConfig {
+    /// Names under which this controller is asked.
+    pub(crate) fn classes(&self) -> ProvisionClasses {
+        ProvisionClasses {
+            instance: self.instance.clone(),
+            check_capacity: self.check_capacity_aliases.clone(),
+            atomic_scale_up: self.atomic_scale_up_aliases.clone(),
+        }
+    }
+
+    /// What no type says of a value.
+    pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
+        let lists = [
+            ("provisioning.check_capacity_aliases", &self.check_capacity_aliases),
+            ("provisioning.atomic_scale_up_aliases", &self.atomic_scale_up_aliases),
+        ];
+        let aliases = lists.into_iter().flat_map(|(key, names)| names.iter().filter_map(move |name| alias(key, name)));
+        let twice = self.check_capacity_aliases.iter().find(|name| self.atomic_scale_up_aliases.contains(name)).map(|name| {
+            let what = format!("has {name:?}, as has provisioning.check_capacity_aliases");
+            ConfigMistake::new("provisioning.atomic_scale_up_aliases", what, "name it in one of them")
+        });
+        let none = (self.batch == 0).then(|| ConfigMistake::new("provisioning.batch", "is 0".to_owned(), "write at least 1"));
+        aliases.chain(twice).chain(none).collect()
+    }
+}
+
+fn alias(key: &'static str, name: &str) -> Option<ConfigMistake> {
+    if [OFFICIAL_CHECK_CAPACITY, OFFICIAL_ATOMIC_SCALE_UP].contains(&name) {
+        let what = format!("has {name:?}, which Cluster Autoscaler answers");
+        let fix = "leave it out; a request of the check class that names this controller in processorInstance is answered anyway";
+        return Some(ConfigMistake::new(key, what, fix));
+    }
+    if is_class_name(name) {
+        return None;
+    }
+    let fix = "write lower-case letters, digits, '-' and '.', at most 253 of them";
+    Some(ConfigMistake::new(key, format!("has {name:?}, which no class can be called"), fix))
+}
+
+/// A DNS subdomain, as the kind takes it.
+fn is_class_name(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_driver_name)
+}

@@ -1,0 +1,38 @@
+//! ProvisioningRequest: whether pods that nobody has made yet would fit, all of them together, and for a while the promise that
+//! no other request is told the same of the same devices.
+//!
+//! ```text
+//!   requests, templates, pods ─► ProvisionObjects ─┐
+//!        time ─► ProvisionMoment ──────────────────┴─► ProvisionCore::step ─► write a status
+//!                                      ▲                    │ which ones to check, after what is booked
+//!                                      └── what fits ◄── CheckBatch::run ◄── the planner's snapshot
+//! ```
+//!
+//! The core decides, and keeps nothing that cannot be read again: what a request was told stands in its status, and what is
+//! booked follows from that. Every write names the version that it goes over.
+//!
+//! Two controllers that lead at the same time for a moment must not promise the same device twice. So whoever begins to lead
+//! first marks every request that is still open with his term; only then he checks. What another one is about to write
+//! afterwards is refused, and what he wrote before is seen.
+
+pub(crate) mod adapter;
+mod check;
+mod class;
+mod clock;
+mod consume;
+mod core;
+mod decide;
+mod event;
+mod memory;
+mod objects;
+mod parameters;
+mod status;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
+    objects::{ProvisionObjects, SeenRequest},
+};

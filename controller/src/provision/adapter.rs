@@ -1,0 +1,238 @@
+//! The edge of ProvisioningRequests. While this process leads, it shows the core what is there, has the planner answer on a
+//! thread of its own, and writes what the core says.
+//!
+//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
+
+mod calls;
+mod status;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use hostler_cluster::ApiClient;
+use hostler_process::Tasks;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info, warn};
+use uuid::Uuid;
+
+use self::calls::{RequestWriter, WriteAnswer};
+use super::{
+    check::{CheckAnswer, CheckBatch},
+    clock::ProvisionMoment,
+    core::{ProvisionCore, ProvisionSettings},
+    event::{ProvisionCommand, ProvisionEvent, StatusOutcome, StatusWrite},
+};
+use crate::{config::ProvisioningConfig, lead::Leadership, view::ClusterView};
+
+pub(crate) use self::status::ProvisionStatus;
+
+/// Writes that are under way at once.
+const MOST_WRITES: usize = 16;
+/// Nothing is due: somebody will tell.
+const LATER: Duration = Duration::from_secs(3600);
+
+/// What answering takes.
+#[derive(Debug)]
+pub(crate) struct ProvisionParts {
+    /// A connection that no watch can hold up.
+    pub(crate) client: ApiClient,
+    /// How it is done.
+    pub(crate) config: ProvisioningConfig,
+    /// What is there.
+    pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// Whether this process may write.
+    pub(crate) leadership_rx: watch::Receiver<Leadership>,
+    /// How it goes, for whoever wants to know.
+    pub(crate) status_tx: watch::Sender<ProvisionStatus>,
+    /// Where calls and questions run.
+    pub(crate) tasks: Tasks,
+}
+
+/// Answers as long as this process leads.
+pub(crate) fn start(parts: ProvisionParts) {
+    let tasks = parts.tasks.clone();
+    let stop = tasks.stop_token();
+    tasks.service("provisioning", async move {
+        tokio::select! {
+            // Dropped at the end only. What was sent is written or not; whoever leads next finds out.
+            () = run(parts) => {}
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    });
+}
+
+async fn run(mut parts: ProvisionParts) {
+    loop {
+        parts.wait_to_lead().await;
+        info!("ProvisioningRequests are answered here");
+        ProvisionTerm::new(&mut parts).run().await;
+    }
+}
+
+impl ProvisionParts {
+    /// Until when this process leads.
+    fn until(&mut self) -> Option<Instant> {
+        let leadership = self.leadership_rx.borrow_and_update();
+        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
+    }
+
+    /// Waits until this process leads, and everything is known.
+    async fn wait_to_lead(&mut self) {
+        loop {
+            let is_known = self.view_rx.borrow_and_update().missing().is_empty();
+            if self.until().is_some() && is_known {
+                return;
+            }
+            self.status_tx.send_replace(ProvisionStatus::default());
+            tokio::select! {
+                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
+                Ok(()) = self.leadership_rx.changed() => {}
+                Ok(()) = self.view_rx.changed() => {}
+                else => std::future::pending::<()>().await,
+            }
+        }
+    }
+}
+
+/// Carries out what the core says.
+struct ProvisionTerm<'a> {
+    parts: &'a mut ProvisionParts,
+    core: ProvisionCore,
+    writer: RequestWriter,
+    queue: VecDeque<StatusWrite>,
+    under_way: usize,
+    written_tx: mpsc::Sender<WriteAnswer>,
+    written_rx: mpsc::Receiver<WriteAnswer>,
+    checked_tx: mpsc::Sender<CheckAnswer>,
+    checked_rx: mpsc::Receiver<CheckAnswer>,
+    began: Instant,
+    wake: Option<Instant>,
+    status: ProvisionStatus,
+}
+
+impl<'a> ProvisionTerm<'a> {
+    fn new(parts: &'a mut ProvisionParts) -> Self {
+        let config = &parts.config;
+        let core = ProvisionCore::new(ProvisionSettings {
+            classes: config.classes(),
+            batch: usize::try_from(config.batch).unwrap_or(usize::MAX),
+            time_box: Duration::from_secs(config.time_box_seconds.into()),
+            term: Uuid::new_v4().to_string(),
+        });
+        let (written_tx, written_rx) = mpsc::channel(MOST_WRITES);
+        let (checked_tx, checked_rx) = mpsc::channel(1);
+        Self {
+            core,
+            writer: RequestWriter::new(parts.client.clone()),
+            queue: VecDeque::new(),
+            under_way: 0,
+            written_tx,
+            written_rx,
+            checked_tx,
+            checked_rx,
+            began: Instant::now(),
+            wake: None,
+            status: ProvisionStatus::default(),
+            parts,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut event = ProvisionEvent::Changed;
+        loop {
+            let Some(until) = self.parts.until() else { return };
+            self.step(event);
+            self.begin_writes();
+            let due = self.wake.unwrap_or_else(|| Instant::now() + LATER).min(until);
+            event = tokio::select! {
+                // What the server answered is known before anything else.
+                biased;
+                // Cancel safe: an answer that was not taken stays in the channel.
+                Some(answer) = self.written_rx.recv() => self.written(answer),
+                // Cancel safe: see there.
+                Some(answer) = self.checked_rx.recv() => ProvisionEvent::Checked(answer),
+                // Cancel safe: what has changed is looked at in the next round.
+                _ = self.parts.leadership_rx.changed() => ProvisionEvent::Changed,
+                // Cancel safe: see there.
+                _ = self.parts.view_rx.changed() => ProvisionEvent::Changed,
+                // Cancel safe: it only waits.
+                () = sleep_until(due) => ProvisionEvent::Changed,
+            };
+        }
+    }
+
+    fn step(&mut self, event: ProvisionEvent) {
+        let view = self.parts.view_rx.borrow_and_update().clone();
+        let now = ProvisionMoment { wall: SystemTime::now(), steady: self.began.elapsed() };
+        self.wake = None;
+        for command in self.core.step(now, &view.provisioning, event) {
+            match command {
+                ProvisionCommand::Write(write) => self.queue.push_back(write),
+                ProvisionCommand::Check(batch) => self.check(batch, &view),
+                ProvisionCommand::WakeAt(at) => self.wake = Some(self.began + at),
+            }
+        }
+        self.status.requests = self.core.counts(&view.provisioning);
+        self.tell();
+    }
+
+    /// Whoever calls has just made sure that this process leads.
+    fn begin_writes(&mut self) {
+        while self.under_way < MOST_WRITES
+            && let Some(write) = self.queue.pop_front()
+        {
+            self.under_way += 1;
+            let (writer, written_tx) = (self.writer.clone(), self.written_tx.clone());
+            self.parts.tasks.job(async move {
+                // Nobody wants to know when the term is over.
+                let _ = written_tx.send(writer.write(write).await).await;
+            });
+        }
+    }
+
+    /// Has the planner answer, from the cluster as it is in the same view as the requests.
+    fn check(&mut self, batch: CheckBatch, view: &Arc<ClusterView>) {
+        self.status.checks += 1;
+        let (view, checked_tx) = (view.clone(), self.checked_tx.clone());
+        let number = batch.number();
+        let answering = self.parts.tasks.blocking(move || {
+            let began = std::time::Instant::now();
+            batch.run(view.planner.get(), &view.options, &mut || began.elapsed())
+        });
+        self.parts.tasks.job(async move {
+            let answer = answering.await.unwrap_or_else(|_| CheckBatch::unanswered(number));
+            // Nobody wants to know when the term is over.
+            let _ = checked_tx.send(answer).await;
+        });
+    }
+
+    fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {
+        let WriteAnswer { key, uid, outcome, trouble } = answer;
+        self.under_way -= 1;
+        match &trouble {
+            Some(error) if self.status.trouble != trouble => warn!(request = %key, error, "a request cannot be answered"),
+            _ => debug!(request = %key, ?outcome, "a request is answered"),
+        }
+        // Of what somebody else wrote before, or of what is gone, nothing follows.
+        if trouble.is_some() || matches!(outcome, StatusOutcome::Done(_)) {
+            self.status.trouble = trouble;
+        }
+        ProvisionEvent::Written(uid, outcome)
+    }
+
+    fn tell(&self) {
+        self.parts.status_tx.send_if_modified(|last| {
+            let is_other = *last != self.status;
+            last.clone_from(&self.status);
+            is_other
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! A question to the planner: which of some requests fit, one after the other, beside what is booked. Each that fits counts as
+//! booked for those behind it. Takes seconds in a large cluster: not for threads that must not wait.
+
+use std::time::Duration;
+
+use hostler_allocator::plan::{Plan, PlanOptions, PodSet, Snapshot, Verdict};
+
+use super::{class::ProvisionClass, words};
+
+/// What is to be answered.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckBatch {
+    /// Which question it is.
+    pub(super) number: u64,
+    /// Pods for which room is booked, by request.
+    pub(super) bookings: Vec<Vec<PodSet>>,
+    /// Who is looked for room for, in turn.
+    pub(super) candidates: Vec<CheckCandidate>,
+    /// No further one is begun after that time.
+    pub(super) time_box: Duration,
+}
+
+/// A request that room is looked for.
+#[derive(Clone, Debug)]
+pub(super) struct CheckCandidate {
+    pub(super) uid: String,
+    pub(super) class: ProvisionClass,
+    pub(super) sets: Vec<PodSet>,
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(crate) struct CheckAnswer {
+    pub(super) number: u64,
+    /// By UID; who is not there was not looked at.
+    pub(super) verdicts: Vec<(String, CheckVerdict)>,
+}
+
+/// Whether there is room for all pods of a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum CheckVerdict {
+    /// There is.
+    Found(FoundCapacity),
+    /// There is not, and why.
+    NotFound(String),
+    /// Something that is not looked at decides.
+    Undecided(String),
+}
+
+/// Where there is room.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct FoundCapacity {
+    /// For people.
+    pub(super) message: String,
+    /// The nodes, with how many pods each takes: `n1=4,n2=4`.
+    pub(super) nodes: String,
+    /// The node, if there is only one.
+    pub(super) node: Option<String>,
+}
+
+impl CheckBatch {
+    /// Answers; `elapsed` says how long it has taken so far. The first candidate is looked at however long the rest took.
+    pub(crate) fn run(
+        &self,
+        snapshot: &Snapshot,
+        options: &PlanOptions,
+        elapsed: &mut dyn FnMut() -> Duration,
+    ) -> CheckAnswer {
+        let mut cluster = snapshot.clone();
+        for sets in &self.bookings {
+            cluster = cluster.plan(sets, options).after().clone();
+        }
+        let mut verdicts = Vec::new();
+        for candidate in &self.candidates {
+            if !verdicts.is_empty() && elapsed() >= self.time_box {
+                break;
+            }
+            let plan = cluster.plan(&candidate.sets, options);
+            let verdict = verdict(candidate, &plan);
+            if matches!(verdict, CheckVerdict::Found(_)) {
+                cluster = plan.after().clone();
+            }
+            verdicts.push((candidate.uid.clone(), verdict));
+        }
+        CheckAnswer { number: self.number, verdicts }
+    }
+
+    /// That nothing is known: the thread that should answer has ended.
+    pub(crate) fn unanswered(number: u64) -> CheckAnswer {
+        CheckAnswer { number, verdicts: Vec::new() }
+    }
+
+    /// Which question it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
+    match plan.verdict() {
+        Verdict::Fits => CheckVerdict::Found(FoundCapacity {
+            message: words::found(plan),
+            nodes: words::nodes(plan),
+            node: words::only_node(plan),
+        }),
+        Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class)),
+        Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),
+    }
+}

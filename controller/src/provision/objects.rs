@@ -1,0 +1,123 @@
+//! What is read for requests: the requests, what their pods look like, and which pods there are already.
+
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    core::{Pod, PodResourceClaim, PodSpec, ResourceList},
+    provisioning::{
+        PodTemplate, ProvisioningRequest, ProvisioningRequestSpec, ProvisioningRequestStatus, consumed_request,
+    },
+};
+use hostler_cluster::{ObjectVersion, from_rfc3339};
+
+/// What is read for requests, at one moment. A copy shares the objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProvisionObjects {
+    /// All requests, whoever is asked.
+    pub(crate) requests: BTreeMap<ObjectKey, Arc<SeenRequest>>,
+    /// What pods look like.
+    pub(crate) templates: BTreeMap<ObjectKey, Arc<PodSpec>>,
+    /// Pods that say of which request they are.
+    pub(crate) consumers: BTreeMap<ObjectKey, Arc<ConsumerPod>>,
+}
+
+/// A request in one of its versions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeenRequest {
+    /// Namespace and name.
+    pub(crate) key: ObjectKey,
+    /// Identity, and which version this is.
+    pub(crate) version: ObjectVersion,
+    /// When the server made it.
+    pub(crate) created: Option<SystemTime>,
+    /// Whether it was asked to go.
+    pub(crate) is_going: bool,
+    /// What is asked for.
+    pub(crate) spec: ProvisioningRequestSpec,
+    /// What was answered.
+    pub(crate) status: ProvisioningRequestStatus,
+}
+
+/// A pod that consumes what was booked for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ConsumerPod {
+    /// The request.
+    pub(crate) request: ObjectKey,
+    /// Whether it has a node, or had one.
+    pub(crate) is_scheduled: bool,
+    /// What it looks like, as far as that tells sets apart.
+    pub(crate) shape: PodShape,
+}
+
+/// By what a pod is known to be of a set: nobody writes that into it, and the names of its containers are anybody's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodShape {
+    requests: ResourceList,
+    claims: Vec<PodResourceClaim>,
+}
+
+impl SeenRequest {
+    /// A request as the server tells it.
+    pub(crate) fn new(version: ObjectVersion, request: ProvisioningRequest) -> Self {
+        let ProvisioningRequest { metadata, spec, status } = request;
+        Self {
+            key: ObjectKey { namespace: metadata.namespace, name: metadata.name },
+            version,
+            created: metadata.creation_timestamp.as_deref().and_then(from_rfc3339),
+            is_going: metadata.deletion_timestamp.is_some(),
+            spec,
+            status,
+        }
+    }
+
+    /// Identity.
+    pub(crate) fn uid(&self) -> &str {
+        &self.version.uid
+    }
+
+    /// How many pods it is about.
+    pub(crate) fn pods(&self) -> i64 {
+        self.spec.pod_sets.iter().map(|set| set.count).sum()
+    }
+}
+
+impl PodShape {
+    /// That of a pod, or of what pods are made of.
+    pub(crate) fn of(spec: &PodSpec) -> Self {
+        Self { requests: spec.requests(), claims: spec.resource_claims.clone() }
+    }
+}
+
+impl ProvisionObjects {
+    /// Takes a request.
+    pub(crate) fn see_request(&mut self, request: SeenRequest) {
+        self.requests.insert(request.key.clone(), Arc::new(request));
+    }
+
+    /// Takes a template.
+    pub(crate) fn see_template(&mut self, key: ObjectKey, template: PodTemplate) {
+        self.templates.insert(key, Arc::new(template.template.spec));
+    }
+
+    /// Whether a pod is of any request, or was.
+    pub(crate) fn concerns(&self, key: &ObjectKey, pod: &Pod) -> bool {
+        consumed_request(&pod.metadata).is_some() || self.consumers.contains_key(key)
+    }
+
+    /// Takes a pod, if it is of a request.
+    pub(crate) fn see_pod(&mut self, key: ObjectKey, pod: &Pod) {
+        let Some(name) = consumed_request(&pod.metadata) else {
+            self.consumers.remove(&key);
+            return;
+        };
+        let request = ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() };
+        let consumer = ConsumerPod { request, is_scheduled: pod.node().is_some(), shape: PodShape::of(&pod.spec) };
+        self.consumers.insert(key, Arc::new(consumer));
+    }
+
+    /// The pods that say that they are of a request.
+    pub(crate) fn consumers_of<'a>(&'a self, request: &'a ObjectKey) -> impl Iterator<Item = &'a ConsumerPod> {
+        self.consumers.values().map(|pod| &**pod).filter(move |pod| pod.request == *request)
+    }
+}

@@ -1,0 +1,76 @@
+//! The status of a request as it shall stand there. A condition keeps its time as long as its status does not change.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use hostler_api::{
+    hardware::{Condition, ConditionStatus},
+    provisioning::{ProvisioningConditionType, ProvisioningReason, ProvisioningRequestStatus},
+};
+use hostler_cluster::rfc3339;
+
+/// Whose word the request waits for: other in every time that a controller leads.
+pub(super) const TERM: &str = "controllerTerm";
+/// Where there is room.
+pub(super) const NODES: &str = "nodes";
+/// The same, if it is one node.
+pub(super) const NODE: &str = "node";
+/// All details that are written here.
+const DETAILS: [&str; 3] = [TERM, NODES, NODE];
+
+/// Something to be said of a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct StatusWord {
+    kind: ProvisioningConditionType,
+    status: ConditionStatus,
+    reason: ProvisioningReason,
+    message: String,
+}
+
+impl StatusWord {
+    /// It is so.
+    pub(super) fn yes(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
+        Self { kind, status: ConditionStatus::True, reason, message: message.into() }
+    }
+
+    /// It is not.
+    pub(super) fn no(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
+        Self { kind, status: ConditionStatus::False, reason, message: message.into() }
+    }
+
+    fn condition(&self, before: Option<&Condition>, now: SystemTime) -> Condition {
+        let since = before.filter(|before| before.status == self.status).map(|it| it.last_transition_time.clone());
+        Condition {
+            kind: self.kind.as_str().to_owned(),
+            status: self.status,
+            reason: self.reason.as_str().to_owned(),
+            message: self.message.clone(),
+            last_transition_time: since.unwrap_or_else(|| rfc3339(now)),
+        }
+    }
+}
+
+/// Everything that this controller says of a request, when this is said too; `None` where that stands there already.
+pub(super) fn said(
+    before: &ProvisioningRequestStatus,
+    words: &[StatusWord],
+    details: BTreeMap<&'static str, String>,
+    now: SystemTime,
+) -> Option<ProvisioningRequestStatus> {
+    let condition = |kind: ProvisioningConditionType| {
+        let last = before.condition(kind);
+        let word = words.iter().find(|word| word.kind == kind);
+        word.map(|word| word.condition(last, now)).or_else(|| last.cloned())
+    };
+    let mut all: BTreeMap<String, String> = before.provisioning_class_details.clone();
+    all.retain(|key, _| DETAILS.contains(&&**key));
+    all.extend(details.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    let after = ProvisioningRequestStatus {
+        conditions: ProvisioningConditionType::ALL.into_iter().filter_map(condition).collect(),
+        provisioning_class_details: all,
+    };
+    let stands = |condition: &Condition| before.conditions.contains(condition);
+    let details_stand =
+        after.provisioning_class_details.iter().all(|(key, value)| before.provisioning_class_details.get(key) == Some(value));
+    let is_there = after.conditions.iter().all(stands) && details_stand;
+    (!is_there).then_some(after)
+}

@@ -1,0 +1,7 @@
+//! The core in a model of a cluster: a server that keeps versions, the real planner, users that make requests and pods.
+
+mod booking;
+mod kueue;
+mod random;
+mod scenarios;
+mod world;

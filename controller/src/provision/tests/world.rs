@@ -1,0 +1,396 @@
+//! A cluster of requests: what the server has, and one controller that sees all of it at once.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions, Snapshot};
+use hostler_api::{
+    core::Pod,
+    hardware::Condition,
+    provisioning::{PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest},
+};
+use hostler_cluster::{ObjectVersion, rfc3339};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::provision::{
+    check::CheckBatch,
+    class::ProvisionClasses,
+    clock::ProvisionMoment,
+    core::{ProvisionCore, ProvisionSettings},
+    event::{ProvisionCommand, ProvisionEvent, StatusOutcome, StatusWrite},
+    objects::{ProvisionObjects, SeenRequest},
+};
+
+pub(super) const CLASS: &str = "check-capacity.hostler.dev";
+const START: u64 = 1_800_000_000;
+
+pub(super) fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+/// What the API server has.
+#[derive(Clone, Default)]
+pub(super) struct ModelServer {
+    version: u64,
+    pub(super) objects: ProvisionObjects,
+    pub(super) facts: ClusterFacts,
+    pub(super) writes: usize,
+}
+
+impl ModelServer {
+    /// With the class `gpu` and the templates of claims `one` and `two`.
+    pub(super) fn new() -> Self {
+        let mut server = Self::default();
+        server.facts.add_class(read(json!({
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == \"gpu.example\""}}]},
+        })));
+        for (name, count) in [("one", 1), ("two", 2)] {
+            server.claim_template(name, count);
+        }
+        server
+    }
+
+    /// A template of claims for so many devices.
+    pub(super) fn claim_template(&mut self, name: &str, count: u32) {
+        let request = json!({
+            "name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count},
+        });
+        self.facts.add_template(key(name), read(json!({"devices": {"requests": [request]}})));
+    }
+
+    /// A node with 8 CPUs and so many devices.
+    pub(super) fn node(&mut self, name: &str, devices: usize) {
+        self.facts.add_node(read(json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}},
+        })));
+        let devices: Vec<Value> = (0..devices).map(|at| json!({"name": format!("gpu-{at}")})).collect();
+        self.facts.add_slice(read(json!({
+            "metadata": {"name": format!("{name}-gpu")},
+            "spec": {
+                "driver": "gpu.example", "nodeName": name, "devices": devices,
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            },
+        })));
+    }
+
+    /// What pods of a set look like, with a claim from a template, or none.
+    pub(super) fn pod_spec(claims_from: &str) -> Value {
+        let claims: Vec<Value> = match claims_from {
+            "" => Vec::new(),
+            template => vec![json!({"name": "gpu", "resourceClaimTemplateName": template})],
+        };
+        json!({
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "resourceClaims": claims,
+        })
+    }
+
+    /// A template of pods.
+    pub(super) fn template(&mut self, name: &str, spec: &Value) {
+        let template: PodTemplate = read(json!({"metadata": {"name": name}, "template": {"spec": spec}}));
+        self.objects.see_template(key(name), template);
+    }
+
+    /// A request, as JSON.
+    pub(super) fn create(&mut self, request: Value, now: SystemTime) {
+        let mut request: ProvisioningRequest = read(request);
+        request.metadata.creation_timestamp = Some(rfc3339(now));
+        let namespace = &mut request.metadata.namespace;
+        if namespace.is_empty() {
+            "default".clone_into(namespace);
+        }
+        self.version += 1;
+        let uid = format!("uid-{}", self.version);
+        let version = ObjectVersion { uid, resource_version: self.version.to_string() };
+        self.objects.see_request(SeenRequest::new(version, request));
+    }
+
+    pub(super) fn request(&self, name: &str) -> &SeenRequest {
+        &self.objects.requests[&key(name)]
+    }
+
+    /// Writes the status, if it goes over what is there.
+    pub(super) fn apply(&mut self, write: &StatusWrite) -> StatusOutcome {
+        let Some(known) = self.objects.requests.get(&write.key).filter(|it| it.uid() == write.version.uid) else {
+            return StatusOutcome::Gone;
+        };
+        if known.version != write.version {
+            return StatusOutcome::Conflict;
+        }
+        self.version += 1;
+        self.writes += 1;
+        let version = ObjectVersion { resource_version: self.version.to_string(), ..write.version.clone() };
+        let written = SeenRequest { version: version.clone(), status: write.status.clone(), ..(**known).clone() };
+        self.objects.see_request(written);
+        StatusOutcome::Done(version)
+    }
+
+    /// Somebody else changes something about a request.
+    pub(super) fn touch(&mut self, name: &str) {
+        self.version += 1;
+        let mut touched = self.request(name).clone();
+        touched.version.resource_version = self.version.to_string();
+        self.objects.see_request(touched);
+    }
+
+    /// A pod of a request, on a node or not. What it has of the node's devices is the n-th one of it.
+    pub(super) fn pod(&mut self, name: &str, annotations: &Value, on: Option<(&str, usize)>) {
+        let mut spec = Self::pod_spec("one");
+        if let Some((node, device)) = on {
+            spec["nodeName"] = json!(node);
+            self.facts.add_claim(&read(json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": format!("{name}-gpu"), "namespace": "default"},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+                "status": {
+                    "allocation": {"devices": {"results": [
+                        {"request": "r", "driver": "gpu.example", "pool": node, "device": format!("gpu-{device}")},
+                    ]}},
+                    "reservedFor": [{"resource": "pods", "name": name, "uid": name}],
+                },
+            })));
+        }
+        let pod: Pod = read(json!({
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec,
+        }));
+        self.facts.add_pod(&pod);
+        if self.objects.concerns(&key(name), &pod) {
+            self.objects.see_pod(key(name), &pod);
+        }
+    }
+}
+
+/// What the server does to the next write, and what the controller hears of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum WriteFault {
+    /// It is not written.
+    Lost,
+    /// It is written, and the answer is lost.
+    Unheard,
+    /// Somebody else writes before.
+    Overtaken,
+}
+
+/// A server and a controller that sees everything at once.
+pub(super) struct World {
+    pub(super) server: ModelServer,
+    pub(super) core: ProvisionCore,
+    settings: ProvisionSettings,
+    terms: usize,
+    wall: SystemTime,
+    steady: Duration,
+    wake: Option<Duration>,
+    /// By name of the request: what happens to its next write.
+    pub(super) faults: BTreeMap<String, WriteFault>,
+    /// How long each candidate of a check takes.
+    pub(super) candidate_takes: Duration,
+    /// How long a check takes as a whole, and how many get an answer.
+    pub(super) check_takes: Duration,
+    pub(super) most_checks: usize,
+    /// Sizes of the batches that were asked.
+    pub(super) batches: Vec<usize>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let settings = ProvisionSettings {
+            classes: ProvisionClasses { instance: "hostler".to_owned(), ..ProvisionClasses::default() },
+            batch: 10,
+            time_box: Duration::from_secs(10),
+            term: "term-0".to_owned(),
+        };
+        Self {
+            server: ModelServer::new(),
+            core: ProvisionCore::new(settings.clone()),
+            settings,
+            terms: 0,
+            wall: UNIX_EPOCH + Duration::from_secs(START),
+            steady: Duration::ZERO,
+            wake: None,
+            faults: BTreeMap::new(),
+            candidate_takes: Duration::ZERO,
+            check_takes: Duration::ZERO,
+            most_checks: usize::MAX,
+            batches: Vec::new(),
+        }
+    }
+
+    /// With nodes `n0`, `n1`, … that have so many devices each.
+    pub(super) fn of(devices: &[usize]) -> Self {
+        let mut world = Self::new();
+        for (at, devices) in devices.iter().enumerate() {
+            world.server.node(&format!("n{at}"), *devices);
+        }
+        world
+    }
+
+    /// A request for so many pods with one device each, and its template of the same name.
+    pub(super) fn ask(&mut self, name: &str, pods: i64) {
+        self.ask_with(name, pods, &[]);
+    }
+
+    pub(super) fn ask_with(&mut self, name: &str, pods: i64, parameters: &[(&str, &str)]) {
+        self.server.template(name, &ModelServer::pod_spec("one"));
+        self.ask_for(name, CLASS, &[(name, pods)], parameters);
+    }
+
+    /// Requests that are all accepted before any is looked at, since their templates come later.
+    pub(super) fn ask_together(&mut self, names: &[&str]) {
+        for name in names {
+            self.ask_for(name, CLASS, &[(name, 1)], &[]);
+        }
+        self.settle();
+        names.iter().for_each(|name| self.server.template(name, &ModelServer::pod_spec("one")));
+    }
+
+    /// A request for sets of pods, by name of the template and number.
+    pub(super) fn ask_for(&mut self, name: &str, class: &str, sets: &[(&str, i64)], parameters: &[(&str, &str)]) {
+        let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();
+        let sets: Vec<Value> =
+            sets.iter().map(|(template, count)| json!({"podTemplateRef": {"name": template}, "count": count})).collect();
+        let request = json!({
+            "metadata": {"name": name},
+            "spec": {"provisioningClassName": class, "podSets": sets, "parameters": parameters},
+        });
+        self.server.create(request, self.wall);
+    }
+
+    pub(super) fn now(&self) -> ProvisionMoment {
+        ProvisionMoment { wall: self.wall, steady: self.steady }
+    }
+
+    /// Until nothing is to be done but to wait.
+    pub(super) fn settle(&mut self) {
+        let (mut events, mut steps) = (VecDeque::from([ProvisionEvent::Changed]), 0);
+        while let Some(event) = events.pop_front() {
+            steps += 1;
+            assert!(steps < 1000, "it never comes to rest");
+            self.wake = None;
+            for command in self.core.step(self.now(), &self.server.objects.clone(), event) {
+                match command {
+                    ProvisionCommand::Write(write) => {
+                        let uid = write.version.uid.clone();
+                        events.push_back(ProvisionEvent::Written(uid, self.write(&write)));
+                    }
+                    ProvisionCommand::Check(_) if self.batches.len() >= self.most_checks => {}
+                    ProvisionCommand::Check(batch) => events.push_back(ProvisionEvent::Checked(self.answer(&batch))),
+                    ProvisionCommand::WakeAt(at) => self.wake = Some(at),
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, write: &StatusWrite) -> StatusOutcome {
+        match self.faults.remove(&write.key.name) {
+            Some(WriteFault::Lost) => StatusOutcome::Failed,
+            Some(WriteFault::Unheard) => {
+                self.server.apply(write);
+                StatusOutcome::Failed
+            }
+            Some(WriteFault::Overtaken) => {
+                self.server.touch(&write.key.name);
+                self.server.apply(write)
+            }
+            None => self.server.apply(write),
+        }
+    }
+
+    fn answer(&mut self, batch: &CheckBatch) -> crate::provision::check::CheckAnswer {
+        self.batches.push(batch.candidates.len());
+        let (mut elapsed, takes) = (Duration::ZERO, self.candidate_takes);
+        (self.steady, self.wall) = (self.steady + self.check_takes, self.wall + self.check_takes);
+        let snapshot = Snapshot::new(self.server.facts.clone());
+        batch.run(&snapshot, &PlanOptions::default(), &mut || {
+            elapsed += takes;
+            elapsed
+        })
+    }
+
+    /// Time passes, and whatever is due happens when it is.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let end = self.steady + time;
+        self.settle();
+        while let Some(wake) = self.wake.take().filter(|wake| *wake <= end) {
+            let step = wake.saturating_sub(self.steady);
+            (self.steady, self.wall) = (self.steady + step, self.wall + step);
+            self.settle();
+        }
+        let rest = end.saturating_sub(self.steady);
+        (self.steady, self.wall) = (self.steady + rest, self.wall + rest);
+        self.settle();
+    }
+
+    /// Somebody sets the clock.
+    pub(super) fn jump(&mut self, seconds: i64) {
+        let by = Duration::from_secs(seconds.unsigned_abs());
+        self.wall = if seconds < 0 { self.wall - by } else { self.wall + by };
+    }
+
+    /// The controller dies, and another one begins with what the server says.
+    pub(super) fn restart(&mut self) {
+        self.terms += 1;
+        self.settings.term = format!("term-{}", self.terms);
+        self.core = ProvisionCore::new(self.settings.clone());
+        (self.steady, self.wake) = (Duration::ZERO, None);
+    }
+
+    pub(super) fn condition(&self, name: &str, kind: Type) -> Option<&Condition> {
+        self.server.request(name).status.condition(kind)
+    }
+
+    /// `True CapacityIsFound`, or nothing.
+    pub(super) fn says(&self, name: &str, kind: Type) -> String {
+        let condition = self.condition(name, kind);
+        condition.map(|it| format!("{} {}", it.status.as_str(), it.reason)).unwrap_or_default()
+    }
+
+    pub(super) fn message(&self, name: &str, kind: Type) -> &str {
+        &self.condition(name, kind).unwrap_or_else(|| panic!("{name} has no {}", kind.as_str())).message
+    }
+
+    pub(super) fn provisioned(&self, name: &str) -> String {
+        self.says(name, Type::Provisioned)
+    }
+
+    pub(super) fn details(&self, name: &str) -> &BTreeMap<String, String> {
+        &self.server.request(name).status.provisioning_class_details
+    }
+
+    /// A pod of a request on a node, with its n-th device.
+    pub(super) fn bind(&mut self, pod: &str, request: &str, node: &str, device: usize) {
+        let annotations = json!({"autoscaling.x-k8s.io/consume-provisioning-request": request});
+        self.server.pod(pod, &annotations, Some((node, device)));
+        self.settle();
+    }
+
+    /// A request goes.
+    pub(super) fn delete(&mut self, name: &str) {
+        self.server.objects.requests.remove(&key(name));
+        self.settle();
+    }
+
+    /// What it says stays as it is, however long.
+    pub(super) fn check_rest(&mut self) {
+        let before = self.server.writes;
+        for _ in 0..3 {
+            self.settle();
+        }
+        assert_eq!(self.server.writes, before, "it writes at rest");
+    }
+
+    pub(super) fn with_status(&mut self, name: &str, change: impl FnOnce(&mut SeenRequest)) {
+        let mut request = self.server.request(name).clone();
+        change(&mut request);
+        self.server.objects.requests.insert(key(name), Arc::new(request));
+        self.server.touch(name);
+    }
+}
