@@ -13,6 +13,7 @@ use hostler_process::config::ConfigErrors;
 use crate::{
     availability::{self, AvailabilityArgs, AvailabilityError},
     config::{ControllerConfig, DEFAULT_FILE},
+    explain::{self, ExplainArgs, ExplainError},
     plan::{self, PlanArgs, PlanError, PlanOutcome},
     run::{self, RunError},
 };
@@ -33,6 +34,7 @@ enum ControllerCommand {
     CheckConfig(ConfigArgs),
     Plan(PlanArgs),
     Availability(AvailabilityArgs),
+    Explain(ExplainArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -55,6 +57,8 @@ enum CommandError {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Availability(#[from] AvailabilityError),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
 }
 
 /// What a command is said to have come to, by those that are asked something.
@@ -69,6 +73,7 @@ pub(crate) fn main() -> ExitCode {
         ControllerCommand::CheckConfig(args) => check_config(&args).map(|()| ExitCode::SUCCESS),
         ControllerCommand::Plan(args) => plan(&args),
         ControllerCommand::Availability(args) => availability(&args).map(|()| ExitCode::SUCCESS),
+        ControllerCommand::Explain(args) => explain(&args).map(|()| ExitCode::SUCCESS),
     };
     let error = match done {
         Ok(code) => return code,
@@ -82,7 +87,7 @@ pub(crate) fn main() -> ExitCode {
     };
     // Whoever closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "hostler-controller: {}", Chain(&error));
-    if matches!(error, CommandError::Plan(_) | CommandError::Availability(_)) {
+    if matches!(error, CommandError::Plan(_) | CommandError::Availability(_) | CommandError::Explain(_)) {
         ExitCode::from(NO_ANSWER)
     } else {
         ExitCode::FAILURE
@@ -96,6 +101,10 @@ fn plan(args: &PlanArgs) -> Result<ExitCode, CommandError> {
 
 fn availability(args: &AvailabilityArgs) -> Result<(), CommandError> {
     Ok(availability::run(args, &mut io::stdout())?)
+}
+
+fn explain(args: &ExplainArgs) -> Result<(), CommandError> {
+    Ok(explain::run(args, &mut io::stdout())?)
 }
 
 fn run(args: &ConfigArgs) -> Result<(), CommandError> {

@@ -270,11 +270,18 @@ fn answering(mode: CapabilityMode, status: Option<&KindStatus>, provision: &Prov
     match &provision.trouble {
         _ if watched.status != ConditionStatus::True => watched,
         Some(why) => {
-            let message = format!("{why}; the controller needs the verb patch on provisioningrequests/status: deploy/provisioning");
+            let message = format!(
+                "{why}; the controller needs the verb patch on provisioningrequests/status: deploy/provisioning"
+            );
             let is_needed = mode == CapabilityMode::On;
             ClusterFinding { is_needed, ..ClusterFinding::new(kind, ConditionStatus::False, "Failed", message) }
         }
-        None => ClusterFinding::new(kind, ConditionStatus::True, "Watching", "requests are answered by the controller that leads"),
+        None => ClusterFinding::new(
+            kind,
+            ConditionStatus::True,
+            "Watching",
+            "requests are answered by the controller that leads",
+        ),
     }
 }
 

@@ -121,7 +121,7 @@ impl Default for LeaseConfig {
 impl CapabilitiesConfig {
     /// Whether anything is done that only one controller may do.
     pub(crate) fn leads(&self) -> bool {
-        [self.cluster_hardware, self.classic_dra].into_iter().any(|mode| mode != CapabilityMode::Off)
+        [self.cluster_hardware, self.classic_dra, self.provisioning].into_iter().any(|mode| mode != CapabilityMode::Off)
     }
 
     /// Whether a kind is watched.
@@ -240,6 +240,19 @@ mod tests {
              FILE:4: lease.name: is \"A/b\", which no object can be called; write lower-case letters, digits, and \
              hyphens inside\n\
              FILE:6: capabilities.node_reports: unknown variant `no`, expected one of `on`, `off`, `auto`"
+        );
+        let text = "[provisioning]\nbatch = 0\ncheck_capacity_aliases = ['check-capacity.autoscaling.x-k8s.io', 'A', 'a.b']\n\
+                    atomic_scale_up_aliases = ['a.b']";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:2: provisioning.batch: is 0; write at least 1\n\
+             FILE:3: provisioning.check_capacity_aliases: has \"check-capacity.autoscaling.x-k8s.io\", which Cluster \
+             Autoscaler answers; leave it out; a request of the check class that names this controller in \
+             processorInstance is answered anyway\n\
+             FILE:3: provisioning.check_capacity_aliases: has \"A\", which no class can be called; write lower-case \
+             letters, digits, '-' and '.', at most 253 of them\n\
+             FILE:4: provisioning.atomic_scale_up_aliases: has \"a.b\", as has provisioning.check_capacity_aliases; name \
+             it in one of them"
         );
         let error = read("kubeconfig = 'x'").unwrap_err();
         assert_eq!(error, "FILE:1: kubeconfig: is x, which is relative; write an absolute path");

@@ -6,6 +6,7 @@ mod classic;
 mod cli;
 mod conditions;
 mod config;
+mod explain;
 #[cfg(test)]
 mod faults;
 mod hardware;

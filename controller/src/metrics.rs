@@ -4,7 +4,8 @@ use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
 use crate::{
-    availability::class_figures, classic::adapter::ClassicStatus, provision::adapter::ProvisionStatus, serve::ServeState,
+    availability::class_figures, classic::adapter::ClassicStatus, provision::adapter::ProvisionStatus,
+    serve::ServeState,
 };
 
 /// What the text is.

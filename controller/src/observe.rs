@@ -197,7 +197,8 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
         ObservedKind::PodTemplate => object.read().map(ObservedObject::PodTemplate),
         ObservedKind::ProvisioningRequest => {
-            let seen = |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));
+            let seen =
+                |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));
             object.read().map(seen)
         }
     };

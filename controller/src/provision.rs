@@ -34,5 +34,7 @@ mod tests;
 
 pub(crate) use self::{
     class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
+    consume::{pod_sets, scheduled},
     objects::{ProvisionObjects, SeenRequest},
+    parameters::{RequestParameters, unusable},
 };

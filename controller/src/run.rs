@@ -140,13 +140,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         |patience| ApiClient::with_patience(config.kubeconfig.as_deref(), patience).map_err(RunError::Connect);
     // What is watched fills its connection when this process is busy: whatever must not wait has another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
-    let listener = match config.listen {
-        ListenAddress::Off => None,
-        ListenAddress::Tcp(address) => {
-            let failed = |source| RunError::Listen { address: address.to_string(), source };
-            Some(TcpListener::bind(address).await.map_err(failed)?)
-        }
-    };
+    let listener = listener(config.listen).await?;
     let modes = config.capabilities;
     let (view_rx, pulse) = watch_all(&watching, modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
@@ -170,41 +164,31 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         let (view_rx, findings_rx) = (view_rx.clone(), findings_rx.clone());
         hardware::start(HardwareParts { client, view_rx, findings_rx, leadership_rx, outcome_tx }, tasks);
     }
+    let client = calling;
     if is_wanted(modes.classic_dra) {
-        classic::start(ClassicParts {
-            watching,
-            calling: calling.clone(),
-            driver: config.driver.clone(),
-            namespace: namespace(&config.lease),
-            leadership_rx: leadership_rx.clone(),
-            status_tx: classic_tx,
-            tasks: tasks.clone(),
-        });
+        let (driver, namespace) = (config.driver.clone(), namespace(&config.lease));
+        let (calling, leadership_rx, tasks) = (client.clone(), leadership_rx.clone(), tasks.clone());
+        let status_tx = classic_tx;
+        classic::start(ClassicParts { watching, calling, driver, namespace, leadership_rx, status_tx, tasks });
     }
     if is_wanted(modes.provisioning) {
-        provision::start(ProvisionParts {
-            client: calling.clone(),
-            config: config.provisioning.clone(),
-            view_rx: view_rx.clone(),
-            leadership_rx: leadership_rx.clone(),
-            status_tx: provision_tx,
-            tasks: tasks.clone(),
-        });
+        let (config, view_rx, leadership_rx) = (config.provisioning.clone(), view_rx.clone(), leadership_rx.clone());
+        let (client, status_tx, tasks) = (client.clone(), provision_tx, tasks.clone());
+        provision::start(ProvisionParts { client, config, view_rx, leadership_rx, status_tx, tasks });
     }
-    let state = ServeState {
-        view_rx,
-        findings_rx,
-        classic_rx,
-        provision_rx,
-        leadership_rx,
-        client: calling,
-        tasks: tasks.clone(),
-    };
+    let state =
+        ServeState { view_rx, findings_rx, classic_rx, provision_rx, leadership_rx, client, tasks: tasks.clone() };
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }
     life::ready(state, pulse, tasks);
     Ok(())
+}
+
+async fn listener(address: ListenAddress) -> Result<Option<TcpListener>, RunError> {
+    let ListenAddress::Tcp(address) = address else { return Ok(None) };
+    let failed = |source| RunError::Listen { address: address.to_string(), source };
+    Ok(Some(TcpListener::bind(address).await.map_err(failed)?))
 }
 
 /// Where the controller is at home.

@@ -160,7 +160,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let central = match folder {
             folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
-            folder if folder.ends_with("classic") => "Deployment",
+            folder if folder.ends_with("classic") || folder.ends_with("provisioning") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
             _ => "DeviceClass",
         };

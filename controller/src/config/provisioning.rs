@@ -52,11 +52,13 @@ impl ProvisioningConfig {
             ("provisioning.atomic_scale_up_aliases", &self.atomic_scale_up_aliases),
         ];
         let aliases = lists.into_iter().flat_map(|(key, names)| names.iter().filter_map(move |name| alias(key, name)));
-        let twice = self.check_capacity_aliases.iter().find(|name| self.atomic_scale_up_aliases.contains(name)).map(|name| {
-            let what = format!("has {name:?}, as has provisioning.check_capacity_aliases");
-            ConfigMistake::new("provisioning.atomic_scale_up_aliases", what, "name it in one of them")
-        });
-        let none = (self.batch == 0).then(|| ConfigMistake::new("provisioning.batch", "is 0".to_owned(), "write at least 1"));
+        let twice =
+            self.check_capacity_aliases.iter().find(|name| self.atomic_scale_up_aliases.contains(name)).map(|name| {
+                let what = format!("has {name:?}, as has provisioning.check_capacity_aliases");
+                ConfigMistake::new("provisioning.atomic_scale_up_aliases", what, "name it in one of them")
+            });
+        let none =
+            (self.batch == 0).then(|| ConfigMistake::new("provisioning.batch", "is 0".to_owned(), "write at least 1"));
         aliases.chain(twice).chain(none).collect()
     }
 }

@@ -84,6 +84,18 @@ impl LiveCluster {
         self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
     }
 
+    /// Gives every list to `each` that says how ProvisioningRequests stand: all of them, and pods and their templates of a
+    /// namespace.
+    pub(crate) async fn read_requests(
+        &self,
+        namespace: &str,
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<(), ClusterReadError> {
+        self.list_first(&ObservedKind::ProvisioningRequest.collections(Some(self.version)), each).await?;
+        self.list(&Collection::core("PodTemplate", "podtemplates").of(namespace), each).await?;
+        self.list(&Collection::core("Pod", "pods").of(namespace), each).await
+    }
+
     /// The first of `alternatives` that the server has; it may have none.
     async fn list_first(
         &self,

@@ -218,7 +218,9 @@ impl<'a> ProvisionTerm<'a> {
         let WriteAnswer { key, uid, outcome, trouble } = answer;
         self.under_way -= 1;
         match &trouble {
-            Some(error) if self.status.trouble != trouble => warn!(request = %key, error, "a request cannot be answered"),
+            Some(error) if self.status.trouble != trouble => {
+                warn!(request = %key, error, "a request cannot be answered")
+            }
             _ => debug!(request = %key, ?outcome, "a request is answered"),
         }
         // Of what somebody else wrote before, or of what is gone, nothing follows.

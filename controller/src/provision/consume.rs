@@ -5,7 +5,7 @@ use hostler_allocator::plan::{ObjectKey, PodSet};
 use super::objects::{PodShape, ProvisionObjects, SeenRequest};
 
 /// The pods of a request as sets that a plan can be made for; without those that a template is missing for, which are named.
-pub(super) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Result<Vec<PodSet>, String> {
+pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Result<Vec<PodSet>, String> {
     let namespace = &request.key.namespace;
     let sets = request.spec.pod_sets.iter().map(|set| {
         let name = &set.pod_template_ref.name;
@@ -18,7 +18,7 @@ pub(super) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Resul
 }
 
 /// How many pods of a request have a node.
-pub(super) fn scheduled(request: &SeenRequest, world: &ProvisionObjects) -> usize {
+pub(crate) fn scheduled(request: &SeenRequest, world: &ProvisionObjects) -> usize {
     world.consumers_of(&request.key).filter(|pod| pod.is_scheduled).count()
 }
 

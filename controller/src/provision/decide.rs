@@ -16,7 +16,7 @@ use super::{
     words,
 };
 
-/// Whoever makes a request makes its templates after it: they are the request's, and go with it.
+/// Some who make requests make their templates after them, since they are to go with the request: Kueue did for long.
 const TEMPLATES_COME: Duration = Duration::from_secs(60);
 
 /// What is to be said of a request, and what to be done.
@@ -61,7 +61,9 @@ impl Decision {
             return match (Self::ended(request, &parameters, ends, now, world), sets) {
                 (Some(decision), _) => decision,
                 (None, Ok(_)) => Self { due: Some(ends), ..Self::default() },
-                (None, Err(_)) if now.steady < templates_due => Self { due: Some(templates_due.min(ends)), ..Self::default() },
+                (None, Err(_)) if now.steady < templates_due => {
+                    Self { due: Some(templates_due.min(ends)), ..Self::default() }
+                }
                 (None, Err(template)) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
@@ -98,7 +100,8 @@ impl Decision {
             (Reason::CapacityBookingConsumed, format!("all {pods} pods have their node"))
         } else if now.steady >= ends {
             let time = words::time(parameters.booking);
-            let message = format!("after {time} {there} of {pods} pods have a node; for the others nothing is booked now");
+            let message =
+                format!("after {time} {there} of {pods} pods have a node; for the others nothing is booked now");
             (Reason::CapacityReservationTimeExpired, message)
         } else {
             return None;

@@ -23,20 +23,20 @@ const LONGEST_BOOKING: Duration = USUAL_VALIDITY;
 
 /// What a request says in its parameters.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct RequestParameters {
+pub(crate) struct RequestParameters {
     /// Whether the first no is final.
-    pub(super) is_final: bool,
+    pub(crate) is_final: bool,
     /// How long after it was made it is of use.
-    pub(super) validity: Duration,
+    pub(crate) validity: Duration,
     /// How long what was found is booked.
-    pub(super) booking: Duration,
+    pub(crate) booking: Duration,
     /// What is said and does nothing, in sentences.
-    pub(super) remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 impl RequestParameters {
     /// Reads them; gives what makes the request as a whole useless.
-    pub(super) fn read(spec: &ProvisioningRequestSpec) -> Result<Self, String> {
+    pub(crate) fn read(spec: &ProvisioningRequestSpec) -> Result<Self, String> {
         let (is_final, remark) = no_retry(spec);
         let validity = seconds(spec, VALID_UNTIL, USUAL_VALIDITY)?;
         let booking = seconds(spec, BOOKING, USUAL_BOOKING)?;
@@ -54,7 +54,8 @@ fn no_retry(spec: &ProvisioningRequestSpec) -> (bool, Option<String>) {
         None | Some("false") => (false, None),
         Some("true") => (true, None),
         Some(other) => {
-            let remark = format!("spec.parameters.{NO_RETRY} is {other:?}, which is taken for false; write true or false");
+            let remark =
+                format!("spec.parameters.{NO_RETRY} is {other:?}, which is taken for false; write true or false");
             (false, Some(remark))
         }
     }
@@ -81,7 +82,7 @@ fn seconds(spec: &ProvisioningRequestSpec, key: &str, usual: Duration) -> Result
 }
 
 /// Why pods of the request cannot be made, whatever there is room for.
-pub(super) fn unusable(spec: &ProvisioningRequestSpec) -> Option<String> {
+pub(crate) fn unusable(spec: &ProvisioningRequestSpec) -> Option<String> {
     let sets = spec.pod_sets.len();
     if !(1..=MAX_POD_SETS).contains(&sets) {
         return Some(format!("spec.podSets has {sets} sets; write 1 to {MAX_POD_SETS}"));

@@ -69,8 +69,10 @@ pub(super) fn said(
         provisioning_class_details: all,
     };
     let stands = |condition: &Condition| before.conditions.contains(condition);
-    let details_stand =
-        after.provisioning_class_details.iter().all(|(key, value)| before.provisioning_class_details.get(key) == Some(value));
+    let details_stand = after
+        .provisioning_class_details
+        .iter()
+        .all(|(key, value)| before.provisioning_class_details.get(key) == Some(value));
     let is_there = after.conditions.iter().all(stands) && details_stand;
     (!is_there).then_some(after)
 }

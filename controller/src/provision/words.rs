@@ -105,7 +105,9 @@ pub(super) fn time(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 => "0 s".to_owned(),
-        _ if seconds.is_multiple_of(24 * 3600) => numbered(usize::try_from(seconds / (24 * 3600)).unwrap_or(usize::MAX), "day"),
+        _ if seconds.is_multiple_of(24 * 3600) => {
+            numbered(usize::try_from(seconds / (24 * 3600)).unwrap_or(usize::MAX), "day")
+        }
         _ if seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
         _ if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         _ => format!("{seconds} s"),

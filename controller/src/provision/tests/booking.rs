@@ -131,7 +131,10 @@ fn a_clock_that_jumps_makes_nothing_older() {
         world.pass(5 * MINUTE);
         assert_eq!(world.says("booked", Type::BookingExpired), EXPIRED, "{seconds} s");
         world.pass(55 * MINUTE);
-        assert!(world.provisioned("open") == FOUND || world.says("open", Type::Failed) == "True Expired", "{seconds} s");
+        assert!(
+            world.provisioned("open") == FOUND || world.says("open", Type::Failed) == "True Expired",
+            "{seconds} s"
+        );
     }
 }
 

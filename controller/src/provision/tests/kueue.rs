@@ -29,7 +29,7 @@ fn check_state(world: &World, request: &str) -> CheckState {
     }
 }
 
-/// The request of an attempt, and, after it, its template: that is owned by the request, so it comes second.
+/// The request of an attempt, and, after it, its template, as Kueue did for long; today the template comes first.
 fn attempt(world: &mut World, number: usize, pods: i64) -> String {
     let name = format!("job-train-3f2c-prov-{number}");
     let template = format!("ppt-{name}-main");
@@ -42,12 +42,17 @@ fn attempt(world: &mut World, number: usize, pods: i64) -> String {
 }
 
 /// What Kueue writes into the pods of an admitted workload: the annotations, and node selectors with values of the details.
-fn pod_set_update(world: &World, request: &str, selectors: &[(&str, &str)]) -> (serde_json::Value, BTreeMap<String, String>) {
+fn pod_set_update(
+    world: &World,
+    request: &str,
+    selectors: &[(&str, &str)],
+) -> (serde_json::Value, BTreeMap<String, String>) {
     let annotations = json!({
         "autoscaling.x-k8s.io/consume-provisioning-request": request,
         "autoscaling.x-k8s.io/provisioning-class-name": CLASS,
     });
-    let value = |(label, detail): &(&str, &str)| Some(((*label).to_owned(), world.details(request).get(*detail)?.clone()));
+    let value =
+        |(label, detail): &(&str, &str)| Some(((*label).to_owned(), world.details(request).get(*detail)?.clone()));
     (annotations, selectors.iter().filter_map(value).collect())
 }
 

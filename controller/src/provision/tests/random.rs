@@ -142,7 +142,8 @@ impl RandomWorld {
         let objects = &self.server.objects;
         objects.requests.values().filter_map(|request| {
             let status = &request.status;
-            let is_booked = status.is(Type::Provisioned) && !status.is(Type::BookingExpired) && !status.is(Type::Failed);
+            let is_booked =
+                status.is(Type::Provisioned) && !status.is(Type::BookingExpired) && !status.is(Type::Failed);
             let there = objects.consumers_of(&request.key).count();
             let pods = usize::try_from(request.pods()).unwrap();
             (is_booked && there < pods).then(|| (request.key.name.clone(), pods - there))

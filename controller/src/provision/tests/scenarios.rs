@@ -152,7 +152,10 @@ fn templates_of_pods_come_after_the_request_and_who_has_none_after_a_minute_fail
     world.ask_for("never", CLASS, &[("never", 1)], &[]);
     world.ask("next", 1);
     world.settle();
-    assert_eq!((world.says("late", Type::Accepted), world.provisioned("late")), ("True Accepted".to_owned(), String::new()));
+    assert_eq!(
+        (world.says("late", Type::Accepted), world.provisioned("late")),
+        ("True Accepted".to_owned(), String::new())
+    );
     assert_eq!(world.provisioned("next"), FOUND, "nobody waits for others' templates");
     world.pass(30 * Duration::from_secs(1));
     world.server.template("late", &ModelServer::pod_spec("one"));

@@ -255,8 +255,10 @@ impl World {
     /// A request for sets of pods, by name of the template and number.
     pub(super) fn ask_for(&mut self, name: &str, class: &str, sets: &[(&str, i64)], parameters: &[(&str, &str)]) {
         let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();
-        let sets: Vec<Value> =
-            sets.iter().map(|(template, count)| json!({"podTemplateRef": {"name": template}, "count": count})).collect();
+        let sets: Vec<Value> = sets
+            .iter()
+            .map(|(template, count)| json!({"podTemplateRef": {"name": template}, "count": count}))
+            .collect();
         let request = json!({
             "metadata": {"name": name},
             "spec": {"provisioningClassName": class, "podSets": sets, "parameters": parameters},

@@ -50,6 +50,7 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::Namespace => through::<core::Namespace>(object),
         ObjectKind::Node => through::<core::Node>(object),
         ObjectKind::Pod => through::<core::Pod>(object),
+        ObjectKind::PodTemplate => through::<core::PodTemplate>(object),
         ObjectKind::Event => through::<core::Event>(object),
         ObjectKind::ResourceSlice => through::<dra::ResourceSlice>(object),
         ObjectKind::ResourceClaim => through::<dra::ResourceClaim>(object),
@@ -71,7 +72,9 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::ResourceClaimTemplate => default_requests(&mut decoded["spec"]["spec"]["devices"]["requests"]),
         _ => {}
     }
-    if resource.group == super::resources::DRA || matches!(resource.kind, ObjectKind::Node | ObjectKind::Pod) {
+    if resource.group == super::resources::DRA
+        || matches!(resource.kind, ObjectKind::Node | ObjectKind::Pod | ObjectKind::PodTemplate)
+    {
         quantity::canonicalize(&mut decoded).map_err(fail)?;
     }
     Ok(decoded)

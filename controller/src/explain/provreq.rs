@@ -1,0 +1,281 @@
+//! Why a ProvisioningRequest is as it is. Pure.
+
+use std::{
+    fmt::Write,
+    time::{Duration, SystemTime},
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    core::Pod,
+    few,
+    provisioning::{
+        CONSUME_ANNOTATIONS, PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest,
+        ProvisioningRequestStatus,
+    },
+};
+use hostler_cluster::{ObjectVersion, from_rfc3339, rfc3339};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::provision::{
+    ProvisionClasses, ProvisionObjects, RequestParameters, SeenRequest, pod_sets, scheduled, unusable,
+};
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct ListPage {
+    kind: String,
+    #[serde(default)]
+    items: Vec<Value>,
+}
+
+/// Takes the objects of a page.
+pub(super) fn take(page: &str, world: &mut ProvisionObjects) -> Result<(), serde_json::Error> {
+    let ListPage { kind, items } = serde_json::from_str(page)?;
+    for item in items {
+        let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let key = ObjectKey { namespace: text("namespace"), name: text("name") };
+        match &*kind {
+            "PodList" => world.see_pod(key, &Pod::deserialize(&item)?),
+            "PodTemplateList" => world.see_template(key, PodTemplate::deserialize(&item)?),
+            _ => {
+                let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
+                world.see_request(SeenRequest::new(version, ProvisioningRequest::deserialize(&item)?));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What there is to say of a request; `None` where there is none.
+pub(super) fn explained(
+    key: &ObjectKey,
+    world: &ProvisionObjects,
+    classes: &ProvisionClasses,
+    now: SystemTime,
+) -> Option<String> {
+    let request = world.requests.get(key)?;
+    let mut text = format!(
+        "ProvisioningRequest {key}: {} pods in {} sets, class {}\n",
+        request.pods(),
+        request.spec.pod_sets.len(),
+        request.spec.provisioning_class_name
+    );
+    for line in lines(request, world, classes, now) {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "  {line}");
+    }
+    Some(text)
+}
+
+fn lines(request: &SeenRequest, world: &ProvisionObjects, classes: &ProvisionClasses, now: SystemTime) -> Vec<String> {
+    if classes.of(&request.spec).is_none() {
+        return vec![not_ours(request, classes)];
+    }
+    let status = &request.status;
+    if status.is(Type::Failed) {
+        return vec![format!("failed, for good: {}", said(status, Type::Failed)), "make another request".to_owned()];
+    }
+    if status.is(Type::BookingExpired) {
+        return vec![format!("room was found, and nothing is booked any more: {}", said(status, Type::BookingExpired))];
+    }
+    if let Some(problem) = unusable(&request.spec) {
+        return vec![format!("it will fail: {problem}")];
+    }
+    match RequestParameters::read(&request.spec) {
+        Err(problem) => vec![format!("it will fail: {problem}")],
+        Ok(parameters) if status.is(Type::Provisioned) => booked(request, &parameters, world, now),
+        Ok(parameters) => open(request, &parameters, world, classes, now),
+    }
+}
+
+fn not_ours(request: &SeenRequest, classes: &ProvisionClasses) -> String {
+    let instance = &classes.instance;
+    format!(
+        "nobody here answers class {}: use check-capacity.hostler.dev, or with the official check class the parameter \
+         processorInstance: {instance}, or name the class in provisioning.check_capacity_aliases",
+        request.spec.provisioning_class_name
+    )
+}
+
+fn said(status: &ProvisioningRequestStatus, kind: Type) -> String {
+    status.condition(kind).map(|it| format!("{} ({})", it.message, it.reason)).unwrap_or_default()
+}
+
+fn booked(
+    request: &SeenRequest,
+    parameters: &RequestParameters,
+    world: &ProvisionObjects,
+    now: SystemTime,
+) -> Vec<String> {
+    let (there, pods) = (scheduled(request, world), request.pods());
+    let mut lines = vec![
+        format!("room was found: {}", said(&request.status, Type::Provisioned)),
+        format!(
+            "{there} of its {pods} pods have a node; for the others room is booked until {}",
+            ends(request, parameters)
+        ),
+    ];
+    lines.extend(request.status.provisioning_class_details.get("nodes").map(|nodes| format!("on {nodes}")));
+    if world.consumers_of(&request.key).next().is_none() {
+        let [key, _] = CONSUME_ANNOTATIONS;
+        lines.push(format!("no pod says that it is of it; write the annotation {key}: {}", request.key.name));
+    }
+    lines.extend(late(ends_at(request, parameters), now).then(|| nobody("the booking is over")));
+    lines
+}
+
+fn open(
+    request: &SeenRequest,
+    parameters: &RequestParameters,
+    world: &ProvisionObjects,
+    classes: &ProvisionClasses,
+    now: SystemTime,
+) -> Vec<String> {
+    let mut lines = match request.status.condition(Type::Provisioned) {
+        Some(condition) => vec![format!("there is no room for it: {}", condition.message)],
+        None if request.status.is(Type::Accepted) => vec!["it was seen, and waits to be looked at".to_owned()],
+        None => vec![nobody("it was not seen yet")],
+    };
+    lines.extend(pod_sets(request, world).err().map(|template| format!("it waits for PodTemplate {template}")));
+    let until = request.created.map(|created| created + parameters.validity);
+    lines.extend(until.map(|until| format!("it fails where there is no room until {}", rfc3339(until))));
+    lines.extend(late(until, now).then(|| nobody("its time is over")));
+    lines.extend(parameters.remarks.iter().cloned());
+    let others = others(request, world, classes);
+    if !others.is_empty() {
+        lines.push(format!("room is booked for {}", few(others)));
+    }
+    lines
+}
+
+/// Who is in the way: other requests with a booking, and how many pods of each are still to come.
+fn others(request: &SeenRequest, world: &ProvisionObjects, classes: &ProvisionClasses) -> Vec<String> {
+    let is_booked = |other: &SeenRequest| {
+        let status = &other.status;
+        status.is(Type::Provisioned) && !status.is(Type::Failed) && !status.is(Type::BookingExpired)
+    };
+    let others = world.requests.values().filter(|other| other.key != request.key && is_booked(other));
+    let ours = others.filter(|other| classes.of(&other.spec).is_some());
+    ours.filter_map(|other| {
+        let parameters = RequestParameters::read(&other.spec).ok()?;
+        Some(format!("{} ({} pods, until {})", other.key, other.pods(), ends(other, &parameters)))
+    })
+    .collect()
+}
+
+fn ends_at(request: &SeenRequest, parameters: &RequestParameters) -> Option<SystemTime> {
+    let condition = request.status.condition(Type::Provisioned)?;
+    Some(from_rfc3339(&condition.last_transition_time)? + parameters.booking)
+}
+
+fn ends(request: &SeenRequest, parameters: &RequestParameters) -> String {
+    ends_at(request, parameters).map_or_else(|| "an unknown time".to_owned(), rfc3339)
+}
+
+/// Somebody should have said so by now.
+fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))
+}
+
+fn nobody(what: &str) -> String {
+    format!("{what}: is there a controller with capabilities.provisioning switched on, and does one lead?")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn page(kind: &str, items: &[Value]) -> String {
+        serde_json::json!({"kind": kind, "items": items}).to_string()
+    }
+
+    /// A request of a minute ago, for two pods.
+    fn request(name: &str, class: &str, parameters: &Value, conditions: &Value) -> Value {
+        serde_json::json!({
+            "metadata": {
+                "name": name, "namespace": "team", "uid": name, "resourceVersion": "1",
+                "creationTimestamp": "2027-01-15T07:59:00Z",
+            },
+            "spec": {
+                "provisioningClassName": class, "parameters": parameters,
+                "podSets": [{"podTemplateRef": {"name": "t"}, "count": 2}],
+            },
+            "status": {"conditions": conditions, "provisioningClassDetails": {"nodes": "n1=2"}},
+        })
+    }
+
+    fn condition(kind: &str, status: &str, message: &str) -> Value {
+        serde_json::json!({
+            "type": kind, "status": status, "reason": "R", "message": message, "lastTransitionTime": "2027-01-15T07:59:30Z",
+        })
+    }
+
+    fn answer(objects: &[Value], has_template: bool) -> String {
+        let mut world = ProvisionObjects::default();
+        take(&page("ProvisioningRequestList", objects), &mut world).unwrap();
+        let template = serde_json::json!({"metadata": {"name": "t", "namespace": "team"}, "template": {}});
+        if has_template {
+            take(&page("PodTemplateList", &[template]), &mut world).unwrap();
+        }
+        let classes = ProvisionClasses { instance: "hostler".to_owned(), ..ProvisionClasses::default() };
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
+        explained(&ObjectKey::new("team", "r"), &world, &classes, now).unwrap()
+    }
+
+    const CLASS: &str = "check-capacity.hostler.dev";
+
+    #[test]
+    fn who_waits_is_told_why_until_when_and_who_is_in_the_way() {
+        let none = serde_json::json!({});
+        let waits =
+            serde_json::json!([condition("Accepted", "True", ""), condition("Provisioned", "False", "t 0 of 2")]);
+        let booked = serde_json::json!([condition("Provisioned", "True", "")]);
+        let text = answer(&[request("r", CLASS, &none, &waits), request("other", CLASS, &none, &booked)], true);
+        assert_eq!(
+            text,
+            "ProvisioningRequest team/r: 2 pods in 1 sets, class check-capacity.hostler.dev\n  \
+             there is no room for it: t 0 of 2\n  \
+             it fails where there is no room until 2027-01-22T07:59:00Z\n  \
+             room is booked for team/other (2 pods, until 2027-01-15T08:09:30Z)\n"
+        );
+    }
+
+    #[test]
+    fn a_template_that_is_not_there_is_named_and_so_is_a_controller_that_is_silent() {
+        let parameters = serde_json::json!({"ValidUntilSeconds": "30"});
+        let text = answer(&[request("r", CLASS, &parameters, &serde_json::json!([]))], false);
+        assert!(text.contains("it was not seen yet: is there a controller with capabilities.provisioning"), "{text}");
+        assert!(text.contains("it waits for PodTemplate team/t"), "{text}");
+    }
+
+    #[test]
+    fn who_is_booked_is_told_where_and_that_no_pod_uses_it() {
+        let booked = serde_json::json!([condition("Provisioned", "True", "all fit")]);
+        let text = answer(&[request("r", CLASS, &serde_json::json!({}), &booked)], true);
+        assert!(
+            text.contains("0 of its 2 pods have a node; for the others room is booked until 2027-01-15T08:09:30Z"),
+            "{text}"
+        );
+        assert!(text.contains("on n1=2") && text.contains("consume-provisioning-request: r"), "{text}");
+    }
+
+    #[test]
+    fn a_class_that_nobody_answers_and_a_mistake_are_told_with_the_fix() {
+        let none = serde_json::json!({});
+        let text = answer(&[request("r", "check-capacity.autoscaling.x-k8s.io", &none, &serde_json::json!([]))], true);
+        assert!(text.contains("processorInstance: hostler"), "{text}");
+        let parameters = serde_json::json!({"ValidUntilSeconds": "soon"});
+        let text = answer(&[request("r", CLASS, &parameters, &serde_json::json!([]))], true);
+        assert!(text.contains("it will fail: spec.parameters.ValidUntilSeconds is \"soon\""), "{text}");
+        let failed = serde_json::json!([condition("Failed", "True", "no room")]);
+        let text = answer(&[request("r", CLASS, &none, &failed)], true);
+        assert!(text.contains("failed, for good: no room (R)\n  make another request"), "{text}");
+    }
+}

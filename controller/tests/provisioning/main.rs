@@ -1,0 +1,276 @@
+//! The running controller where batch systems ask for capacity: the real binary, an API server, and requests as they write them.
+
+#![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "these tests run the binary")]
+
+#[path = "../run/rig.rs"]
+mod rig;
+
+use std::fs;
+
+use hostler_testing::{
+    apiserver::{
+        ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, ApiServerView, FaultEffect, LoggedRequest, PolicyRule,
+    },
+    controller::{ControllerOptions, RunningController},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::rig::{USER, install, objects, options, root, slice};
+
+const CLASS: &str = "check-capacity.hostler.dev";
+const ON: &str = "[capabilities]\nprovisioning = 'on'\n";
+
+/// A cluster with so many nodes that have one device each, and the kind in a version.
+async fn cluster(nodes: usize, version: &str) -> ApiServer {
+    let server =
+        ApiServer::start(ApiServerOptions { release: ApiServerRelease::default(), ..ApiServerOptions::default() })
+            .await;
+    install(&server);
+    let text = fs::read_to_string(root().join("controller/tests/provisioning/crd.yaml")).unwrap();
+    server.create_yaml(&text.replace("- name: v1\n", &format!("- name: {version}\n")));
+    for at in 0..nodes {
+        let name = format!("n{at}");
+        server.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } }));
+        server.create(slice(&format!("{name}-cpus"), &name));
+    }
+    server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "cpu" },
+        "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"hostler.dev\"" } }] },
+    }));
+    server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": { "name": "one", "namespace": "default" },
+        "spec": { "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "cpu" } }] } } },
+    }));
+    server.allow(USER, rules());
+    server
+}
+
+/// What the controller may do.
+fn rules() -> Vec<PolicyRule> {
+    let files = ["deploy/controller/base/rbac.yaml", "deploy/provisioning/rbac.yaml"];
+    files.iter().flat_map(|file| PolicyRule::from_yaml(&fs::read_to_string(root().join(file)).unwrap())).collect()
+}
+
+fn switched_on(server: &ApiServer) -> ControllerOptions {
+    ControllerOptions { config: ON.to_owned(), ..options(server) }
+}
+
+async fn controller(server: &ApiServer) -> RunningController {
+    RunningController::start(&switched_on(server)).await
+}
+
+/// A request for so many pods with a device each. Its template comes after it: it is the request's.
+fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
+    server.create(json!({
+        "apiVersion": format!("autoscaling.x-k8s.io/{version}"), "kind": "ProvisioningRequest",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "provisioningClassName": CLASS, "parameters": { "ValidUntilSeconds": "86400", "team": "a" },
+            "podSets": [{ "podTemplateRef": { "name": format!("ppt-{name}-main") }, "count": pods }],
+        },
+    }));
+    server.create(json!({
+        "apiVersion": "v1", "kind": "PodTemplate",
+        "metadata": { "name": format!("ppt-{name}-main"), "namespace": "default" },
+        "template": {
+            "metadata": { "labels": { "app": name } },
+            "spec": {
+                "containers": [{ "name": "c", "image": "i" }],
+                "resourceClaims": [{ "name": "cpu", "resourceClaimTemplateName": "one" }],
+            },
+        },
+    }));
+}
+
+fn condition<'a>(request: &'a Value, kind: &str) -> Option<&'a Value> {
+    request["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Waits until a condition has this status and reason; gives its message.
+async fn until(server: &ApiServer, name: &str, kind: &str, said: [&str; 2]) -> String {
+    let what = format!("{name} has {kind}={} ({})", said[0], said[1]);
+    let told = |view: &ApiServerView<'_>| {
+        let request = view.get("provisioningrequests", name)?;
+        let condition = condition(&request, kind)?;
+        let is_so = condition["status"] == said[0] && condition["reason"] == said[1];
+        is_so.then(|| condition["message"].as_str().unwrap_or_default().to_owned())
+    };
+    server.until(&what, told).await
+}
+
+const FOUND: [&str; 2] = ["True", "CapacityIsFound"];
+const NOT_FOUND: [&str; 2] = ["False", "CapacityIsNotFound"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
+    let server = cluster(3, "v1").await;
+    let controller = controller(&server).await;
+    ask(&server, "first", 2, "v1");
+    let message = until(&server, "first", "Provisioned", FOUND).await;
+    assert!(message.starts_with("there is room for all pods: ppt-first-main 2 of 2 on 2 nodes"), "{message}");
+    let accepted = until(&server, "first", "Accepted", ["True", "Accepted"]).await;
+    assert!(accepted.ends_with("nothing here knows spec.parameters team"), "{accepted}");
+    let details = server.get("provisioningrequests", "first").unwrap()["status"]["provisioningClassDetails"].clone();
+    assert_eq!(details["nodes"], "n0=1,n1=1");
+    ask(&server, "second", 2, "v1");
+    let message = until(&server, "second", "Provisioned", NOT_FOUND).await;
+    assert!(message.contains("ppt-second-main 1 of 2: "), "{message}");
+    controller.until_figure("hostler_controller_provisioning_requests{state=\"booked\"} 1").await;
+    controller.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 1").await;
+    for at in 0..2 {
+        server.create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("p{at}"), "namespace": "default",
+                "annotations": { "autoscaling.x-k8s.io/consume-provisioning-request": "first" },
+            },
+            "spec": { "nodeName": format!("n{at}"), "containers": [{ "name": "c", "image": "i" }] },
+        }));
+    }
+    let used = until(&server, "first", "BookingExpired", ["True", "CapacityBookingConsumed"]).await;
+    assert_eq!(used, "all 2 pods have their node");
+    assert_eq!(controller.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_only_the_older_version_is_served_that_one_is_read_and_written() {
+    let server = cluster(1, "v1beta1").await;
+    let _controller = controller(&server).await;
+    ask(&server, "r", 1, "v1beta1");
+    until(&server, "r", "Provisioned", FOUND).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_answered_where_it_is_not_switched_on_and_what_lacks_is_told_where_it_is() {
+    let server = cluster(1, "v1").await;
+    let off = RunningController::start(&options(&server)).await;
+    off.until_figure("hostler_controller_condition{type=\"ProvisioningRequests\",status=\"False\"} 1").await;
+    off.until_answers("/readyz", 200).await;
+    ask(&server, "r", 1, "v1");
+    off.until_figure("hostler_controller_leads 1").await;
+    assert_eq!(off.stop().await, Some(0));
+    assert!(server.log().iter().all(|call| call.user != USER || call.resource != "provisioningrequests"));
+    // Switched on, where there is no such kind.
+    let bare = ApiServer::of(ApiServerRelease::default()).await;
+    install(&bare);
+    let on = controller(&bare).await;
+    let said = on.until_answers("/readyz", 503).await;
+    on.until("it says what lacks", async |it| {
+        it.get("/readyz").await?.1.contains("install the kind as Cluster Autoscaler has it").then_some(())
+    })
+    .await;
+    assert!(!said.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_say_of_a_request_stays() {
+    let server = cluster(1, "v1").await;
+    let revoked = json!({
+        "type": "CapacityRevoked", "status": "False", "reason": "Cloud", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    ask(&server, "r", 1, "v1");
+    let status = json!({ "conditions": [revoked], "provisioningClassDetails": { "theirs": "x" } });
+    server.set_status("provisioningrequests", "r", status);
+    let _controller = controller(&server).await;
+    until(&server, "r", "Provisioned", FOUND).await;
+    let request = server.get("provisioningrequests", "r").unwrap();
+    assert_eq!(condition(&request, "CapacityRevoked").unwrap()["reason"], "Cloud");
+    assert_eq!(request["status"]["provisioningClassDetails"]["theirs"], "x");
+    let managers = request["metadata"]["managedFields"].as_array().unwrap();
+    assert!(managers.iter().any(|it| it["manager"] == "hostler-controller-provisioning" && it["operation"] == "Apply"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_fails_stops_no_other_and_is_made_good() {
+    let server = cluster(3, "v1").await;
+    let controller = controller(&server).await;
+    controller.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 0").await;
+    server.fail(ApiFault::new("patch", "provisioningrequests/status", 2, FaultEffect::Status(500, None)));
+    for name in ["a", "b", "c"] {
+        ask(&server, name, 1, "v1");
+    }
+    for name in ["a", "b", "c"] {
+        until(&server, name, "Provisioned", FOUND).await;
+    }
+    assert_eq!(server.faults_left(), 0);
+}
+
+/// The next one begins with what the server says, whatever write the last one died after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_killed_after_any_write_promises_nothing_twice() {
+    for writes in 1..=3 {
+        let server = cluster(1, "v1").await;
+        let first = controller(&server).await;
+        first.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 0").await;
+        ask(&server, "a", 1, "v1");
+        ask(&server, "b", 1, "v1");
+        let written = || server.log().iter().filter(|call| is_answer(call) && call.status == 200).count();
+        first.until("it has written", async |_| (written() >= writes).then_some(())).await;
+        first.signal(Signal::SIGKILL);
+        drop(first);
+        server.delete("leases", "hostler-controller/hostler-controller");
+        let _next = controller(&server).await;
+        let told = |view: &ApiServerView<'_>| {
+            let status = |name: &str| {
+                let request = view.get("provisioningrequests", name)?;
+                Some(condition(&request, "Provisioned")?["status"] == "True")
+            };
+            Some([status("a")?, status("b")?])
+        };
+        let yes = server.until("both are told something", told).await;
+        assert_eq!(yes.iter().filter(|yes| **yes).count(), 1, "after {writes} writes");
+    }
+}
+
+fn is_answer(call: &LoggedRequest) -> bool {
+    call.user == USER && call.resource.starts_with("provisioningrequests") && call.verb == "patch"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_roles_allow_all_that_it_asks_and_nothing_of_them_is_in_vain() {
+    let server = cluster(1, "v1").await;
+    let controller = controller(&server).await;
+    ask(&server, "r", 1, "v1");
+    until(&server, "r", "Provisioned", FOUND).await;
+    assert_eq!(controller.stop().await, Some(0));
+    let asked: Vec<LoggedRequest> = server.log().into_iter().filter(|call| call.user == USER).collect();
+    let refused: Vec<&LoggedRequest> = asked.iter().filter(|call| call.status == 403).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let own = PolicyRule::from_yaml(&fs::read_to_string(root().join("deploy/provisioning/rbac.yaml")).unwrap());
+    for (resource, verb) in own
+        .iter()
+        .flat_map(|rule| rule.resources.iter().flat_map(|resource| rule.verbs.iter().map(move |verb| (resource, verb))))
+    {
+        // A server of this release tells lists as watches.
+        let is_used = |call: &LoggedRequest| {
+            call.resource == *resource && (call.verb == verb || (verb == "list" && call.verb == "watch"))
+        };
+        assert!(asked.iter().any(is_used), "nothing needs the verb {verb} on {resource}");
+    }
+}
+
+/// At rest it writes nothing at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_at_rest() {
+    let server = cluster(1, "v1").await;
+    let controller = controller(&server).await;
+    ask(&server, "a", 1, "v1");
+    ask(&server, "b", 1, "v1");
+    until(&server, "a", "Accepted", ["True", "Accepted"]).await;
+    until(&server, "b", "Accepted", ["True", "Accepted"]).await;
+    let told = |view: &ApiServerView<'_>| {
+        let is_told = |name: &str| condition(&view.get("provisioningrequests", name)?, "Provisioned").map(|_| ());
+        is_told("a").and(is_told("b"))
+    };
+    server.until("both are told something", told).await;
+    let before = server.writes("provisioningrequests");
+    // Changes of the cluster that no request asked about.
+    for at in 0..20 {
+        server.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": format!("other-{at}") } }));
+    }
+    controller.until_figure(&objects("nodes", 21)).await;
+    assert_eq!(server.writes("provisioningrequests"), before);
+}
