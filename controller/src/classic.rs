@@ -21,7 +21,6 @@
 //! time for a moment meet in NodeHardware; whoever comes second there has given nothing.
 
 pub(crate) mod adapter;
-mod agenda;
 mod alarm;
 mod catalogue;
 mod context;
@@ -40,6 +39,7 @@ mod settle;
 mod state;
 mod summary;
 mod terms;
+mod topic;
 mod writes;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, says what fits where, and in
 //! clusters of 1.26 to 1.31 allocates it.
 
+mod agenda;
 mod availability;
 mod classic;
 mod cli;
@@ -10,6 +11,8 @@ mod explain;
 #[cfg(test)]
 mod faults;
 mod hardware;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "what feeds it comes with the adapter"))]
+mod hold;
 mod lead;
 mod metrics;
 mod model;

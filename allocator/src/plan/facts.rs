@@ -212,6 +212,11 @@ impl ClusterFacts {
         self.nodes.get(name)
     }
 
+    /// What claims that are made from a template ask for.
+    pub fn template(&self, key: &ObjectKey) -> Option<&Arc<ResourceClaimSpec>> {
+        self.templates.get(key)
+    }
+
     /// Names of the classes, in order.
     pub fn class_names(&self) -> impl Iterator<Item = &str> {
         self.classes.keys().map(String::as_str)

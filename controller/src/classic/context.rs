@@ -9,14 +9,15 @@ use hostler_api::{
 };
 
 use super::{
-    agenda::{SHORTEST_REFRESH, Topic},
     core::{ClassicCore, consumer, is_older},
     event::{ClassicCommand, ClassicWrite, NewAllocation, NoticeReason, WriteTarget},
     fit::{ClaimFit, NodeVerdict, Question, Unfit, prefer_extras},
     model::{PodFacts, SchedulingContext, UnsuitableNodes},
     state::{ContextState, PendingAllocation, PodKnowledge},
     terms::ClaimTerms,
+    topic::Topic,
 };
+use crate::agenda::SHORTEST_REFRESH;
 
 /// The claims of a pod that are ours to allocate.
 #[derive(Debug, Default)]

@@ -13,14 +13,15 @@ use hostler_api::{
 };
 
 use super::{
-    agenda::{Agenda, Topic},
     catalogue::Catalogue,
     event::{ClassicCommand, ClassicEvent, ClassicNotice, NoticeReason, WriteTarget},
     inventory::Inventory,
     model::DeviceSource,
     state::{ClaimState, ContextState, Stranger},
+    topic::Topic,
     writes::WriteState,
 };
+use crate::agenda::Agenda;
 
 /// Negotiations that are answered in one step, and nodes that are labelled. An answer takes some milliseconds, and whatever
 /// has happened meanwhile waits.
@@ -54,7 +55,7 @@ pub(crate) struct ClassicCore {
     pub(super) interested: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) catalogue: Catalogue,
     pub(super) inventory: Inventory,
-    pub(super) agenda: Agenda,
+    pub(super) agenda: Agenda<Topic>,
     pub(super) writes: BTreeMap<WriteTarget, WriteState>,
     pub(super) commands: Vec<ClassicCommand>,
 }
@@ -71,7 +72,7 @@ impl ClassicCore {
             interested: BTreeMap::new(),
             catalogue: Catalogue::new(&settings.driver, settings.device_classes.clone()),
             inventory: Inventory::new(&settings.driver),
-            agenda: Agenda::default(),
+            agenda: Agenda::new(Topic::Refresh),
             writes: BTreeMap::new(),
             commands: Vec::new(),
             settings,

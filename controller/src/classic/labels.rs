@@ -12,12 +12,12 @@ use hostler_api::{
 };
 
 use super::{
-    agenda::Topic,
     catalogue::Catalogue,
     core::ClassicCore,
     event::{ClassicWrite, WriteTarget},
     inventory::Inventory,
     terms::claim_for,
+    topic::Topic,
 };
 
 /// The value of such a label.

@@ -6,12 +6,13 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{classic::NodeGrant, resource::DeviceRequestAllocationResult};
 
 use super::{
-    agenda::{SHORTEST_REFRESH, Topic},
     core::{ClassicCore, is_older},
     event::{ClassicCommand, ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
     model::ClassicClaim,
     state::{ClaimState, Stranger},
+    topic::Topic,
 };
+use crate::agenda::SHORTEST_REFRESH;
 
 /// What a claim needs next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

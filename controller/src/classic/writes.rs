@@ -5,9 +5,9 @@ use std::time::Duration;
 use hostler_allocator::plan::ObjectKey;
 
 use super::{
-    agenda::Topic,
     core::ClassicCore,
     event::{ClassicCommand, ClassicWrite, WriteOutcome, WriteTarget},
+    topic::Topic,
 };
 
 /// The first pause after a write that came to nothing; it doubles up to the longest.

@@ -5,74 +5,64 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::ObjectKey;
-
 /// Changes of the inventory are looked at together, and never more often than this.
-pub(super) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+pub(crate) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 /// While the inventory goes on changing, everything is looked at this often at least.
-pub(super) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
-
-/// Something to look at.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Topic {
-    Claim(ObjectKey),
-    Source(String),
-    /// The labels of a node.
-    Node(String),
-    Context(ObjectKey),
-    /// A negotiation that somebody else's devices may matter to. Whoever has just been asked something comes first.
-    Waiting(ObjectKey),
-    /// A claim whose allocation was refused: whoever waits for it.
-    Retry(ObjectKey),
-    /// Everybody who waits for devices.
-    Refresh,
-}
+pub(crate) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
 
 /// What is to be looked at.
-#[derive(Debug, Default)]
-pub(super) struct Agenda {
-    pub(super) now: Duration,
-    due: BTreeSet<Topic>,
-    later: BTreeMap<Topic, Duration>,
+#[derive(Debug)]
+pub(crate) struct Agenda<T> {
+    pub(crate) now: Duration,
+    /// What is looked at when what everybody waits for has changed.
+    refresh: T,
+    due: BTreeSet<T>,
+    later: BTreeMap<T, Duration>,
     last_refresh: Option<Duration>,
     interval: Duration,
     told_wake: Option<Duration>,
 }
 
-impl Agenda {
+impl<T: Clone + Ord> Agenda<T> {
+    pub(crate) fn new(refresh: T) -> Self {
+        let (now, interval) = (Duration::ZERO, Duration::ZERO);
+        let (due, later) = (BTreeSet::new(), BTreeMap::new());
+        Self { now, refresh, due, later, last_refresh: None, interval, told_wake: None }
+    }
+
     /// Looks at it in this step.
-    pub(super) fn now(&mut self, topic: Topic) {
+    pub(crate) fn now(&mut self, topic: T) {
         self.due.insert(topic);
     }
 
     /// Looks at it once this time has passed, or earlier if something happens.
-    pub(super) fn after(&mut self, delay: Duration, topic: Topic) {
+    pub(crate) fn after(&mut self, delay: Duration, topic: T) {
         let at = self.now + delay;
         self.later.entry(topic).and_modify(|known| *known = at.min(*known)).or_insert(at);
     }
 
     /// The inventory is another one: who waits is to be answered anew, soon. The longer it goes on changing, the less often.
-    pub(super) fn inventory_changed(&mut self) {
-        if self.later.contains_key(&Topic::Refresh) || self.due.contains(&Topic::Refresh) {
+    pub(crate) fn inventory_changed(&mut self) {
+        if self.later.contains_key(&self.refresh) || self.due.contains(&self.refresh) {
             return;
         }
-        let Some(last) = self.last_refresh else { return self.after(SHORTEST_REFRESH, Topic::Refresh) };
+        let Some(last) = self.last_refresh else { return self.after(SHORTEST_REFRESH, self.refresh.clone()) };
         let quiet = self.now.saturating_sub(last);
         let next = if quiet > self.interval + SHORTEST_REFRESH { SHORTEST_REFRESH } else { self.interval * 2 };
         self.interval = next.clamp(SHORTEST_REFRESH, LONGEST_REFRESH);
-        self.after(self.interval.saturating_sub(quiet).max(SHORTEST_REFRESH), Topic::Refresh);
+        self.after(self.interval.saturating_sub(quiet).max(SHORTEST_REFRESH), self.refresh.clone());
     }
 
     /// Everybody who waits is being answered.
-    pub(super) fn refreshed(&mut self) {
+    pub(crate) fn refreshed(&mut self) {
         self.last_refresh = Some(self.now);
     }
 
     /// Time has passed.
-    pub(super) fn pass(&mut self, now: Duration) {
+    pub(crate) fn pass(&mut self, now: Duration) {
         self.now = now.max(self.now);
         let is_due = |at: &Duration| *at <= self.now;
-        let due: Vec<Topic> = self.later.iter().filter(|(_, at)| is_due(at)).map(|(topic, _)| topic.clone()).collect();
+        let due: Vec<T> = self.later.iter().filter(|(_, at)| is_due(at)).map(|(topic, _)| topic.clone()).collect();
         for topic in due {
             self.later.remove(&topic);
             self.now(topic);
@@ -81,12 +71,12 @@ impl Agenda {
     }
 
     /// The next thing to look at.
-    pub(super) fn pop(&mut self) -> Option<Topic> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         self.due.pop_first()
     }
 
     /// When to come back, if that is news.
-    pub(super) fn wake(&mut self) -> Option<Duration> {
+    pub(crate) fn wake(&mut self) -> Option<Duration> {
         let next = if self.due.is_empty() { self.later.values().min().copied() } else { Some(self.now) };
         let news = next.filter(|next| self.told_wake.is_none_or(|told| *next < told));
         if news.is_some() {
@@ -100,12 +90,18 @@ impl Agenda {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+    enum Topic {
+        Source(String),
+        Refresh,
+    }
+
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     /// When refreshes come if the inventory changes ten times a second for a while.
-    fn refreshes(agenda: &mut Agenda, from: u64, until: u64) -> Vec<u64> {
+    fn refreshes(agenda: &mut Agenda<Topic>, from: u64, until: u64) -> Vec<u64> {
         let mut seen = Vec::new();
         for tenth in from * 10..until * 10 {
             agenda.pass(Duration::from_millis(tenth * 100));
@@ -121,7 +117,7 @@ mod tests {
 
     #[test]
     fn while_the_inventory_goes_on_changing_it_is_looked_at_less_and_less_often() {
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new(Topic::Refresh);
         let seen = refreshes(&mut agenda, 0, 200);
         assert_eq!(&seen[..4], [1, 2, 4, 8]);
         let distances: Vec<u64> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -136,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_comes_later_is_looked_at_once_and_told_once() {
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new(Topic::Refresh);
         agenda.after(seconds(5), Topic::Source("a".to_owned()));
         agenda.after(seconds(9), Topic::Source("a".to_owned()));
         assert_eq!(agenda.wake(), Some(seconds(5)));
@@ -144,18 +140,5 @@ mod tests {
         agenda.pass(seconds(5));
         assert_eq!(agenda.pop(), Some(Topic::Source("a".to_owned())));
         assert_eq!((agenda.pop(), agenda.wake()), (None, None));
-    }
-
-    #[test]
-    fn whoever_was_just_asked_something_comes_before_all_that_wait() {
-        let mut agenda = Agenda::default();
-        let key = |name: &str| ObjectKey::new("default", name);
-        ["a", "b"].iter().for_each(|name| agenda.now(Topic::Waiting(key(name))));
-        agenda.now(Topic::Context(key("z")));
-        agenda.now(Topic::Source("n".to_owned()));
-        let order: Vec<Topic> = std::iter::from_fn(|| agenda.pop()).collect();
-        let waiting = ["a", "b"].map(|name| Topic::Waiting(key(name)));
-        assert_eq!(order[..2], [Topic::Source("n".to_owned()), Topic::Context(key("z"))]);
-        assert_eq!(order[2..], waiting);
     }
 }

@@ -1,0 +1,39 @@
+//! What is to be looked at, now or later, and what time it is.
+
+use std::time::Duration;
+
+use super::event::HoldTime;
+
+/// Something to look at; in one step in this order.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Topic {
+    Reservation(String),
+    NodeFences(String),
+    Rule(String),
+    /// Everybody who waits for devices.
+    Plan,
+}
+
+/// What time it is at least. A clock that jumps, in either direction, lets nothing expire too early.
+#[derive(Debug, Default)]
+pub(super) struct HoldClock {
+    now: HoldTime,
+    /// What the server said, and when.
+    server: Option<(Duration, Duration)>,
+}
+
+impl HoldClock {
+    pub(super) fn pass(&mut self, now: HoldTime) {
+        self.now = now;
+    }
+
+    pub(super) fn server_said(&mut self, time: Duration) {
+        self.server = Some((time, self.now.elapsed));
+    }
+
+    /// The earlier one of what this machine and the server say, since 1970.
+    pub(super) fn certain(&self) -> Duration {
+        let of_server = self.server.map(|(time, at)| time + self.now.elapsed.saturating_sub(at));
+        of_server.map_or(self.now.wall, |time| time.min(self.now.wall))
+    }
+}

@@ -1,0 +1,474 @@
+//! Owns what is known of Reservations and of what is kept for them, and decides what is written. Fed by one task, read by nobody
+//! else; has no clock of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
+use hostler_api::reservation::{
+    DeviceOwner, ReservationConditionReason, ReservationConditionType, ReservationPhase, ReservedDevice,
+    toleration_value,
+};
+
+use super::{
+    agenda::{HoldClock, Topic},
+    event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, OwnerPod, ReservationObject},
+    seen::{PodKnowledge, PoolName, Seen, is_older},
+    writes::WriteState,
+};
+use crate::agenda::Agenda;
+
+/// Reservations that come together are planned together.
+const PLAN_DELAY: Duration = Duration::from_millis(100);
+/// Devices of a node that are closed together are one write, and so one write of each of its slices.
+const FENCE_DELAY: Duration = Duration::from_millis(100);
+/// When a pod of which nobody knows is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// What does not change.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldSettings {
+    /// The driver whose daemons close devices themselves.
+    pub(crate) own_driver: String,
+    /// Whether the API server serves DeviceTaintRules, with which devices of other drivers are closed.
+    pub(crate) has_rules: bool,
+    /// Whether a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings for taken.
+    pub(crate) holds_partitions: bool,
+    /// How long it takes at most until an allocation that a scheduler has decided on can be seen.
+    pub(crate) settle: Duration,
+    /// How long a device may be gone, or a node not answer, before another one is looked for.
+    pub(crate) grace: Duration,
+    /// How long Reservations that are over are kept to be looked at.
+    pub(crate) keep: Duration,
+    /// Whose answers are planned with.
+    pub(crate) plan: PlanOptions,
+}
+
+/// A Reservation, and what is being done for it.
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) object: ReservationObject,
+    /// What others must tolerate to get its devices.
+    pub(super) value: String,
+    /// Devices that were chosen and are not written yet.
+    pub(super) proposal: Option<Vec<ReservedDevice>>,
+    /// Why none could be chosen.
+    pub(super) problem: Option<String>,
+    /// Devices that are closed, of which it is not certain yet that nobody else got them.
+    pub(super) check: Option<HoldCheck>,
+    /// Since when devices are not as they should be.
+    pub(super) amiss: BTreeMap<DeviceKey, Duration>,
+    /// What people were told last.
+    told: Option<(ReservationPhase, String)>,
+}
+
+/// Devices that are closed, until it is certain that nobody else has got them.
+#[derive(Debug)]
+pub(super) struct HoldCheck {
+    pub(super) devices: BTreeSet<DeviceKey>,
+    pub(super) since: Duration,
+    /// The list of all claims that decides.
+    pub(super) list: Option<u64>,
+}
+
+/// Lists of all claims.
+#[derive(Debug, Default)]
+struct Lists {
+    asked: u64,
+    done: u64,
+    /// Somebody needs one that begins later than the one that is under way.
+    is_wanted: bool,
+}
+
+/// What a Reservation looks at.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Concern {
+    Pool(PoolName),
+    Node(String),
+}
+
+/// The part of the controller that keeps devices.
+#[derive(Debug)]
+pub(crate) struct HoldCore {
+    pub(super) settings: HoldSettings,
+    is_synced: bool,
+    pub(super) holds: BTreeMap<String, Hold>,
+    /// By the value with which their devices are closed.
+    names: BTreeMap<String, String>,
+    concerned: BTreeMap<Concern, BTreeSet<String>>,
+    pub(super) seen: Seen,
+    pub(super) clock: HoldClock,
+    pub(super) agenda: Agenda<Topic>,
+    lists: Lists,
+    /// Devices that could not be closed, and until when they are left alone.
+    pub(super) avoided: BTreeMap<DeviceKey, Duration>,
+    pub(super) writes: BTreeMap<HoldTarget, WriteState>,
+    pub(super) commands: Vec<HoldCommand>,
+}
+
+impl HoldCore {
+    pub(crate) fn new(settings: HoldSettings) -> Self {
+        Self {
+            settings,
+            is_synced: false,
+            holds: BTreeMap::new(),
+            names: BTreeMap::new(),
+            concerned: BTreeMap::new(),
+            seen: Seen::default(),
+            clock: HoldClock::default(),
+            agenda: Agenda::new(Topic::Plan),
+            lists: Lists::default(),
+            avoided: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            commands: Vec::new(),
+        }
+    }
+
+    /// Something happened; says what is to be done. Nothing is decided before everything has been told. `facts` are those of
+    /// this moment: what could be given to whom.
+    pub(crate) fn step(&mut self, now: HoldTime, facts: &ClusterFacts, event: HoldEvent) -> Vec<HoldCommand> {
+        self.agenda.pass(now.elapsed);
+        self.clock.pass(now);
+        self.take(event);
+        if self.is_synced {
+            self.settle(facts);
+        }
+        std::mem::take(&mut self.commands)
+    }
+
+    fn settle(&mut self, facts: &ClusterFacts) {
+        while let Some(topic) = self.agenda.pop() {
+            match topic {
+                Topic::Reservation(name) => self.settle_reservation(&name),
+                Topic::NodeFences(node) => self.settle_node(&node),
+                Topic::Rule(name) => self.settle_rule(&name),
+                Topic::Plan => self.plan(facts),
+            }
+        }
+        self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
+    }
+
+    fn take(&mut self, event: HoldEvent) {
+        match event {
+            HoldEvent::Reservation(object) => self.reservation_seen(*object),
+            HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
+            HoldEvent::Slice(slice) => {
+                let pools = self.seen.slice(*slice);
+                self.look_at_pools(pools);
+            }
+            HoldEvent::SliceGone(name) => {
+                let pools = self.seen.slice_gone(&name);
+                self.look_at_pools(pools);
+            }
+            HoldEvent::NodeFences(fences) => self.node_fences_seen(*fences),
+            HoldEvent::NodeFencesGone(node) => {
+                let values = self.seen.node_fences_gone(&node);
+                self.look_at_values(&values);
+            }
+            HoldEvent::Rule(rule) => {
+                let name = rule.name.clone();
+                self.seen.rules.insert(name.clone(), rule);
+                self.rule_changed(name);
+            }
+            HoldEvent::RuleGone(name) => {
+                self.seen.rules.remove(&name);
+                self.rule_changed(name);
+            }
+            HoldEvent::Claim(claim) => {
+                let pools = self.seen.claim(*claim);
+                self.look_at_pools(pools);
+            }
+            HoldEvent::ClaimGone(key, uid) => {
+                let pools = self.seen.claim_gone(&key, &uid);
+                self.look_at_pools(pools);
+            }
+            HoldEvent::Pod(key, pod) => self.pod_seen(key, pod),
+            HoldEvent::Node(name) => {
+                self.look_at_node(&name);
+                self.seen.node(name);
+            }
+            HoldEvent::NodeGone(name) => {
+                self.seen.node_gone(&name);
+                self.look_at_node(&name);
+            }
+            HoldEvent::FactsChanged => self.agenda.inventory_changed(),
+            HoldEvent::ClaimsListed(list) => self.claims_listed(list),
+            HoldEvent::ServerTime(time) => self.clock.server_said(time),
+            HoldEvent::Synced => self.synced(),
+            HoldEvent::Written(target, outcome) => self.written(target, outcome),
+            HoldEvent::Tick => {}
+        }
+    }
+
+    fn synced(&mut self) {
+        self.is_synced = true;
+        self.look_at_all();
+        let nodes: Vec<String> = self.seen.node_fences.keys().cloned().collect();
+        nodes.into_iter().for_each(|node| self.agenda.now(Topic::NodeFences(node)));
+        let rules: Vec<String> = self.seen.rules.keys().cloned().collect();
+        rules.into_iter().for_each(|rule| self.agenda.now(Topic::Rule(rule)));
+    }
+
+    fn reservation_seen(&mut self, object: ReservationObject) {
+        let name = object.name.clone();
+        if object.is_deleting && object.finalizers.is_empty() {
+            // Nothing keeps it any more. What a write returns of it is the last that is heard.
+            return self.reservation_gone(&name, &object.uid);
+        }
+        if let Some(known) = self.holds.get(&name).map(|hold| hold.object.clone()) {
+            if known.uid == object.uid && is_older(&object.version, &known.version) {
+                return;
+            }
+            if known.uid != object.uid {
+                self.reservation_gone(&name, &known.uid);
+            }
+            self.concern(&known, false);
+        }
+        self.concern(&object, true);
+        let hold = self.holds.entry(name.clone()).or_insert_with(|| Hold::new(object.clone()));
+        if hold.object != object {
+            hold.proposal = None;
+        }
+        if hold.object.generation != object.generation {
+            hold.problem = None;
+        }
+        self.names.insert(hold.value.clone(), name.clone());
+        hold.object = object;
+        self.came_anew(&HoldTarget::Reservation(name.clone()));
+        self.agenda.now(Topic::Reservation(name));
+    }
+
+    pub(super) fn reservation_gone(&mut self, name: &str, uid: &str) {
+        if self.holds.get(name).is_none_or(|hold| hold.object.uid != uid) {
+            return;
+        }
+        if let Some(hold) = self.holds.remove(name) {
+            self.names.remove(&hold.value);
+            self.concern(&hold.object, false);
+            // What it kept can be somebody else's.
+            self.agenda.inventory_changed();
+        }
+        self.writes.remove(&HoldTarget::Reservation(name.to_owned()));
+    }
+
+    /// Whose news matter to a Reservation follows from its devices; where these are closed as well.
+    fn concern(&mut self, object: &ReservationObject, is_there: bool) {
+        for device in &object.status.devices {
+            let pool = Concern::Pool((device.driver.clone(), device.pool.clone()));
+            for concern in [pool, Concern::Node(device.node_name.clone())] {
+                let names = self.concerned.entry(concern.clone()).or_default();
+                if is_there {
+                    names.insert(object.name.clone())
+                } else {
+                    names.remove(&object.name)
+                };
+                if names.is_empty() {
+                    self.concerned.remove(&concern);
+                }
+            }
+            self.fence_changed(device);
+        }
+    }
+
+    /// What is closed may have to be another than before.
+    pub(super) fn fence_changed(&mut self, device: &ReservedDevice) {
+        let topic = if device.driver == self.settings.own_driver {
+            Topic::NodeFences(device.node_name.clone())
+        } else {
+            Topic::Rule(super::fences::rule_name(&device_key(device)))
+        };
+        self.agenda.after(FENCE_DELAY, topic);
+    }
+
+    fn look_at_pools(&mut self, mut pools: Vec<PoolName>) {
+        pools.sort();
+        pools.dedup();
+        for pool in pools {
+            self.look_at(&Concern::Pool(pool));
+        }
+    }
+
+    pub(super) fn look_at_node(&mut self, node: &str) {
+        self.look_at(&Concern::Node(node.to_owned()));
+    }
+
+    fn look_at(&mut self, concern: &Concern) {
+        for name in self.concerned.get(concern).into_iter().flatten() {
+            self.agenda.now(Topic::Reservation(name.clone()));
+        }
+    }
+
+    pub(super) fn look_at_all(&mut self) {
+        self.holds.keys().for_each(|name| self.agenda.now(Topic::Reservation(name.clone())));
+    }
+
+    pub(super) fn look_at_those_that_go(&mut self) {
+        let going = self.holds.iter().filter(|(_, hold)| !hold.is_open());
+        going.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
+    }
+
+    /// Those that have devices on a node.
+    pub(super) fn on_node(&self, node: &str) -> impl Iterator<Item = &Hold> {
+        let names = self.concerned.get(&Concern::Node(node.to_owned()));
+        names.into_iter().flatten().filter_map(|name| self.holds.get(name))
+    }
+
+    /// Those that have devices of a pool.
+    pub(super) fn on_pool(&self, device: &DeviceKey) -> impl Iterator<Item = &Hold> {
+        let names = self.concerned.get(&Concern::Pool((device.driver.clone(), device.pool.clone())));
+        names.into_iter().flatten().filter_map(|name| self.holds.get(name))
+    }
+
+    fn node_fences_seen(&mut self, fences: super::event::NodeFences) {
+        let node = fences.node.clone();
+        if let Some(values) = self.seen.node_fences(fences) {
+            self.came_anew(&HoldTarget::NodeFences(node.clone()));
+            self.agenda.now(Topic::NodeFences(node));
+            self.look_at_values(&values);
+        }
+    }
+
+    fn look_at_values(&mut self, values: &BTreeSet<String>) {
+        let names = values.iter().filter_map(|value| self.names.get(value));
+        names.for_each(|name| self.agenda.now(Topic::Reservation(name.clone())));
+    }
+
+    fn rule_changed(&mut self, name: String) {
+        self.came_anew(&HoldTarget::Rule(name.clone()));
+        self.agenda.now(Topic::Rule(name));
+        self.look_at_all();
+    }
+
+    /// Soon, together with others that come meanwhile.
+    pub(super) fn plan_soon(&mut self) {
+        self.agenda.after(PLAN_DELAY, Topic::Plan);
+    }
+
+    /// A list of all claims that begins after now; one that is under way may have begun before.
+    pub(super) fn want_list(&mut self) -> u64 {
+        if self.lists.asked == self.lists.done {
+            self.lists.asked += 1;
+            self.commands.push(HoldCommand::ListClaims(self.lists.asked));
+            return self.lists.asked;
+        }
+        self.lists.is_wanted = true;
+        self.lists.asked + 1
+    }
+
+    pub(super) fn is_listed(&self, list: u64) -> bool {
+        self.lists.done >= list
+    }
+
+    fn claims_listed(&mut self, list: u64) {
+        self.lists.done = self.lists.done.max(list);
+        if std::mem::take(&mut self.lists.is_wanted) {
+            self.want_list();
+        }
+        let waiting = self.holds.iter().filter(|(_, hold)| hold.check.is_some());
+        waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
+    }
+
+    fn pod_seen(&mut self, key: ObjectKey, pod: Result<Option<Box<OwnerPod>>, String>) {
+        match pod {
+            Ok(pod) => {
+                self.seen.pods.insert(key, PodKnowledge::Known(pod));
+                self.look_at_all_with_devices();
+            }
+            Err(_) => {
+                self.seen.pods.remove(&key);
+                self.agenda.after(ASK_AGAIN, Topic::Plan);
+                let names: Vec<String> = self.holds.keys().cloned().collect();
+                names.into_iter().for_each(|name| self.agenda.after(ASK_AGAIN, Topic::Reservation(name)));
+            }
+        }
+    }
+
+    fn look_at_all_with_devices(&mut self) {
+        let waiting = self.holds.iter().filter(|(_, hold)| !hold.object.status.devices.is_empty());
+        waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
+        if self.holds.values().any(|hold| hold.object.spec.is_pre_allocation() && hold.problem.is_some()) {
+            self.agenda.inventory_changed();
+        }
+    }
+
+    /// Asks who a pod is, if that is not known.
+    pub(super) fn ask_for(&mut self, pod: &ObjectKey) {
+        if !self.seen.pods.contains_key(pod) {
+            self.seen.pods.insert(pod.clone(), PodKnowledge::Asked);
+            self.commands.push(HoldCommand::FetchPod(pod.clone()));
+        }
+    }
+
+    /// Tells people where a Reservation stands, if that is news.
+    pub(super) fn tell_of(&mut self, name: &str) {
+        let Some(hold) = self.holds.get_mut(name) else { return };
+        let status = &hold.object.status;
+        let Some(ready) = status.condition(ReservationConditionType::Ready) else { return };
+        let news = Some((status.phase, ready.reason.clone()));
+        if hold.told == news {
+            return;
+        }
+        hold.told = news;
+        let quiet = ["Fencing", "Unschedulable"];
+        if let Some(reason) = reason_of(&ready.reason).filter(|reason| !quiet.contains(reason)) {
+            let is_warning = matches!(reason, "Lost" | "Expired" | "NodeLost" | "Invalid");
+            let (uid, message) = (hold.object.uid.clone(), ready.message.clone());
+            self.commands.push(HoldCommand::Tell(HoldNotice {
+                name: name.to_owned(),
+                uid,
+                is_warning,
+                reason,
+                message,
+            }));
+        }
+    }
+}
+
+/// The word of a condition, if it is one of ours.
+fn reason_of(text: &str) -> Option<&'static str> {
+    use ReservationConditionReason as Reason;
+    let all = [
+        Reason::Invalid,
+        Reason::Waiting,
+        Reason::Available,
+        Reason::Succeeded,
+        Reason::Expired,
+        Reason::NodeLost,
+        Reason::Lost,
+    ];
+    all.into_iter().map(Reason::as_str).find(|word| *word == text)
+}
+
+pub(super) fn device_key(device: &ReservedDevice) -> DeviceKey {
+    DeviceKey::new(&device.driver, &device.pool, &device.device)
+}
+
+pub(super) fn owner_of(claim: &super::event::AllocatedClaim, pod: &str) -> DeviceOwner {
+    DeviceOwner {
+        namespace: claim.key.namespace.clone(),
+        pod: pod.to_owned(),
+        claim: claim.key.name.clone(),
+        uid: claim.uid.clone(),
+    }
+}
+
+impl Hold {
+    fn new(object: ReservationObject) -> Self {
+        let reason = object.status.condition(ReservationConditionType::Ready).map(|it| it.reason.clone());
+        Self {
+            value: toleration_value(&object.uid),
+            told: reason.map(|reason| (object.status.phase, reason)),
+            object,
+            proposal: None,
+            problem: None,
+            check: None,
+            amiss: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.object.is_deleting && !self.object.status.phase.is_over()
+    }
+}

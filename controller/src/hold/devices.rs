@@ -1,0 +1,184 @@
+//! How each device of a Reservation is, by what was seen.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State};
+
+use super::{
+    agenda::Topic,
+    core::{HoldCheck, HoldCore, device_key, owner_of},
+    event::{AllocatedClaim, DeviceKey},
+    fences::fenced_for,
+    seen::PodKnowledge,
+};
+
+/// Devices that could not be closed are left alone for so long.
+const AVOID: Duration = Duration::from_secs(300);
+
+/// Whose a claim is.
+enum Whose {
+    Owner(DeviceOwner),
+    Stranger(DeviceOwner),
+    /// Who its pods are is being asked.
+    Unknown,
+}
+
+/// Who has a device.
+enum Holder {
+    Nobody,
+    /// A pod whose devices were kept while it had them.
+    Victim,
+    Owner(DeviceOwner),
+    Stranger(DeviceOwner),
+    Unknown,
+}
+
+impl HoldCore {
+    /// The devices of a Reservation as they are now; those that it does not keep any more are left out.
+    pub(super) fn look_at_devices(&mut self, name: &str) -> Vec<ReservedDevice> {
+        let Some(hold) = self.holds.get(name) else { return Vec::new() };
+        let (known, replicas) = (hold.object.status.devices.clone(), hold.object.spec.replicas());
+        let is_once = hold.object.spec.is_once();
+        let mut devices = Vec::new();
+        for device in known {
+            let now = self.look_at_device(name, &device);
+            // One that an owner had once and gave back, and one of a replica that nobody wants any more.
+            let was_used = is_once && device.state == State::HandedOver && now.state != State::HandedOver;
+            let is_spare = device.replica >= replicas && now.state != State::HandedOver;
+            if !was_used && !is_spare {
+                devices.push(now);
+            }
+        }
+        self.check_closed(name, &mut devices);
+        devices
+    }
+
+    fn look_at_device(&mut self, name: &str, device: &ReservedDevice) -> ReservedDevice {
+        let (state, owner) = match self.holder(name, device) {
+            Holder::Unknown | Holder::Victim => (device.state, device.owner.clone()),
+            Holder::Owner(owner) => (State::HandedOver, Some(owner)),
+            Holder::Stranger(owner) => (State::Lost, Some(owner)),
+            Holder::Nobody => (self.state_of_free(name, device), None),
+        };
+        ReservedDevice { state, owner, ..device.clone() }
+    }
+
+    fn holder(&mut self, name: &str, device: &ReservedDevice) -> Holder {
+        let claims: Vec<AllocatedClaim> = self.seen.claims_on(&device_key(device)).cloned().collect();
+        let known = device.owner.as_ref().map(|owner| &*owner.uid).unwrap_or_default();
+        let mut holder = Holder::Nobody;
+        for claim in claims {
+            let is_known = claim.uid == known;
+            match device.state {
+                State::Fencing if is_known => return Holder::Victim,
+                // Its pod may be gone, or no consumer any more: it was an owner's.
+                State::HandedOver if is_known => return Holder::Owner(device.owner.clone().unwrap_or_default()),
+                _ => {}
+            }
+            holder = match (self.whose(name, &claim), holder) {
+                (Whose::Owner(owner), Holder::Nobody | Holder::Unknown) => Holder::Owner(owner),
+                (Whose::Stranger(owner), Holder::Nobody) => Holder::Stranger(owner),
+                (Whose::Unknown, Holder::Nobody) => Holder::Unknown,
+                (_, holder) => holder,
+            };
+        }
+        holder
+    }
+
+    fn whose(&mut self, name: &str, claim: &AllocatedClaim) -> Whose {
+        let mut is_known = true;
+        for pod in &claim.pods {
+            let key = ObjectKey::new(&claim.key.namespace, &pod.name);
+            self.ask_for(&key);
+            match self.seen.pods.get(&key) {
+                Some(PodKnowledge::Known(Some(known))) if known.uid == pod.uid => {
+                    let spec = self.holds.get(name).map(|hold| &hold.object.spec);
+                    if spec.is_some_and(|spec| spec.is_owned_by(&known.candidate(&key))) {
+                        return Whose::Owner(owner_of(claim, &pod.name));
+                    }
+                }
+                Some(PodKnowledge::Known(_)) => {}
+                _ => is_known = false,
+            }
+        }
+        let first = claim.pods.first().map(|pod| &*pod.name).unwrap_or_default();
+        if is_known { Whose::Stranger(owner_of(claim, first)) } else { Whose::Unknown }
+    }
+
+    /// Of a device that nobody has.
+    fn state_of_free(&mut self, name: &str, device: &ReservedDevice) -> State {
+        let key = device_key(device);
+        let published = self.seen.device(&key).map(|(_, it)| it.is_usable);
+        let value = fenced_for(&self.seen, &self.settings.own_driver, &key);
+        let is_closed = self.holds.get(name).is_some_and(|hold| value == Some(&*hold.value));
+        let is_fine = published == Some(true) && is_closed;
+        if (is_fine || device.state == State::Lost)
+            && let Some(hold) = self.holds.get_mut(name)
+        {
+            hold.amiss.remove(&key);
+        }
+        match (published, is_fine, device.state) {
+            (_, true, State::HandedOver) => State::Held,
+            (_, true, State::Lost) => State::Fencing,
+            (_, true, state) => state,
+            (_, false, State::Lost) | (Some(false), false, _) => State::Lost,
+            (None, false, state) => self.after_grace(name, &key, state),
+            (Some(true), false, State::Fencing) => {
+                let state = self.after_grace(name, &key, State::Fencing);
+                if state == State::Lost {
+                    // Its node does not answer, or cannot close it: others are no luckier with it.
+                    self.avoided.insert(key, self.agenda.now + AVOID);
+                }
+                state
+            }
+            (Some(true), false, _) => State::Fencing,
+        }
+    }
+
+    /// What is amiss may come right by itself for a while.
+    fn after_grace(&mut self, name: &str, key: &DeviceKey, state: State) -> State {
+        let (now, grace) = (self.agenda.now, self.settings.grace);
+        let Some(hold) = self.holds.get_mut(name) else { return state };
+        let since = *hold.amiss.entry(key.clone()).or_insert(now);
+        let age = now.saturating_sub(since);
+        if age >= grace {
+            return State::Lost;
+        }
+        self.agenda.after(grace - age, Topic::Reservation(name.to_owned()));
+        state
+    }
+
+    /// Devices that are closed become kept once it is certain that nobody got them before: when all that schedulers had decided
+    /// on until then must be visible, a list of all claims as of then shows none that has them.
+    fn check_closed(&mut self, name: &str, devices: &mut [ReservedDevice]) {
+        let own = self.settings.own_driver.clone();
+        let Some(hold) = self.holds.get(name) else { return };
+        let is_checked = |device: &&ReservedDevice| device.state == State::Fencing && device.owner.is_none();
+        let closing: BTreeSet<DeviceKey> = devices.iter().filter(is_checked).map(device_key).collect();
+        let is_closed = |key: &DeviceKey| fenced_for(&self.seen, &own, key) == Some(&*hold.value);
+        if closing.is_empty() || !closing.iter().all(is_closed) {
+            return self.set_check(name, None);
+        }
+        let now = self.agenda.now;
+        let known = hold.check.as_ref().filter(|check| check.devices == closing);
+        let (since, list) = known.map_or((now, None), |check| (check.since, check.list));
+        let age = now.saturating_sub(since);
+        let mut check = HoldCheck { devices: closing, since, list };
+        if age < self.settings.settle {
+            self.agenda.after(self.settings.settle - age, Topic::Reservation(name.to_owned()));
+        } else if list.is_none() {
+            check.list = Some(self.want_list());
+        } else if list.is_some_and(|list| self.is_listed(list)) {
+            let kept = devices.iter_mut().filter(|device| check.devices.contains(&device_key(device)));
+            kept.for_each(|device| device.state = State::Held);
+        }
+        self.set_check(name, Some(check));
+    }
+
+    fn set_check(&mut self, name: &str, check: Option<HoldCheck>) {
+        if let Some(hold) = self.holds.get_mut(name) {
+            hold.check = check;
+        }
+    }
+}

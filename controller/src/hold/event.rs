@@ -1,0 +1,287 @@
+//! What can happen to the core, and what it wants done. Whoever stands at the edge turns objects into these, and these into
+//! calls.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{OwnerCandidate, OwnerController, ReservationSpec, ReservationStatus};
+
+/// Driver, pool and name of a device.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct DeviceKey {
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+}
+
+/// What time it is, twice: one clock never jumps, the other one is compared with times in objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HoldTime {
+    /// Since some moment before the core began.
+    pub(crate) elapsed: Duration,
+    /// Since 1970, as this machine says.
+    pub(crate) wall: Duration,
+}
+
+/// Something that was seen, or that came of a command.
+#[derive(Clone, Debug)]
+pub(crate) enum HoldEvent {
+    /// A Reservation is there, or is another one than before. Also what a write of one returned, before its outcome.
+    Reservation(Box<ReservationObject>),
+    /// The Reservation with this name and UID is gone.
+    ReservationGone(String, String),
+    /// A ResourceSlice is there, or is another one than before.
+    Slice(Box<PublishedSlice>),
+    /// A ResourceSlice is gone.
+    SliceGone(String),
+    /// A NodeHardware is there, or is another one than before. Also what a write of one returned, before its outcome.
+    NodeFences(Box<NodeFences>),
+    /// A NodeHardware is gone.
+    NodeFencesGone(String),
+    /// A DeviceTaintRule of ours (`hold-…`) is there.
+    Rule(FenceRule),
+    /// A DeviceTaintRule of ours is gone.
+    RuleGone(String),
+    /// A claim has devices, or is another one than before. One that has none may be left out as long as it has none.
+    Claim(Box<AllocatedClaim>),
+    /// The claim with this UID is gone.
+    ClaimGone(ObjectKey, String),
+    /// A pod was asked for: how it is, that there is none, or why nobody knows.
+    Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
+    /// A node is there.
+    Node(String),
+    /// A node is gone.
+    NodeGone(String),
+    /// Nodes, slices, classes, templates or claims changed: who waits for devices may be lucky now.
+    FactsChanged,
+    /// Every claim that there was when this list was asked for has been told.
+    ClaimsListed(u64),
+    /// The API server said what time it is, in the header Date of an answer: since 1970.
+    ServerTime(Duration),
+    /// Everything that there is has been told.
+    Synced,
+    /// What came of a write. What the object is after it has been told before.
+    Written(HoldTarget, HoldOutcome),
+    /// Time has passed.
+    Tick,
+}
+
+/// A Reservation, as the server has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReservationObject {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    pub(crate) generation: i64,
+    /// When it was made, since 1970.
+    pub(crate) created: Duration,
+    pub(crate) is_deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) spec: ReservationSpec,
+    pub(crate) status: ReservationStatus,
+}
+
+/// What a ResourceSlice says of devices, as far as it matters to those who keep them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PublishedSlice {
+    /// Name of the slice.
+    pub(crate) name: String,
+    /// Its resourceVersion.
+    pub(crate) version: String,
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    /// Empty where its devices are not one node's.
+    pub(crate) node: String,
+    pub(crate) devices: Vec<PublishedDevice>,
+}
+
+/// A device of a slice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PublishedDevice {
+    pub(crate) name: String,
+    /// Value of its taint `hostler.dev/held`, as the driver publishes it. Where taints are not served, the value that NodeHardware
+    /// says, of a device that is published with the attribute.
+    pub(crate) held_for: Option<String>,
+    /// It works, and nobody has taken it out of service: no other taint keeps claims away.
+    pub(crate) is_usable: bool,
+    /// Several claims can have parts of it at once.
+    pub(crate) is_shareable: bool,
+    /// It draws on counters of which other devices draw as well.
+    pub(crate) is_partition: bool,
+}
+
+/// What a NodeHardware says is to be kept of its node's devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NodeFences {
+    /// Name of the object, and of the node.
+    pub(crate) node: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    /// All of `spec.holds`.
+    pub(crate) fences: Vec<Fence>,
+}
+
+/// A device of a node that is closed to whoever does not tolerate the value.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Fence {
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    pub(crate) value: String,
+}
+
+/// A DeviceTaintRule that closes one device of a driver that is not ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FenceRule {
+    /// `hold-` and 16 hexadecimal digits, which follow from the device: two that want it cannot both make it.
+    pub(crate) name: String,
+    pub(crate) device: DeviceKey,
+    pub(crate) value: String,
+}
+
+/// A claim, and the devices that it has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AllocatedClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    /// Without those that it only looks after (adminAccess).
+    pub(crate) devices: Vec<DeviceKey>,
+    /// The pod that it was made for from a template, and its consumers that are pods: name and UID.
+    pub(crate) pods: Vec<PodRef>,
+}
+
+/// A pod in a claim's namespace.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct PodRef {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// A pod that has something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OwnerPod {
+    pub(crate) uid: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The owner reference that is marked as controller; its namespace is left empty.
+    pub(crate) controller: Option<OwnerController>,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum HoldOutcome {
+    /// It is written.
+    Done,
+    /// Somebody else has written before.
+    Conflict,
+    /// The server does not want it so, and says why.
+    Refused(String),
+    /// The object is gone.
+    Gone,
+    /// Nobody knows; it may be written or not.
+    Failed(String),
+}
+
+/// An object that is written. There is never more than one write for it under way.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum HoldTarget {
+    /// A Reservation.
+    Reservation(String),
+    /// The spec of a NodeHardware.
+    NodeFences(String),
+    /// A DeviceTaintRule.
+    Rule(String),
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HoldCommand {
+    /// Write an object, and say what came of it.
+    Write(HoldWrite),
+    /// Read a pod.
+    FetchPod(ObjectKey),
+    /// List all claims as of now, not from a cache; tell what is news, and then that they are listed. Again until it succeeds.
+    ListClaims(u64),
+    /// Tell people, in an Event.
+    Tell(HoldNotice),
+    /// Come back at this time (elapsed), if nothing happens before.
+    WakeAt(Duration),
+}
+
+/// Which Reservation is written, in which version.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WrittenReservation {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
+/// A write. All but those of rules carry the version that they are a change of, and fail where there is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HoldWrite {
+    /// The Reservation has these finalizers.
+    Finalizers(WrittenReservation, Vec<String>),
+    /// The Reservation has this status, and nothing else in it.
+    Status(WrittenReservation, Box<ReservationStatus>),
+    /// The Reservation goes, if it is this one in this version.
+    Delete(WrittenReservation),
+    /// These devices of a node are closed, and no others.
+    NodeFences { node: String, version: String, fences: Vec<Fence> },
+    /// A rule is made. That there is one of its name is a conflict.
+    CreateRule(FenceRule),
+    /// A rule goes, if it has this value.
+    DeleteRule(FenceRule),
+}
+
+/// A word about a Reservation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct HoldNotice {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) is_warning: bool,
+    /// In one word.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl HoldWrite {
+    /// The object.
+    pub(crate) fn target(&self) -> HoldTarget {
+        match self {
+            Self::Finalizers(it, _) | Self::Status(it, _) | Self::Delete(it) => {
+                HoldTarget::Reservation(it.name.clone())
+            }
+            Self::NodeFences { node, .. } => HoldTarget::NodeFences(node.clone()),
+            Self::CreateRule(rule) | Self::DeleteRule(rule) => HoldTarget::Rule(rule.name.clone()),
+        }
+    }
+}
+
+impl DeviceKey {
+    pub(crate) fn new(driver: &str, pool: &str, device: &str) -> Self {
+        Self { driver: driver.to_owned(), pool: pool.to_owned(), device: device.to_owned() }
+    }
+}
+
+impl std::fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
+    }
+}
+
+impl OwnerPod {
+    /// As owners are compared with it.
+    pub(crate) fn candidate<'a>(&'a self, key: &'a ObjectKey) -> OwnerCandidate<'a> {
+        OwnerCandidate {
+            namespace: &key.namespace,
+            name: &key.name,
+            uid: &self.uid,
+            labels: &self.labels,
+            annotations: &self.annotations,
+            controller: self.controller.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What was seen of the cluster, as far as it matters to what is kept: devices as they are published, fences, and who has what.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use hostler_allocator::plan::ObjectKey;
+
+use super::event::{AllocatedClaim, DeviceKey, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice};
+
+/// Driver and name of a pool.
+pub(super) type PoolName = (String, String);
+
+/// What is known of a pod.
+#[derive(Clone, Debug)]
+pub(super) enum PodKnowledge {
+    Asked,
+    Known(Option<Box<OwnerPod>>),
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    slices: BTreeMap<String, PublishedSlice>,
+    pools: BTreeMap<PoolName, BTreeSet<String>>,
+    pub(super) node_fences: BTreeMap<String, NodeFences>,
+    /// On which nodes devices are closed with a value.
+    values: BTreeMap<String, BTreeSet<String>>,
+    pub(super) rules: BTreeMap<String, FenceRule>,
+    pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
+    holders: BTreeMap<DeviceKey, BTreeSet<ObjectKey>>,
+    pub(super) pods: BTreeMap<ObjectKey, PodKnowledge>,
+    nodes: BTreeSet<String>,
+    /// When a node was first missed.
+    missed: BTreeMap<String, Duration>,
+}
+
+/// Versions are numbers that rise; where they are none, what comes later counts.
+pub(super) fn is_older(version: &str, known: &str) -> bool {
+    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
+}
+
+impl Seen {
+    /// Says of which pools something may be different now.
+    pub(super) fn slice(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
+        let known = self.slices.get(&slice.name);
+        if known.is_some_and(|known| is_older(&slice.version, &known.version)) {
+            return Vec::new();
+        }
+        let mut pools = self.slice_gone(&slice.name.clone());
+        let pool = (slice.driver.clone(), slice.pool.clone());
+        self.pools.entry(pool.clone()).or_default().insert(slice.name.clone());
+        self.slices.insert(slice.name.clone(), slice);
+        pools.push(pool);
+        pools
+    }
+
+    pub(super) fn slice_gone(&mut self, name: &str) -> Vec<PoolName> {
+        let Some(slice) = self.slices.remove(name) else { return Vec::new() };
+        let pool = (slice.driver, slice.pool);
+        if let Some(slices) = self.pools.get_mut(&pool) {
+            slices.remove(name);
+            if slices.is_empty() {
+                self.pools.remove(&pool);
+            }
+        }
+        vec![pool]
+    }
+
+    /// A device as it is published, and the slice that says so.
+    pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
+        let slices = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;
+        slices.iter().filter_map(|name| self.slices.get(name)).find_map(|slice| {
+            let device = slice.devices.iter().find(|device| device.name == key.device)?;
+            Some((slice, device))
+        })
+    }
+
+    /// Says with which values devices were closed or are; `None` where this is old.
+    pub(super) fn node_fences(&mut self, fences: NodeFences) -> Option<BTreeSet<String>> {
+        let known = self.node_fences.get(&fences.node);
+        if known.is_some_and(|known| is_older(&fences.version, &known.version)) {
+            return None;
+        }
+        let mut values = self.node_fences_gone(&fences.node.clone());
+        for fence in &fences.fences {
+            values.insert(fence.value.clone());
+            self.values.entry(fence.value.clone()).or_default().insert(fences.node.clone());
+        }
+        self.node_fences.insert(fences.node.clone(), fences);
+        Some(values)
+    }
+
+    pub(super) fn node_fences_gone(&mut self, node: &str) -> BTreeSet<String> {
+        let Some(known) = self.node_fences.remove(node) else { return BTreeSet::new() };
+        let values: BTreeSet<String> = known.fences.into_iter().map(|fence| fence.value).collect();
+        for value in &values {
+            if let Some(nodes) = self.values.get_mut(value) {
+                nodes.remove(node);
+                if nodes.is_empty() {
+                    self.values.remove(value);
+                }
+            }
+        }
+        values
+    }
+
+    /// Whether anything is still closed with this value.
+    pub(super) fn has_fences(&self, value: &str) -> bool {
+        self.values.contains_key(value) || self.rules.values().any(|rule| rule.value == value)
+    }
+
+    /// Says of which pools something may be different now.
+    pub(super) fn claim(&mut self, claim: AllocatedClaim) -> Vec<PoolName> {
+        let known = self.claims.get(&claim.key);
+        if known.is_some_and(|known| is_older(&claim.version, &known.version)) {
+            return Vec::new();
+        }
+        let key = claim.key.clone();
+        let mut pools = self.forget_claim(&key);
+        for device in &claim.devices {
+            self.holders.entry(device.clone()).or_default().insert(key.clone());
+            pools.push((device.driver.clone(), device.pool.clone()));
+        }
+        self.claims.insert(key, claim);
+        pools
+    }
+
+    pub(super) fn claim_gone(&mut self, key: &ObjectKey, uid: &str) -> Vec<PoolName> {
+        if self.claims.get(key).is_some_and(|claim| claim.uid == uid) { self.forget_claim(key) } else { Vec::new() }
+    }
+
+    fn forget_claim(&mut self, key: &ObjectKey) -> Vec<PoolName> {
+        let Some(claim) = self.claims.remove(key) else { return Vec::new() };
+        for pod in &claim.pods {
+            // Somebody else may come under the name.
+            self.pods.remove(&ObjectKey::new(&key.namespace, &pod.name));
+        }
+        for device in &claim.devices {
+            if let Some(holders) = self.holders.get_mut(device) {
+                holders.remove(key);
+                if holders.is_empty() {
+                    self.holders.remove(device);
+                }
+            }
+        }
+        claim.devices.into_iter().map(|device| (device.driver, device.pool)).collect()
+    }
+
+    /// The claims that have a device.
+    pub(super) fn claims_on(&self, device: &DeviceKey) -> impl Iterator<Item = &AllocatedClaim> {
+        self.holders.get(device).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    }
+
+    /// Devices of which claims have something.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &DeviceKey> {
+        self.holders.keys()
+    }
+
+    pub(super) fn node(&mut self, name: String) {
+        self.missed.remove(&name);
+        self.nodes.insert(name);
+    }
+
+    pub(super) fn node_gone(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// For how long a node has been missing.
+    pub(super) fn missing_for(&mut self, name: &str, now: Duration) -> Option<Duration> {
+        if self.nodes.contains(name) {
+            return None;
+        }
+        let since = *self.missed.entry(name.to_owned()).or_insert(now);
+        Some(now.saturating_sub(since))
+    }
+}

@@ -1,0 +1,192 @@
+//! What a Reservation needs next.
+
+use std::time::Duration;
+
+use hostler_api::{
+    Chain,
+    reservation::{
+        RESERVATION_FINALIZER, ReservationConditionReason as Reason, ReservationConditionType,
+        ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState, TemplateError,
+    },
+};
+
+use super::{
+    agenda::Topic,
+    core::HoldCore,
+    event::{HoldTarget, HoldWrite, ReservationObject, WrittenReservation},
+    fences::since_1970,
+    status::{NewStatus, owners_of, served},
+};
+
+/// Who waits for devices is looked at this often at least.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Clocks are looked at anew after this, where one of them is behind.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What is done next.
+enum HoldStep {
+    Rest,
+    AddFinalizer,
+    RemoveFinalizer,
+    Status(Box<ReservationStatus>),
+    Delete,
+}
+
+impl HoldCore {
+    pub(super) fn settle_reservation(&mut self, name: &str) {
+        let step = self.next_step(name);
+        let Some(object) = self.holds.get(name).map(|hold| &hold.object) else { return };
+        let ReservationObject { name, uid, version, finalizers, .. } = object.clone();
+        let target = HoldTarget::Reservation(name.clone());
+        let written = WrittenReservation { name, uid, version };
+        let others = finalizers.into_iter().filter(|finalizer| finalizer != RESERVATION_FINALIZER);
+        let write = match step {
+            HoldStep::Rest => return,
+            HoldStep::AddFinalizer => {
+                HoldWrite::Finalizers(written, others.chain([RESERVATION_FINALIZER.to_owned()]).collect())
+            }
+            HoldStep::RemoveFinalizer => HoldWrite::Finalizers(written, others.collect()),
+            HoldStep::Status(status) => HoldWrite::Status(written, status),
+            HoldStep::Delete => HoldWrite::Delete(written),
+        };
+        if self.can_write(&target) {
+            self.write(write);
+        }
+    }
+
+    fn next_step(&mut self, name: &str) -> HoldStep {
+        let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
+        let object = &hold.object;
+        let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
+        if object.is_deleting {
+            let is_ready = is_kept && !self.is_fenced(&hold.value);
+            return if is_ready { HoldStep::RemoveFinalizer } else { HoldStep::Rest };
+        }
+        if object.status.phase.is_over() {
+            return self.step_of_ended(name, is_kept);
+        }
+        if !is_kept {
+            return HoldStep::AddFinalizer;
+        }
+        let status = self.next_status(name);
+        let known = self.holds.get(name).map(|hold| &hold.object.status);
+        match status {
+            Some(status) if known != Some(&status) => HoldStep::Status(Box::new(status)),
+            _ => HoldStep::Rest,
+        }
+    }
+
+    /// One that is over is opened to others, then let go, and deleted after a while.
+    fn step_of_ended(&mut self, name: &str, is_kept: bool) -> HoldStep {
+        let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
+        let status = &hold.object.status;
+        if self.is_fenced(&hold.value) {
+            let devices = status.devices.clone();
+            devices.iter().for_each(|device| self.fence_changed(device));
+            return HoldStep::Rest;
+        }
+        if !status.devices.is_empty() {
+            let reason = match status.phase {
+                Phase::Succeeded => Reason::Succeeded,
+                _ => Reason::Settled,
+            };
+            return HoldStep::Status(Box::new(NewStatus::of(self, name).cleared(reason)));
+        }
+        if is_kept {
+            return HoldStep::RemoveFinalizer;
+        }
+        let ended =
+            status.condition(ReservationConditionType::Ready).and_then(|it| since_1970(&it.last_transition_time));
+        let until = ended.unwrap_or_default() + self.settings.keep;
+        if self.is_past(until, name) { HoldStep::Delete } else { HoldStep::Rest }
+    }
+
+    /// Whether it is later than that, by all clocks; else it is looked at again.
+    fn is_past(&mut self, until: Duration, name: &str) -> bool {
+        let left = until.saturating_sub(self.clock.certain());
+        if !left.is_zero() {
+            self.agenda.after(left.max(SHORTEST_WAIT), Topic::Reservation(name.to_owned()));
+        }
+        left.is_zero()
+    }
+
+    /// When it expires, since 1970.
+    fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
+        match object.spec.expires.as_deref().and_then(since_1970) {
+            Some(expires) => Ok(Some(expires)),
+            None => Ok(object.spec.lasts()?.map(|ttl| object.created + ttl)),
+        }
+    }
+
+    /// What shall be said of one that is not over; `None` where nothing is known yet.
+    fn next_status(&mut self, name: &str) -> Option<ReservationStatus> {
+        let object = self.holds.get(name)?.object.clone();
+        let deadline = Self::deadline(&object);
+        if let Ok(Some(deadline)) = deadline
+            && self.is_past(deadline, name)
+        {
+            return Some(NewStatus::of(self, name).ended(Reason::Expired, "its time is over"));
+        }
+        if let Some(node) = self.lost_node(name, &object) {
+            return Some(NewStatus::of(self, name).ended(Reason::NodeLost, &format!("node {node} is gone")));
+        }
+        let error = deadline.err().or_else(|| object.spec.pod_template().err());
+        if let Some(error) = error.filter(|_| object.status.devices.is_empty()) {
+            return Some(NewStatus::of(self, name).invalid(&Chain(&error).to_string()));
+        }
+        let devices = self.devices_or_proposal(name);
+        let owners = owners_of(self, name, &devices);
+        if object.spec.is_once() && served(&owners) >= object.spec.replicas() as usize {
+            return Some(NewStatus::of(self, name).succeeded(devices, owners));
+        }
+        self.status_of_open(name, devices, owners)
+    }
+
+    fn status_of_open(
+        &mut self,
+        name: &str,
+        devices: Vec<ReservedDevice>,
+        owners: Vec<hostler_api::reservation::ObjectReference>,
+    ) -> Option<ReservationStatus> {
+        let hold = self.holds.get(name)?;
+        let is_lacking = !hold.lacking(&devices, &owners).is_empty();
+        let is_new = hold.object.status.conditions.is_empty();
+        let problem = hold.problem.clone().or_else(|| hold.said_problem()).filter(|_| is_lacking);
+        let is_planned = hold.problem.is_some();
+        if is_lacking && !is_planned {
+            self.plan_soon();
+        }
+        if is_lacking {
+            self.agenda.after(LOOK_AGAIN, Topic::Plan);
+        }
+        if devices.is_empty() && problem.is_none() && is_new {
+            return None;
+        }
+        Some(NewStatus::of(self, name).open(devices, owners, problem.as_deref()))
+    }
+
+    /// Its devices as they are, with those that were chosen in the place of those that it lacks.
+    fn devices_or_proposal(&mut self, name: &str) -> Vec<ReservedDevice> {
+        let devices = self.look_at_devices(name);
+        let Some(hold) = self.holds.get(name) else { return devices };
+        let Some(proposal) = &hold.proposal else { return devices };
+        let is_replaced = |device: &ReservedDevice| {
+            device.state != ReservedDeviceState::HandedOver && proposal.iter().any(|it| it.replica == device.replica)
+        };
+        let kept: Vec<ReservedDevice> = devices.into_iter().filter(|device| !is_replaced(device)).collect();
+        kept.into_iter().chain(proposal.iter().cloned()).collect()
+    }
+
+    /// A node of its devices that has been gone for too long.
+    fn lost_node(&mut self, name: &str, object: &ReservationObject) -> Option<String> {
+        let now = self.agenda.now;
+        for device in object.status.devices.iter().filter(|device| !device.node_name.is_empty()) {
+            let Some(age) = self.seen.missing_for(&device.node_name, now) else { continue };
+            if age >= self.settings.grace {
+                return Some(device.node_name.clone());
+            }
+            self.agenda.after(self.settings.grace - age, Topic::Reservation(name.to_owned()));
+        }
+        None
+    }
+}

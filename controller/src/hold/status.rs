@@ -1,0 +1,233 @@
+//! What is said of a Reservation.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::UNIX_EPOCH,
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    Quantity, few,
+    hardware::{Condition, ConditionStatus},
+    reservation::{
+        ObjectReference, ReservationConditionReason as Reason, ReservationConditionType as Type,
+        ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState as State,
+    },
+};
+use hostler_cluster::rfc3339;
+
+use super::core::{Hold, HoldCore, device_key};
+
+/// A status in the making.
+pub(super) struct NewStatus {
+    status: ReservationStatus,
+    now: String,
+}
+
+/// The pods that have devices of it; of one that each pod takes from once, also those that had.
+pub(super) fn owners_of(core: &HoldCore, name: &str, devices: &[ReservedDevice]) -> Vec<ObjectReference> {
+    let Some(hold) = core.holds.get(name) else { return Vec::new() };
+    let of_device = |device: &ReservedDevice| {
+        let owner = device.owner.as_ref().filter(|_| device.state == State::HandedOver)?;
+        let claim = core.seen.claims.get(&ObjectKey::new(&owner.namespace, &owner.claim));
+        let pod = claim.and_then(|claim| claim.pods.iter().find(|pod| pod.name == owner.pod));
+        Some(ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: owner.namespace.clone(),
+            name: owner.pod.clone(),
+            uid: pod.map(|pod| pod.uid.clone()).unwrap_or_default(),
+        })
+    };
+    let known = &hold.object.status.current_owners;
+    let mut owners: BTreeSet<ObjectReference> =
+        if hold.object.spec.is_once() { known.iter().cloned().collect() } else { BTreeSet::new() };
+    for owner in devices.iter().filter_map(of_device) {
+        let is_same = |it: &&ObjectReference| it.namespace == owner.namespace && it.name == owner.name;
+        let before = known.iter().find(is_same).filter(|_| owner.uid.is_empty());
+        owners.insert(before.cloned().unwrap_or(owner));
+    }
+    owners.into_iter().collect()
+}
+
+/// How many pods have had their part.
+pub(super) fn served(owners: &[ObjectReference]) -> usize {
+    owners.len()
+}
+
+fn quota(device: &ReservedDevice) -> Option<String> {
+    let class = &device.device_class_name;
+    (!class.is_empty()).then(|| format!("{class}.deviceclass.resource.k8s.io/devices"))
+}
+
+fn count<'a>(devices: impl Iterator<Item = &'a ReservedDevice>) -> BTreeMap<String, Quantity> {
+    devices.filter_map(quota).fold(BTreeMap::new(), |mut counts, name| {
+        let count: &mut Quantity = counts.entry(name).or_default();
+        *count = count.plus(Quantity::whole(1));
+        counts
+    })
+}
+
+impl NewStatus {
+    pub(super) fn of(core: &HoldCore, name: &str) -> Self {
+        let mut status = ReservationStatus::default();
+        if let Some(hold) = core.holds.get(name) {
+            status = hold.object.status.clone();
+            status.toleration_value = Some(hold.value.clone());
+            status.observed_generation = Some(hold.object.generation);
+        }
+        Self { status, now: rfc3339(UNIX_EPOCH + core.clock.certain()) }
+    }
+
+    /// Since when something is so is kept as long as it is.
+    fn say(&mut self, kind: Type, status: ConditionStatus, reason: Reason, message: &str) {
+        let known = self.status.condition(kind);
+        let since = known.filter(|it| it.status == status && it.reason == reason.as_str());
+        let last_transition_time = since.map_or_else(|| self.now.clone(), |it| it.last_transition_time.clone());
+        let condition = Condition {
+            kind: kind.as_str().to_owned(),
+            status,
+            reason: reason.as_str().to_owned(),
+            message: message.chars().take(1024).collect(),
+            last_transition_time,
+        };
+        match self.status.conditions.iter_mut().find(|it| it.kind == condition.kind) {
+            Some(known) => *known = condition,
+            None => self.status.conditions.push(condition),
+        }
+    }
+
+    fn with_devices(&mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) {
+        let nodes: BTreeSet<&String> = devices.iter().map(|device| &device.node_name).collect();
+        let only = nodes.first().filter(|node| nodes.len() == 1 && !node.is_empty());
+        self.status.node_name = only.map(|node| (*node).clone());
+        let is = |state: State| move |device: &&ReservedDevice| device.state == state;
+        self.status.held = u32::try_from(devices.iter().filter(is(State::Held)).count()).unwrap_or(u32::MAX);
+        self.status.allocatable = count(devices.iter());
+        self.status.allocated = count(devices.iter().filter(is(State::HandedOver)));
+        self.status.devices = devices;
+        self.status.current_owners = owners;
+    }
+
+    /// It is not over.
+    pub(super) fn open(
+        mut self,
+        devices: Vec<ReservedDevice>,
+        owners: Vec<ObjectReference>,
+        problem: Option<&str>,
+    ) -> ReservationStatus {
+        let (yes, no) = (ConditionStatus::True, ConditionStatus::False);
+        match problem {
+            Some(problem) => self.say(Type::Scheduled, no, Reason::Unschedulable, problem),
+            None if devices.is_empty() => {
+                self.say(Type::Scheduled, no, Reason::Unschedulable, "devices are being looked for");
+            }
+            None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
+        }
+        let (phase, reason, message) = stand_of(&devices, problem.is_some());
+        let is_settled = phase == Phase::Available;
+        self.status.phase = phase;
+        self.say(Type::Ready, if is_settled { yes } else { no }, reason, &message);
+        let last = if is_settled { (yes, Reason::Settled, "nothing is left to do") } else { (no, reason, &*message) };
+        self.say(Type::Settled, last.0, last.1, last.2);
+        self.with_devices(devices, owners);
+        self.status
+    }
+
+    /// What it says cannot be done.
+    pub(super) fn invalid(mut self, message: &str) -> ReservationStatus {
+        for kind in [Type::Scheduled, Type::Ready, Type::Settled] {
+            self.say(kind, ConditionStatus::False, Reason::Invalid, message);
+        }
+        self.status
+    }
+
+    /// Nothing is kept any more; what was is being opened.
+    pub(super) fn ended(mut self, reason: Reason, message: &str) -> ReservationStatus {
+        self.status.phase = Phase::Failed;
+        self.release();
+        self.say(Type::Ready, ConditionStatus::False, reason, message);
+        if self.status.devices.is_empty() {
+            return self.cleared(Reason::Settled);
+        }
+        self.say(Type::Settled, ConditionStatus::False, Reason::Releasing, "what was kept is being opened to others");
+        self.status
+    }
+
+    /// Owners have it; what they did not take is being opened.
+    pub(super) fn succeeded(mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) -> ReservationStatus {
+        self.with_devices(devices, owners);
+        self.status.phase = Phase::Succeeded;
+        self.release();
+        self.say(Type::Ready, ConditionStatus::False, Reason::Succeeded, "owners have the devices");
+        self.say(Type::Settled, ConditionStatus::False, Reason::Releasing, "what was kept is being opened to others");
+        self.status
+    }
+
+    fn release(&mut self) {
+        let is_left = |device: &&mut ReservedDevice| device.state != State::HandedOver;
+        self.status.devices.iter_mut().filter(is_left).for_each(|device| device.state = State::Releasing);
+        self.status.held = 0;
+    }
+
+    /// Nothing is closed any more.
+    pub(super) fn cleared(mut self, reason: Reason) -> ReservationStatus {
+        self.status.devices.clear();
+        self.say(Type::Settled, ConditionStatus::True, reason, "nothing is kept any more");
+        self.status
+    }
+}
+
+/// Where devices leave their Reservation.
+fn stand_of(devices: &[ReservedDevice], has_problem: bool) -> (Phase, Reason, String) {
+    let of = |state: State| devices.iter().filter(move |device| device.state == state);
+    let lost: Vec<String> = of(State::Lost).map(lost).collect();
+    if !lost.is_empty() {
+        return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
+    }
+    let busy = of(State::Fencing).filter(|device| device.owner.is_some()).count();
+    if busy > 0 {
+        let all = devices.len();
+        let message = format!("{} of {all} devices are released; pods have the others", all - busy);
+        return (Phase::Waiting, Reason::Waiting, message);
+    }
+    if of(State::Fencing).next().is_some() {
+        return (Phase::Pending, Reason::Fencing, "devices are being closed to others".to_owned());
+    }
+    if devices.is_empty() || has_problem {
+        return (Phase::Pending, Reason::Unschedulable, "there are not all the devices that are asked for".to_owned());
+    }
+    (Phase::Available, Reason::Available, format!("all {} devices are kept", devices.len()))
+}
+
+fn lost(device: &ReservedDevice) -> String {
+    let key = device_key(device);
+    match &device.owner {
+        Some(owner) if owner.pod.is_empty() => format!("{key}, which claim {}/{} has", owner.namespace, owner.claim),
+        Some(owner) => format!("{key}, which pod {}/{} has", owner.namespace, owner.pod),
+        None => format!("{key}, which is gone, does not work or cannot be closed"),
+    }
+}
+
+impl Hold {
+    /// Why no devices could be chosen, as was said before: by one that planned before this one began, too.
+    pub(super) fn said_problem(&self) -> Option<String> {
+        let scheduled = self.object.status.condition(Type::Scheduled);
+        let said = scheduled.filter(|it| it.status == ConditionStatus::False && it.reason != Reason::Invalid.as_str());
+        said.map(|it| it.message.clone())
+    }
+
+    /// The replicas for which devices are to be found.
+    pub(super) fn lacking(&self, devices: &[ReservedDevice], owners: &[ObjectReference]) -> Vec<u32> {
+        let (spec, mut groups) = (&self.object.spec, BTreeMap::<u32, Vec<State>>::new());
+        devices.iter().for_each(|device| groups.entry(device.replica).or_default().push(device.state));
+        let is_broken = |states: &Vec<State>| states.contains(&State::Lost);
+        let is_used = |states: &Vec<State>| spec.is_once() && states.iter().all(|state| *state == State::HandedOver);
+        let intact = groups.values().filter(|states| !is_broken(states) && !is_used(states)).count();
+        let had = if spec.is_once() { served(owners) } else { 0 };
+        let missing = (spec.replicas() as usize).saturating_sub(intact + had);
+        let broken = groups.iter().filter(|(_, states)| is_broken(states)).map(|(replica, _)| *replica);
+        let fresh = (0..spec.replicas()).filter(|replica| !groups.contains_key(replica));
+        broken.chain(fresh).take(missing).collect()
+    }
+}

@@ -1,0 +1,13 @@
+//! The core against a server with versions, node daemons that publish what is closed, kube-scheduler as it is, the controller
+//! manager, users, and nodes that go. docs/reservations.md says which test is which scenario.
+
+#![allow(clippy::needless_pass_by_value, reason = "values are made for the call")]
+
+mod cluster;
+mod crash;
+mod expiry;
+mod parts;
+mod random;
+mod scenarios;
+mod server;
+mod world;

@@ -1,0 +1,151 @@
+//! Everybody else in the cluster: node daemons, kube-scheduler, the controller manager, users.
+
+use hostler_allocator::plan::ObjectKey;
+
+use super::{
+    super::{AllocatedClaim, DeviceKey, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice},
+    server::ModelPod,
+    world::World,
+};
+
+/// Numbers that look random, and are the same with the same seed.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
+    }
+}
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+impl World {
+    pub(super) fn node(&mut self, name: &str, driver: &str, devices: usize) {
+        self.server.put_node(name);
+        self.server.put_fences(NodeFences { node: name.to_owned(), ..NodeFences::default() });
+        let device = |at| PublishedDevice { name: format!("gpu-{at}"), is_usable: true, ..PublishedDevice::default() };
+        self.server.put_slice(PublishedSlice {
+            name: name.to_owned(),
+            driver: driver.to_owned(),
+            pool: name.to_owned(),
+            node: name.to_owned(),
+            devices: (0..devices).map(device).collect(),
+            ..PublishedSlice::default()
+        });
+    }
+
+    pub(super) fn edit_device(&mut self, node: &str, device: &str, change: impl FnOnce(&mut PublishedDevice)) {
+        let mut slice = self.server.slices[node].clone();
+        change(slice.devices.iter_mut().find(|it| it.name == device).unwrap());
+        self.server.put_slice(slice);
+    }
+
+    /// One daemon publishes what is closed on its node: one write of its slice, however many devices. Says whether any did.
+    pub(super) fn publish(&mut self) -> bool {
+        let mut nodes = self.server.node_fences.values().filter(|it| !self.daemons_down.contains(&it.node));
+        let changed = nodes.find_map(|fences| {
+            let slice = self.server.slices.get(&fences.node)?;
+            let mut new = slice.clone();
+            for device in &mut new.devices {
+                let fence = fences.fences.iter().find(|it| it.pool == slice.pool && it.device == device.name);
+                device.held_for = fence.map(|fence| fence.value.clone());
+            }
+            (new != *slice).then_some(new)
+        });
+        changed.map(|slice| self.server.put_slice(slice)).is_some()
+    }
+
+    /// A pod with this label that wants so many devices and tolerates this value (`*`: all).
+    pub(super) fn pod(&mut self, name: &str, app: &str, wants: usize, tolerates: &str) {
+        let uid = format!("uid-{}", self.server.next());
+        let labels = [("app".to_owned(), app.to_owned())].into();
+        let is = OwnerPod { uid: uid.clone(), labels, ..OwnerPod::default() };
+        let tolerates = tolerates.to_owned();
+        self.server.pods.insert(key(name), ModelPod { is, wants, tolerates });
+        let pods = vec![PodRef { name: name.to_owned(), uid }];
+        let uid = format!("uid-{}", self.server.next());
+        self.server.put_claim(AllocatedClaim { key: key(name), uid, pods, ..AllocatedClaim::default() });
+    }
+
+    /// kube-scheduler decides where a pod goes, by what is published and what it knows to be given. Written later.
+    pub(super) fn decide(&mut self, name: &str) -> bool {
+        let Some(pod) = self.server.pods.get(&key(name)).cloned() else { return false };
+        let is_placed = self.server.claims.get(&key(name)).is_none_or(|claim| !claim.devices.is_empty());
+        if is_placed || self.in_flight.contains_key(&key(name)) {
+            return false;
+        }
+        let found = self.server.slices.values().find_map(|slice| {
+            let is_open = |device: &&PublishedDevice| self.is_open(slice, device, &pod.tolerates);
+            let free: Vec<DeviceKey> = slice
+                .devices
+                .iter()
+                .filter(is_open)
+                .map(|device| DeviceKey::new(&slice.driver, &slice.pool, &device.name))
+                .take(pod.wants)
+                .collect();
+            (free.len() == pod.wants && self.server.nodes.contains(&slice.node)).then_some(free)
+        });
+        let is_found = found.is_some();
+        self.in_flight.extend(found.map(|devices| (key(name), devices)));
+        is_found
+    }
+
+    fn is_open(&self, slice: &PublishedSlice, device: &PublishedDevice, tolerates: &str) -> bool {
+        let is_it = |it: &DeviceKey| it.driver == slice.driver && it.pool == slice.pool && it.device == device.name;
+        let given = self.server.claims.values().flat_map(|claim| &claim.devices);
+        let is_given = given.chain(self.in_flight.values().flatten()).any(is_it);
+        let of_rule = self.server.rules.values().find(|rule| is_it(&rule.device)).map(|rule| &rule.value);
+        let is_borne = |value: &String| tolerates == "*" || tolerates == value;
+        device.is_usable && !is_given && device.held_for.iter().chain(of_rule).all(is_borne)
+    }
+
+    /// What was decided is written.
+    pub(super) fn bind(&mut self, name: &str) -> bool {
+        let Some(devices) = self.in_flight.remove(&key(name)) else { return false };
+        match self.server.claims.get(&key(name)).cloned() {
+            Some(claim) if self.server.pods.contains_key(&key(name)) => {
+                self.server.put_claim(AllocatedClaim { devices, ..claim });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn schedule(&mut self, name: &str) -> bool {
+        self.decide(name) && self.bind(name)
+    }
+
+    pub(super) fn delete_pod(&mut self, name: &str) {
+        self.server.pods.remove(&key(name));
+    }
+
+    /// One round of the controller manager: claims of pods that are gone are deallocated, then deleted.
+    pub(super) fn control(&mut self) {
+        let orphans: Vec<AllocatedClaim> =
+            self.server.claims.values().filter(|claim| !self.server.pods.contains_key(&claim.key)).cloned().collect();
+        for claim in orphans {
+            if claim.devices.is_empty() {
+                self.server.remove_claim(&claim.key);
+            } else {
+                self.server.put_claim(AllocatedClaim { devices: Vec::new(), pods: Vec::new(), ..claim });
+            }
+        }
+    }
+
+    /// A pod goes, and what it had gets free.
+    pub(super) fn end_pod(&mut self, name: &str) {
+        self.delete_pod(name);
+        self.control();
+        self.control();
+    }
+
+    /// The devices of a pod, as `pool/device`.
+    pub(super) fn has(&self, name: &str) -> Vec<String> {
+        let claim = self.server.claims.get(&key(name));
+        claim.into_iter().flat_map(|it| &it.devices).map(|it| format!("{}/{}", it.pool, it.device)).collect()
+    }
+}

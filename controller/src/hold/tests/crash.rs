@@ -1,0 +1,79 @@
+//! A whole life of Reservations, with something going wrong at every single write.
+
+use hostler_api::reservation::ReservationPhase as Phase;
+use serde_json::json;
+
+use super::world::{Fate, World, settings, wants, wants_and};
+use crate::hold::HoldSettings;
+
+const ALL_FATES: [Fate; 6] =
+    [Fate::DieBefore, Fate::DieAfter, Fate::FailBefore, Fate::FailAfter, Fate::Conflict, Fate::Refuse];
+
+/// One is taken by its owner, one is used twice and deleted, one loses a device, one waits for a pod, one expires. Says how many
+/// writes that took.
+fn life(driver: &str, fates: &[(usize, Fate)]) -> usize {
+    let settings = HoldSettings { has_rules: true, ..settings() };
+    let mut world = World::with(settings, driver, &[2, 2, 1]);
+    world.fates.extend(fates.iter().copied());
+    world.reserve("once", wants(2, "web"));
+    world.reserve("often", wants_and(1, "job", json!({"allocateOnce": false})));
+    world.settle();
+    let (once, often) = (world.value("once"), world.value("often"));
+    world.pod("web", "web", 2, &once);
+    assert!(world.schedule("web"), "{fates:?}");
+    world.settle();
+    assert_eq!(world.phase("once"), Phase::Succeeded, "{fates:?}");
+    world.pod("job", "job", 1, &often);
+    assert!(world.schedule("job"), "{fates:?}");
+    world.settle();
+    world.end_pod("job");
+    world.settle();
+    assert_eq!(world.held("often").len(), 1, "{fates:?}");
+    world.pod("thief", "db", 1, "*");
+    world.schedule("thief");
+    world.settle();
+    world.reserve("after", wants_and(2, "web", json!({"preAllocation": true, "ttl": "30m"})));
+    world.settle();
+    world.end_pod("web");
+    world.settle();
+    assert_eq!(world.phase("after"), Phase::Available, "{fates:?}");
+    world.server.delete_reservation("often");
+    world.settle();
+    assert!(!world.server.reservations.contains_key("often"), "{fates:?}");
+    world.settle_for(1800);
+    assert_eq!(world.phase("after"), Phase::Failed, "{fates:?}");
+    world.settle();
+    let writes = world.writes.len();
+    world.check_rest();
+    writes
+}
+
+const DRIVERS: [&str; 2] = ["hostler.dev", "gpu.example.com"];
+
+#[test]
+fn whatever_happens_at_any_write_nothing_is_lost_kept_twice_or_kept_for_nobody() {
+    for driver in DRIVERS {
+        let writes = life(driver, &[]);
+        assert!(writes >= 20, "{writes}");
+        for at in 0..writes {
+            for fate in ALL_FATES {
+                life(driver, &[(at, fate)]);
+            }
+        }
+    }
+}
+
+/// A second death long after the first one is as a first one.
+#[test]
+fn two_deaths_at_any_two_writes_do_no_harm() {
+    for driver in DRIVERS {
+        for first in 0..life(driver, &[]) {
+            for second in first + 1..first + 5 {
+                for fates in [[Fate::DieAfter, Fate::DieBefore], [Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter; 2]]
+                {
+                    life(driver, &[(first, fates[0]), (second, fates[1])]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! An API server in miniature: objects with versions, and a watch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_api::resource::ResourceSlice;
+use serde_json::{Value, json};
+
+use super::super::{
+    AllocatedClaim, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod, PodRef, PublishedSlice,
+    ReservationObject, WrittenReservation,
+};
+
+/// A pod that wants devices, by a claim of its own that has its name.
+#[derive(Clone, Debug)]
+pub(super) struct ModelPod {
+    pub(super) is: OwnerPod,
+    pub(super) wants: usize,
+    /// The value of the taint that it tolerates; `*`: all.
+    pub(super) tolerates: String,
+}
+
+/// The server.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) reservations: BTreeMap<String, ReservationObject>,
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) node_fences: BTreeMap<String, NodeFences>,
+    pub(super) slices: BTreeMap<String, PublishedSlice>,
+    pub(super) rules: BTreeMap<String, FenceRule>,
+    pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
+    pub(super) pods: BTreeMap<ObjectKey, ModelPod>,
+    pub(super) facts: ClusterFacts,
+    pub(super) log: Vec<HoldEvent>,
+    pub(super) last: u64,
+}
+
+impl Server {
+    pub(super) fn next(&mut self) -> String {
+        self.last += 1;
+        self.last.to_string()
+    }
+
+    pub(super) fn put_reservation(&mut self, mut object: ReservationObject) -> ReservationObject {
+        object.version = self.next();
+        if object.is_deleting && object.finalizers.is_empty() {
+            self.reservations.remove(&object.name);
+            self.log.push(HoldEvent::ReservationGone(object.name.clone(), object.uid.clone()));
+            return object;
+        }
+        self.reservations.insert(object.name.clone(), object.clone());
+        self.log.push(HoldEvent::Reservation(Box::new(object.clone())));
+        object
+    }
+
+    pub(super) fn delete_reservation(&mut self, name: &str) {
+        if let Some(object) = self.reservations.get(name).cloned().filter(|object| !object.is_deleting) {
+            self.put_reservation(ReservationObject { is_deleting: true, ..object });
+        }
+    }
+
+    pub(super) fn put_slice(&mut self, mut slice: PublishedSlice) {
+        slice.version = self.next();
+        self.facts.add_slice(resource_slice(&slice));
+        self.slices.insert(slice.name.clone(), slice.clone());
+        self.log.push(HoldEvent::Slice(Box::new(slice)));
+        self.log.push(HoldEvent::FactsChanged);
+    }
+
+    pub(super) fn remove_slice(&mut self, name: &str) {
+        if self.slices.remove(name).is_some() {
+            self.facts.remove_slice(name);
+            self.log.push(HoldEvent::SliceGone(name.to_owned()));
+        }
+    }
+
+    pub(super) fn put_node(&mut self, name: &str) {
+        self.nodes.insert(name.to_owned());
+        self.facts.add_node(read(json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+        })));
+        self.log.push(HoldEvent::Node(name.to_owned()));
+        self.log.push(HoldEvent::FactsChanged);
+    }
+
+    pub(super) fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.facts.remove_node(name);
+        self.log.push(HoldEvent::NodeGone(name.to_owned()));
+        if self.node_fences.remove(name).is_some() {
+            self.log.push(HoldEvent::NodeFencesGone(name.to_owned()));
+        }
+    }
+
+    pub(super) fn put_fences(&mut self, mut fences: NodeFences) -> NodeFences {
+        fences.version = self.next();
+        self.node_fences.insert(fences.node.clone(), fences.clone());
+        self.log.push(HoldEvent::NodeFences(Box::new(fences.clone())));
+        fences
+    }
+
+    pub(super) fn put_claim(&mut self, mut claim: AllocatedClaim) {
+        claim.version = self.next();
+        self.facts.add_claim(&read(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
+            "status": status_of(&claim),
+        })));
+        self.claims.insert(claim.key.clone(), claim.clone());
+        self.log.push(HoldEvent::Claim(Box::new(claim)));
+        self.log.push(HoldEvent::FactsChanged);
+    }
+
+    pub(super) fn remove_claim(&mut self, key: &ObjectKey) {
+        if let Some(claim) = self.claims.remove(key) {
+            self.last += 1;
+            self.facts.remove_claim(key);
+            self.log.push(HoldEvent::ClaimGone(key.clone(), claim.uid));
+            self.log.push(HoldEvent::FactsChanged);
+        }
+    }
+
+    /// What came of a write, and what the object is now.
+    pub(super) fn write(&mut self, write: &HoldWrite) -> (HoldOutcome, Option<HoldEvent>) {
+        match write {
+            HoldWrite::Finalizers(it, finalizers) => self.change(it, |object| object.finalizers.clone_from(finalizers)),
+            HoldWrite::Status(it, status) => self.change(it, |object| object.status = (**status).clone()),
+            HoldWrite::Delete(it) => self.change(it, |object| object.is_deleting = true),
+            HoldWrite::NodeFences { node, version, fences } => match self.node_fences.get(node).cloned() {
+                None => (HoldOutcome::Gone, None),
+                Some(known) if known.version != *version => (HoldOutcome::Conflict, None),
+                Some(known) => {
+                    let fences = self.put_fences(NodeFences { fences: fences.clone(), ..known });
+                    (HoldOutcome::Done, Some(HoldEvent::NodeFences(Box::new(fences))))
+                }
+            },
+            HoldWrite::CreateRule(rule) if self.rules.contains_key(&rule.name) => (HoldOutcome::Conflict, None),
+            HoldWrite::CreateRule(rule) => {
+                self.last += 1;
+                self.rules.insert(rule.name.clone(), rule.clone());
+                self.facts.add_rule(taint_rule(rule));
+                self.log.push(HoldEvent::Rule(rule.clone()));
+                (HoldOutcome::Done, None)
+            }
+            HoldWrite::DeleteRule(rule) => {
+                if self.rules.get(&rule.name) != Some(rule) {
+                    return (HoldOutcome::Gone, None);
+                }
+                self.last += 1;
+                self.rules.remove(&rule.name);
+                self.facts.remove_rule(&rule.name);
+                self.log.push(HoldEvent::RuleGone(rule.name.clone()));
+                (HoldOutcome::Done, None)
+            }
+        }
+    }
+
+    fn change(
+        &mut self,
+        written: &WrittenReservation,
+        change: impl FnOnce(&mut ReservationObject),
+    ) -> (HoldOutcome, Option<HoldEvent>) {
+        match self.reservations.get(&written.name).cloned() {
+            Some(known) if known.uid == written.uid && known.version == written.version => {
+                let mut object = known;
+                change(&mut object);
+                let object = self.put_reservation(object);
+                (HoldOutcome::Done, Some(HoldEvent::Reservation(Box::new(object))))
+            }
+            Some(known) if known.uid == written.uid => (HoldOutcome::Conflict, None),
+            _ => (HoldOutcome::Gone, None),
+        }
+    }
+
+    /// Everything that there is, as somebody is told who begins.
+    pub(super) fn everything(&self) -> Vec<HoldEvent> {
+        let mut all: Vec<HoldEvent> = self.nodes.iter().cloned().map(HoldEvent::Node).collect();
+        all.extend(self.claims.values().cloned().map(Box::new).map(HoldEvent::Claim));
+        all.extend(self.slices.values().cloned().map(Box::new).map(HoldEvent::Slice));
+        all.extend(self.node_fences.values().cloned().map(Box::new).map(HoldEvent::NodeFences));
+        all.extend(self.rules.values().cloned().map(HoldEvent::Rule));
+        all.extend(self.reservations.values().cloned().map(Box::new).map(HoldEvent::Reservation));
+        all
+    }
+}
+
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn status_of(claim: &AllocatedClaim) -> Value {
+    let result = |it: &super::super::DeviceKey| json!({"request": "r", "driver": it.driver, "pool": it.pool, "device": it.device});
+    let pods: Vec<Value> =
+        claim.pods.iter().map(|PodRef { name, uid }| json!({"resource": "pods", "name": name, "uid": uid})).collect();
+    if claim.devices.is_empty() {
+        return json!({});
+    }
+    let results: Vec<Value> = claim.devices.iter().map(result).collect();
+    json!({"allocation": {"devices": {"results": results}}, "reservedFor": pods})
+}
+
+fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
+    let device = |device: &super::super::PublishedDevice| {
+        let mut taints = Vec::new();
+        taints.extend(
+            device
+                .held_for
+                .iter()
+                .map(|value| json!({"key": "hostler.dev/held", "value": value, "effect": "NoSchedule"})),
+        );
+        if !device.is_usable {
+            taints.push(json!({"key": "hostler.dev/unhealthy", "value": "failed", "effect": "NoSchedule"}));
+        }
+        let mut json = json!({"name": device.name, "taints": taints, "attributes": {"on": {"string": slice.node}}});
+        if device.is_shareable {
+            json["allowMultipleAllocations"] = json!(true);
+            json["capacity"] = json!({"cpus": {"value": "8"}});
+        }
+        json
+    };
+    let devices: Vec<Value> = slice.devices.iter().map(device).collect();
+    read(json!({"metadata": {"name": slice.name}, "spec": {
+        "driver": slice.driver, "nodeName": slice.node,
+        "pool": {"name": slice.pool, "generation": 1, "resourceSliceCount": 1}, "devices": devices,
+    }}))
+}
+
+fn taint_rule(rule: &FenceRule) -> hostler_api::resource::DeviceTaintRule {
+    let key = &rule.device;
+    read(json!({"metadata": {"name": rule.name}, "spec": {
+        "deviceSelector": {"driver": key.driver, "pool": key.pool, "device": key.device},
+        "taint": {"key": "hostler.dev/held", "value": rule.value, "effect": "NoSchedule"},
+    }}))
+}

@@ -1,0 +1,438 @@
+//! The core, with a server instead of a cluster: every watch event, command and answer is one step that a test can take, delay,
+//! lose or repeat.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use hostler_allocator::plan::{ObjectKey, PlanOptions};
+use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState, toleration_value};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite, ReservationObject,
+    },
+    server::{ModelPod, Server, read},
+};
+
+pub(super) const DRIVER: &str = "hostler.dev";
+/// When the world began, since 1970.
+pub(super) const BEGIN: Duration = Duration::from_secs(1_800_000_000);
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    /// The controller dies before it is sent.
+    DieBefore,
+    /// The controller dies before it hears the answer.
+    DieAfter,
+    /// Somebody writes the object first.
+    Conflict,
+    /// The server fails, and has written nothing.
+    FailBefore,
+    /// The server fails, and has written it.
+    FailAfter,
+    /// The server refuses it.
+    Refuse,
+}
+
+/// A controller, what it has heard, and what it wants done.
+pub(super) struct Controller {
+    core: HoldCore,
+    pub(super) seen: usize,
+    pub(super) commands: VecDeque<HoldCommand>,
+    wake: Option<Duration>,
+}
+
+pub(super) struct World {
+    pub(super) server: Server,
+    pub(super) settings: HoldSettings,
+    pub(super) now: Duration,
+    /// By how much the clock of the controller's machine is wrong, in seconds.
+    pub(super) skew: i64,
+    pub(super) controller: Controller,
+    /// Another one, that believes that it is the only one.
+    pub(super) rival: Option<Controller>,
+    pub(super) notices: Vec<HoldNotice>,
+    pub(super) writes: Vec<HoldWrite>,
+    /// What happens to a write, by its number.
+    pub(super) fates: BTreeMap<usize, Fate>,
+    /// Nodes whose daemons do nothing.
+    pub(super) daemons_down: BTreeSet<String>,
+    /// What the scheduler has decided and not written yet: a pod, and its devices.
+    pub(super) in_flight: BTreeMap<ObjectKey, Vec<super::super::DeviceKey>>,
+    pub(super) restarts: usize,
+}
+
+impl Controller {
+    fn new(settings: &HoldSettings) -> Self {
+        Self { core: HoldCore::new(settings.clone()), seen: 0, commands: VecDeque::new(), wake: None }
+    }
+}
+
+pub(super) fn settings() -> HoldSettings {
+    HoldSettings {
+        own_driver: DRIVER.to_owned(),
+        has_rules: false,
+        holds_partitions: false,
+        settle: Duration::from_secs(5),
+        grace: Duration::from_secs(60),
+        keep: Duration::from_secs(24 * 3600),
+        plan: PlanOptions::default(),
+    }
+}
+
+impl World {
+    /// Nodes `a`, `b`, … with so many devices each.
+    pub(super) fn new(devices: &[usize]) -> Self {
+        Self::with(settings(), DRIVER, devices)
+    }
+
+    pub(super) fn with(settings: HoldSettings, driver: &str, devices: &[usize]) -> Self {
+        let mut server = Server::default();
+        let expression = format!("device.driver == \"{driver}\"");
+        server.facts.add_class(read(
+            json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}),
+        ));
+        for count in 1..=4 {
+            server.facts.add_template(ObjectKey::new("default", &format!("gpus-{count}")), read(asks(count)));
+        }
+        let mut world = Self {
+            server,
+            controller: Controller::new(&settings),
+            rival: None,
+            settings,
+            now: Duration::from_secs(1000),
+            skew: 0,
+            notices: Vec::new(),
+            writes: Vec::new(),
+            fates: BTreeMap::new(),
+            daemons_down: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            restarts: 0,
+        };
+        for (at, count) in devices.iter().enumerate() {
+            let node = char::from(b'a' + u8::try_from(at).unwrap()).to_string();
+            world.node(&node, driver, *count);
+        }
+        world.feed(HoldEvent::Synced);
+        world
+    }
+
+    pub(super) fn true_time(&self) -> Duration {
+        BEGIN + self.now
+    }
+
+    fn time(&self) -> HoldTime {
+        let wall = i64::try_from(self.true_time().as_secs()).unwrap() + self.skew;
+        HoldTime { elapsed: self.now, wall: Duration::from_secs(u64::try_from(wall).unwrap()) }
+    }
+
+    /// Lets happen what is to happen within two minutes.
+    pub(super) fn settle(&mut self) {
+        self.settle_for(120);
+    }
+
+    pub(super) fn settle_for(&mut self, seconds: u64) {
+        let until = self.now + Duration::from_secs(seconds);
+        for _ in 0..100_000 {
+            if self.deliver() || self.execute_next(0) || self.publish() {
+                continue;
+            }
+            match self.controller.wake.filter(|wake| *wake <= until) {
+                Some(wake) => self.tick(wake),
+                None => {
+                    self.now = until;
+                    return;
+                }
+            }
+        }
+        panic!("there is no rest: {:#?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());
+    }
+
+    pub(super) fn tick(&mut self, at: Duration) {
+        self.now = at.max(self.now);
+        self.controller.wake = self.controller.wake.filter(|wake| *wake > self.now);
+        self.feed(HoldEvent::Tick);
+    }
+
+    pub(super) fn feed(&mut self, event: HoldEvent) {
+        let time = self.time();
+        for command in self.controller.core.step(time, &self.server.facts, event) {
+            match command {
+                HoldCommand::WakeAt(at) => self.controller.wake = Some(at),
+                HoldCommand::Tell(notice) => self.notices.push(notice),
+                command => self.controller.commands.push_back(command),
+            }
+        }
+    }
+
+    /// Delivers the next watch event, if there is one.
+    pub(super) fn deliver(&mut self) -> bool {
+        let Some(event) = self.server.log.get(self.controller.seen).cloned() else { return false };
+        self.controller.seen += 1;
+        self.feed(event);
+        true
+    }
+
+    /// Executes one of the commands, if there is one.
+    pub(super) fn execute_next(&mut self, at: usize) -> bool {
+        let Some(command) = self.controller.commands.remove(at) else { return false };
+        match command {
+            HoldCommand::FetchPod(key) => {
+                let pod = self.server.pods.get(&key).map(|pod| Box::new(pod.is.clone()));
+                self.feed(HoldEvent::Pod(key, Ok(pod)));
+            }
+            HoldCommand::ListClaims(list) => {
+                let claims: Vec<_> = self.server.claims.values().cloned().collect();
+                claims.into_iter().for_each(|claim| self.feed(HoldEvent::Claim(Box::new(claim))));
+                self.feed(HoldEvent::ClaimsListed(list));
+            }
+            HoldCommand::Write(write) => self.send(write),
+            HoldCommand::Tell(_) | HoldCommand::WakeAt(_) => {}
+        }
+        true
+    }
+
+    fn send(&mut self, write: HoldWrite) {
+        let fate = self.fates.get(&self.writes.len()).copied();
+        self.writes.push(write.clone());
+        let target = write.target();
+        let fail = || (HoldOutcome::Failed("no answer".to_owned()), None);
+        let (outcome, event) = match fate {
+            None => self.server.write(&write),
+            Some(Fate::DieBefore) => return self.restart(),
+            Some(Fate::DieAfter) => {
+                self.server.write(&write);
+                return self.restart();
+            }
+            Some(Fate::Conflict) => {
+                self.touch(&write);
+                self.server.write(&write)
+            }
+            Some(Fate::FailBefore) => fail(),
+            Some(Fate::Refuse) => (HoldOutcome::Refused("it shall not be".to_owned()), None),
+            Some(Fate::FailAfter) => {
+                self.server.write(&write);
+                fail()
+            }
+        };
+        // What is written is seen before its answer.
+        event.into_iter().for_each(|event| self.feed(event));
+        self.feed(HoldEvent::Written(target, outcome));
+    }
+
+    /// Somebody else writes the object.
+    fn touch(&mut self, write: &HoldWrite) {
+        match write {
+            HoldWrite::Finalizers(it, _) | HoldWrite::Status(it, _) | HoldWrite::Delete(it) => {
+                if let Some(object) = self.server.reservations.get(&it.name).cloned() {
+                    self.server.put_reservation(object);
+                }
+            }
+            HoldWrite::NodeFences { node, .. } => {
+                if let Some(fences) = self.server.node_fences.get(node).cloned() {
+                    self.server.put_fences(fences);
+                }
+            }
+            HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) => {}
+        }
+    }
+
+    /// A second controller is started while the first one runs.
+    pub(super) fn begin_rival(&mut self) {
+        let first = std::mem::replace(&mut self.controller, Controller::new(&self.settings));
+        self.rival = Some(first);
+        self.read_everything();
+    }
+
+    /// Of two controllers the other one is running now.
+    pub(super) fn swap(&mut self) {
+        if let Some(rival) = &mut self.rival {
+            std::mem::swap(rival, &mut self.controller);
+        }
+    }
+
+    /// The controller is started anew.
+    pub(super) fn restart(&mut self) {
+        self.restarts += 1;
+        self.controller = Controller::new(&self.settings);
+        self.read_everything();
+    }
+
+    fn read_everything(&mut self) {
+        self.controller.seen = self.server.log.len();
+        for event in self.server.everything() {
+            self.feed(event);
+        }
+        self.feed(HoldEvent::Synced);
+    }
+
+    /// A Reservation with this spec.
+    pub(super) fn reserve(&mut self, name: &str, spec: Value) {
+        let uid = format!("uid-{}", self.server.next());
+        self.server.put_reservation(ReservationObject {
+            name: name.to_owned(),
+            uid,
+            version: String::new(),
+            generation: 1,
+            created: self.true_time(),
+            is_deleting: false,
+            finalizers: Vec::new(),
+            labels: BTreeMap::new(),
+            spec: read(spec),
+            status: read(json!({})),
+        });
+    }
+
+    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut ReservationObject)) {
+        let mut object = self.get(name).clone();
+        object.generation += 1;
+        change(&mut object);
+        self.server.put_reservation(object);
+    }
+
+    pub(super) fn get(&self, name: &str) -> &ReservationObject {
+        &self.server.reservations[name]
+    }
+
+    pub(super) fn phase(&self, name: &str) -> ReservationPhase {
+        self.get(name).status.phase
+    }
+
+    /// The reason of its condition Ready.
+    pub(super) fn reason(&self, name: &str) -> &str {
+        self.condition(name, "Ready").0
+    }
+
+    /// Reason and message of a condition.
+    pub(super) fn condition(&self, name: &str, kind: &str) -> (&str, &str) {
+        let conditions = &self.get(name).status.conditions;
+        let found = conditions.iter().find(|condition| condition.kind == kind);
+        found.map_or(("", ""), |condition| (&condition.reason, &condition.message))
+    }
+
+    pub(super) fn value(&self, name: &str) -> String {
+        toleration_value(&self.get(name).uid)
+    }
+
+    /// Its devices in a state, as `pool/device`.
+    pub(super) fn devices(&self, name: &str, state: ReservedDeviceState) -> Vec<String> {
+        let devices = self.get(name).status.devices.iter();
+        devices.filter(|device| device.state == state).map(short).collect()
+    }
+
+    pub(super) fn held(&self, name: &str) -> Vec<String> {
+        self.devices(name, ReservedDeviceState::Held)
+    }
+
+    /// What must be true at every moment.
+    pub(super) fn check(&self) {
+        let mut holders = BTreeMap::new();
+        for claim in self.server.claims.values() {
+            for device in &claim.devices {
+                let other = holders.insert(device.clone(), claim.key.clone());
+                assert!(other.is_none(), "{device} is given to {} and {other:?}", claim.key);
+            }
+        }
+        let mut keepers = BTreeMap::new();
+        for object in self.server.reservations.values() {
+            for device in object.status.devices.iter().filter(|it| it.state == ReservedDeviceState::Held) {
+                let other = keepers.insert(short(device), object.name.clone());
+                assert!(other.is_none(), "{} is kept for {} and {other:?}", short(device), object.name);
+            }
+        }
+        // Two controllers can close something for a Reservation that the other one has just let go; they mend it at rest.
+        if self.rival.is_none() {
+            let values: BTreeSet<String> = self.server.reservations.keys().map(|name| self.value(name)).collect();
+            let closed = self.server.node_fences.values().flat_map(|it| &it.fences).map(|fence| &fence.value);
+            let stray: Vec<&String> = closed
+                .chain(self.server.rules.values().map(|it| &it.value))
+                .filter(|it| !values.contains(*it))
+                .collect();
+            assert!(stray.is_empty(), "closed for nobody: {stray:?}");
+        }
+    }
+
+    /// What must be true once nothing more happens.
+    pub(super) fn check_rest(&mut self) {
+        self.check();
+        let before = self.writes.len();
+        self.settle();
+        self.restart();
+        self.settle();
+        let more: Vec<_> = self.writes[before..].iter().collect();
+        assert!(more.is_empty(), "writes at rest: {more:#?}");
+        let mut wanted = BTreeSet::new();
+        for object in self.server.reservations.values() {
+            let value = self.value(&object.name);
+            assert!(!object.is_deleting, "{} does not go", object.name);
+            if object.status.phase.is_over() {
+                assert!(object.status.devices.is_empty(), "{} keeps something", object.name);
+                assert!(object.finalizers.is_empty(), "{} is not let go", object.name);
+                continue;
+            }
+            for device in &object.status.devices {
+                wanted.insert((device.pool.clone(), device.device.clone(), value.clone()));
+                let stranger = self.stranger(object, device);
+                let is_kept = device.state == ReservedDeviceState::Held;
+                assert!(!is_kept || stranger.is_none(), "{} is not kept: {stranger:?}", short(device));
+                let slice = self.server.slices.values().find(|slice| slice.pool == device.pool);
+                let published = slice.and_then(|it| it.devices.iter().find(|it| it.name == device.device));
+                let is_closed = published.and_then(|it| it.held_for.as_ref()) == Some(&value)
+                    || self
+                        .server
+                        .rules
+                        .values()
+                        .any(|rule| rule.value == value && rule.device.device == device.device);
+                assert!(!is_kept || is_closed, "{} is not closed", short(device));
+            }
+        }
+        let fences = self.server.node_fences.values().flat_map(|it| &it.fences);
+        let of_nodes = fences.map(|it| (it.pool.clone(), it.device.clone(), it.value.clone()));
+        let rules = self.server.rules.values();
+        let of_rules = rules.map(|it| (it.device.pool.clone(), it.device.device.clone(), it.value.clone()));
+        for closed in of_nodes.chain(of_rules) {
+            assert!(wanted.contains(&closed), "closed for nobody: {closed:?}");
+        }
+    }
+
+    /// A claim that has the device and is no owner's.
+    fn stranger(&self, object: &ReservationObject, device: &ReservedDevice) -> Option<ObjectKey> {
+        let has = |key: &super::super::DeviceKey| key.pool == device.pool && key.device == device.device;
+        let claim = self.server.claims.values().find(|claim| claim.devices.iter().any(has))?;
+        let is_owned = |pod: &ModelPod, key: &ObjectKey| object.spec.is_owned_by(&pod.is.candidate(key));
+        let pod = self.server.pods.get(&claim.key);
+        pod.is_none_or(|pod| !is_owned(pod, &claim.key)).then(|| claim.key.clone())
+    }
+}
+
+pub(super) fn short(device: &ReservedDevice) -> String {
+    format!("{}/{}", device.pool, device.device)
+}
+
+/// What asks for so many devices.
+pub(super) fn asks(count: usize) -> Value {
+    json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}]}})
+}
+
+/// What a Reservation says that keeps so many devices for pods with label `app`.
+pub(super) fn wants(count: usize, app: &str) -> Value {
+    json!({
+        "template": {"metadata": {"namespace": "default"}, "spec": {
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": format!("gpus-{count}")}],
+        }},
+        "owners": [{"labelSelector": {"matchLabels": {"app": app}}}],
+    })
+}
+
+/// The same, with more.
+pub(super) fn wants_and(count: usize, app: &str, more: Value) -> Value {
+    let mut spec = wants(count, app);
+    for (name, value) in more.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    spec
+}
