@@ -300,7 +300,8 @@ mod tests {
     use super::*;
 
     fn said(modes: CapabilitiesConfig) -> [String; 2] {
-        let findings = findings(modes, &BTreeMap::new(), &SumsOutcome::default(), &ClassicStatus::default());
+        let (sums, classic) = (SumsOutcome::default(), ClassicStatus::default());
+        let findings = findings(modes, &BTreeMap::new(), &sums, &classic, &ProvisionStatus::default());
         let of = |kind| findings.iter().find(|finding| finding.kind == kind).unwrap().line();
         [of(FindingKind::ClusterHardware), of(FindingKind::ClassicAllocation)]
     }
