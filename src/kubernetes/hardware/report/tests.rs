@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use hostler_allocator::cel::{CelOptions, DeviceFacts, Selector};
 use hostler_api::{
     BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName,
-    hardware::{DeviceTotals, HardwareConditionType, NodeHardware},
+    hardware::{DeviceTotals, HardwareConditionType, MAX_OFFERED_BYTES, NodeHardware},
     resource::DeviceClass,
 };
 use hostler_backend::{Capacity, DevicePlan, Health, RequestPolicy, Sharing};
@@ -21,7 +21,7 @@ use crate::{
     },
     config::{DaemonConfig, NodeAllocatableNames},
     inventory::{Drain, Pool, UnknownPool},
-    kubernetes::slices::desired_slices,
+    kubernetes::{hardware::slices::offered_slices, slices::desired_slices},
     registry,
 };
 
@@ -367,6 +367,33 @@ fn eight_numa_nodes_with_eight_devices_each_in_every_state_are_still_small() {
         assert_eq!(status.devices.capacity, 64);
         let size = object(status).to_string().len();
         assert!(size <= 4096, "{size} bytes");
+    }
+}
+
+fn bytes_of_offer(inventory: &Inventory) -> usize {
+    let slices = offered_slices(&daemon().settings, "n", inventory, &HoldsInForce::default());
+    let said: usize = slices.iter().map(|slice| slice["devices"].as_array().map_or(0, Vec::len)).sum();
+    assert_eq!(said, inventory.devices().count(), "all of them are offered");
+    slices.iter().map(|slice| slice.to_string().len()).sum()
+}
+
+#[test]
+fn a_thousand_devices_are_offered_whole() {
+    let device = |at: i64| {
+        let mut device = shared(&format!("card-{at}-function-of-a-larger-one"), at % 8);
+        for number in 0..8 {
+            let value = AttributeValue::String(format!("0000:{at:04x}:00.{number} and more"));
+            device.attributes.insert(qualified(&format!("attribute{number}")), value);
+        }
+        device
+    };
+    let bytes = bytes_of_offer(&inventory(vec![("fpga", pool("fpga", (0..1000).map(device).collect()))]));
+    assert!(bytes <= MAX_OFFERED_BYTES, "{bytes} bytes");
+    // As large as any that was captured: what is the same for all devices of a slice counts with them.
+    for path in captures() {
+        let inventory = captured(&UnpackedCapture::open(&path).unwrap());
+        let (bytes, devices) = (bytes_of_offer(&inventory), inventory.devices().count());
+        assert!(bytes <= MAX_OFFERED_BYTES / 1000 * devices, "{}: {bytes} bytes, {devices} devices", path.display());
     }
 }
 
