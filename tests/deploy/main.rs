@@ -86,7 +86,16 @@ fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, Str
     serde_json::to_value(typed).map_err(|error| error.to_string())
 }
 
-/// `None` for kinds that the API server has no type for.
+/// The same of a kind of ours, whose type is without its own name.
+fn through_ours<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
+    let mut kept = through::<T>(object)?;
+    for field in ["apiVersion", "kind"] {
+        kept[field] = object[field].clone();
+    }
+    Ok(kept)
+}
+
+/// `None` for kinds that nobody has a type for.
 fn round_trip(object: &Value) -> Option<Result<Value, String>> {
     let kind = format!("{}/{}", object["apiVersion"].as_str()?, object["kind"].as_str()?);
     Some(match kind.as_str() {
@@ -106,6 +115,7 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "rbac.authorization.k8s.io/v1/ClusterRole" => through::<ClusterRole>(object),
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding" => through::<ClusterRoleBinding>(object),
         "apiextensions.k8s.io/v1/CustomResourceDefinition" => through::<CustomResourceDefinition>(object),
+        "hostler.dev/v1alpha1/Reservation" => through_ours::<hostler_api::reservation::Reservation>(object),
         "resource.k8s.io/v1/DeviceClass" => through::<DeviceClass>(object),
         "resource.k8s.io/v1/ResourceClaim" => through::<ResourceClaim>(object),
         "resource.k8s.io/v1/ResourceClaimTemplate" => through::<ResourceClaimTemplate>(object),

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod crash;
+mod example;
 mod expiry;
 mod parts;
 mod random;
