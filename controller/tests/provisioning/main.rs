@@ -5,7 +5,7 @@
 #[path = "../run/rig.rs"]
 mod rig;
 
-use std::fs;
+use std::{fs, process::Command};
 
 use hostler_testing::{
     apiserver::{
@@ -84,6 +84,17 @@ fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
     }));
 }
 
+/// What people are told who ask why.
+fn explain(server: &ApiServer, name: &str) -> String {
+    let kubeconfig = server.kubeconfig(USER);
+    let output = Command::new(env!("CARGO_BIN_EXE_hostler-controller"))
+        .args(["explain", "provreq", name, "--kubeconfig", kubeconfig.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 fn condition<'a>(request: &'a Value, kind: &str) -> Option<&'a Value> {
     request["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
@@ -117,6 +128,12 @@ async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
     ask(&server, "second", 2, "v1");
     let message = until(&server, "second", "Provisioned", NOT_FOUND).await;
     assert!(message.contains("ppt-second-main 1 of 2: "), "{message}");
+    let explained = explain(&server, "second");
+    assert!(
+        explained.contains("there is no room for it: there is not room for all pods: ppt-second-main"),
+        "{explained}"
+    );
+    assert!(explained.contains("room is booked for default/first (2 pods, until 20"), "{explained}");
     controller.until_figure("hostler_controller_provisioning_requests{state=\"booked\"} 1").await;
     controller.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 1").await;
     for at in 0..2 {
