@@ -26,6 +26,7 @@ mod serve;
 mod stock;
 mod text_table;
 mod view;
+mod watchers;
 
 use std::process::ExitCode;
 

@@ -15,7 +15,6 @@ mod notices;
 mod objects;
 mod status;
 mod term;
-mod watcher;
 
 use std::time::Duration;
 

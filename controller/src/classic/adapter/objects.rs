@@ -9,11 +9,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
-use super::{kind::ClassicKind, watcher::KindNews};
-use crate::classic::{
-    dialect::ClassicDialect,
-    event::{ClassicEvent, WriteTarget},
-    model::ParametersKey,
+use super::kind::ClassicKind;
+use crate::{
+    classic::{
+        dialect::ClassicDialect,
+        event::{ClassicEvent, WriteTarget},
+        model::ParametersKey,
+    },
+    watchers::KindNews,
 };
 
 /// Reads objects of one version.

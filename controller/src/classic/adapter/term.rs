@@ -14,13 +14,15 @@ use super::{
     objects::ObjectReader,
     reach,
     status::{ClassicPhase, ClassicStatus},
-    watcher::{self, KindNews, Watchers},
 };
-use crate::classic::{
-    alarm::Alarm,
-    core::{ClassicCore, ClassicSettings},
-    dialect::ClassicDialect,
-    event::{ClassicCommand, ClassicEvent, WriteOutcome},
+use crate::{
+    classic::{
+        alarm::Alarm,
+        core::{ClassicCore, ClassicSettings},
+        dialect::ClassicDialect,
+        event::{ClassicCommand, ClassicEvent, WriteOutcome},
+    },
+    watchers::{self, KindNews, Watchers},
 };
 
 /// News that wait for the core. Few: a storm of changes waits on the server.
@@ -124,7 +126,7 @@ impl<'a> Term<'a> {
 
     fn watch(&self, news_tx: &mpsc::Sender<(ClassicKind, KindNews)>) -> Watchers {
         let kinds = ClassicKind::of(self.version).iter().map(|kind| (*kind, kind.collection(self.version)));
-        watcher::start(&self.parts.watching, kinds, news_tx, &self.parts.tasks)
+        watchers::start(&self.parts.watching, kinds, "classic DRA", news_tx, &self.parts.tasks)
     }
 
     fn step(&mut self, event: ClassicEvent) {

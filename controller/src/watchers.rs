@@ -1,4 +1,4 @@
-//! Watches one kind for as long as a term lasts.
+//! Watches kinds for as long as a term of leadership lasts, and passes on what the server says.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use hostler_process::Tasks;
 use tokio::{sync::mpsc, task::JoinHandle, time::sleep};
 use tracing::{info, warn};
 
-use super::kind::ClassicKind;
 use crate::observe::PendingEvents;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -18,7 +17,7 @@ const NOT_SERVED_PAUSE: Duration = Duration::from_secs(10);
 
 /// What is heard of a kind.
 #[derive(Debug)]
-pub(super) enum KindNews {
+pub(crate) enum KindNews {
     Followed(FollowEvent),
     /// The server has no such kind.
     NotServed,
@@ -26,7 +25,7 @@ pub(super) enum KindNews {
 
 /// Watches that end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Watchers(Vec<JoinHandle<()>>);
+pub(crate) struct Watchers(Vec<JoinHandle<()>>);
 
 impl Drop for Watchers {
     fn drop(&mut self) {
@@ -34,17 +33,24 @@ impl Drop for Watchers {
     }
 }
 
-/// Watches all kinds. `news_tx` has few places: who is slow slows down the server.
-pub(super) fn start(
+/// Watches all kinds, for a purpose that the log names. `news_tx` has few places: who is slow slows down the server.
+pub(crate) fn start<K: Copy + Send + Sync + 'static>(
     client: &ApiClient,
-    kinds: impl Iterator<Item = (ClassicKind, Collection)>,
-    news_tx: &mpsc::Sender<(ClassicKind, KindNews)>,
+    kinds: impl Iterator<Item = (K, Collection)>,
+    purpose: &'static str,
+    news_tx: &mpsc::Sender<(K, KindNews)>,
     tasks: &Tasks,
 ) -> Watchers {
     let watching = kinds.map(|(kind, all)| {
-        let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let watcher =
-            KindWatcher { client: client.clone(), kind, all, news_tx: news_tx.clone(), pauses, is_silent: false };
+        let watcher = KindWatcher {
+            client: client.clone(),
+            kind,
+            all,
+            purpose,
+            news_tx: news_tx.clone(),
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            is_silent: false,
+        };
         tasks.job(async move {
             // It ends when nobody listens any more.
             let _ = watcher.run().await;
@@ -53,11 +59,12 @@ pub(super) fn start(
     Watchers(watching.collect())
 }
 
-struct KindWatcher {
+struct KindWatcher<K> {
     client: ApiClient,
-    kind: ClassicKind,
+    kind: K,
     all: Collection,
-    news_tx: mpsc::Sender<(ClassicKind, KindNews)>,
+    purpose: &'static str,
+    news_tx: mpsc::Sender<(K, KindNews)>,
     pauses: Backoff,
     /// Whether it was said that nothing is heard.
     is_silent: bool,
@@ -66,7 +73,7 @@ struct KindWatcher {
 /// Nobody wants to know any more.
 struct NobodyListens;
 
-impl KindWatcher {
+impl<K: Copy> KindWatcher<K> {
     async fn run(mut self) -> Result<(), NobodyListens> {
         loop {
             self.follow().await?;
@@ -118,14 +125,14 @@ impl KindWatcher {
     fn heard(&mut self) {
         self.pauses.reset();
         if std::mem::take(&mut self.is_silent) {
-            info!(kind = self.all.kind(), "watching again for classic DRA");
+            info!(kind = self.all.kind(), purpose = self.purpose, "watching again");
         }
     }
 
     async fn interrupted(&mut self, failure: &ApiFailure) {
         if !std::mem::replace(&mut self.is_silent, true) {
             let error = Chain(failure).to_string();
-            warn!(kind = self.all.kind(), error, "watching for classic DRA is interrupted");
+            warn!(kind = self.all.kind(), purpose = self.purpose, error, "watching is interrupted");
         }
         let asked_for = failure.retry_after().unwrap_or_default().min(NOT_SERVED_PAUSE);
         sleep(self.pauses.next_pause().max(asked_for)).await;
