@@ -22,7 +22,7 @@ pub struct EventSubject {
     pub api_version: String,
     /// `ResourceClaim`.
     pub kind: &'static str,
-    /// Namespace; Events are written into it.
+    /// Namespace; Events are written into it, and those about objects without one into `default`.
     pub namespace: String,
     /// Name.
     pub name: String,
@@ -37,10 +37,31 @@ pub struct EventNote {
     pub reason: &'static str,
     /// In all words.
     pub message: String,
+    /// Whether somebody should do something about it.
+    pub severity: EventSeverity,
+}
+
+/// Whether somebody should do something about what an Event tells.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum EventSeverity {
+    /// He should.
+    Warning,
+    /// All is as it should be.
+    Normal,
+}
+
+impl EventSeverity {
+    /// As it stands in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warning => "Warning",
+            Self::Normal => "Normal",
+        }
+    }
 }
 
 impl EventNote {
-    /// A note whose message is cut to what the API server takes.
+    /// A warning whose message is cut to what the API server takes.
     pub fn new(reason: &'static str, mut message: String) -> Self {
         if message.len() > MAX_EVENT_MESSAGE_BYTES {
             const CUT: &str = "…";
@@ -48,7 +69,13 @@ impl EventNote {
             message.truncate(end.unwrap_or_default());
             message.push_str(CUT);
         }
-        Self { reason, message }
+        Self { reason, message, severity: EventSeverity::Warning }
+    }
+
+    /// The same, of something that is as it should be.
+    #[must_use]
+    pub fn normal(self) -> Self {
+        Self { severity: EventSeverity::Normal, ..self }
     }
 }
 
@@ -61,7 +88,7 @@ pub enum EventOutcome {
     LeftOut,
 }
 
-/// Writes warnings in the name of one component on one host.
+/// Writes Events in the name of one component on one host.
 #[derive(Debug)]
 pub struct EventRecorder {
     client: ApiClient,
@@ -76,11 +103,11 @@ impl EventRecorder {
         Self { client, component: component.to_owned(), host: host.to_owned(), log: EventLog::default() }
     }
 
-    /// Writes a warning about something that happened `at` this time, or counts it on the Event that says the same.
+    /// Tells of something that happened `at` this time, or counts it on the Event that says the same.
     ///
     /// # Errors
     /// When the call fails; the Event is then lost, and the next one of its kind is written anew.
-    pub async fn warn(
+    pub async fn tell(
         &mut self,
         subject: &EventSubject,
         note: &EventNote,
@@ -118,15 +145,15 @@ impl EventRecorder {
     /// The whole Event.
     fn event(&self, name: &str, subject: &EventSubject, note: &EventNote, at: SystemTime) -> Value {
         let at = timestamp(at);
-        json!({
+        let mut event = json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": subject.namespace},
+            "metadata": {"name": name, "namespace": namespace(subject)},
             "involvedObject": {
                 "apiVersion": subject.api_version, "kind": subject.kind, "namespace": subject.namespace,
                 "name": subject.name, "uid": subject.uid,
             },
-            "type": "Warning",
+            "type": note.severity.as_str(),
             "reason": note.reason,
             "message": note.message,
             "source": {"component": self.component, "host": self.host},
@@ -135,12 +162,23 @@ impl EventRecorder {
             "firstTimestamp": at,
             "lastTimestamp": at,
             "count": 1,
-        })
+        });
+        if subject.namespace.is_empty()
+            && let Some(about) = event["involvedObject"].as_object_mut()
+        {
+            about.remove("namespace");
+        }
+        event
     }
 }
 
 fn events(subject: &EventSubject) -> Collection {
-    Collection::core("Event", "events").of(&subject.namespace)
+    Collection::core("Event", "events").of(namespace(subject))
+}
+
+/// Where its Events are.
+fn namespace(subject: &EventSubject) -> &str {
+    if subject.namespace.is_empty() { "default" } else { &subject.namespace }
 }
 
 fn timestamp(at: SystemTime) -> Value {

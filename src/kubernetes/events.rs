@@ -116,6 +116,6 @@ impl FailureTeller {
             name: name.clone(),
             uid: uid.to_string(),
         };
-        self.recorder.warn(&subject, &told.note, told.at).await
+        self.recorder.tell(&subject, &told.note, told.at).await
     }
 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn note(message: &str) -> EventNote {
-        EventNote { reason: "DeviceHeld", message: message.to_owned() }
+        EventNote::new("DeviceHeld", message.to_owned())
     }
 
     fn at(seconds: u64) -> SystemTime {

@@ -38,7 +38,7 @@ impl Notices {
                 };
                 let Some(notice) = notice else { return };
                 let note = EventNote::new(notice.reason.as_str(), notice.message.clone());
-                if let Err(failure) = recorder.warn(&subject(version, notice), &note, SystemTime::now()).await {
+                if let Err(failure) = recorder.tell(&subject(version, notice), &note, SystemTime::now()).await {
                     debug!(error = %Chain(&failure), "an event is lost");
                 }
             }
