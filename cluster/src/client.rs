@@ -138,7 +138,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
-    pub async fn list(&self, all: &Collection, each: &mut dyn FnMut(Vec<u8>)) -> Result<(), ApiFailure> {
+    pub async fn list<F: FnMut(Vec<u8>) + ?Sized>(&self, all: &Collection, each: &mut F) -> Result<(), ApiFailure> {
         let mut token = String::new();
         loop {
             let page = self.list_page(all, &token).await?;

@@ -14,6 +14,7 @@ use crate::{
     availability::{self, AvailabilityArgs, AvailabilityError},
     config::{ControllerConfig, DEFAULT_FILE},
     explain::{self, ExplainArgs, ExplainError},
+    held::{self, HoldsArgs, HoldsError},
     plan::{self, PlanArgs, PlanError, PlanOutcome},
     run::{self, RunError},
 };
@@ -35,6 +36,7 @@ enum ControllerCommand {
     Plan(PlanArgs),
     Availability(AvailabilityArgs),
     Explain(ExplainArgs),
+    Holds(HoldsArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -59,6 +61,8 @@ enum CommandError {
     Availability(#[from] AvailabilityError),
     #[error(transparent)]
     Explain(#[from] ExplainError),
+    #[error(transparent)]
+    Holds(#[from] HoldsError),
 }
 
 /// What a command is said to have come to, by those that are asked something.
@@ -74,12 +78,15 @@ pub(crate) fn main() -> ExitCode {
         ControllerCommand::Plan(args) => plan(&args),
         ControllerCommand::Availability(args) => availability(&args).map(|()| ExitCode::SUCCESS),
         ControllerCommand::Explain(args) => explain(&args).map(|()| ExitCode::SUCCESS),
+        ControllerCommand::Holds(args) => holds(&args).map(|()| ExitCode::SUCCESS),
     };
     let error = match done {
         Ok(code) => return code,
         // A reader that has seen enough is no failure.
         Err(
-            CommandError::Plan(PlanError::Output(error)) | CommandError::Availability(AvailabilityError::Output(error)),
+            CommandError::Plan(PlanError::Output(error))
+            | CommandError::Availability(AvailabilityError::Output(error))
+            | CommandError::Holds(HoldsError::Output(error)),
         ) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::from(NO_ANSWER);
         }
@@ -87,7 +94,10 @@ pub(crate) fn main() -> ExitCode {
     };
     // Whoever closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "hostler-controller: {}", Chain(&error));
-    if matches!(error, CommandError::Plan(_) | CommandError::Availability(_) | CommandError::Explain(_)) {
+    if matches!(
+        error,
+        CommandError::Plan(_) | CommandError::Availability(_) | CommandError::Explain(_) | CommandError::Holds(_)
+    ) {
         ExitCode::from(NO_ANSWER)
     } else {
         ExitCode::FAILURE
@@ -105,6 +115,10 @@ fn availability(args: &AvailabilityArgs) -> Result<(), CommandError> {
 
 fn explain(args: &ExplainArgs) -> Result<(), CommandError> {
     Ok(explain::run(args, &mut io::stdout())?)
+}
+
+fn holds(args: &HoldsArgs) -> Result<(), CommandError> {
+    Ok(held::run(args, &mut io::stdout())?)
 }
 
 fn run(args: &ConfigArgs) -> Result<(), CommandError> {

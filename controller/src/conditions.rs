@@ -3,14 +3,18 @@
 //! A cluster without a kind or a gate gets everything else; only what is switched on by configuration, and cannot be done, keeps
 //! the controller from being ready.
 
+mod keeping;
+
 use std::{collections::BTreeMap, time::SystemTime};
 
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
 
+use self::keeping::keeping;
 use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
+    hold::adapter::HoldStatus,
     model::{KindStatus, ObservedKind},
     provision::adapter::ProvisionStatus,
 };
@@ -64,6 +68,8 @@ pub(crate) enum FindingKind {
     ClassicAllocation,
     /// ProvisioningRequests are answered.
     ProvisioningRequests,
+    /// Devices are kept for whom they were promised.
+    Reservations,
 }
 
 impl FindingKind {
@@ -76,6 +82,7 @@ impl FindingKind {
             Self::DeviceTaintRules => "DeviceTaintRules",
             Self::ClusterHardware => "ClusterHardware",
             Self::ClassicAllocation => "ClassicAllocation",
+            Self::Reservations => "Reservations",
             Self::ProvisioningRequests => "ProvisioningRequests",
         }
     }
@@ -111,6 +118,7 @@ pub(crate) fn findings(
     sums: &SumsOutcome,
     classic: &ClassicStatus,
     provision: &ProvisionStatus,
+    holds: &HoldStatus,
 ) -> Vec<ClusterFinding> {
     vec![
         synced(modes, kinds),
@@ -120,6 +128,7 @@ pub(crate) fn findings(
         written(modes, sums),
         allocating(modes, classic),
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
+        keeping(modes.reservations, holds),
     ]
 }
 
@@ -301,7 +310,8 @@ mod tests {
 
     fn said(modes: CapabilitiesConfig) -> [String; 2] {
         let (sums, classic) = (SumsOutcome::default(), ClassicStatus::default());
-        let findings = findings(modes, &BTreeMap::new(), &sums, &classic, &ProvisionStatus::default());
+        let (provision, holds) = (ProvisionStatus::default(), HoldStatus::default());
+        let findings = findings(modes, &BTreeMap::new(), &sums, &classic, &provision, &holds);
         let of = |kind| findings.iter().find(|finding| finding.kind == kind).unwrap().line();
         [of(FindingKind::ClusterHardware), of(FindingKind::ClassicAllocation)]
     }

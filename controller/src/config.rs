@@ -2,6 +2,7 @@
 
 mod listen;
 mod provisioning;
+mod reservations;
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use hostler_process::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{listen::ListenAddress, provisioning::ProvisioningConfig};
+pub(crate) use self::{listen::ListenAddress, provisioning::ProvisioningConfig, reservations::ReservationsConfig};
 use crate::model::ObservedKind;
 
 /// Where the controller looks for a configuration file when none is named.
@@ -39,6 +40,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) capabilities: CapabilitiesConfig,
     /// How it answers ProvisioningRequests.
     pub(crate) provisioning: ProvisioningConfig,
+    /// How it keeps devices for whom they were promised.
+    pub(crate) reservations: ReservationsConfig,
     /// Which of several controllers writes.
     pub(crate) lease: LeaseConfig,
     /// What is logged, and how.
@@ -53,6 +56,7 @@ impl Default for ControllerConfig {
             listen: ListenAddress::default(),
             capabilities: CapabilitiesConfig::default(),
             provisioning: ProvisioningConfig::default(),
+            reservations: ReservationsConfig::default(),
             lease: LeaseConfig::default(),
             log: LogConfig::default(),
         }
@@ -73,6 +77,8 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) classic_dra: CapabilityMode,
     /// Answering ProvisioningRequests, as the one controller that leads. Off by itself: it takes rights of its own.
     pub(crate) provisioning: CapabilityMode,
+    /// Keeping devices for whom they were promised (Reservation), as the one controller that leads.
+    pub(crate) reservations: CapabilityMode,
 }
 
 impl Default for CapabilitiesConfig {
@@ -84,6 +90,7 @@ impl Default for CapabilitiesConfig {
             device_taint_rules: auto,
             classic_dra: auto,
             provisioning: CapabilityMode::Off,
+            reservations: auto,
         }
     }
 }
@@ -99,6 +106,13 @@ pub(crate) enum CapabilityMode {
     /// It is where it can be.
     #[default]
     Auto,
+}
+
+impl CapabilityMode {
+    /// Whether it is to be done, where it can be.
+    pub(crate) fn is_wanted(self) -> bool {
+        self != Self::Off
+    }
 }
 
 /// `[lease]`: which of several controllers writes.
@@ -119,9 +133,11 @@ impl Default for LeaseConfig {
 }
 
 impl CapabilitiesConfig {
-    /// Whether anything is done that only one controller may do.
+    /// Whether anything is done that only one of several controllers may do.
     pub(crate) fn leads(&self) -> bool {
-        [self.cluster_hardware, self.classic_dra, self.provisioning].into_iter().any(|mode| mode != CapabilityMode::Off)
+        [self.cluster_hardware, self.classic_dra, self.provisioning, self.reservations]
+            .into_iter()
+            .any(CapabilityMode::is_wanted)
     }
 
     /// Whether a kind is watched.
@@ -137,7 +153,7 @@ impl CapabilitiesConfig {
 }
 
 /// Sections that are read for themselves.
-const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning"];
+const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning", "reservations"];
 
 impl ControllerConfig {
     /// Reads and checks a file.
@@ -153,8 +169,9 @@ impl ControllerConfig {
         let lease = reader.section("lease", &mut root);
         let log = reader.section("log", &mut root);
         let provisioning = reader.section("provisioning", &mut root);
+        let reservations = reader.section("reservations", &mut root);
         let scalars: Self = reader.keys("", root, SECTIONS);
-        let config = Self { capabilities, lease, log, provisioning, ..scalars };
+        let config = Self { capabilities, lease, log, provisioning, reservations, ..scalars };
         config.mistakes().into_iter().for_each(|mistake| reader.mistake(mistake));
         let (mut problems, _) = reader.end();
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));

@@ -8,7 +8,9 @@
 //!   ClusterFacts: what would fit where ────────────────────────────────────────┘
 //! ```
 
+pub(crate) mod adapter;
 mod agenda;
+#[cfg(test)]
 mod choice;
 mod core;
 mod devices;
@@ -23,12 +25,16 @@ mod taken;
 mod tests;
 mod writes;
 
-pub(crate) use self::{
+#[cfg(test)]
+use self::{
     choice::{ReservationOffer, choose_reservation},
+    taken::taken_by_reservations,
+};
+pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
-        AllocatedClaim, DeviceKey, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTime, HoldWrite,
-        NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
+        AllocatedClaim, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTarget,
+        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice, ReservationObject,
+        WrittenReservation,
     },
-    taken::taken_by_reservations,
 };

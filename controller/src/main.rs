@@ -11,7 +11,7 @@ mod explain;
 #[cfg(test)]
 mod faults;
 mod hardware;
-#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "what feeds it comes with the adapter"))]
+mod held;
 mod hold;
 mod lead;
 mod metrics;

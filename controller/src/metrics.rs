@@ -4,8 +4,8 @@ use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
 use crate::{
-    availability::class_figures, classic::adapter::ClassicStatus, provision::adapter::ProvisionStatus,
-    serve::ServeState,
+    availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
+    provision::adapter::ProvisionStatus, serve::ServeState,
 };
 
 /// What the text is.
@@ -45,6 +45,7 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     register_process(&mut registry, state);
     register_classic(&mut registry, &state.classic_rx.borrow());
     register_provisioning(&mut registry, &state.provision_rx.borrow());
+    register_holds(&mut registry, &state.holds_rx.borrow());
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -82,6 +83,20 @@ fn register_provisioning(registry: &mut Registry, status: &ProvisionStatus) {
     checks.set(i64::try_from(status.checks).unwrap_or(i64::MAX));
     registry.register("provisioning_requests", "ProvisioningRequests that are answered here, by state", requests);
     registry.register("provisioning_checks", "Questions to the planner since this controller leads", checks);
+}
+
+/// What is kept, where this controller leads; nothing elsewhere.
+fn register_holds(registry: &mut Registry, status: &HoldStatus) {
+    let (reservations, writes) = (KindGauge::default(), WriteGauge::default());
+    for (phase, count) in &status.reservations {
+        reservations.get_or_create(&[("phase", *phase)]).set(i64::try_from(*count).unwrap_or(i64::MAX));
+    }
+    for ((what, outcome), count) in &status.writes {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        writes.get_or_create(&[("what", *what), ("outcome", *outcome)]).set(count);
+    }
+    registry.register("reservations", "Reservations, by phase", reservations);
+    registry.register("reservation_writes", "Writes for Reservations since this controller leads, by outcome", writes);
 }
 
 /// What the controller says of itself.

@@ -8,6 +8,7 @@
 //!
 //! The API server may come later, go, and come again: what is known is served meanwhile, with since when nothing is heard.
 
+mod capabilities;
 mod findings;
 mod life;
 mod owner;
@@ -31,16 +32,16 @@ use tokio::{
 use tracing::{error, info};
 use uuid::Uuid;
 
-use self::findings::FindingSources;
+use self::{capabilities::CapabilityStarts, findings::FindingSources};
 use crate::{
-    classic::adapter::{self as classic, ClassicParts, ClassicStatus},
+    classic::adapter::ClassicStatus,
     conditions::SumsOutcome,
-    config::{CapabilitiesConfig, CapabilityMode, ControllerConfig, LeaseConfig, ListenAddress},
-    hardware::{self, HardwareParts},
+    config::{CapabilitiesConfig, ControllerConfig, LeaseConfig, ListenAddress},
+    hold::adapter::HoldStatus,
     lead::{self, LeadParts, Leadership},
     model::ObservedKind,
     observe,
-    provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
+    provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
     view::ClusterView,
 };
@@ -146,38 +147,29 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
+    let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
     let sources = FindingSources {
         modes,
         view_rx: view_rx.clone(),
         outcome_rx,
         classic_rx: classic_rx.clone(),
         provision_rx: provision_rx.clone(),
+        holds_rx: holds_rx.clone(),
     };
     let findings_rx = findings::start(sources, tasks);
-    let is_wanted = |mode: CapabilityMode| mode != CapabilityMode::Off;
-    let leadership_rx = match modes.leads() {
-        true => lead(&config.lease, &calling, tasks),
-        false => watch::channel(Leadership::default()).1,
+    let leadership_rx =
+        if modes.leads() { lead(&config.lease, &calling, tasks) } else { watch::channel(Leadership::default()).1 };
+    let state = ServeState {
+        view_rx,
+        findings_rx,
+        classic_rx,
+        provision_rx,
+        holds_rx,
+        leadership_rx,
+        client: calling,
+        tasks: tasks.clone(),
     };
-    if is_wanted(modes.cluster_hardware) {
-        let (client, leadership_rx) = (calling.clone(), leadership_rx.clone());
-        let (view_rx, findings_rx) = (view_rx.clone(), findings_rx.clone());
-        hardware::start(HardwareParts { client, view_rx, findings_rx, leadership_rx, outcome_tx }, tasks);
-    }
-    let client = calling;
-    if is_wanted(modes.classic_dra) {
-        let (driver, namespace) = (config.driver.clone(), namespace(&config.lease));
-        let (calling, leadership_rx, tasks) = (client.clone(), leadership_rx.clone(), tasks.clone());
-        let status_tx = classic_tx;
-        classic::start(ClassicParts { watching, calling, driver, namespace, leadership_rx, status_tx, tasks });
-    }
-    if is_wanted(modes.provisioning) {
-        let (config, view_rx, leadership_rx) = (config.provisioning.clone(), view_rx.clone(), leadership_rx.clone());
-        let (client, status_tx, tasks) = (client.clone(), provision_tx, tasks.clone());
-        provision::start(ProvisionParts { client, config, view_rx, leadership_rx, status_tx, tasks });
-    }
-    let state =
-        ServeState { view_rx, findings_rx, classic_rx, provision_rx, leadership_rx, client, tasks: tasks.clone() };
+    CapabilityStarts { config, watching, state: state.clone() }.start(outcome_tx, classic_tx, provision_tx, holds_tx);
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }

@@ -46,8 +46,8 @@ use tracing::info;
 pub(crate) use plans::{PlanFile, PlanRequest};
 
 use crate::{
-    classic::adapter::ClassicStatus, conditions::ClusterFinding, lead::Leadership, provision::adapter::ProvisionStatus,
-    view::ClusterView,
+    classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus, lead::Leadership,
+    provision::adapter::ProvisionStatus, view::ClusterView,
 };
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.
@@ -68,6 +68,8 @@ pub(crate) struct ServeState {
     pub(crate) classic_rx: watch::Receiver<ClassicStatus>,
     /// How answering ProvisioningRequests goes.
     pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
+    /// How keeping devices goes.
+    pub(crate) holds_rx: watch::Receiver<HoldStatus>,
     /// Who writes.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// For those who must be asked about.

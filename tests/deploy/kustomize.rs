@@ -162,11 +162,23 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
             folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
             folder if folder.ends_with("classic") || folder.ends_with("provisioning") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
+            folder if folder.components().any(|part| part.as_os_str() == "holds") => "Deployment",
             _ => "DeviceClass",
         };
         assert!(resolved.objects.keys().any(|(kind, ..)| kind == central), "{}", folder.display());
     }
-    for named in ["", "hardware", "cluster", "crds", "controller", "controller/base", "base", "examples/overlay"] {
+    for named in [
+        "",
+        "hardware",
+        "cluster",
+        "crds",
+        "controller",
+        "controller/base",
+        "base",
+        "holds",
+        "holds/rules",
+        "examples/overlay",
+    ] {
         assert!(installations.contains(&deploy().join(named).components().collect()), "{named} is not there");
     }
 }

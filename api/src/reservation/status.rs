@@ -180,6 +180,17 @@ pub enum ReservationConditionReason {
 }
 
 impl ReservationPhase {
+    /// As it stands in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Available => "Available",
+            Self::Succeeded => "Succeeded",
+            Self::Waiting => "Waiting",
+            Self::Failed => "Failed",
+        }
+    }
+
     /// Whether nothing is kept any more, for good.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)

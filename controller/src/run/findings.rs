@@ -11,6 +11,7 @@ use crate::{
     classic::adapter::ClassicStatus,
     conditions::{ClusterFinding, SumsOutcome, findings},
     config::CapabilitiesConfig,
+    hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus,
     view::ClusterView,
 };
@@ -26,13 +27,15 @@ pub(super) struct FindingSources {
     pub(super) outcome_rx: watch::Receiver<SumsOutcome>,
     pub(super) classic_rx: watch::Receiver<ClassicStatus>,
     pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
+    pub(super) holds_rx: watch::Receiver<HoldStatus>,
 }
 
 impl FindingSources {
     fn look(&mut self) -> Arc<[ClusterFinding]> {
         let view = self.view_rx.borrow_and_update();
         let (outcome, classic) = (self.outcome_rx.borrow_and_update(), self.classic_rx.borrow_and_update());
-        findings(self.modes, &view.kinds, &outcome, &classic, &self.provision_rx.borrow_and_update()).into()
+        let (provision, holds) = (self.provision_rx.borrow_and_update(), self.holds_rx.borrow_and_update());
+        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds).into()
     }
 }
 
@@ -53,6 +56,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
                 Ok(()) = sources.outcome_rx.changed() => {}
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}
+                Ok(()) = sources.holds_rx.changed() => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }

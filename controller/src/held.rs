@@ -1,0 +1,177 @@
+//! What is kept, and for whom: the answer of `hostler-controller holds`. A pure function of the Reservations.
+
+mod command;
+mod table;
+
+use std::collections::BTreeMap;
+
+use hostler_api::reservation::{
+    OwnerController, OwnerObject, Reservation, ReservationConditionType, ReservationOwner, ReservedDevice,
+};
+use serde::Serialize;
+
+pub(crate) use self::command::{HoldsArgs, HoldsError, run};
+
+/// Everything that is kept or shall be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct HoldsAnswer {
+    /// By name.
+    pub(crate) reservations: Vec<HeldReservation>,
+}
+
+/// What is kept by a Reservation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HeldReservation {
+    /// Its name.
+    pub(crate) name: String,
+    /// `Pending`, `Waiting`, `Available`, `Succeeded` or `Failed`.
+    pub(crate) phase: String,
+    /// Why it stands there, in one word.
+    pub(crate) reason: String,
+    /// Why, for people.
+    pub(crate) message: String,
+    /// Devices that nobody has yet.
+    pub(crate) held: u32,
+    /// The node, if all are on one.
+    pub(crate) node_name: Option<String>,
+    /// What a toleration of `hostler.dev/held` must have as value.
+    pub(crate) toleration_value: Option<String>,
+    /// For whom, one line for each of the owners.
+    pub(crate) owners: Vec<String>,
+    /// Pods that have devices of it: `namespace/name`.
+    pub(crate) current_owners: Vec<String>,
+    /// Until when, as the Reservation says it: a time, or how long from when it was made.
+    pub(crate) until: String,
+    /// The devices.
+    pub(crate) devices: Vec<ReservedDevice>,
+}
+
+impl HoldsAnswer {
+    /// Of all Reservations, by name.
+    pub(crate) fn of(reservations: &BTreeMap<String, Reservation>) -> Self {
+        Self { reservations: reservations.values().map(HeldReservation::of).collect() }
+    }
+}
+
+impl HeldReservation {
+    fn of(reservation: &Reservation) -> Self {
+        let Reservation { metadata, spec, status } = reservation;
+        let ready = status.condition(ReservationConditionType::Ready);
+        let has = status.current_owners.iter().map(|it| place(&it.namespace, &it.name));
+        Self {
+            name: metadata.name.clone(),
+            phase: status.phase.as_str().to_owned(),
+            reason: ready.map(|it| it.reason.clone()).unwrap_or_default(),
+            message: ready.map(|it| it.message.clone()).unwrap_or_default(),
+            held: status.held,
+            node_name: status.node_name.clone(),
+            toleration_value: status.toleration_value.clone(),
+            owners: spec.owners.iter().map(owner).collect(),
+            current_owners: has.collect(),
+            until: until(spec.expires.as_deref(), spec.ttl.as_deref()),
+            devices: status.devices.clone(),
+        }
+    }
+}
+
+fn until(expires: Option<&str>, ttl: Option<&str>) -> String {
+    match (expires, ttl) {
+        (Some(expires), _) => expires.to_owned(),
+        (None, Some("0" | "0s")) => "for ever".to_owned(),
+        (None, ttl) => format!("{} from creation", ttl.unwrap_or("24h")),
+    }
+}
+
+/// For whom, as a person says it. All that is said must be true of a pod.
+fn owner(owner: &ReservationOwner) -> String {
+    let ReservationOwner { object, controller, label_selector, provisioning_request } = owner;
+    let labels = label_selector.as_ref().map(|selector| {
+        let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let others =
+            selector.match_expressions.iter().map(|it| format!("{} {:?} {:?}", it.key, it.operator, it.values));
+        format!("pods with {}", labels.chain(others).collect::<Vec<_>>().join(", "))
+    });
+    let request =
+        provisioning_request.as_ref().map(|it| format!("ProvisioningRequest {}", place(&it.namespace, &it.name)));
+    let said = [object.as_ref().map(pod), controller.as_ref().map(pods_of), labels, request];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    if said.is_empty() { "nobody".to_owned() } else { said.join(" and ") }
+}
+
+fn pod(OwnerObject { namespace, name, uid, .. }: &OwnerObject) -> String {
+    format!("Pod {}", place(namespace, if name.is_empty() { uid } else { name }))
+}
+
+fn pods_of(OwnerController { kind, namespace, name, uid, .. }: &OwnerController) -> String {
+    let kind = if kind.is_empty() { "controller" } else { kind };
+    format!("{kind} {}", place(namespace, if name.is_empty() { uid } else { name }))
+}
+
+fn place(namespace: &str, name: &str) -> String {
+    let name = if name.is_empty() { "*" } else { name };
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(objects: &[serde_json::Value]) -> HoldsAnswer {
+        let read = objects.iter().map(|it| serde_json::from_value::<Reservation>(it.clone()).unwrap());
+        HoldsAnswer::of(&read.map(|it| (it.metadata.name.clone(), it)).collect())
+    }
+
+    fn example() -> serde_json::Value {
+        json!({
+            "metadata": {"name": "train"},
+            "spec": {"ttl": "30m", "owners": [
+                {"controller": {"kind": "StatefulSet", "namespace": "ml", "name": "train"}, "labelSelector": {"matchLabels": {"app": "train"}}},
+                {"object": {"namespace": "ml", "name": "other"}},
+            ]},
+            "status": {
+                "phase": "Available", "held": 1, "nodeName": "n1", "tolerationValue": "0123456789abcdef",
+                "devices": [
+                    {"claim": "gpu", "request": "gpu", "driver": "hostler.dev", "pool": "n1/fpga", "device": "a", "state": "Held"},
+                    {"claim": "gpu", "request": "gpu", "driver": "hostler.dev", "pool": "n1/fpga", "device": "b", "state": "HandedOver",
+                     "owner": {"namespace": "ml", "pod": "train-0", "claim": "train-0-gpu", "uid": "u"}},
+                ],
+                "currentOwners": [{"kind": "Pod", "namespace": "ml", "name": "train-0"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "t"}],
+            },
+        })
+    }
+
+    #[test]
+    fn a_row_says_what_is_kept_for_whom_and_until_when() {
+        let answer = answer(&[example()]);
+        let [train] = answer.reservations.as_slice() else { panic!("{answer:?}") };
+        assert_eq!(train.owners, ["StatefulSet ml/train and pods with app=train", "Pod ml/other"]);
+        assert_eq!((train.until.as_str(), train.held), ("30m from creation", 1));
+        assert_eq!(
+            table::narrow(&answer),
+            "NAME   PHASE      HELD  NODE  FOR                                                       HAS         UNTIL\n\
+             train  Available   1/2  n1    StatefulSet ml/train and pods with app=train, Pod ml/other  ml/train-0  30m from creation\n"
+                .replace("FOR                                                       ", &format!("{:<59}", "FOR"))
+        );
+        assert_eq!(
+            table::wide(&answer),
+            "NAME   STATE       DEVICE     DRIVER       CLAIM  TAKEN BY    TAINT\n\
+             train  Held        n1/fpga/a  hostler.dev  gpu    -           hostler.dev/held=0123456789abcdef\n\
+             train  HandedOver  n1/fpga/b  hostler.dev  gpu    ml/train-0  hostler.dev/held=0123456789abcdef\n"
+        );
+    }
+
+    #[test]
+    fn one_of_which_the_controller_has_said_nothing_has_a_row_as_well() {
+        let answer =
+            answer(&[json!({"metadata": {"name": "a"}, "spec": {"expires": "2027-01-01T00:00:00Z", "owners": [{}]}})]);
+        assert_eq!(
+            table::narrow(&answer),
+            "NAME  PHASE    HELD  NODE  FOR     HAS  UNTIL\na     Pending   0/0  -     nobody  -    2027-01-01T00:00:00Z\n"
+        );
+        assert_eq!(until(None, Some("0")), "for ever");
+    }
+}

@@ -1,0 +1,162 @@
+//! `hostler-controller holds`: asks a cluster, once or as long as somebody looks.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use hostler_api::{
+    hardware::{GROUP, VERSION},
+    plain,
+    reservation::{RESERVATION_KIND, RESERVATIONS, Reservation},
+};
+use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError, FollowEvent, Follower};
+use tokio::{runtime, time::sleep};
+
+use super::{HoldsAnswer, table};
+
+/// Between two tries to reach a server that was there, while somebody watches.
+const AGAIN: Duration = Duration::from_secs(1);
+
+const EXAMPLES: &str = "\
+States of devices:
+  Fencing     it is being closed to others, and it is not certain yet that nobody else has got it
+  Held        it is kept, and nobody has it yet
+  HandedOver  one of those for whom it was kept has it
+  Lost        somebody else has it, or it is gone or does not work
+  Releasing   it is being opened to others
+
+Exit codes: 0 answered, 2 wrong usage, or no answer.";
+
+/// Say which devices are kept, for whom, until when, and who has them
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct HoldsArgs {
+    /// Kubeconfig of the cluster [default: the file that KUBECONFIG names, else the service account of the pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Go on, and answer again whenever the answer is another one
+    #[arg(long)]
+    watch: bool,
+    /// How the answer looks
+    #[arg(short, long, value_enum, default_value_t)]
+    output: HoldsFormat,
+}
+
+/// The shape of the answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum HoldsFormat {
+    /// For people: a row for each Reservation
+    #[default]
+    Table,
+    /// For people: a row for each device
+    Wide,
+    /// For programs, as JSON
+    Json,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HoldsError {
+    /// No threads, no timers.
+    #[error("failed to start the runtime")]
+    Runtime(#[source] io::Error),
+    /// There are no credentials.
+    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    Connect(#[source] ConnectError),
+    /// The server does not know the kind.
+    #[error("the API server has no reservations.{GROUP}; apply deploy/crds")]
+    NotServed(#[source] ApiFailure),
+    /// The cluster cannot be read.
+    #[error("failed to read the Reservations of the cluster")]
+    Read(#[source] ApiFailure),
+    /// The answer cannot be written.
+    #[error("failed to write the answer")]
+    Output(#[from] io::Error),
+}
+
+/// Answers, on `out`.
+pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), HoldsError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(HoldsError::Runtime)?;
+    runtime.block_on(args.follow(out))
+}
+
+/// All Reservations.
+pub(crate) fn reservations() -> Collection {
+    Collection::custom(GROUP, VERSION, RESERVATION_KIND, RESERVATIONS)
+}
+
+/// What is known while somebody looks.
+#[derive(Default)]
+struct Watched {
+    known: BTreeMap<String, Reservation>,
+    is_listed: bool,
+    shown: Option<HoldsAnswer>,
+}
+
+impl HoldsArgs {
+    async fn follow(&self, out: &mut dyn Write) -> Result<(), HoldsError> {
+        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let kubeconfig = self.kubeconfig.clone().or_else(of_shell);
+        let client = ApiClient::with_patience(kubeconfig.as_deref(), ApiPatience::BULK).map_err(HoldsError::Connect)?;
+        let mut follower = Follower::new(client, reservations());
+        let mut watched = Watched::default();
+        loop {
+            match follower.next().await {
+                Ok(event) => watched.take(event),
+                Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
+                // Who watches has time: the next call makes the connection anew.
+                Err(failure) if watched.is_listed && failure.is_transient() => sleep(AGAIN).await,
+                Err(failure) => return Err(HoldsError::Read(failure)),
+            }
+            if watched.is_listed {
+                watched.show(self.output, out)?;
+                if !self.watch {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn take(&mut self, event: FollowEvent) {
+        match event {
+            FollowEvent::ListStarted => (self.is_listed, self.known) = (false, BTreeMap::new()),
+            FollowEvent::Listed(object) | FollowEvent::Applied(object) => {
+                // One that cannot be understood is named by the controller's log, and kept by nobody.
+                if let Ok(reservation) = object.read::<Reservation>() {
+                    self.known.insert(object.name().to_owned(), reservation);
+                }
+            }
+            FollowEvent::Deleted(object) => drop(self.known.remove(object.name())),
+            FollowEvent::ListEnded => self.is_listed = true,
+            FollowEvent::UpToDate => {}
+        }
+    }
+
+    fn show(&mut self, format: HoldsFormat, out: &mut dyn Write) -> Result<(), HoldsError> {
+        let answer = HoldsAnswer::of(&self.known);
+        if self.shown.as_ref() == Some(&answer) {
+            return Ok(());
+        }
+        if self.shown.is_some() {
+            writeln!(out)?;
+        }
+        match format {
+            HoldsFormat::Table => out.write_all(plain(&table::narrow(&answer)).as_bytes())?,
+            HoldsFormat::Wide => out.write_all(plain(&table::wide(&answer)).as_bytes())?,
+            HoldsFormat::Json => {
+                serde_json::to_writer_pretty(&mut *out, &answer).map_err(io::Error::from)?;
+                writeln!(out)?;
+            }
+        }
+        out.flush()?;
+        self.shown = Some(answer);
+        Ok(())
+    }
+}

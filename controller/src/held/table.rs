@@ -1,0 +1,53 @@
+//! The answer for people.
+
+use hostler_api::well_known::HELD_TAINT;
+
+use super::{HeldReservation, HoldsAnswer};
+use crate::text_table::TextTable;
+
+/// One row for each Reservation, and below them why those that are not kept are not.
+pub(super) fn narrow(answer: &HoldsAnswer) -> String {
+    let mut table = TextTable::new(&["NAME", "PHASE", "HELD", "NODE", "FOR", "HAS", "UNTIL"]);
+    for one in &answer.reservations {
+        let HeldReservation { name, phase, held, node_name, owners, current_owners, until, devices, .. } = one;
+        let cells = [
+            name.clone(),
+            phase.clone(),
+            format!("{held}/{}", devices.len()),
+            or_dash(node_name.as_deref().unwrap_or_default()),
+            or_dash(&owners.join(", ")),
+            or_dash(&current_owners.join(", ")),
+            until.clone(),
+        ];
+        table.row(cells.each_ref());
+    }
+    let why = answer.reservations.iter().filter(|one| !one.message.is_empty());
+    table.text() + &why.map(|one| format!("{}: {}: {}\n", one.name, one.reason, one.message)).collect::<String>()
+}
+
+/// One row for each device.
+pub(super) fn wide(answer: &HoldsAnswer) -> String {
+    let mut table = TextTable::new(&["NAME", "STATE", "DEVICE", "DRIVER", "CLAIM", "TAKEN BY", "TAINT"]);
+    for (one, device) in answer.reservations.iter().flat_map(|one| one.devices.iter().map(move |device| (one, device)))
+    {
+        let taker = device.owner.as_ref().map(|owner| {
+            let name = if owner.pod.is_empty() { &owner.claim } else { &owner.pod };
+            format!("{}/{name}", owner.namespace)
+        });
+        let cells = [
+            one.name.clone(),
+            format!("{:?}", device.state),
+            format!("{}/{}", device.pool, device.device),
+            device.driver.clone(),
+            or_dash(&device.claim),
+            or_dash(taker.as_deref().unwrap_or_default()),
+            one.toleration_value.as_ref().map_or_else(|| "-".to_owned(), |value| format!("{HELD_TAINT}={value}")),
+        ];
+        table.row(cells.each_ref());
+    }
+    table.text()
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}

@@ -1,0 +1,136 @@
+//! The edge of Reservations to the API server. While this process leads, it watches what [`HoldCore`](super::HoldCore) decides on, and
+//! carries out what it says.
+//!
+//! ```text
+//!   leads, everything is known ──► are Reservations served? ──► a term: watch each kind ─► HoldReader ─► HoldCore ─► calls ─┐
+//!     ▲                                │ no: look again later                                   ▲  facts: the view         │
+//!     └────────────────────────────────┴── does not lead any more, or a kind is gone            └── what the server answered ┘
+//! ```
+//!
+//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends. What would
+//! fit where is asked of the view that everybody shares; the objects that decide are watched here, in their full length, and only
+//! by the one that leads.
+
+mod calls;
+mod claims;
+mod kind;
+mod notices;
+mod objects;
+mod read;
+mod status;
+mod term;
+
+use std::{sync::Arc, time::Duration};
+
+use hostler_cluster::ApiClient;
+use hostler_process::Tasks;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tracing::info;
+
+pub(crate) use self::status::{HoldPhase, HoldStatus};
+use self::{
+    kind::{HoldPlaces, PlaceError},
+    term::{HoldTerm, TermEnd},
+};
+use crate::{config::ReservationsConfig, lead::Leadership, view::ClusterView};
+
+/// Between two looks whether a kind was installed.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Between two looks whether a role was granted: each is a refusal in the server's books.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// What keeping devices takes.
+#[derive(Debug)]
+pub(crate) struct HoldParts {
+    /// For watches.
+    pub(crate) watching: ApiClient,
+    /// A connection that no watch can hold up.
+    pub(crate) calling: ApiClient,
+    /// The driver whose daemons close devices themselves.
+    pub(crate) driver: String,
+    /// How it is done.
+    pub(crate) config: ReservationsConfig,
+    /// What is there.
+    pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// Whether this process may write.
+    pub(crate) leadership_rx: watch::Receiver<Leadership>,
+    /// How it goes, for whoever wants to know.
+    pub(crate) status_tx: watch::Sender<HoldStatus>,
+    /// Where calls and watches run.
+    pub(crate) tasks: Tasks,
+}
+
+/// Keeps devices as long as this process leads.
+pub(crate) fn start(parts: HoldParts) {
+    let tasks = parts.tasks.clone();
+    let stop = tasks.stop_token();
+    tasks.service("reservations", async move {
+        tokio::select! {
+            // Dropped at the end only. What was sent is done or not; whoever leads next finds out.
+            () = run(parts) => {}
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    });
+}
+
+async fn run(mut parts: HoldParts) {
+    loop {
+        parts.lead().await;
+        match HoldPlaces::find(&parts.calling).await {
+            Ok(places) => {
+                info!("Reservations are kept here");
+                match HoldTerm::new(&mut parts, places).run().await {
+                    TermEnd::Deposed => {}
+                    TermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what)).await,
+                }
+            }
+            Err(PlaceError::NotServed(what)) => parts.rest(HoldPhase::NotServed(what)).await,
+            Err(PlaceError::Forbidden(why)) => parts.rest(HoldPhase::Forbidden(why)).await,
+            Err(PlaceError::Unknown(why)) => parts.rest(HoldPhase::Unknown(why)).await,
+        }
+    }
+}
+
+impl HoldParts {
+    /// Until when this process leads.
+    fn until(&mut self) -> Option<Instant> {
+        let leadership = self.leadership_rx.borrow_and_update();
+        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
+    }
+
+    /// Waits until this process leads, and everything is known.
+    async fn lead(&mut self) {
+        loop {
+            let is_known = self.view_rx.borrow_and_update().missing().is_empty();
+            if self.until().is_some() && is_known {
+                return;
+            }
+            self.tell(HoldStatus::default());
+            tokio::select! {
+                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
+                Ok(()) = self.leadership_rx.changed() => {}
+                Ok(()) = self.view_rx.changed() => {}
+                else => std::future::pending::<()>().await,
+            }
+        }
+    }
+
+    async fn rest(&self, phase: HoldPhase) {
+        let pause = if matches!(phase, HoldPhase::Forbidden(_)) { ASK_AGAIN } else { LOOK_AGAIN };
+        self.tell(HoldStatus { phase, ..HoldStatus::default() });
+        sleep(pause).await;
+    }
+
+    fn tell(&self, new: HoldStatus) {
+        self.status_tx.send_if_modified(|last| {
+            let is_other = *last != new;
+            *last = new;
+            is_other
+        });
+    }
+}

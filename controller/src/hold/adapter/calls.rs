@@ -1,0 +1,236 @@
+//! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{Chain, reservation::OwnerController, well_known::HELD_TAINT};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    claims::{ClaimPage, SeenClaim},
+    kind::{HoldKind, HoldPlaces},
+    read,
+};
+use crate::hold::{AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, WrittenReservation};
+
+/// Whose fields these are, as the API server remembers it.
+const FIELD_MANAGER: &str = "hostler-controller";
+
+/// Something to ask the server.
+#[derive(Clone, Debug)]
+pub(super) enum HoldCall {
+    Pod(ObjectKey),
+    Claims(u64),
+    Write(HoldWrite),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(super) enum CallAnswer {
+    Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
+    /// Those that have devices.
+    Claims(u64, Result<Vec<AllocatedClaim>, String>),
+    Written {
+        target: HoldTarget,
+        /// What was written, in one word.
+        what: &'static str,
+        outcome: HoldOutcome,
+        /// The object as it is now, as far as the server said.
+        object: Option<Value>,
+    },
+}
+
+/// Makes calls.
+#[derive(Clone, Debug)]
+pub(super) struct HoldCaller {
+    pub(super) client: ApiClient,
+    pub(super) places: HoldPlaces,
+}
+
+#[derive(Deserialize)]
+struct SeenPod {
+    metadata: SeenPodMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenPodMeta {
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    owner_references: Vec<PodOwner>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodOwner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    #[serde(default)]
+    controller: bool,
+}
+
+impl HoldCaller {
+    pub(super) async fn call(&self, call: HoldCall) -> CallAnswer {
+        match call {
+            HoldCall::Pod(key) => {
+                let pod = self.pod(&key).await;
+                CallAnswer::Pod(key, pod)
+            }
+            HoldCall::Claims(list) => {
+                CallAnswer::Claims(list, self.claims().await.map_err(|failure| Chain(&failure).to_string()))
+            }
+            HoldCall::Write(write) => {
+                let (outcome, object) = match self.write(&write).await {
+                    Ok(object) => (HoldOutcome::Done, object),
+                    Err(failure) => (outcome(&failure), None),
+                };
+                CallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
+            }
+        }
+    }
+
+    async fn pod(&self, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
+        let pods = Collection::core("Pod", "pods").of(&key.namespace);
+        match self.client.get::<SeenPod>(&pods, &key.name).await {
+            Ok(SeenPod { metadata }) => Ok(Some(Box::new(metadata.owner()))),
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            Err(failure) => Err(Chain(&failure).to_string()),
+        }
+    }
+
+    /// From the store, not from a cache: a list decides whether anybody else got a device.
+    async fn claims(&self) -> Result<Vec<AllocatedClaim>, ApiFailure> {
+        let all = Collection::resource(self.places.version, "ResourceClaim", HoldKind::Claim.plural());
+        let (mut claims, mut wrong) = (Vec::new(), None);
+        let mut read = |page: Vec<u8>| match serde_json::from_slice::<ClaimPage>(&page) {
+            Ok(page) => claims.extend(page.items.into_iter().map(SeenClaim::allocated)),
+            Err(error) => wrong = Some(error),
+        };
+        self.client.list(&all, &mut read).await?;
+        // Whoever is left out might have the device.
+        wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable("read the list of all claims", error)))?;
+        claims.retain(|claim| !claim.devices.is_empty());
+        Ok(claims)
+    }
+
+    async fn write(&self, write: &HoldWrite) -> Result<Option<Value>, ApiFailure> {
+        match write {
+            HoldWrite::Finalizers(of, finalizers) => self.finalizers(of, finalizers).await.map(Some),
+            HoldWrite::Status(of, status) => {
+                let all = HoldKind::reservations();
+                let object = json!({
+                    "apiVersion": all.api_version(), "kind": all.kind(), "metadata": metadata(of), "status": status,
+                });
+                self.client.apply_status(&all, &of.name, FIELD_MANAGER, &object).await.map(Some)
+            }
+            HoldWrite::Delete(of) => {
+                let version = ObjectVersion { uid: of.uid.clone(), resource_version: of.version.clone() };
+                self.client.delete(&HoldKind::reservations(), &of.name, &version).await.map(|()| None)
+            }
+            HoldWrite::NodeFences { node, version, fences } => {
+                let holds = fences.iter().map(|it| json!({"pool": it.pool, "device": it.device, "value": it.value}));
+                let patch = json!({
+                    "metadata": {"resourceVersion": version}, "spec": {"holds": holds.collect::<Vec<_>>()},
+                });
+                self.client.change(&HoldKind::node_hardware(), node, FIELD_MANAGER, &patch).await.map(Some)
+            }
+            HoldWrite::CreateRule(rule) => self.create_rule(rule).await.map(Some),
+            HoldWrite::DeleteRule(rule) => self.delete_rule(rule).await.map(|()| None),
+        }
+    }
+
+    async fn finalizers(&self, of: &WrittenReservation, finalizers: &[String]) -> Result<Value, ApiFailure> {
+        let mut metadata = metadata(of);
+        metadata["finalizers"] = json!(finalizers);
+        let patch = json!({ "metadata": metadata });
+        self.client.change(&HoldKind::reservations(), &of.name, FIELD_MANAGER, &patch).await
+    }
+
+    fn rules(&self) -> Result<&Collection, ApiFailure> {
+        let missing = || ApiFailure::unusable("write a DeviceTaintRule", "the API server serves none");
+        self.places.rules.as_ref().ok_or_else(missing)
+    }
+
+    async fn create_rule(&self, rule: &FenceRule) -> Result<Value, ApiFailure> {
+        let (all, device) = (self.rules()?, &rule.device);
+        let object = json!({
+            "apiVersion": all.api_version(), "kind": all.kind(),
+            "metadata": {"name": rule.name, "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER}},
+            "spec": {
+                "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.device},
+                "taint": {"key": HELD_TAINT, "value": rule.value, "effect": "NoSchedule"},
+            },
+        });
+        self.client.create(all, &rule.name, &object).await
+    }
+
+    /// The rule of somebody else that has its name by now stays.
+    async fn delete_rule(&self, rule: &FenceRule) -> Result<(), ApiFailure> {
+        let all = self.rules()?;
+        let found: Value = self.client.get(all, &rule.name).await?;
+        if read::rule(&found).as_ref() != Some(rule) {
+            return Ok(());
+        }
+        let text = |field: &str| found["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
+        self.client.delete(all, &rule.name, &version).await
+    }
+}
+
+impl SeenPodMeta {
+    fn owner(self) -> OwnerPod {
+        let controller = self.owner_references.into_iter().find(|owner| owner.controller);
+        let controller = controller.map(|owner| OwnerController {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            namespace: String::new(),
+            name: owner.name,
+            uid: owner.uid,
+        });
+        OwnerPod { uid: self.uid, labels: self.labels, annotations: self.annotations, controller }
+    }
+}
+
+fn metadata(of: &WrittenReservation) -> Value {
+    json!({"name": of.name, "uid": of.uid, "resourceVersion": of.version})
+}
+
+/// What a failure means. Whatever is not a plain no may be written or not.
+fn outcome(failure: &ApiFailure) -> HoldOutcome {
+    let message = || Chain(failure).to_string();
+    match failure.code() {
+        Some(404) if !failure.is_unknown_resource() => HoldOutcome::Gone,
+        Some(409) => HoldOutcome::Conflict,
+        Some(400 | 403 | 413 | 422) => HoldOutcome::Refused(message()),
+        _ => HoldOutcome::Failed(message()),
+    }
+}
+
+fn what(write: &HoldWrite) -> &'static str {
+    match write {
+        HoldWrite::Finalizers(..) => "finalizers",
+        HoldWrite::Status(..) => "status",
+        HoldWrite::Delete(_) => "deletion",
+        HoldWrite::NodeFences { .. } => "fences",
+        HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) => "rules",
+    }
+}
+
+/// In one word.
+pub(super) fn came_of_it(outcome: &HoldOutcome) -> &'static str {
+    match outcome {
+        HoldOutcome::Done => "done",
+        HoldOutcome::Conflict => "conflict",
+        HoldOutcome::Refused(_) => "refused",
+        HoldOutcome::Gone => "gone",
+        HoldOutcome::Failed(_) => "failed",
+    }
+}

@@ -1,0 +1,126 @@
+//! Kinds that are watched for Reservations, and where they are.
+
+use hostler_api::{
+    Chain, hardware,
+    reservation::{RESERVATION_KIND, RESERVATIONS},
+    resource::{ApiVersion, GROUP},
+};
+use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use serde::de::IgnoredAny;
+
+/// Versions in which DeviceTaintRules were served, the best first.
+const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
+/// No rule of ours is called so.
+const NO_RULE: &str = "hold";
+
+/// A kind that is watched.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum HoldKind {
+    Reservation,
+    NodeHardware,
+    Node,
+    Slice,
+    Rule,
+    Claim,
+}
+
+/// Where the kinds are in a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct HoldPlaces {
+    pub(super) version: ApiVersion,
+    /// Where rules are, if they are served and may be written.
+    pub(super) rules: Option<Collection>,
+}
+
+/// Why there is nothing to do.
+#[derive(Debug)]
+pub(super) enum PlaceError {
+    NotServed(String),
+    Forbidden(String),
+    Unknown(String),
+}
+
+impl HoldPlaces {
+    /// Asks the server.
+    pub(super) async fn find(client: &ApiClient) -> Result<Self, PlaceError> {
+        let version = client.version().await.map_err(|failure| PlaceError::of("resourceslices", &failure))?;
+        client
+            .list(&HoldKind::reservations(), &mut |_| {})
+            .await
+            .map_err(|failure| PlaceError::of(RESERVATIONS, &failure))?;
+        Ok(Self { version, rules: Self::rules(client).await })
+    }
+
+    /// A role that does not allow rules is as a server without them: both leave devices of other drivers open.
+    async fn rules(client: &ApiClient) -> Option<Collection> {
+        for version in RULE_VERSIONS {
+            let all = Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules");
+            match client.get::<IgnoredAny>(&all, NO_RULE).await {
+                Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => return Some(all),
+                Ok(_) => return Some(all),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (HoldKind, Collection)> {
+        [
+            HoldKind::Reservation,
+            HoldKind::NodeHardware,
+            HoldKind::Node,
+            HoldKind::Slice,
+            HoldKind::Rule,
+            HoldKind::Claim,
+        ]
+        .into_iter()
+        .filter_map(|kind| Some((kind, self.collection(kind)?)))
+    }
+
+    /// All objects of a kind, where there is such a kind.
+    pub(super) fn collection(&self, kind: HoldKind) -> Option<Collection> {
+        let resource = |kind, plural| Some(Collection::resource(self.version, kind, plural));
+        match kind {
+            HoldKind::Reservation => Some(HoldKind::reservations()),
+            HoldKind::NodeHardware => Some(HoldKind::node_hardware()),
+            HoldKind::Node => Some(Collection::core("Node", "nodes")),
+            HoldKind::Slice => resource("ResourceSlice", "resourceslices"),
+            HoldKind::Claim => resource("ResourceClaim", "resourceclaims"),
+            HoldKind::Rule => self.rules.clone(),
+        }
+    }
+}
+
+impl HoldKind {
+    /// As paths say it.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Reservation => RESERVATIONS,
+            Self::NodeHardware => hardware::NODE_HARDWARE,
+            Self::Node => "nodes",
+            Self::Slice => "resourceslices",
+            Self::Rule => "devicetaintrules",
+            Self::Claim => "resourceclaims",
+        }
+    }
+
+    pub(super) fn reservations() -> Collection {
+        Collection::custom(hardware::GROUP, hardware::VERSION, RESERVATION_KIND, RESERVATIONS)
+    }
+
+    pub(super) fn node_hardware() -> Collection {
+        Collection::custom(hardware::GROUP, hardware::VERSION, hardware::NODE_HARDWARE_KIND, hardware::NODE_HARDWARE)
+    }
+}
+
+impl PlaceError {
+    fn of(what: &str, failure: &ApiFailure) -> Self {
+        let said = Chain(failure).to_string();
+        match failure {
+            ApiFailure::NoResourceApi => Self::NotServed(what.to_owned()),
+            failure if failure.is_unknown_resource() => Self::NotServed(what.to_owned()),
+            failure if failure.code() == Some(403) => Self::Forbidden(said),
+            _ => Self::Unknown(said),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! From the server's texts to events of the core: what is read, what cannot be read, and what is gone without a word. Of an
+//! object only its name is kept here, but for what must be said of it again. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_cluster::{FollowEvent, RawObject};
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::warn;
+
+use super::{
+    claims::SeenClaim,
+    kind::HoldKind,
+    read::{self, ReadSlice},
+};
+use crate::{
+    hold::{HoldEvent, HoldTarget, NodeFences},
+    watchers::KindNews,
+};
+
+/// Reads objects.
+#[derive(Debug, Default)]
+pub(super) struct HoldReader {
+    kinds: BTreeMap<HoldKind, KnownObjects>,
+    /// Slices that say of devices by an attribute only that they are held.
+    by_attribute: BTreeMap<String, ReadSlice>,
+    fences: BTreeMap<String, NodeFences>,
+    /// Where Reservations stand.
+    phases: BTreeMap<String, &'static str>,
+    is_synced: bool,
+}
+
+/// What is known of the objects of a kind.
+#[derive(Debug, Default)]
+struct KnownObjects {
+    /// UIDs.
+    known: BTreeMap<ObjectKey, String>,
+    /// What the list that is under way has named so far.
+    listed: Option<BTreeSet<ObjectKey>>,
+    unreadable: BTreeSet<ObjectKey>,
+    is_synced: bool,
+}
+
+impl HoldReader {
+    pub(super) fn new(kinds: impl Iterator<Item = HoldKind>) -> Self {
+        Self { kinds: kinds.map(|kind| (kind, KnownObjects::default())).collect(), ..Self::default() }
+    }
+
+    /// Kinds of which no complete list was seen yet.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
+        self.kinds.iter().filter(|(_, known)| !known.is_synced).map(|(kind, _)| kind.plural()).collect()
+    }
+
+    /// Objects that cannot be understood.
+    pub(super) fn unreadable(&self) -> usize {
+        self.kinds.values().map(|known| known.unreadable.len()).sum()
+    }
+
+    /// How many Reservations stand where.
+    pub(super) fn phases(&self) -> BTreeMap<&'static str, usize> {
+        let mut phases = BTreeMap::new();
+        self.phases.values().for_each(|phase| *phases.entry(*phase).or_default() += 1);
+        phases
+    }
+
+    /// What something that was heard of a kind means.
+    pub(super) fn take(&mut self, kind: HoldKind, news: &KindNews) -> Vec<HoldEvent> {
+        let mut events = match news {
+            // The rules' gate is off now: there are none.
+            KindNews::NotServed => {
+                self.known(kind).listed = Some(BTreeSet::new());
+                self.list_ended(kind)
+            }
+            KindNews::Followed(FollowEvent::ListStarted) => {
+                self.known(kind).listed = Some(BTreeSet::new());
+                Vec::new()
+            }
+            KindNews::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => self.seen(kind, object),
+            KindNews::Followed(FollowEvent::Deleted(object)) => self.gone(kind, &key(object)),
+            KindNews::Followed(FollowEvent::ListEnded) => self.list_ended(kind),
+            KindNews::Followed(FollowEvent::UpToDate) => Vec::new(),
+        };
+        if !self.is_synced && self.missing().is_empty() {
+            self.is_synced = true;
+            events.push(HoldEvent::Synced);
+        }
+        events
+    }
+
+    /// What the server answered to a write.
+    pub(super) fn answered(&mut self, target: &HoldTarget, object: &Value) -> Vec<HoldEvent> {
+        let kind = match target {
+            HoldTarget::Reservation(_) => HoldKind::Reservation,
+            HoldTarget::NodeFences(_) => HoldKind::NodeHardware,
+            HoldTarget::Rule(_) => HoldKind::Rule,
+        };
+        let of_server = read::written_at(object).map(HoldEvent::ServerTime);
+        let read = self.read(kind, object).unwrap_or_default();
+        of_server.into_iter().chain(read).collect()
+    }
+
+    fn known(&mut self, kind: HoldKind) -> &mut KnownObjects {
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn seen(&mut self, kind: HoldKind, object: &RawObject) -> Vec<HoldEvent> {
+        let key = key(object);
+        let read = object.read::<Value>().map_err(|error| error.to_string());
+        let read = read.and_then(|object| self.read(kind, &object).map_err(|error| error.to_string()));
+        let known = self.known(kind);
+        if let Some(listed) = &mut known.listed {
+            listed.insert(key.clone());
+        }
+        match read {
+            Ok(events) => {
+                known.unreadable.remove(&key);
+                known.known.insert(key, object.version().uid);
+                events
+            }
+            // What was known of it counts until it is mended.
+            Err(reason) => {
+                if known.unreadable.insert(key.clone()) {
+                    warn!(kind = kind.plural(), object = %key, reason, "an object cannot be understood and is left out");
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn gone(&mut self, kind: HoldKind, key: &ObjectKey) -> Vec<HoldEvent> {
+        let known = self.known(kind);
+        known.unreadable.remove(key);
+        let Some(uid) = known.known.remove(key) else { return Vec::new() };
+        let name = key.name.clone();
+        vec![match kind {
+            HoldKind::Reservation => {
+                self.phases.remove(&name);
+                HoldEvent::ReservationGone(name, uid)
+            }
+            HoldKind::NodeHardware => {
+                self.fences.remove(&name);
+                HoldEvent::NodeFencesGone(name)
+            }
+            HoldKind::Node => HoldEvent::NodeGone(name),
+            HoldKind::Slice => {
+                self.by_attribute.remove(&name);
+                HoldEvent::SliceGone(name)
+            }
+            HoldKind::Rule => HoldEvent::RuleGone(name),
+            HoldKind::Claim => HoldEvent::ClaimGone(key.clone(), uid),
+        }]
+    }
+
+    fn list_ended(&mut self, kind: HoldKind) -> Vec<HoldEvent> {
+        let known = self.known(kind);
+        known.is_synced = true;
+        let Some(listed) = known.listed.take() else { return Vec::new() };
+        known.unreadable.retain(|key| listed.contains(key));
+        let gone: Vec<ObjectKey> = known.known.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        gone.iter().flat_map(|key| self.gone(kind, key)).collect()
+    }
+
+    fn read(&mut self, kind: HoldKind, object: &Value) -> Result<Vec<HoldEvent>, serde_json::Error> {
+        Ok(match kind {
+            HoldKind::Reservation => {
+                let read = read::reservation(object)?;
+                self.phases.insert(read.name.clone(), read.status.phase.as_str());
+                vec![HoldEvent::Reservation(Box::new(read))]
+            }
+            HoldKind::NodeHardware => self.fences_seen(read::node_fences(object)?),
+            HoldKind::Node => {
+                object["metadata"]["name"].as_str().map(|name| HoldEvent::Node(name.to_owned())).into_iter().collect()
+            }
+            HoldKind::Slice => vec![self.slice_seen(read::slice(object)?)],
+            HoldKind::Rule => read::rule(object).map(HoldEvent::Rule).into_iter().collect(),
+            HoldKind::Claim => vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated()))],
+        })
+    }
+
+    /// For whom a device is held whose slice only says that it is, follows from what its node was told.
+    fn fences_seen(&mut self, fences: NodeFences) -> Vec<HoldEvent> {
+        let node = fences.node.clone();
+        self.fences.insert(node.clone(), fences.clone());
+        let slices = self.by_attribute.values().filter(|read| read.slice.node == node);
+        let slices: Vec<HoldEvent> = slices.map(|read| HoldEvent::Slice(Box::new(self.valued(read)))).collect();
+        [HoldEvent::NodeFences(Box::new(fences))].into_iter().chain(slices).collect()
+    }
+
+    fn slice_seen(&mut self, read: ReadSlice) -> HoldEvent {
+        let name = read.slice.name.clone();
+        if read.by_attribute.is_empty() {
+            self.by_attribute.remove(&name);
+            return HoldEvent::Slice(Box::new(read.slice));
+        }
+        let slice = self.valued(&read);
+        self.by_attribute.insert(name, read);
+        HoldEvent::Slice(Box::new(slice))
+    }
+
+    fn valued(&self, read: &ReadSlice) -> crate::hold::PublishedSlice {
+        let mut slice = read.slice.clone();
+        let fences = self.fences.get(&slice.node).map(|it| it.fences.as_slice()).unwrap_or_default();
+        for device in slice.devices.iter_mut().filter(|device| read.by_attribute.contains(&device.name)) {
+            let fence = fences.iter().find(|fence| fence.pool == slice.pool && fence.device == device.name);
+            device.held_for = device.held_for.take().or_else(|| fence.map(|fence| fence.value.clone()));
+        }
+        slice
+    }
+}
+
+fn key(object: &RawObject) -> ObjectKey {
+    ObjectKey { namespace: object.namespace().to_owned(), name: object.name().to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

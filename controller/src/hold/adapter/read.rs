@@ -1,0 +1,199 @@
+//! From objects as the server tells them to what the core is told. Pure.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use hostler_api::{
+    hardware::NodeHardwareSpec,
+    reservation::{ReservationSpec, ReservationStatus},
+    resource::{DeviceAttribute, ResourceSliceSpec, SliceDevice},
+    well_known::{HELD_ATTRIBUTE, HELD_TAINT},
+};
+use hostler_cluster::from_rfc3339;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::hold::{DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject};
+
+/// Names of rules that are ours.
+const RULE_PREFIX: &str = "hold-";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct SeenMeta {
+    name: String,
+    uid: String,
+    resource_version: String,
+    generation: i64,
+    creation_timestamp: Option<String>,
+    deletion_timestamp: Option<String>,
+    finalizers: Vec<String>,
+    labels: std::collections::BTreeMap<String, String>,
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedFields {
+    time: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SeenReservation {
+    metadata: SeenMeta,
+    #[serde(default)]
+    spec: ReservationSpec,
+    #[serde(default)]
+    status: ReservationStatus,
+}
+
+#[derive(Deserialize)]
+struct SeenHardware {
+    metadata: SeenMeta,
+    spec: NodeHardwareSpec,
+}
+
+#[derive(Deserialize)]
+struct SeenSlice {
+    metadata: SeenMeta,
+    spec: ResourceSliceSpec,
+}
+
+/// A slice, and the devices of it of which only an attribute says that they are held.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ReadSlice {
+    pub(super) slice: PublishedSlice,
+    pub(super) by_attribute: Vec<String>,
+}
+
+pub(super) fn reservation(object: &Value) -> Result<ReservationObject, serde_json::Error> {
+    let SeenReservation { metadata, spec, status } = SeenReservation::deserialize(object)?;
+    Ok(ReservationObject {
+        name: metadata.name,
+        uid: metadata.uid,
+        version: metadata.resource_version,
+        generation: metadata.generation,
+        created: metadata.creation_timestamp.as_deref().and_then(since_1970).unwrap_or_default(),
+        is_deleting: metadata.deletion_timestamp.is_some(),
+        finalizers: metadata.finalizers,
+        labels: metadata.labels,
+        spec,
+        status,
+    })
+}
+
+pub(super) fn node_fences(object: &Value) -> Result<NodeFences, serde_json::Error> {
+    let SeenHardware { metadata, spec } = SeenHardware::deserialize(object)?;
+    let fences = spec.holds.into_iter().map(|it| Fence { pool: it.pool, device: it.device, value: it.value });
+    Ok(NodeFences { node: metadata.name, version: metadata.resource_version, fences: fences.collect() })
+}
+
+pub(super) fn slice(object: &Value) -> Result<ReadSlice, serde_json::Error> {
+    let SeenSlice { metadata, spec } = SeenSlice::deserialize(object)?;
+    let devices: Vec<SliceDevice> = spec.devices.into_iter().map(SliceDevice::unwrapped).collect();
+    let by_attribute = devices.iter().filter(|device| has_attribute(device)).map(|it| it.name.to_string()).collect();
+    let slice = PublishedSlice {
+        name: metadata.name,
+        version: metadata.resource_version,
+        driver: spec.driver,
+        pool: spec.pool.name,
+        node: spec.node_name.unwrap_or_default(),
+        devices: devices.iter().map(device).collect(),
+    };
+    Ok(ReadSlice { slice, by_attribute })
+}
+
+fn has_attribute(device: &SliceDevice) -> bool {
+    device.attributes.get(HELD_ATTRIBUTE) == Some(&DeviceAttribute::Bool(true))
+}
+
+fn device(device: &SliceDevice) -> PublishedDevice {
+    let held = device.taints.iter().find(|taint| &*taint.key == HELD_TAINT && taint.prevents_allocation());
+    let mut others = device.taints.iter().filter(|taint| &*taint.key != HELD_TAINT);
+    PublishedDevice {
+        name: device.name.to_string(),
+        held_for: held.map(|taint| taint.value.as_deref().unwrap_or_default().to_owned()),
+        is_usable: !others.any(hostler_api::resource::DeviceTaint::prevents_allocation),
+        is_shareable: device.allow_multiple_allocations,
+        is_partition: !device.consumes_counters.is_empty(),
+    }
+}
+
+/// A rule, if it is one of ours.
+pub(super) fn rule(object: &Value) -> Option<FenceRule> {
+    let name = object["metadata"]["name"].as_str().filter(|name| name.starts_with(RULE_PREFIX))?;
+    let (selector, taint) = (&object["spec"]["deviceSelector"], &object["spec"]["taint"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (taint["key"] == HELD_TAINT).then(|| FenceRule {
+        name: name.to_owned(),
+        device: DeviceKey::new(&text(&selector["driver"]), &text(&selector["pool"]), &text(&selector["device"])),
+        value: text(&taint["value"]),
+    })
+}
+
+/// When the server has written the object last, by its own clock: the last of the times that it keeps for each writer. To the
+/// second, and never later than it was.
+pub(super) fn written_at(object: &Value) -> Option<Duration> {
+    let metadata = SeenMeta::deserialize(&object["metadata"]).ok()?;
+    metadata.managed_fields.iter().filter_map(|fields| since_1970(fields.time.as_deref()?)).max()
+}
+
+pub(super) fn since_1970(text: &str) -> Option<Duration> {
+    from_rfc3339(text)?.duration_since(UNIX_EPOCH).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_device_says_for_whom_it_is_held_and_whether_it_can_be_used() {
+        let read = slice(&json!({
+            "metadata": {"name": "s", "resourceVersion": "3"},
+            "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [
+                {"name": "a", "taints": [{"key": "hostler.dev/held", "value": "v", "effect": "NoSchedule"}]},
+                {"name": "b", "taints": [{"key": "d/unhealthy", "effect": "NoSchedule"}], "allowMultipleAllocations": true},
+                {"name": "c", "basic": {"attributes": {"hostler.dev/held": {"bool": true}}}},
+                {"name": "e", "consumesCounters": [{"counterSet": "s", "counters": {}}], "taints": [{"key": "x", "effect": "None"}]},
+            ]},
+        }))
+        .unwrap();
+        let words = |device: &PublishedDevice| {
+            (device.held_for.clone(), device.is_usable, device.is_shareable, device.is_partition)
+        };
+        assert_eq!(
+            read.slice.devices.iter().map(words).collect::<Vec<_>>(),
+            [
+                (Some("v".to_owned()), true, false, false),
+                (None, false, true, false),
+                (None, true, false, false),
+                (None, true, false, true),
+            ]
+        );
+        assert_eq!(read.by_attribute, ["c"]);
+    }
+
+    #[test]
+    fn rules_of_others_are_none_of_ours() {
+        let rule_called = |name: &str, key: &str| {
+            rule(&json!({
+                "metadata": {"name": name},
+                "spec": {"deviceSelector": {"driver": "d", "pool": "p", "device": "a"}, "taint": {"key": key, "value": "v"}},
+            }))
+        };
+        let ours = rule_called("hold-1", HELD_TAINT).unwrap();
+        assert_eq!((ours.device, ours.value.as_str()), (DeviceKey::new("d", "p", "a"), "v"));
+        assert_eq!((rule_called("repair", HELD_TAINT), rule_called("hold-1", "x")), (None, None));
+    }
+
+    #[test]
+    fn the_last_word_of_all_writers_tells_the_servers_time() {
+        let object = json!({"metadata": {"managedFields": [
+            {"time": "2026-01-01T00:00:05Z"}, {"time": "2026-01-01T00:00:09Z"}, {},
+        ]}});
+        assert_eq!(written_at(&object), since_1970("2026-01-01T00:00:09Z"));
+        assert_eq!(written_at(&json!({"metadata": {}})), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! One term: from the first list to the moment at which this process does not lead any more. Owns the core.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, warn};
+
+use super::{
+    HoldParts,
+    calls::{CallAnswer, HoldCall, HoldCaller, came_of_it},
+    kind::{HoldKind, HoldPlaces},
+    notices::Notices,
+    objects::HoldReader,
+    status::{HoldPhase, HoldStatus},
+};
+use crate::{
+    hold::{HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldSettings, HoldTime},
+    watchers::{self, KindNews, Watchers},
+};
+
+/// News that wait for the core. Few: a storm of changes waits on the server.
+const NEWS: usize = 64;
+/// Calls that are under way at once. An API server gives a client some hundreds of places; these leave room for others.
+const MOST_CALLS: usize = 32;
+/// Between two looks at how it goes.
+const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
+/// Before a list of all claims that failed is asked for again.
+const LIST_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a term is over.
+pub(super) enum TermEnd {
+    /// This process does not lead any more.
+    Deposed,
+    /// The server does not have this kind any more.
+    NotServed(String),
+}
+
+/// Carries out what the core says.
+pub(super) struct HoldTerm<'a> {
+    parts: &'a mut HoldParts,
+    core: HoldCore,
+    objects: HoldReader,
+    caller: HoldCaller,
+    notices: Notices,
+    /// Calls that are to be made.
+    queue: VecDeque<HoldCall>,
+    /// Lists that are asked for again.
+    later: Option<(Instant, u64)>,
+    under_way: usize,
+    answers_tx: mpsc::Sender<CallAnswer>,
+    answers_rx: mpsc::Receiver<CallAnswer>,
+    began: Instant,
+    wake: Option<Instant>,
+    /// Facts that the core was told of.
+    revision: u64,
+    status: HoldStatus,
+    /// When it is told how it goes, if there is anything new.
+    status_due: Option<Instant>,
+}
+
+impl<'a> HoldTerm<'a> {
+    pub(super) fn new(parts: &'a mut HoldParts, places: HoldPlaces) -> Self {
+        let config = &parts.config;
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let core = HoldCore::new(HoldSettings {
+            own_driver: parts.driver.clone(),
+            has_rules: places.rules.is_some(),
+            // No release says of itself whether its scheduler has the fix.
+            holds_partitions: false,
+            settle: seconds(config.settle_seconds),
+            grace: seconds(config.grace_seconds),
+            keep: seconds(config.keep_seconds),
+            plan: parts.view_rx.borrow().options.clone(),
+        });
+        // Each call under way gives one answer.
+        let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
+        Self {
+            core,
+            objects: HoldReader::new(places.kinds().map(|(kind, _)| kind)),
+            notices: Notices::start(parts.calling.clone(), &parts.tasks),
+            caller: HoldCaller { client: parts.calling.clone(), places },
+            queue: VecDeque::new(),
+            later: None,
+            under_way: 0,
+            answers_tx,
+            answers_rx,
+            began: Instant::now(),
+            wake: None,
+            revision: 0,
+            status: HoldStatus::default(),
+            status_due: Some(Instant::now()),
+            parts,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> TermEnd {
+        let (news_tx, mut news_rx) = mpsc::channel(NEWS);
+        let _watchers = self.watch(&news_tx);
+        loop {
+            let Some(until) = self.parts.until() else { return TermEnd::Deposed };
+            self.begin_calls();
+            let next = [Some(until), self.status_due, self.wake, self.later.map(|(at, _)| at)];
+            let next = next.into_iter().flatten().min().unwrap_or(until);
+            tokio::select! {
+                // What the server answered is known before anything else that it says, and before more is asked of it.
+                biased;
+                // Cancel safe: an answer that was not taken stays in the channel.
+                Some(answer) = self.answers_rx.recv() => self.answered(answer),
+                // Cancel safe: it only waits. Whether this process still leads turns out in the next round.
+                () = sleep_until(next) => self.time_passed(),
+                // Cancel safe: what has changed is looked at in the next round.
+                _ = self.parts.leadership_rx.changed() => {}
+                // Cancel safe: what has changed is looked at at once.
+                Ok(()) = self.parts.view_rx.changed() => self.facts_changed(),
+                // Cancel safe: news that were not taken stay in the channel.
+                Some((kind, news)) = news_rx.recv() => {
+                    if matches!(news, KindNews::NotServed) && kind != HoldKind::Rule {
+                        return TermEnd::NotServed(kind.plural().to_owned());
+                    }
+                    self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
+                }
+            }
+        }
+    }
+
+    fn watch(&self, news_tx: &mpsc::Sender<(HoldKind, KindNews)>) -> Watchers {
+        watchers::start(&self.parts.watching, self.caller.places.kinds(), "Reservations", news_tx, &self.parts.tasks)
+    }
+
+    fn time_passed(&mut self) {
+        let now = Instant::now();
+        if self.status_due.is_some_and(|due| due <= now) {
+            self.tell_status();
+        }
+        if let Some((_, list)) = self.later.take_if(|(at, _)| *at <= now) {
+            self.queue.push_back(HoldCall::Claims(list));
+        }
+        if self.wake.take_if(|wake| *wake <= now).is_some() {
+            self.step(HoldEvent::Tick);
+        }
+    }
+
+    fn facts_changed(&mut self) {
+        let revision = self.parts.view_rx.borrow_and_update().facts.revision();
+        if revision != self.revision {
+            self.revision = revision;
+            self.step(HoldEvent::FactsChanged);
+        }
+    }
+
+    fn step(&mut self, event: HoldEvent) {
+        self.status_due.get_or_insert_with(|| Instant::now() + BETWEEN_STATUSES);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = HoldTime { elapsed: self.began.elapsed(), wall };
+        let view = self.parts.view_rx.borrow().clone();
+        for command in self.core.step(now, &view.facts, event) {
+            match command {
+                HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
+                HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
+                HoldCommand::ListClaims(list) => self.queue.push_back(HoldCall::Claims(list)),
+                HoldCommand::Tell(notice) => {
+                    debug!(name = notice.name, reason = notice.reason, message = notice.message, "told");
+                    self.notices.tell(notice);
+                }
+                // The core says it again only if it is earlier than what it said before, or if that has passed.
+                HoldCommand::WakeAt(at) => self.wake = Some(self.began + at),
+            }
+        }
+    }
+
+    /// Whoever calls has just made sure that this process leads.
+    fn begin_calls(&mut self) {
+        while self.under_way < MOST_CALLS
+            && let Some(call) = self.queue.pop_front()
+        {
+            self.under_way += 1;
+            let (caller, answers_tx) = (self.caller.clone(), self.answers_tx.clone());
+            self.parts.tasks.job(async move {
+                // Nobody wants to know when the term is over.
+                let _ = answers_tx.send(caller.call(call).await).await;
+            });
+        }
+    }
+
+    /// What an object has become is known before what came of the write: see the core.
+    fn answered(&mut self, answer: CallAnswer) {
+        self.under_way -= 1;
+        match answer {
+            CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
+            CallAnswer::Claims(list, Ok(claims)) => {
+                claims.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
+                self.step(HoldEvent::ClaimsListed(list));
+            }
+            CallAnswer::Claims(list, Err(error)) => {
+                warn!(error, "the claims that devices are compared with cannot be listed");
+                self.later = Some((Instant::now() + LIST_AGAIN, list));
+            }
+            CallAnswer::Written { target, what, outcome, object } => {
+                *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
+                if let HoldOutcome::Failed(error) | HoldOutcome::Refused(error) = &outcome {
+                    warn!(what, error, "a write for a Reservation failed");
+                }
+                let seen = object.map(|object| self.objects.answered(&target, &object)).unwrap_or_default();
+                seen.into_iter().for_each(|event| self.step(event));
+                self.step(HoldEvent::Written(target, outcome));
+            }
+        }
+    }
+
+    fn tell_status(&mut self) {
+        self.status_due = None;
+        let missing = self.objects.missing();
+        self.status.phase = if missing.is_empty() { HoldPhase::Keeping } else { HoldPhase::Listing(missing) };
+        self.status.unreadable = self.objects.unreadable();
+        self.status.reservations = self.objects.phases();
+        self.parts.tell(self.status.clone());
+    }
+}

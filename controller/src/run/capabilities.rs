@@ -1,0 +1,85 @@
+//! What only one of several controllers does: each part is started where the configuration wants it.
+
+use hostler_cluster::ApiClient;
+use tokio::sync::watch;
+
+use super::namespace;
+use crate::{
+    classic::adapter::{self as classic, ClassicParts, ClassicStatus},
+    conditions::SumsOutcome,
+    config::ControllerConfig,
+    hardware::{self, HardwareParts},
+    hold::adapter::{self as hold, HoldParts, HoldStatus},
+    provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
+    serve::ServeState,
+};
+
+/// What the parts are made of.
+pub(super) struct CapabilityStarts<'a> {
+    pub(super) config: &'a ControllerConfig,
+    /// For watches.
+    pub(super) watching: ApiClient,
+    pub(super) state: ServeState,
+}
+
+impl CapabilityStarts<'_> {
+    pub(super) fn start(
+        self,
+        outcome_tx: watch::Sender<SumsOutcome>,
+        classic_tx: watch::Sender<ClassicStatus>,
+        provision_tx: watch::Sender<ProvisionStatus>,
+        holds_tx: watch::Sender<HoldStatus>,
+    ) {
+        let modes = self.config.capabilities;
+        if modes.cluster_hardware.is_wanted() {
+            self.hardware(outcome_tx);
+        }
+        if modes.classic_dra.is_wanted() {
+            self.classic(classic_tx);
+        }
+        if modes.provisioning.is_wanted() {
+            self.provision(provision_tx);
+        }
+        if modes.reservations.is_wanted() {
+            self.hold(holds_tx);
+        }
+    }
+
+    fn hardware(&self, outcome_tx: watch::Sender<SumsOutcome>) {
+        let ServeState { view_rx, findings_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        hardware::start(HardwareParts { client, view_rx, findings_rx, leadership_rx, outcome_tx }, &tasks);
+    }
+
+    fn classic(&self, status_tx: watch::Sender<ClassicStatus>) {
+        let ServeState { leadership_rx, client, tasks, .. } = self.state.clone();
+        classic::start(ClassicParts {
+            watching: self.watching.clone(),
+            calling: client,
+            driver: self.config.driver.clone(),
+            namespace: namespace(&self.config.lease),
+            leadership_rx,
+            status_tx,
+            tasks,
+        });
+    }
+
+    fn provision(&self, status_tx: watch::Sender<ProvisionStatus>) {
+        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        let config = self.config.provisioning.clone();
+        provision::start(ProvisionParts { client, config, view_rx, leadership_rx, status_tx, tasks });
+    }
+
+    fn hold(&self, status_tx: watch::Sender<HoldStatus>) {
+        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        hold::start(HoldParts {
+            watching: self.watching.clone(),
+            calling: client,
+            driver: self.config.driver.clone(),
+            config: self.config.reservations.clone(),
+            view_rx,
+            leadership_rx,
+            status_tx,
+            tasks,
+        });
+    }
+}

@@ -1,0 +1,246 @@
+//! Devices that are kept in a real cluster, by the real daemon and the real controller, for a pod that a real scheduler and a real
+//! kubelet run. `HOSTLER_E2E_KUBECONFIG` and `HOSTLER_E2E_NODE` name the cluster (1.36 or later, with device taints); without them
+//! nothing is tried. Figures are printed: `--nocapture` shows them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and shows what it measured"
+)]
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use hostler_testing::{
+    controller::RunningController,
+    host::Host,
+    real_node::{RealNode, eventually},
+};
+use serde_json::{Value, json};
+
+const RESOURCE: &str = "/apis/resource.k8s.io/v1";
+const OURS: &str = "/apis/hostler.dev/v1alpha1";
+const CARDS: usize = 4;
+
+fn skipped(why: &str) {
+    // Not `eprintln!`, which the test harness hides.
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
+/// A node with cards, a controller that keeps them, and the namespace of a test.
+struct HoldingCluster {
+    node: RealNode,
+    host: Host,
+    controller: RunningController,
+}
+
+fn apply(node: &RealNode, file: &str) {
+    for object in
+        serde_saphyr::from_multiple::<Value>(&fs::read_to_string(Path::new("deploy").join(file)).unwrap()).unwrap()
+    {
+        let (version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let plural = match kind {
+            "CustomResourceDefinition" => "customresourcedefinitions",
+            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicyBinding" => "validatingadmissionpolicybindings",
+            "ClusterRole" => "clusterroles",
+            "ClusterRoleBinding" => "clusterrolebindings",
+            other => panic!("{other} is not applied here"),
+        };
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = format!("/apis/{version}/{plural}/{name}?fieldManager=test&force=true");
+        let answer = node.ask("PATCH", &path, "application/apply-patch+yaml", &object);
+        answer.unwrap_or_else(|(code, message)| panic!("{file}: {code}: {message}"));
+    }
+}
+
+impl HoldingCluster {
+    fn start() -> Option<Self> {
+        let Some(node) = RealNode::find() else {
+            skipped("HOSTLER_E2E_KUBECONFIG and HOSTLER_E2E_NODE name no node");
+            return None;
+        };
+        if !node.versions("resource.k8s.io").contains(&"v1".to_owned()) {
+            skipped("the cluster is older than 1.34");
+            return None;
+        }
+        // Roles, accounts and namespaces are there: the kubeconfigs of the node's folder are of them.
+        for file in
+            ["crds/nodehardware.yaml", "crds/clusterhardware.yaml", "crds/reservations.yaml", "holds/base/policy.yaml"]
+        {
+            apply(&node, file);
+        }
+        let mut host =
+            Host::real_node("[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n", node.membership());
+        host.script(&format!("[[device]]\nname = \"card\"\ncount = {CARDS}\n"));
+        host.start();
+        let class = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "kept-card"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == \"hostler.dev\""}}]},
+        });
+        if node.get(&format!("{RESOURCE}/deviceclasses/kept-card")).is_none() {
+            node.create(&format!("{RESOURCE}/deviceclasses"), &class);
+        }
+        let mut options = node.controller_options();
+        options.config = "[capabilities]\nreservations = \"on\"\n".to_owned();
+        let controller = node.block_on(RunningController::start(&options));
+        node.block_on(controller.until_figure("hostler_controller_condition{type=\"Reservations\",status=\"True\"} 1"));
+        let cluster = Self { node, host, controller };
+        eventually("the cards", || (cluster.fences()?.len() == CARDS).then_some(()));
+        Some(cluster)
+    }
+
+    /// For whom each card is held, in the order of their names; nothing as long as they are not published.
+    fn fences(&self) -> Option<Vec<Option<String>>> {
+        let slices = self.node.get(&format!("{RESOURCE}/resourceslices"))?;
+        let slices = slices["items"].as_array()?.iter().filter(|it| it["spec"]["driver"] == "hostler.dev");
+        let devices = slices.flat_map(|slice| slice["spec"]["devices"].as_array().cloned().unwrap_or_default());
+        let value = |device: Value| {
+            let taints = device["taints"].as_array()?;
+            taints.iter().find(|it| it["key"] == "hostler.dev/held")?["value"].as_str().map(str::to_owned)
+        };
+        Some(devices.map(value).collect())
+    }
+
+    fn held(&self) -> usize {
+        self.fences().unwrap_or_default().iter().flatten().count()
+    }
+
+    fn reserve(&self, name: &str, cards: usize, pod: &str) {
+        let request = json!({"name": "card", "exactly": {"deviceClassName": "kept-card"}});
+        let claim = |at: usize| json!({"name": format!("c{at}"), "spec": {"devices": {"requests": [request]}}});
+        let owner = json!({"object": {"namespace": self.node.namespace(), "name": pod}});
+        self.node.create(
+            &format!("{OURS}/reservations"),
+            &json!({
+                "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": name},
+                "spec": {"deviceClaims": (0..cards).map(claim).collect::<Vec<_>>(), "owners": [owner], "ttl": "20m"},
+            }),
+        );
+    }
+
+    fn until_phase(&self, name: &str, phase: &str) -> Value {
+        eventually(&format!("{name} to be {phase}"), || {
+            self.node.get(&format!("{OURS}/reservations/{name}")).filter(|it| it["status"]["phase"] == phase)
+        })
+    }
+
+    fn release(&self, name: &str) {
+        let path = format!("{OURS}/reservations/{name}");
+        self.node.delete(&path, 0);
+        eventually("it to be gone", || self.node.get(&path).is_none().then_some(()));
+    }
+
+    fn template(&self, name: &str, tolerations: &Value) -> Result<(), String> {
+        let request = json!({"name": "card", "exactly": {"deviceClassName": "kept-card", "tolerations": tolerations}});
+        let template = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": name},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        });
+        let made =
+            self.node.ask("POST", &self.node.of(RESOURCE, "resourceclaimtemplates"), "application/json", &template);
+        made.map(drop).map_err(|(_, message)| message)
+    }
+
+    fn pod(&self, name: &str, template: &str) {
+        self.node.run_pod(name, &[json!({"name": "card", "resourceClaimTemplateName": template})], &Value::Null);
+    }
+
+    fn is_bound(&self, pod: &str) -> bool {
+        let pod = self.node.get(&self.node.of("/api/v1", &format!("pods/{pod}"))).unwrap();
+        pod["spec"]["nodeName"].is_string()
+    }
+
+    fn stop(self) {
+        assert_eq!(self.node.block_on(self.controller.stop()), Some(0));
+        drop(self.host);
+    }
+}
+
+fn exactly(value: &str) -> Value {
+    json!([{"key": "hostler.dev/held", "operator": "Equal", "value": value, "effect": "NoSchedule"}])
+}
+
+#[test]
+fn what_is_kept_goes_to_its_owner_and_to_nobody_before_him() {
+    let Some(cluster) = HoldingCluster::start() else { return };
+    cluster.reserve("e2e-kept", CARDS, "owner");
+    let kept = cluster.until_phase("e2e-kept", "Available");
+    let value = kept["status"]["tolerationValue"].as_str().unwrap().to_owned();
+    assert_eq!(cluster.fences().unwrap(), vec![Some(value.clone()); CARDS]);
+    cluster.template("any", &json!([])).unwrap();
+    cluster.template("kept", &exactly(&value)).unwrap();
+    cluster.pod("stranger", "any");
+    eventually("the scheduler's refusal", || {
+        cluster.node.events("Pod", "stranger").iter().any(|it| it.contains("cannot allocate all claims")).then_some(())
+    });
+    assert!(!cluster.is_bound("stranger"));
+    cluster.pod("owner", "kept");
+    eventually("the owner's container", || cluster.node.pid("owner"));
+    let done = cluster.until_phase("e2e-kept", "Succeeded");
+    assert_eq!(done["status"]["currentOwners"][0]["name"], "owner");
+    // What the owner did not take is open to everybody now.
+    eventually("the stranger's container", || cluster.node.pid("stranger"));
+    // What he took is opened when every scheduler has seen his claim.
+    eventually("no fence", || (cluster.held() == 0).then_some(()));
+    for pod in ["owner", "stranger"] {
+        cluster.node.delete(&cluster.node.of("/api/v1", &format!("pods/{pod}")), 1);
+    }
+    cluster.release("e2e-kept");
+    cluster.stop();
+}
+
+#[test]
+fn nobody_may_tolerate_whatever_is_held() {
+    let Some(cluster) = HoldingCluster::start() else { return };
+    let told = "status.tolerationValue";
+    // A policy is in force some moments after it was made.
+    eventually("the policy", || {
+        let refused = cluster.template("all", &json!([{"operator": "Exists"}])).err();
+        if refused.is_none() {
+            cluster.node.delete(&cluster.node.of(RESOURCE, "resourceclaimtemplates/all"), 0);
+        }
+        refused.filter(|message| message.contains(told))
+    });
+    for greedy in [
+        json!([{"key": "hostler.dev/held", "operator": "Exists"}]),
+        json!([{"key": "hostler.dev/held", "operator": "Exists", "effect": "NoSchedule"}]),
+    ] {
+        assert!(cluster.template("greedy", &greedy).unwrap_err().contains(told), "{greedy}");
+    }
+    for (name, modest) in [
+        ("one", exactly("0123456789abcdef")),
+        ("other", json!([{"key": "hostler.dev/drained", "operator": "Exists"}])),
+        ("none", json!([])),
+        ("evicted", json!([{"operator": "Exists", "effect": "NoExecute"}])),
+    ] {
+        cluster.template(name, &modest).unwrap();
+    }
+    cluster.stop();
+}
+
+#[test]
+fn how_long_it_takes_until_others_are_refused() {
+    const ROUNDS: usize = 30;
+    let Some(cluster) = HoldingCluster::start() else { return };
+    let mut times: Vec<Duration> = Vec::new();
+    for round in 0..ROUNDS {
+        let name = format!("e2e-time-{round}");
+        let began = Instant::now();
+        cluster.reserve(&name, 1, "nobody");
+        eventually("the fence", || (cluster.held() == 1).then_some(()));
+        times.push(began.elapsed());
+        cluster.release(&name);
+        eventually("no fence", || (cluster.held() == 0).then_some(()));
+    }
+    times.sort();
+    let (middle, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
+    println!("creation until the slice is closed to others, {ROUNDS} times: median {middle:?}, longest {worst:?}");
+    cluster.stop();
+}
