@@ -23,6 +23,7 @@ use crate::{
     ApiFailure, ApiPatience, CallError, Collection, ConnectError, ObjectVersion, StatusError,
     connection::connect,
     protobuf::{self, ProtobufObject},
+    release::minor_of,
 };
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
@@ -430,13 +431,6 @@ impl ApiClient {
     }
 }
 
-/// The minor release, by what a server says of it and of its source: builds outside of the project leave the first empty, and some
-/// providers append a plus.
-fn minor_of(minor: &str, git_version: &str) -> Option<u32> {
-    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
-    number(minor).or_else(|| number(git_version.strip_prefix("v")?.split('.').nth(1)?))
-}
-
 /// What a page of a list says of the next.
 #[derive(Deserialize)]
 struct ListEnd {
@@ -497,24 +491,5 @@ pub(crate) async fn within<T>(
     match timeout(limit, exchange).await {
         Ok(result) => result.map_err(|source| ApiFailure::Call { step: step(), source }),
         Err(_) => Err(ApiFailure::TimedOut { step: step(), after: limit }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_release_is_known_of_servers_that_say_only_of_which_source_they_are() {
-        for (minor, git_version, expected) in [
-            ("36", "v1.36.2", Some(36)),
-            ("31+", "v1.31.14-gke.1", Some(31)),
-            ("", "v1.26.4-29+c0ffee", Some(26)),
-            ("", "v0.0.0-master+$Format:%H$", Some(0)),
-            ("", "", None),
-            ("none", "latest", None),
-        ] {
-            assert_eq!(minor_of(minor, git_version), expected, "{minor} {git_version}");
-        }
     }
 }

@@ -26,6 +26,7 @@ mod object;
 mod pace;
 mod patience;
 mod protobuf;
+mod release;
 mod service;
 mod time;
 mod watch;

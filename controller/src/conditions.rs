@@ -322,6 +322,8 @@ mod tests {
         let modes = |cluster_hardware, classic_dra| CapabilitiesConfig {
             cluster_hardware,
             classic_dra,
+            reservations: CapabilityMode::Off,
+            provisioning: CapabilityMode::Off,
             ..CapabilitiesConfig::default()
         };
         let nobody = "nobody does it: give one that shall do it a lease.name of its own";

@@ -152,9 +152,12 @@ mod tests {
         assert_eq!((train.until.as_str(), train.held), ("30m from creation", 1));
         assert_eq!(
             table::narrow(&answer),
-            "NAME   PHASE      HELD  NODE  FOR                                                       HAS         UNTIL\n\
-             train  Available   1/2  n1    StatefulSet ml/train and pods with app=train, Pod ml/other  ml/train-0  30m from creation\n"
-                .replace("FOR                                                       ", &format!("{:<59}", "FOR"))
+            format!(
+                "NAME   PHASE      HELD  NODE  {:<58}  HAS         UNTIL\n\
+                 train  Available   1/2  n1    StatefulSet ml/train and pods with app=train, Pod ml/other  ml/train-0  30m \
+                 from creation\n",
+                "FOR"
+            )
         );
         assert_eq!(
             table::wide(&answer),

@@ -34,7 +34,9 @@ impl TextTable {
 
     fn shape(&self, column: usize) -> (usize, bool) {
         let width = self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let is_number = |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit());
+        // A time, or how long something lasts, begins with a digit as well.
+        let is_number =
+            |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit()) && !cell.contains([' ', '-']);
         let mut cells = self.rows[1..].iter().map(|row| &*row[column]).filter(|cell| *cell != "-").peekable();
         (width, cells.peek().is_some() && cells.all(is_number))
     }

@@ -140,7 +140,9 @@ async fn a_cluster_without_the_kinds_gets_the_rest_and_a_condition_says_what_is_
         "{said}"
     );
     // It has nothing to write, and so does not lead in the other's place.
-    options.config = "[capabilities]\nnode_reports = 'on'\ncluster_hardware = 'off'\nclassic_dra = 'off'".to_owned();
+    let nothing =
+        ["cluster_hardware", "classic_dra", "reservations", "provisioning"].map(|it| format!("{it} = 'off'\n"));
+    options.config = format!("[capabilities]\nnode_reports = 'on'\n{}", nothing.concat());
     let needy = RunningController::start(&options).await;
     needy
         .until("it says what is missing", async |it| {
