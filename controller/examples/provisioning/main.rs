@@ -2,8 +2,8 @@
 //!
 //! Starts the released binary (`HOSTLER_CONTROLLER_BIN`, or the one beside this program) against an API server of its own on
 //! the loopback interface, with 5,000 nodes of 100 devices each, of three drivers. A request for 32 sets of 16,384 pods with
-//! one device each is told no, as that is more than there is; one for 32 sets of 15,000 is told yes; and a small one is told
-//! no beside that one's booking. Prints one line per figure, with what it should be.
+//! one device each is told no, as that is more than there is; one for 32 sets of 15,000 is told yes; and one for 32 sets of
+//! 1,000 is told no beside that one's booking. Prints one line per figure, with what it should be.
 
 #![allow(
     clippy::disallowed_methods,
@@ -54,7 +54,7 @@ async fn main() {
     controller.until_answers("/readyz", 200).await;
     controller.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 0").await;
     for (name, pods, answer, wanted) in
-        [("no", 16_384, "False", "≤ 10 s"), ("yes", 15_000, "True", "≤ 10 s"), ("beside", 500, "False", "")]
+        [("no", 16_384, "False", "≤ 10 s"), ("yes", 15_000, "True", "≤ 10 s"), ("beside", 1_000, "False", "")]
     {
         let start = Instant::now();
         ask(&server, name, pods);
