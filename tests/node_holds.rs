@@ -25,6 +25,9 @@ const FOR_ONE: &str = "0123456789abcdef";
 const FOR_OTHER: &str = "fedcba9876543210";
 const CARDS: &str = "[[device]]\nname = \"card\"\ncount = 4\n";
 
+/// How often the daemon is killed at least.
+const ROUNDS: usize = 24;
+
 /// Devices, and for whom they are held.
 type Holds = BTreeMap<String, String>;
 
@@ -288,7 +291,12 @@ async fn no_kill_and_no_outage_ever_offers_a_held_device() {
     let mut chance = fastrand::Rng::with_seed(15);
     let mut holds = held(&[("card-2", FOR_ONE)]);
     rig.hold(&holds);
-    for _ in 0..24 {
+    for round in 0.. {
+        // Slices are written where something had to be published anew: until that was often enough.
+        if round >= ROUNDS && rig.assert_kept() > 20 {
+            break;
+        }
+        assert!(round < 10 * ROUNDS, "hardly a slice is written");
         if chance.bool() {
             let value = if chance.bool() { FOR_ONE } else { FOR_OTHER };
             holds = (0..4).filter(|_| chance.bool()).map(|card| (format!("card-{card}"), value.to_owned())).collect();
@@ -324,6 +332,5 @@ async fn no_kill_and_no_outage_ever_offers_a_held_device() {
     rig.server.heal();
     rig.host.wait_until_served();
     rig.until_held(&holds).await;
-    let checked = rig.assert_kept();
-    assert!(checked > 5, "{checked} devices of written slices were held");
+    rig.assert_kept();
 }
