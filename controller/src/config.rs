@@ -146,6 +146,7 @@ impl CapabilitiesConfig {
             ObservedKind::NodeHardware => self.node_reports,
             ObservedKind::DeviceTaintRule => self.device_taint_rules,
             ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.provisioning,
+            ObservedKind::Reservation => self.reservations,
             _ => CapabilityMode::On,
         };
         mode != CapabilityMode::Off

@@ -3,6 +3,7 @@
 
 mod agenda;
 mod availability;
+mod claim_write;
 mod classic;
 mod cli;
 mod conditions;

@@ -15,6 +15,7 @@ use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
 
 use self::known::KnownObjects;
 use crate::{
+    hold::ReservationObject,
     provision::ProvisionObjects,
     reports::NodeReports,
     stock::StockAccount,
@@ -48,6 +49,7 @@ pub(crate) struct ClusterModel {
     account: StockAccount,
     options: PlanOptions,
     provisioning: Arc<ProvisionObjects>,
+    reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     /// What the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -151,6 +153,7 @@ impl ClusterModel {
             kinds: self.kinds(),
             planner: self.planner.clone(),
             provisioning: self.provisioning.clone(),
+            reservations: self.reservations.clone(),
         }
     }
 
@@ -212,6 +215,9 @@ impl ClusterModel {
             ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
             ObservedObject::PodTemplate(template) => Arc::make_mut(&mut self.provisioning).see_template(key, *template),
             ObservedObject::ProvisioningRequest(request) => Arc::make_mut(&mut self.provisioning).see_request(*request),
+            ObservedObject::Reservation(seen) => {
+                Arc::make_mut(&mut self.reservations).insert(seen.name.clone(), Arc::from(seen));
+            }
         }
     }
 
@@ -232,6 +238,7 @@ impl ClusterModel {
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
                 ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
+                ObservedKind::Reservation => drop(Arc::make_mut(&mut self.reservations).remove(&key.name)),
             }
         }
         vec![ModelCommand::Publish]

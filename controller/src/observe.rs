@@ -27,6 +27,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Between two looks whether a server has got a kind that it did not have.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks whether a kind may be read by now: each is a refusal in the server's books.
+const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 /// What a server may ask for; more would be a mistake.
 const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60);
 
@@ -96,7 +98,7 @@ impl KindObserver {
         let places = self.kind.collections(version);
         let Some(place) = places.get(self.place) else {
             self.place = 0;
-            return self.not_served().await;
+            return self.not_served(NOT_SERVED_PAUSE).await;
         };
         let mut follower = Follower::new(self.client.clone(), place.clone());
         let mut waiting = PendingEvents::default();
@@ -123,6 +125,9 @@ impl KindObserver {
                 Err(failure) if failure.is_unknown_resource() => {
                     self.place += 1;
                     return Ok(());
+                }
+                Err(failure) if self.kind.is_optional() && failure.code() == Some(403) => {
+                    return self.not_served(FORBIDDEN_PAUSE).await;
                 }
                 Err(failure) => {
                     self.flush(&mut waiting).await?;
@@ -161,12 +166,12 @@ impl KindObserver {
         Ok(())
     }
 
-    async fn not_served(&mut self) -> Result<(), NobodyListens> {
+    async fn not_served(&mut self, pause: Duration) -> Result<(), NobodyListens> {
         // It may have been upgraded, or be another server.
         self.client.forget_version();
         self.interruption = None;
         self.send(ClusterEvent::NotServed(self.kind)).await?;
-        sleep(NOT_SERVED_PAUSE).await;
+        sleep(pause).await;
         Ok(())
     }
 
@@ -201,6 +206,7 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
                 |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));
             object.read().map(seen)
         }
+        ObservedKind::Reservation => object.read().map(ObservedObject::Reservation),
     };
     let content = content.map_err(|error| Chain(&error).to_string());
     SeenObject { kind, key: key(object), stamp: (&object.version()).into(), content }

@@ -9,6 +9,7 @@ use hostler_allocator::plan::{ClusterFacts, DeviceJudge, PlanOptions, Snapshot, 
 use hostler_api::hardware::DeviceState;
 
 use crate::{
+    hold::ReservationObject,
     model::{KindStatus, ObservedKind},
     provision::ProvisionObjects,
     stock::ClusterStock,
@@ -29,6 +30,8 @@ pub(crate) struct ClusterView {
     pub(crate) planner: Arc<LazySnapshot>,
     /// Requests for capacity, and what belongs to them.
     pub(crate) provisioning: Arc<ProvisionObjects>,
+    /// What is kept for whom, by the name of the Reservation.
+    pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
 }
 
 /// A snapshot for the planner, which is made when somebody asks for the first time.

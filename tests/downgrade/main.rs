@@ -56,8 +56,12 @@ fn assert_can_be_taken_back(record: &ClaimRecord) {
 fn everything() -> ClaimRecord {
     let mut record = decode(&fs::read(&golden("claims")[1]).unwrap()).unwrap();
     record.since = Some(1_800_000_000);
-    record.reserved_for =
-        vec![ResourceClaimConsumerReference { resource: "pods".into(), name: "train-0".into(), uid: "5f0c".into() }];
+    record.reserved_for = vec![ResourceClaimConsumerReference {
+        resource: "pods".into(),
+        name: "train-0".into(),
+        uid: "5f0c".into(),
+        ..Default::default()
+    }];
     record.metadata = Some(DeviceMetadata {
         generation: 3,
         pod_claim_name: Some("gpu".to_owned()),

@@ -74,6 +74,9 @@ pub struct ResourceClaimStatus {
 /// Who may use a claim.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ResourceClaimConsumerReference {
+    /// Group of the resource; empty for pods.
+    #[serde(default, rename = "apiGroup", skip_serializing_if = "String::is_empty")]
+    pub api_group: String,
     /// `pods`, or another resource.
     #[serde(default)]
     pub resource: String,

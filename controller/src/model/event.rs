@@ -12,7 +12,7 @@ use hostler_api::{
 use hostler_cluster::ObjectVersion;
 
 use super::ObservedKind;
-use crate::provision::SeenRequest;
+use crate::{hold::ReservationObject, provision::SeenRequest};
 
 /// Something that was seen of the cluster.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ pub(crate) enum ObservedObject {
     PodTemplate(Box<PodTemplate>),
     /// A request for capacity.
     ProvisioningRequest(Box<SeenRequest>),
+    /// Devices that are kept for somebody.
+    Reservation(Box<ReservationObject>),
 }
 
 /// Which version of which object, in a few bytes.

@@ -1,7 +1,7 @@
 //! The kinds of objects that are watched.
 
 use hostler_api::{
-    hardware, provisioning,
+    hardware, provisioning, reservation,
     resource::{ApiVersion, GROUP},
 };
 use hostler_cluster::Collection;
@@ -29,6 +29,8 @@ pub(crate) enum ObservedKind {
     PodTemplate,
     /// Requests for capacity. Absent where the kind is not installed.
     ProvisioningRequest,
+    /// Devices that are kept for somebody. Absent where the kind is not installed, or may not be read.
+    Reservation,
 }
 
 /// The versions in which rules were served, the best first. They are absent where their gate is off.
@@ -36,7 +38,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All of them, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -47,6 +49,7 @@ impl ObservedKind {
         Self::Pod,
         Self::PodTemplate,
         Self::ProvisioningRequest,
+        Self::Reservation,
     ];
 
     /// As messages and labels say it: `resourceslices`.
@@ -62,6 +65,7 @@ impl ObservedKind {
             Self::NodeHardware => hardware::NODE_HARDWARE,
             Self::PodTemplate => "podtemplates",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
+            Self::Reservation => reservation::RESERVATIONS,
         }
     }
 
@@ -78,7 +82,13 @@ impl ObservedKind {
             Self::NodeHardware => hardware::NODE_HARDWARE_KIND,
             Self::PodTemplate => "PodTemplate",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
+            Self::Reservation => reservation::RESERVATION_KIND,
         }
+    }
+
+    /// Whether there is as good as none where it may not be read: who asks for it sees less, and nothing wrong.
+    pub(crate) fn is_optional(self) -> bool {
+        self == Self::Reservation
     }
 
     /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.
@@ -88,7 +98,7 @@ impl ObservedKind {
             Self::DeviceTaintRule => {
                 RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
             }
-            Self::NodeHardware => {
+            Self::NodeHardware | Self::Reservation => {
                 vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
             }
             Self::ProvisioningRequest => provisioning::VERSIONS

@@ -120,3 +120,23 @@ fn a_kind_that_is_not_there_is_known_to_have_nothing() {
     let status = model.kinds()[&KIND].clone();
     assert!(!status.is_absent && status.objects == 1);
 }
+
+#[test]
+fn reservations_are_seen_by_their_names_until_they_are_gone() {
+    let (now, mut model) = (Instant::now(), ClusterModel::default());
+    let object: ReservationObject = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "training", "uid": "u", "resourceVersion": "3"},
+        "spec": {"replicas": 2}, "status": {"phase": "Available"},
+    }))
+    .unwrap();
+    let kind = ObservedKind::Reservation;
+    let content = Ok(ObservedObject::Reservation(Box::new(object)));
+    let seen = SeenObject { kind, key: key("training"), stamp: stamp("u", 3), content };
+    assert_eq!(model.step(now, ClusterEvent::Seen(seen)), [ModelCommand::Publish]);
+    let view = model.view();
+    let known = &view.reservations["training"];
+    assert_eq!((known.uid.as_str(), known.version.as_str(), known.spec.replicas()), ("u", "3", 2));
+    assert!(!known.status.phase.is_over());
+    model.step(now, ClusterEvent::Gone(kind, key("training"), stamp("u", 4)));
+    assert!(model.view().reservations.is_empty() && !view.reservations.is_empty());
+}

@@ -89,6 +89,7 @@ impl World {
             resource: "pods".to_owned(),
             name: (*name).to_owned(),
             uid: (*uid).to_owned(),
+            ..ResourceClaimConsumerReference::default()
         };
         let uid = ClaimUid::new(name).unwrap();
         let record = ClaimRecord {

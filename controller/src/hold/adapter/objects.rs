@@ -15,7 +15,7 @@ use super::{
     read::{self, ReadSlice},
 };
 use crate::{
-    hold::{HoldEvent, HoldTarget, NodeFences},
+    hold::{HoldEvent, HoldTarget, NodeFences, ReservationObject},
     watchers::KindNews,
 };
 
@@ -164,7 +164,7 @@ impl HoldReader {
     fn read(&mut self, kind: HoldKind, object: &Value) -> Result<Vec<HoldEvent>, serde_json::Error> {
         Ok(match kind {
             HoldKind::Reservation => {
-                let read = read::reservation(object)?;
+                let read = ReservationObject::deserialize(object)?;
                 self.phases.insert(read.name.clone(), read.status.phase.as_str());
                 vec![HoldEvent::Reservation(Box::new(read))]
             }

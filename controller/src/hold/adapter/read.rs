@@ -9,7 +9,7 @@ use hostler_api::{
     well_known::{HELD_ATTRIBUTE, HELD_TAINT},
 };
 use hostler_cluster::from_rfc3339;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::hold::{DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject};
@@ -66,20 +66,22 @@ pub(super) struct ReadSlice {
     pub(super) by_attribute: Vec<String>,
 }
 
-pub(super) fn reservation(object: &Value) -> Result<ReservationObject, serde_json::Error> {
-    let SeenReservation { metadata, spec, status } = SeenReservation::deserialize(object)?;
-    Ok(ReservationObject {
-        name: metadata.name,
-        uid: metadata.uid,
-        version: metadata.resource_version,
-        generation: metadata.generation,
-        created: metadata.creation_timestamp.as_deref().and_then(since_1970).unwrap_or_default(),
-        is_deleting: metadata.deletion_timestamp.is_some(),
-        finalizers: metadata.finalizers,
-        labels: metadata.labels,
-        spec,
-        status,
-    })
+impl<'de> Deserialize<'de> for ReservationObject {
+    fn deserialize<D: Deserializer<'de>>(object: D) -> Result<Self, D::Error> {
+        let SeenReservation { metadata, spec, status } = SeenReservation::deserialize(object)?;
+        Ok(Self {
+            name: metadata.name,
+            uid: metadata.uid,
+            version: metadata.resource_version,
+            generation: metadata.generation,
+            created: metadata.creation_timestamp.as_deref().and_then(since_1970).unwrap_or_default(),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers,
+            labels: metadata.labels,
+            spec,
+            status,
+        })
+    }
 }
 
 pub(super) fn node_fences(object: &Value) -> Result<NodeFences, serde_json::Error> {

@@ -1,0 +1,114 @@
+//! Writes of ResourceClaims, for whoever keeps devices in them or gives them to pods. What is decided is decided elsewhere.
+//!
+//! Each write but the first one names the version that it was decided on, and fails where there is another one by now.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::resource::{AllocationResult, ApiVersion, ResourceClaimConsumerReference, ResourceClaimSpec};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use serde_json::{Value, json};
+
+/// Whose fields these are, as the API server remembers it.
+const FIELD_MANAGER: &str = "hostler-controller";
+/// Keeps a claim as long as it has devices. Whoever writes an allocation adds it before, and takes it away after.
+pub(crate) const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+
+/// A write of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ClaimWrite {
+    /// The claim is made. That there is one of its name is a conflict.
+    Create(Box<NewClaim>),
+    /// It has these finalizers, and no others.
+    Finalizers(WrittenClaim, Vec<String>),
+    /// It has these devices, or none, and these consumers.
+    Status(WrittenClaim, Box<WrittenClaimStatus>),
+    /// It goes, if it is this one in this version.
+    Delete(WrittenClaim),
+}
+
+/// Which claim is written, in which version.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WrittenClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+}
+
+/// A claim that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NewClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) spec: ResourceClaimSpec,
+}
+
+/// What a claim has, and who may use it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct WrittenClaimStatus {
+    /// Once it is there the API server lets it go as a whole only. From 1.36 on one without `allocationTimestamp` keeps pods
+    /// from being bound that are not in `reserved_for`.
+    pub(crate) allocation: Option<AllocationResult>,
+    pub(crate) reserved_for: Vec<ResourceClaimConsumerReference>,
+}
+
+impl ClaimWrite {
+    /// The claim.
+    pub(crate) fn key(&self) -> &ObjectKey {
+        match self {
+            Self::Create(claim) => &claim.key,
+            Self::Finalizers(claim, _) | Self::Status(claim, _) | Self::Delete(claim) => &claim.key,
+        }
+    }
+
+    /// What is written, in one word.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "claim",
+            Self::Finalizers(..) => "claim_finalizers",
+            Self::Status(..) => "claim_status",
+            Self::Delete(_) => "claim_deletion",
+        }
+    }
+
+    /// Has the server, which serves claims in `version`, do it; gives the claim as it has it then, if there is one.
+    pub(crate) async fn send(&self, client: &ApiClient, version: ApiVersion) -> Result<Option<Value>, ApiFailure> {
+        let ObjectKey { namespace, name } = self.key();
+        let claims = Collection::resource(version, "ResourceClaim", "resourceclaims").of(namespace);
+        match self {
+            Self::Create(claim) => client.create(&claims, name, &object(claim, version)?).await.map(Some),
+            // A patch would have the server write parameters of drivers anew, and then refuse it since they have changed.
+            Self::Finalizers(claim, finalizers) => {
+                let change = (&*claim.version, &**finalizers);
+                client.replace_finalizers(&claims, name, FIELD_MANAGER, change).await.map(Some)
+            }
+            Self::Status(claim, status) => {
+                let patch = json!({
+                    "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
+                    // What is null goes, in a merge patch; lists are as a whole what is written.
+                    "status": {"allocation": status.allocation, "reservedFor": status.reserved_for},
+                });
+                client.change_status(&claims, name, FIELD_MANAGER, &patch).await.map(Some)
+            }
+            Self::Delete(claim) => {
+                let version = ObjectVersion { uid: claim.uid.clone(), resource_version: claim.version.clone() };
+                client.delete(&claims, name, &version).await.map(|()| None)
+            }
+        }
+    }
+}
+
+fn object(claim: &NewClaim, version: ApiVersion) -> Result<Value, ApiFailure> {
+    if version == ApiVersion::V1Beta1 {
+        let step = format!("create ResourceClaim {}", claim.key);
+        return Err(ApiFailure::unusable(step, "claims are made from resource.k8s.io/v1beta2 on (Kubernetes 1.33)"));
+    }
+    let NewClaim { key, labels, annotations, spec } = claim;
+    Ok(json!({
+        "apiVersion": version.group_version(), "kind": "ResourceClaim",
+        "metadata": {"namespace": key.namespace, "name": key.name, "labels": labels, "annotations": annotations},
+        "spec": spec,
+    }))
+}
