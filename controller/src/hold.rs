@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   Reservations, slices, NodeHardware, claims, pods, nodes ─► HoldEvent ─► HoldCore::step ─► commands
-//!   ClusterFacts: what would fit where ────────────────────────────────────────┘
+//!                                                                   ▲            │ HoldQuestion
+//!                                  what would fit where: HoldAnswer └─ planner ◄─┘ on a thread of its own
 //! ```
 
 pub(crate) mod adapter;
@@ -17,12 +18,15 @@ mod devices;
 mod event;
 mod fences;
 mod planning;
+mod published;
+mod question;
 mod seen;
 mod settle;
 mod status;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod victims;
 mod writes;
 
 #[cfg(test)]
@@ -37,4 +41,5 @@ pub(crate) use self::{
         HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice, ReservationObject,
         WrittenReservation,
     },
+    question::{HoldAnswer, HoldQuestion},
 };

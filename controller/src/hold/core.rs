@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
+use hostler_allocator::plan::{ObjectKey, PlanOptions};
 use hostler_api::reservation::{
     DeviceOwner, ReservationConditionReason, ReservationConditionType, ReservationPhase, ReservedDevice,
     toleration_value,
@@ -15,7 +15,9 @@ use hostler_api::reservation::{
 use super::{
     agenda::{HoldClock, Topic},
     event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, OwnerPod, ReservationObject},
-    seen::{PodKnowledge, PoolName, Seen, is_older},
+    planning::Questions,
+    published::PoolName,
+    seen::{PodKnowledge, Seen, is_older},
     writes::WriteState,
 };
 use crate::agenda::Agenda;
@@ -56,6 +58,8 @@ pub(super) struct Hold {
     pub(super) proposal: Option<Vec<ReservedDevice>>,
     /// Why none could be chosen.
     pub(super) problem: Option<String>,
+    /// Whether there was nothing free when it was asked last.
+    pub(super) is_without_free: bool,
     /// Devices that are closed, of which it is not certain yet that nobody else got them.
     pub(super) check: Option<HoldCheck>,
     /// Since when devices are not as they should be.
@@ -102,6 +106,7 @@ pub(crate) struct HoldCore {
     pub(super) clock: HoldClock,
     pub(super) agenda: Agenda<Topic>,
     lists: Lists,
+    pub(super) questions: Questions,
     /// Devices that could not be closed, and until when they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: BTreeMap<HoldTarget, WriteState>,
@@ -120,31 +125,31 @@ impl HoldCore {
             clock: HoldClock::default(),
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
+            questions: Questions::default(),
             avoided: BTreeMap::new(),
             writes: BTreeMap::new(),
             commands: Vec::new(),
         }
     }
 
-    /// Something happened; says what is to be done. Nothing is decided before everything has been told. `facts` are those of
-    /// this moment: what could be given to whom.
-    pub(crate) fn step(&mut self, now: HoldTime, facts: &ClusterFacts, event: HoldEvent) -> Vec<HoldCommand> {
+    /// Something happened; says what is to be done. Nothing is decided before everything has been told.
+    pub(crate) fn step(&mut self, now: HoldTime, event: HoldEvent) -> Vec<HoldCommand> {
         self.agenda.pass(now.elapsed);
         self.clock.pass(now);
         self.take(event);
         if self.is_synced {
-            self.settle(facts);
+            self.settle();
         }
         std::mem::take(&mut self.commands)
     }
 
-    fn settle(&mut self, facts: &ClusterFacts) {
+    fn settle(&mut self) {
         while let Some(topic) = self.agenda.pop() {
             match topic {
                 Topic::Reservation(name) => self.settle_reservation(&name),
                 Topic::NodeFences(node) => self.settle_node(&node),
                 Topic::Rule(name) => self.settle_rule(&name),
-                Topic::Plan => self.plan(facts),
+                Topic::Plan => self.plan(),
             }
         }
         self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
@@ -194,6 +199,7 @@ impl HoldCore {
                 self.look_at_node(&name);
             }
             HoldEvent::FactsChanged => self.agenda.inventory_changed(),
+            HoldEvent::Planned(answer) => self.planned(answer),
             HoldEvent::ClaimsListed(list) => self.claims_listed(list),
             HoldEvent::ServerTime(time) => self.clock.server_said(time),
             HoldEvent::Synced => self.synced(),
@@ -232,7 +238,7 @@ impl HoldCore {
             hold.proposal = None;
         }
         if hold.object.generation != object.generation {
-            hold.problem = None;
+            (hold.problem, hold.is_without_free) = (None, false);
         }
         self.names.insert(hold.value.clone(), name.clone());
         hold.object = object;
@@ -463,6 +469,7 @@ impl Hold {
             object,
             proposal: None,
             problem: None,
+            is_without_free: false,
             check: None,
             amiss: BTreeMap::new(),
         }

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::{OwnerCandidate, OwnerController, ReservationSpec, ReservationStatus};
 
+use super::question::{HoldAnswer, HoldQuestion};
+
 /// Driver, pool and name of a device.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct DeviceKey {
@@ -58,6 +60,8 @@ pub(crate) enum HoldEvent {
     ClaimsListed(u64),
     /// The API server said what time it is, in the header Date of an answer: since 1970.
     ServerTime(Duration),
+    /// The planner has answered.
+    Planned(HoldAnswer),
     /// Everything that there is has been told.
     Synced,
     /// What came of a write. What the object is after it has been told before.
@@ -197,7 +201,7 @@ pub(crate) enum HoldTarget {
 }
 
 /// Something to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum HoldCommand {
     /// Write an object, and say what came of it.
     Write(HoldWrite),
@@ -205,6 +209,8 @@ pub(crate) enum HoldCommand {
     FetchPod(ObjectKey),
     /// List all claims as of now, not from a cache; tell what is news, and then that they are listed. Again until it succeeds.
     ListClaims(u64),
+    /// Ask the planner. There is never more than one question under way.
+    Plan(Box<HoldQuestion>),
     /// Tell people, in an Event.
     Tell(HoldNotice),
     /// Come back at this time (elapsed), if nothing happens before.

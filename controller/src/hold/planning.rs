@@ -1,117 +1,158 @@
-//! Which devices are kept for whom: what the scheduler would give a pod of the template, now.
+//! Who lacks devices is asked about, one question at a time, and what the planner answers is proposed to those that are still as
+//! they were asked about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, time::Duration};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, Placement, PlanOptions, PodSet, SetPlan, Snapshot};
-use hostler_api::{
-    core::PodResourceClaim,
-    few,
-    reservation::{DeviceOwner, OwnerCandidate, ReservedDevice, ReservedDeviceState},
-    resource::{DeviceToleration, ResourceClaimSpec},
-    well_known::HELD_TAINT,
-};
+use hostler_allocator::plan::PlanOptions;
+use hostler_api::reservation::ReservedDevice;
 
 use super::{
     agenda::Topic,
-    core::{HoldCore, device_key, owner_of},
-    event::{AllocatedClaim, DeviceKey},
-    seen::PodKnowledge,
+    core::{HoldCore, device_key},
+    event::{DeviceKey, HoldCommand},
+    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish},
     status::owners_of,
-    taken::{add_taken, taken_by_reservations},
+    taken::taken_by_reservations,
 };
 
-/// Pods whose devices may be kept while they have them, that are tried for one Reservation at a time.
-const MOST_VICTIMS: usize = 16;
+/// When a question is asked anew that got no answer.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A Reservation that lacks devices.
-struct HoldWish {
-    name: String,
-    replicas: Vec<u32>,
-    set: PodSet,
-    /// What its claims ask for, by what the pod calls them.
-    specs: BTreeMap<String, ResourceClaimSpec>,
-}
-
-/// A pod that has devices, and what it has.
-struct Victim {
-    pod: ObjectKey,
-    claims: Vec<AllocatedClaim>,
+/// Questions to the planner.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    last: u64,
+    /// The one under way.
+    open: Option<u64>,
+    /// Somebody wanted to ask meanwhile.
+    is_wanted: bool,
 }
 
 impl HoldCore {
-    /// Chooses devices for everybody who lacks some.
-    pub(super) fn plan(&mut self, facts: &ClusterFacts) {
+    /// Asks which devices those get who lack some; once the question that is under way has its answer.
+    pub(super) fn plan(&mut self) {
+        if self.questions.open.is_some() {
+            self.questions.is_wanted = true;
+            return;
+        }
         self.agenda.refreshed();
         let now = self.agenda.now;
         self.avoided.retain(|_, until| *until > now);
-        let mut facts = facts.clone();
-        let wishes = self.wishes(&mut facts);
+        let wishes = self.wishes();
         if wishes.is_empty() {
             return;
         }
-        let mut taken = self.taken(&wishes);
-        add_taken(&mut facts, &taken);
-        let plans = self.plan_together(&facts, &wishes);
-        for (wish, plan) in wishes.iter().zip(plans) {
-            let found = self.found(wish, &plan, &taken);
-            let found = found.or_else(|problem| self.found_with_victims(&mut facts, wish, &mut taken).ok_or(problem));
-            self.decide(wish, found, &mut taken);
+        let taken = self.taken(wishes.iter().map(|wish| &wish.asked));
+        self.questions.last += 1;
+        let number = self.questions.last;
+        self.questions.open = Some(number);
+        let closing = Closing {
+            published: self.seen.published.clone(),
+            own_driver: self.settings.own_driver.clone(),
+            has_rules: self.settings.has_rules,
+            holds_partitions: self.settings.holds_partitions,
+        };
+        let options = PlanOptions { names_devices: true, ..self.settings.plan.clone() };
+        self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion { number, wishes, taken, closing, options })));
+    }
+
+    /// A question has its answer.
+    pub(super) fn planned(&mut self, answer: HoldAnswer) {
+        if self.questions.open != Some(answer.number) {
+            return;
+        }
+        self.questions.open = None;
+        self.agenda.refreshed();
+        if std::mem::take(&mut self.questions.is_wanted) {
+            // Who has come meanwhile asks soon; what changed for those that were told no is looked at less and less often.
+            self.look_at_all();
+            self.agenda.inventory_changed();
+        }
+        if answer.found.is_empty() {
+            return self.agenda.after(ASK_AGAIN, Topic::Plan);
+        }
+        let mut taken = self.taken(answer.found.iter().map(|(asked, _)| asked));
+        for (asked, found) in answer.found {
+            self.decide(&asked, found, &mut taken);
         }
     }
 
-    fn decide(&mut self, wish: &HoldWish, found: Result<Vec<ReservedDevice>, String>, taken: &mut BTreeSet<DeviceKey>) {
-        let Some(hold) = self.holds.get_mut(&wish.name) else { return };
+    /// An answer is of what was there when it was asked; what has changed since is asked about anew.
+    fn decide(
+        &mut self,
+        asked: &HoldAsked,
+        found: Result<Vec<ReservedDevice>, String>,
+        taken: &mut BTreeSet<DeviceKey>,
+    ) {
+        let is_current =
+            self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked);
+        let is_free = found.as_ref().is_ok_and(|devices| devices.iter().all(|it| self.is_free_still(it, taken)));
+        let Some(hold) = self.holds.get_mut(&asked.name) else { return };
         match found {
-            Ok(devices) => {
+            Ok(devices) if is_current && is_free => {
                 taken.extend(devices.iter().map(device_key));
-                (hold.proposal, hold.problem) = (Some(devices), None);
+                (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
             }
-            Err(problem) => hold.problem = Some(problem),
+            Err(problem) if is_current => {
+                let seeks_victims = hold.object.spec.is_pre_allocation() && !asked.has_victims;
+                hold.is_without_free = true;
+                if seeks_victims {
+                    return self.plan_soon();
+                }
+                hold.problem = Some(problem);
+            }
+            _ => return self.plan_soon(),
         }
-        self.agenda.now(Topic::Reservation(wish.name.clone()));
+        self.agenda.now(Topic::Reservation(asked.name.clone()));
+    }
+
+    /// Whether nobody got the device since it was asked for, but the pod that it is waited for.
+    fn is_free_still(&self, device: &ReservedDevice, taken: &BTreeSet<DeviceKey>) -> bool {
+        let (key, victim) = (device_key(device), device.owner.as_ref().map(|owner| &*owner.uid));
+        let mut claims = self.seen.claims_on(&key);
+        !taken.contains(&key) && claims.all(|claim| Some(&*claim.uid) == victim)
     }
 
     /// The oldest first.
-    fn wishes(&mut self, facts: &mut ClusterFacts) -> Vec<HoldWish> {
-        let is_waiting = |name: &&String| self.holds[*name].is_open() && self.holds[*name].proposal.is_none();
-        let mut names: Vec<String> = self.holds.keys().filter(is_waiting).cloned().collect();
+    fn wishes(&mut self) -> Vec<HoldWish> {
+        let mut names: Vec<String> = self.holds.keys().cloned().collect();
         names.sort_by_key(|name| (self.holds[name].object.created, name.clone()));
-        names.into_iter().filter_map(|name| self.wish(name, facts)).collect()
+        names.into_iter().filter_map(|name| self.wish(&name)).collect()
     }
 
-    fn wish(&mut self, name: String, facts: &mut ClusterFacts) -> Option<HoldWish> {
-        let devices = self.look_at_devices(&name);
-        let owners = owners_of(self, &name, &devices);
-        let hold = self.holds.get(&name)?;
+    fn wish(&mut self, name: &str) -> Option<HoldWish> {
+        let asked = self.asked(name)?;
+        let spec = self.holds.get(name)?.object.spec.clone();
+        let template = spec.pod_template().ok()?;
+        let victims = if asked.has_victims { self.victims(name) } else { Vec::new() };
+        let value = self.holds.get(name)?.value.clone();
+        let takes_multiple = spec.takes_multiple();
+        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, takes_multiple })
+    }
+
+    /// What is asked for a Reservation now, if it lacks anything.
+    fn asked(&mut self, name: &str) -> Option<HoldAsked> {
+        let is_waiting = self.holds.get(name).is_some_and(|hold| hold.is_open() && hold.proposal.is_none());
+        if !is_waiting {
+            return None;
+        }
+        let devices = self.look_at_devices(name);
+        let owners = owners_of(self, name, &devices);
+        let hold = self.holds.get(name)?;
         let replicas = hold.lacking(&devices, &owners);
-        let template = hold.object.spec.pod_template().ok().filter(|_| !replicas.is_empty())?;
-        let namespace = ObjectKey::new(&template.metadata.namespace, "").namespace;
-        let (mut spec, mut specs) = (template.spec, BTreeMap::new());
-        for claim in &hold.object.spec.device_claims {
-            specs.insert(claim.name.clone(), claim.spec.clone());
-            spec.resource_claims.push(PodResourceClaim { name: claim.name.clone(), ..PodResourceClaim::default() });
-        }
-        for claim in &mut spec.resource_claims {
-            let template = claim.resource_claim_template_name.as_deref().unwrap_or_default();
-            let known = facts.template(&ObjectKey::new(&namespace, template)).map(|it| (**it).clone());
-            let Some(asked) = specs.get(&claim.name).cloned().or(known) else { continue };
-            // No object has a space in its name.
-            let own = format!("{} of {name}", claim.name);
-            facts.add_template(ObjectKey::new(&namespace, &own), tolerating(asked.clone(), &hold.value));
-            claim.resource_claim_template_name = Some(own);
-            specs.insert(claim.name.clone(), asked);
-        }
-        let count = u32::try_from(replicas.len()).unwrap_or(u32::MAX);
-        let set = PodSet { name: name.clone(), namespace, count, spec };
-        Some(HoldWish { name, replicas, set, specs })
+        let (uid, generation) = (hold.object.uid.clone(), hold.object.generation);
+        // Pods are thought of only where nothing is free: each of them has to be asked for.
+        let has_victims = hold.is_without_free && hold.object.spec.is_pre_allocation();
+        let asked = HoldAsked { name: name.to_owned(), uid, generation, replicas, has_victims };
+        Some(asked).filter(|asked| !asked.replicas.is_empty())
     }
 
     /// What is promised to others, and what nobody can have for now. What one that lacks devices has already can be chosen again.
-    fn taken(&self, wishes: &[HoldWish]) -> BTreeSet<DeviceKey> {
+    fn taken<'a>(&self, asked: impl Iterator<Item = &'a HoldAsked>) -> BTreeSet<DeviceKey> {
         let mut taken = taken_by_reservations(self.holds.values().map(|hold| &hold.object.status));
-        for wish in wishes {
-            let devices = self.holds.get(&wish.name).map(|hold| &hold.object.status.devices).into_iter().flatten();
-            let own = devices.filter(|device| wish.replicas.contains(&device.replica)).map(device_key);
+        for asked in asked {
+            let devices = self.holds.get(&asked.name).map(|hold| &hold.object.status.devices).into_iter().flatten();
+            let own = devices.filter(|device| asked.replicas.contains(&device.replica)).map(device_key);
             let own: BTreeSet<DeviceKey> = own.collect();
             taken.retain(|key| !own.contains(key));
         }
@@ -123,210 +164,4 @@ impl HoldCore {
         taken.extend(self.seen.taken().filter(is_shared).cloned());
         taken
     }
-
-    fn options(&self) -> PlanOptions {
-        PlanOptions { names_devices: true, ..self.settings.plan.clone() }
-    }
-
-    /// One plan for all; who does not fit as a whole leaves what it could have to the others.
-    fn plan_together(&self, facts: &ClusterFacts, wishes: &[HoldWish]) -> Vec<SetPlan> {
-        let snapshot = Snapshot::new(facts.clone());
-        let mut answers: BTreeMap<usize, SetPlan> = BTreeMap::new();
-        loop {
-            let open: Vec<usize> = (0..wishes.len()).filter(|at| !answers.contains_key(at)).collect();
-            let sets: Vec<PodSet> = open.iter().map(|at| wishes[*at].set.clone()).collect();
-            let plans = snapshot.plan(&sets, &self.options()).sets;
-            let is_partial = |set: &SetPlan| set.placed > 0 && set.placed < set.wanted;
-            let has_partial = plans.iter().any(is_partial);
-            let settled = open.into_iter().zip(plans).filter(|(_, set)| !has_partial || is_partial(set));
-            answers.extend(settled);
-            if !has_partial {
-                return answers.into_values().collect();
-            }
-        }
-    }
-
-    /// The devices of a plan, if it has a place for all and all of them can be closed.
-    fn found(
-        &self,
-        wish: &HoldWish,
-        plan: &SetPlan,
-        taken: &BTreeSet<DeviceKey>,
-    ) -> Result<Vec<ReservedDevice>, String> {
-        if plan.placed < plan.wanted {
-            return Err(problem_of(plan));
-        }
-        let mut devices = BTreeMap::new();
-        for device in plan.placements.iter().flat_map(|placement| reserved(wish, placement)) {
-            // Parts of one device for several claims of the same Reservation are one device.
-            devices.entry(device_key(&device)).or_insert(device);
-        }
-        for (key, device) in &devices {
-            self.can_close(key, device)?;
-            if taken.contains(key) {
-                return Err(format!("{key} is promised to another Reservation"));
-            }
-        }
-        let mut devices: Vec<ReservedDevice> = devices.into_values().collect();
-        devices.sort_by_key(|device| (device.replica, device_key(device)));
-        Ok(devices)
-    }
-
-    fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
-        let is_own = key.driver == self.settings.own_driver;
-        if !is_own && !self.settings.has_rules {
-            return Err(format!(
-                "{key} cannot be closed to others: it is of another driver, and the API server serves no DeviceTaintRules; \
-                 turn on the feature gate DRADeviceTaintRules and its API"
-            ));
-        }
-        if is_own && device.node_name.is_empty() {
-            return Err(format!("{key} cannot be closed to others: it is on no single node"));
-        }
-        let Some((_, published)) = self.seen.device(key) else { return Err(format!("{key} is gone")) };
-        if published.is_partition && !self.settings.holds_partitions {
-            return Err(format!(
-                "{key} cannot be closed to others: it is a part of a device, and schedulers would take the other parts for \
-                 taken as well (kubernetes#140436)"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Devices that pods of the owners have, if it asks for that and nothing else is left.
-    fn found_with_victims(
-        &mut self,
-        facts: &mut ClusterFacts,
-        wish: &HoldWish,
-        taken: &mut BTreeSet<DeviceKey>,
-    ) -> Option<Vec<ReservedDevice>> {
-        let spec = &self.holds.get(&wish.name)?.object.spec;
-        if !spec.is_pre_allocation() {
-            return None;
-        }
-        let takes_multiple = spec.takes_multiple();
-        let victims = self.victims(&wish.name);
-        add_taken(facts, taken);
-        let tries: Vec<&[Victim]> = if takes_multiple {
-            (1..=victims.len()).map(|count| &victims[..count]).collect()
-        } else {
-            victims.chunks(1).collect()
-        };
-        tries.into_iter().find_map(|chosen| self.found_without(facts, wish, chosen, taken))
-    }
-
-    /// Devices of a plan that takes what these pods have for free; all that is theirs goes with it.
-    fn found_without(
-        &self,
-        facts: &ClusterFacts,
-        wish: &HoldWish,
-        victims: &[Victim],
-        taken: &BTreeSet<DeviceKey>,
-    ) -> Option<Vec<ReservedDevice>> {
-        let mut facts = facts.clone();
-        let claims = || victims.iter().flat_map(|victim| &victim.claims);
-        claims().for_each(|claim| facts.remove_claim(&claim.key));
-        let plan = Snapshot::new(facts).plan(std::slice::from_ref(&wish.set), &self.options());
-        let mut devices = self.found(wish, plan.sets.first()?, taken).ok()?;
-        for victim in victims {
-            let has = |claim: &AllocatedClaim| devices.iter().any(|device| claim.devices.contains(&device_key(device)));
-            if !victim.claims.iter().any(has) {
-                continue;
-            }
-            for claim in &victim.claims {
-                let owner = owner_of(claim, &victim.pod.name);
-                for key in &claim.devices {
-                    match devices.iter_mut().find(|device| device_key(device) == *key) {
-                        Some(device) => device.owner = Some(owner.clone()),
-                        None => devices.push(self.beside(key, &owner, wish.replicas[0])?),
-                    }
-                }
-            }
-        }
-        Some(devices)
-    }
-
-    /// A device that goes with a pod whose other devices are kept.
-    fn beside(&self, key: &DeviceKey, owner: &DeviceOwner, replica: u32) -> Option<ReservedDevice> {
-        let (slice, _) = self.seen.device(key)?;
-        let device = ReservedDevice {
-            replica,
-            driver: key.driver.clone(),
-            pool: key.pool.clone(),
-            device: key.device.clone(),
-            node_name: slice.node.clone(),
-            owner: Some(owner.clone()),
-            ..ReservedDevice::default()
-        };
-        self.can_close(key, &device).ok().map(|()| device)
-    }
-
-    /// Pods of the owners that have devices, by name. Who is not known is asked for, and looked at another time.
-    fn victims(&mut self, name: &str) -> Vec<Victim> {
-        let mut found: BTreeMap<ObjectKey, Vec<AllocatedClaim>> = BTreeMap::new();
-        let claims: Vec<AllocatedClaim> =
-            self.seen.claims.values().filter(|it| !it.devices.is_empty()).cloned().collect();
-        for claim in claims {
-            // What several pods share does not get free with one of them.
-            let [pod] = &claim.pods[..] else { continue };
-            let key = ObjectKey::new(&claim.key.namespace, &pod.name);
-            self.ask_for(&key);
-            let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get(&key) else { continue };
-            let candidate: OwnerCandidate<'_> = known.candidate(&key);
-            if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
-                found.entry(key.clone()).or_default().push(claim);
-            }
-        }
-        found.into_iter().take(MOST_VICTIMS).map(|(pod, claims)| Victim { pod, claims }).collect()
-    }
-}
-
-/// The devices of a plan on one node.
-fn reserved(wish: &HoldWish, placement: &Placement) -> Vec<ReservedDevice> {
-    let device = |device: &hostler_allocator::plan::PlacedDevice| ReservedDevice {
-        replica: wish.replicas.get(device.pod as usize).copied().unwrap_or_default(),
-        claim: device.claim.clone(),
-        request: device.request.clone(),
-        device_class_name: class_of(wish, &device.claim, &device.request),
-        driver: device.driver.clone(),
-        pool: device.pool.clone(),
-        device: device.device.clone(),
-        node_name: placement.node.clone(),
-        state: ReservedDeviceState::Fencing,
-        owner: None,
-    };
-    placement.devices.iter().map(device).collect()
-}
-
-/// The class that a request, or one of its alternatives, asks for.
-fn class_of(wish: &HoldWish, claim: &str, request: &str) -> String {
-    let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
-    let requests = wish.specs.get(claim).map(|spec| &spec.devices.requests).into_iter().flatten();
-    let found = requests.into_iter().find(|request| request.name == name);
-    let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
-    let exactly = found.and_then(|request| request.exactly.as_ref()).map(|it| it.device_class_name.clone());
-    let of_alternative =
-        alternatives.into_iter().find(|it| it.name == alternative).map(|it| it.device_class_name.clone());
-    exactly.or(of_alternative).unwrap_or_default()
-}
-
-/// The same requests, which get what is closed with the value.
-fn tolerating(mut spec: ResourceClaimSpec, value: &str) -> ResourceClaimSpec {
-    let toleration =
-        DeviceToleration { key: HELD_TAINT.to_owned(), value: value.to_owned(), ..DeviceToleration::default() };
-    for request in &mut spec.devices.requests {
-        request.exactly.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
-        request.first_available.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
-    }
-    spec
-}
-
-/// Without numbers of nodes: what changes all the time would be written all the time.
-fn problem_of(plan: &SetPlan) -> String {
-    if let Some(problem) = &plan.problem {
-        return problem.clone();
-    }
-    let reasons: BTreeSet<&str> = plan.refusals.iter().map(|refusal| &*refusal.reason).collect();
-    let reasons: Vec<&str> = reasons.into_iter().collect();
-    if reasons.is_empty() { "no node would take all of it".to_owned() } else { few(reasons) }
 }

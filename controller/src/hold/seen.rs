@@ -2,15 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use hostler_allocator::plan::ObjectKey;
 
-use super::event::{AllocatedClaim, DeviceKey, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice};
-
-/// Driver and name of a pool.
-pub(super) type PoolName = (String, String);
+use super::{
+    event::{AllocatedClaim, DeviceKey, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice},
+    published::{PoolName, PublishedDevices},
+};
 
 /// What is known of a pod.
 #[derive(Clone, Debug)]
@@ -22,8 +23,7 @@ pub(super) enum PodKnowledge {
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    slices: BTreeMap<String, PublishedSlice>,
-    pools: BTreeMap<PoolName, BTreeSet<String>>,
+    pub(super) published: Arc<PublishedDevices>,
     pub(super) node_fences: BTreeMap<String, NodeFences>,
     /// On which nodes devices are closed with a value.
     values: BTreeMap<String, BTreeSet<String>>,
@@ -44,37 +44,19 @@ pub(super) fn is_older(version: &str, known: &str) -> bool {
 impl Seen {
     /// Says of which pools something may be different now.
     pub(super) fn slice(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
-        let known = self.slices.get(&slice.name);
-        if known.is_some_and(|known| is_older(&slice.version, &known.version)) {
+        if self.published.is_old(&slice) {
             return Vec::new();
         }
-        let mut pools = self.slice_gone(&slice.name.clone());
-        let pool = (slice.driver.clone(), slice.pool.clone());
-        self.pools.entry(pool.clone()).or_default().insert(slice.name.clone());
-        self.slices.insert(slice.name.clone(), slice);
-        pools.push(pool);
-        pools
+        Arc::make_mut(&mut self.published).add(slice)
     }
 
     pub(super) fn slice_gone(&mut self, name: &str) -> Vec<PoolName> {
-        let Some(slice) = self.slices.remove(name) else { return Vec::new() };
-        let pool = (slice.driver, slice.pool);
-        if let Some(slices) = self.pools.get_mut(&pool) {
-            slices.remove(name);
-            if slices.is_empty() {
-                self.pools.remove(&pool);
-            }
-        }
-        vec![pool]
+        Arc::make_mut(&mut self.published).remove(name)
     }
 
     /// A device as it is published, and the slice that says so.
     pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
-        let slices = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;
-        slices.iter().filter_map(|name| self.slices.get(name)).find_map(|slice| {
-            let device = slice.devices.iter().find(|device| device.name == key.device)?;
-            Some((slice, device))
-        })
+        self.published.device(key)
     }
 
     /// Says with which values devices were closed or are; `None` where this is old.

@@ -8,6 +8,7 @@ mod crash;
 mod example;
 mod expiry;
 mod parts;
+mod questions;
 mod random;
 mod scenarios;
 mod server;

@@ -20,7 +20,7 @@ use super::{
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
-    hold::{HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldSettings, HoldTime},
+    hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTime},
     watchers::{self, KindNews, Watchers},
 };
 
@@ -55,6 +55,8 @@ pub(super) struct HoldTerm<'a> {
     under_way: usize,
     answers_tx: mpsc::Sender<CallAnswer>,
     answers_rx: mpsc::Receiver<CallAnswer>,
+    planned_tx: mpsc::Sender<HoldAnswer>,
+    planned_rx: mpsc::Receiver<HoldAnswer>,
     began: Instant,
     wake: Option<Instant>,
     /// Facts that the core was told of.
@@ -80,6 +82,8 @@ impl<'a> HoldTerm<'a> {
         });
         // Each call under way gives one answer.
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
+        // There is one question at a time.
+        let (planned_tx, planned_rx) = mpsc::channel(1);
         Self {
             core,
             objects: HoldReader::new(places.kinds().map(|(kind, _)| kind)),
@@ -90,6 +94,8 @@ impl<'a> HoldTerm<'a> {
             under_way: 0,
             answers_tx,
             answers_rx,
+            planned_tx,
+            planned_rx,
             began: Instant::now(),
             wake: None,
             revision: 0,
@@ -112,6 +118,8 @@ impl<'a> HoldTerm<'a> {
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
                 Some(answer) = self.answers_rx.recv() => self.answered(answer),
+                // Cancel safe: see there.
+                Some(answer) = self.planned_rx.recv() => self.step(HoldEvent::Planned(answer)),
                 // Cancel safe: it only waits. Whether this process still leads turns out in the next round.
                 () = sleep_until(next) => self.time_passed(),
                 // Cancel safe: what has changed is looked at in the next round.
@@ -158,12 +166,12 @@ impl<'a> HoldTerm<'a> {
         self.status_due.get_or_insert_with(|| Instant::now() + BETWEEN_STATUSES);
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = HoldTime { elapsed: self.began.elapsed(), wall };
-        let view = self.parts.view_rx.borrow().clone();
-        for command in self.core.step(now, &view.facts, event) {
+        for command in self.core.step(now, event) {
             match command {
                 HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
                 HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
                 HoldCommand::ListClaims(list) => self.queue.push_back(HoldCall::Claims(list)),
+                HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
                     debug!(name = notice.name, reason = notice.reason, message = notice.message, "told");
                     self.notices.tell(notice);
@@ -172,6 +180,18 @@ impl<'a> HoldTerm<'a> {
                 HoldCommand::WakeAt(at) => self.wake = Some(self.began + at),
             }
         }
+    }
+
+    /// Has the planner answer, from the cluster as it is. This thread renews the lease, and must not wait for it.
+    fn ask(&self, question: Box<HoldQuestion>) {
+        let (view, planned_tx) = (self.parts.view_rx.borrow().clone(), self.planned_tx.clone());
+        let number = question.number();
+        let answering = self.parts.tasks.looking(move || question.run(view.planner.get()));
+        self.parts.tasks.job(async move {
+            let answer = answering.await.unwrap_or_else(|_| HoldQuestion::unanswered(number));
+            // Nobody wants to know when the term is over.
+            let _ = planned_tx.send(answer).await;
+        });
     }
 
     /// Whoever calls has just made sure that this process leads.

@@ -100,7 +100,8 @@ impl Chaos {
             18..=20 => drop(self.world.publish()),
             21 if self.trouble == Trouble::Rivals && self.world.rival.is_none() => self.world.begin_rival(),
             22 if self.dice.roll(4) == 0 => self.world.rival = None,
-            23..=25 => self.world.swap(),
+            23 => self.world.swap(),
+            24..=25 => drop(self.world.answer()),
             26..=36 => drop(self.world.deliver()),
             _ => {
                 let at = self.dice.roll(self.world.controller.commands.len());

@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{ObjectKey, PlanOptions};
+use hostler_allocator::plan::{ObjectKey, PlanOptions, Snapshot};
 use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState, toleration_value};
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite, ReservationObject,
+        HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite,
+        ReservationObject,
     },
     server::{ModelPod, Server, read},
 };
@@ -43,6 +44,8 @@ pub(super) struct Controller {
     core: HoldCore,
     pub(super) seen: usize,
     pub(super) commands: VecDeque<HoldCommand>,
+    /// What the planner has found, and the controller was not told yet.
+    pub(super) answers: VecDeque<HoldAnswer>,
     wake: Option<Duration>,
 }
 
@@ -68,7 +71,8 @@ pub(super) struct World {
 
 impl Controller {
     fn new(settings: &HoldSettings) -> Self {
-        Self { core: HoldCore::new(settings.clone()), seen: 0, commands: VecDeque::new(), wake: None }
+        let core = HoldCore::new(settings.clone());
+        Self { core, seen: 0, commands: VecDeque::new(), answers: VecDeque::new(), wake: None }
     }
 }
 
@@ -138,7 +142,7 @@ impl World {
     pub(super) fn settle_for(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         for _ in 0..100_000 {
-            if self.deliver() || self.execute_next(0) || self.publish() {
+            if self.deliver() || self.execute_next(0) || self.answer() || self.publish() {
                 continue;
             }
             match self.controller.wake.filter(|wake| *wake <= until) {
@@ -160,7 +164,7 @@ impl World {
 
     pub(super) fn feed(&mut self, event: HoldEvent) {
         let time = self.time();
-        for command in self.controller.core.step(time, &self.server.facts, event) {
+        for command in self.controller.core.step(time, event) {
             match command {
                 HoldCommand::WakeAt(at) => self.controller.wake = Some(at),
                 HoldCommand::Tell(notice) => self.notices.push(notice),
@@ -190,9 +194,21 @@ impl World {
                 claims.into_iter().for_each(|claim| self.feed(HoldEvent::Claim(Box::new(claim))));
                 self.feed(HoldEvent::ClaimsListed(list));
             }
+            HoldCommand::Plan(question) => {
+                let snapshot = Snapshot::new(self.server.facts.clone());
+                self.controller.answers.push_back(question.run(&snapshot));
+            }
             HoldCommand::Write(write) => self.send(write),
             HoldCommand::Tell(_) | HoldCommand::WakeAt(_) => {}
         }
+        true
+    }
+
+    /// The planner's answer is heard, if there is one.
+    pub(super) fn answer(&mut self) -> bool {
+        assert!(self.controller.answers.len() <= 1, "more than one question is under way");
+        let Some(answer) = self.controller.answers.pop_front() else { return false };
+        self.feed(HoldEvent::Planned(answer));
         true
     }
 

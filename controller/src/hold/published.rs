@@ -1,0 +1,59 @@
+//! Devices as they are published.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    event::{DeviceKey, PublishedDevice, PublishedSlice},
+    seen::is_older,
+};
+
+/// Driver and name of a pool.
+pub(super) type PoolName = (String, String);
+
+/// Slices, by name. A copy shares them: whoever asks a question takes one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PublishedDevices {
+    slices: BTreeMap<String, Arc<PublishedSlice>>,
+    pools: BTreeMap<PoolName, BTreeSet<String>>,
+}
+
+impl PublishedDevices {
+    /// Whether a newer version of the slice is known.
+    pub(super) fn is_old(&self, slice: &PublishedSlice) -> bool {
+        self.slices.get(&slice.name).is_some_and(|known| is_older(&slice.version, &known.version))
+    }
+
+    /// Says of which pools something may be different now.
+    pub(super) fn add(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
+        let mut pools = self.remove(&slice.name);
+        let pool = (slice.driver.clone(), slice.pool.clone());
+        self.pools.entry(pool.clone()).or_default().insert(slice.name.clone());
+        self.slices.insert(slice.name.clone(), Arc::new(slice));
+        pools.push(pool);
+        pools
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Vec<PoolName> {
+        let Some(slice) = self.slices.remove(name) else { return Vec::new() };
+        let pool = (slice.driver.clone(), slice.pool.clone());
+        if let Some(slices) = self.pools.get_mut(&pool) {
+            slices.remove(name);
+            if slices.is_empty() {
+                self.pools.remove(&pool);
+            }
+        }
+        vec![pool]
+    }
+
+    /// A device, and the slice that says so.
+    pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
+        let slices = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;
+        slices.iter().filter_map(|name| self.slices.get(name)).find_map(|slice| {
+            let device = slice.devices.iter().find(|device| device.name == key.device)?;
+            Some((&**slice, device))
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! A question to the planner: which devices are kept for Reservations that lack some. What the scheduler would give a pod of the
+//! template now, in turn, the oldest first. Takes seconds in a large cluster: not for threads that must not wait.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hostler_allocator::plan::{
+    ClusterFacts, ObjectKey, PlacedDevice, Placement, PlanOptions, PodSet, SetPlan, Snapshot,
+};
+use hostler_api::{
+    core::{PodResourceClaim, PodTemplateSpec},
+    few,
+    reservation::{NamedDeviceClaim, ReservedDevice, ReservedDeviceState},
+    resource::{DeviceToleration, ResourceClaimSpec},
+    well_known::HELD_TAINT,
+};
+
+use super::{core::device_key, event::DeviceKey, published::PublishedDevices, taken::add_taken, victims::Victim};
+
+/// What is to be answered.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldQuestion {
+    /// Which question it is.
+    pub(super) number: u64,
+    /// Who lacks devices, in turn.
+    pub(super) wishes: Vec<HoldWish>,
+    /// What nobody can have.
+    pub(super) taken: BTreeSet<DeviceKey>,
+    /// What can be closed.
+    pub(super) closing: Closing,
+    /// Whose answers are given.
+    pub(super) options: PlanOptions,
+}
+
+/// A Reservation that lacks devices.
+#[derive(Clone, Debug)]
+pub(super) struct HoldWish {
+    pub(super) asked: HoldAsked,
+    /// What its devices are closed with: it tolerates that itself.
+    pub(super) value: String,
+    /// A pod that gets its devices.
+    pub(super) template: PodTemplateSpec,
+    /// What it asks for beside the template.
+    pub(super) claims: Vec<NamedDeviceClaim>,
+    /// Pods whose devices it may have where nothing else is left.
+    pub(super) victims: Vec<Victim>,
+    /// Whether it may have those of several.
+    pub(super) takes_multiple: bool,
+}
+
+/// Of which Reservation, as it was then, an answer is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct HoldAsked {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    /// The replicas that lack devices.
+    pub(super) replicas: Vec<u32>,
+    /// Whether pods that have devices were thought of.
+    pub(super) has_victims: bool,
+}
+
+/// What is needed to say whether a device can be closed.
+#[derive(Clone, Debug)]
+pub(super) struct Closing {
+    pub(super) published: Arc<PublishedDevices>,
+    pub(super) own_driver: String,
+    pub(super) has_rules: bool,
+    pub(super) holds_partitions: bool,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldAnswer {
+    pub(super) number: u64,
+    /// For each Reservation its devices, or why there are none.
+    pub(super) found: Vec<(HoldAsked, Result<Vec<ReservedDevice>, String>)>,
+}
+
+/// A wish as the planner is asked.
+struct PlannedWish<'a> {
+    wish: &'a HoldWish,
+    set: PodSet,
+    /// What its claims ask for, by what the pod calls them.
+    specs: BTreeMap<String, ResourceClaimSpec>,
+}
+
+impl HoldQuestion {
+    /// Answers. Each that gets devices leaves the rest to those behind it.
+    pub(crate) fn run(&self, snapshot: &Snapshot) -> HoldAnswer {
+        let mut facts = snapshot.facts().clone();
+        let wishes: Vec<PlannedWish<'_>> = self.wishes.iter().map(|wish| planned_wish(wish, &mut facts)).collect();
+        let mut taken = self.taken.clone();
+        add_taken(&mut facts, &taken);
+        let plans = self.plan_together(snapshot.with(facts.clone()), &wishes);
+        let mut answers = Vec::new();
+        for (wish, plan) in wishes.iter().zip(plans) {
+            let found = self.found(wish, &plan, &taken);
+            let found = found.or_else(|problem| self.found_with_victims(&mut facts, wish, &taken).ok_or(problem));
+            taken.extend(found.iter().flatten().map(device_key));
+            answers.push((wish.wish.asked.clone(), found));
+        }
+        HoldAnswer { number: self.number, found: answers }
+    }
+
+    /// That nothing is known: the thread that should answer has ended.
+    pub(crate) fn unanswered(number: u64) -> HoldAnswer {
+        HoldAnswer { number, found: Vec::new() }
+    }
+
+    /// Which question it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// One plan for all; who does not fit as a whole leaves what it could have to the others.
+    fn plan_together(&self, snapshot: Snapshot, wishes: &[PlannedWish<'_>]) -> Vec<SetPlan> {
+        let mut answers: BTreeMap<usize, SetPlan> = BTreeMap::new();
+        loop {
+            let open: Vec<usize> = (0..wishes.len()).filter(|at| !answers.contains_key(at)).collect();
+            let sets: Vec<PodSet> = open.iter().map(|at| wishes[*at].set.clone()).collect();
+            let plans = snapshot.plan(&sets, &self.options).sets;
+            let is_partial = |set: &SetPlan| set.placed > 0 && set.placed < set.wanted;
+            let has_partial = plans.iter().any(is_partial);
+            let settled = open.into_iter().zip(plans).filter(|(_, set)| !has_partial || is_partial(set));
+            answers.extend(settled);
+            if !has_partial {
+                return answers.into_values().collect();
+            }
+        }
+    }
+
+    /// The devices of a plan, if it has a place for all and all of them can be closed.
+    fn found(
+        &self,
+        wish: &PlannedWish<'_>,
+        plan: &SetPlan,
+        taken: &BTreeSet<DeviceKey>,
+    ) -> Result<Vec<ReservedDevice>, String> {
+        if plan.placed < plan.wanted {
+            return Err(problem_of(plan));
+        }
+        let mut devices = BTreeMap::new();
+        for device in plan.placements.iter().flat_map(|placement| reserved(wish, placement)) {
+            // Parts of one device for several claims of the same Reservation are one device.
+            devices.entry(device_key(&device)).or_insert(device);
+        }
+        for (key, device) in &devices {
+            self.closing.can_close(key, device)?;
+            if taken.contains(key) {
+                return Err(format!("{key} is promised to another Reservation"));
+            }
+        }
+        let mut devices: Vec<ReservedDevice> = devices.into_values().collect();
+        devices.sort_by_key(|device| (device.replica, device_key(device)));
+        Ok(devices)
+    }
+
+    /// Devices that pods have, where it may have them and nothing else is left.
+    fn found_with_victims(
+        &self,
+        facts: &mut ClusterFacts,
+        wish: &PlannedWish<'_>,
+        taken: &BTreeSet<DeviceKey>,
+    ) -> Option<Vec<ReservedDevice>> {
+        let victims = &wish.wish.victims;
+        if victims.is_empty() {
+            return None;
+        }
+        add_taken(facts, taken);
+        let tries: Vec<&[Victim]> = if wish.wish.takes_multiple {
+            (1..=victims.len()).map(|count| &victims[..count]).collect()
+        } else {
+            victims.chunks(1).collect()
+        };
+        tries.into_iter().find_map(|chosen| self.found_without(facts, wish, chosen, taken))
+    }
+
+    /// Devices of a plan that takes what these pods have for free; all that is theirs goes with it.
+    fn found_without(
+        &self,
+        facts: &ClusterFacts,
+        wish: &PlannedWish<'_>,
+        victims: &[Victim],
+        taken: &BTreeSet<DeviceKey>,
+    ) -> Option<Vec<ReservedDevice>> {
+        let mut facts = facts.clone();
+        victims.iter().flat_map(|victim| &victim.claims).for_each(|claim| facts.remove_claim(&claim.key));
+        let plan = Snapshot::new(facts).plan(std::slice::from_ref(&wish.set), &self.options);
+        let devices = self.found(wish, plan.sets.first()?, taken).ok()?;
+        self.closing.with_all_of(victims, devices, *wish.wish.asked.replicas.first()?)
+    }
+}
+
+impl Closing {
+    /// Whether a device can be closed to others.
+    pub(super) fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
+        let is_own = key.driver == self.own_driver;
+        if !is_own && !self.has_rules {
+            return Err(format!(
+                "{key} cannot be closed to others: it is of another driver, and the API server serves no DeviceTaintRules; \
+                 turn on the feature gate DRADeviceTaintRules and its API"
+            ));
+        }
+        if is_own && device.node_name.is_empty() {
+            return Err(format!("{key} cannot be closed to others: it is on no single node"));
+        }
+        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
+        if published.is_partition && !self.holds_partitions {
+            return Err(format!(
+                "{key} cannot be closed to others: it is a part of a device, and schedulers would take the other parts for \
+                 taken as well (kubernetes#140436)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What the planner is asked for, with the claims that it needs among the facts.
+fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish<'a> {
+    let name = &wish.asked.name;
+    let namespace = ObjectKey::new(&wish.template.metadata.namespace, "").namespace;
+    let (mut spec, mut specs) = (wish.template.spec.clone(), BTreeMap::new());
+    for claim in &wish.claims {
+        specs.insert(claim.name.clone(), claim.spec.clone());
+        spec.resource_claims.push(PodResourceClaim { name: claim.name.clone(), ..PodResourceClaim::default() });
+    }
+    for claim in &mut spec.resource_claims {
+        let template = claim.resource_claim_template_name.as_deref().unwrap_or_default();
+        let known = facts.template(&ObjectKey::new(&namespace, template)).map(|it| (**it).clone());
+        let Some(asked) = specs.get(&claim.name).cloned().or(known) else { continue };
+        // No object has a space in its name.
+        let own = format!("{} of {name}", claim.name);
+        facts.add_template(ObjectKey::new(&namespace, &own), tolerating(asked.clone(), &wish.value));
+        claim.resource_claim_template_name = Some(own);
+        specs.insert(claim.name.clone(), asked);
+    }
+    let count = u32::try_from(wish.asked.replicas.len()).unwrap_or(u32::MAX);
+    PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs }
+}
+
+/// The devices of a plan on one node.
+fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice> {
+    let replicas = &wish.wish.asked.replicas;
+    let device = |device: &PlacedDevice| ReservedDevice {
+        replica: replicas.get(device.pod as usize).copied().unwrap_or_default(),
+        claim: device.claim.clone(),
+        request: device.request.clone(),
+        device_class_name: class_of(wish, &device.claim, &device.request),
+        driver: device.driver.clone(),
+        pool: device.pool.clone(),
+        device: device.device.clone(),
+        node_name: placement.node.clone(),
+        state: ReservedDeviceState::Fencing,
+        owner: None,
+    };
+    placement.devices.iter().map(device).collect()
+}
+
+/// The class that a request, or one of its alternatives, asks for.
+fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
+    let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
+    let requests = wish.specs.get(claim).map(|spec| &spec.devices.requests).into_iter().flatten();
+    let found = requests.into_iter().find(|request| request.name == name);
+    let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
+    let exactly = found.and_then(|request| request.exactly.as_ref()).map(|it| it.device_class_name.clone());
+    let of_alternative =
+        alternatives.into_iter().find(|it| it.name == alternative).map(|it| it.device_class_name.clone());
+    exactly.or(of_alternative).unwrap_or_default()
+}
+
+/// The same requests, which get what is closed with the value.
+fn tolerating(mut spec: ResourceClaimSpec, value: &str) -> ResourceClaimSpec {
+    let toleration =
+        DeviceToleration { key: HELD_TAINT.to_owned(), value: value.to_owned(), ..DeviceToleration::default() };
+    for request in &mut spec.devices.requests {
+        request.exactly.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
+        request.first_available.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
+    }
+    spec
+}
+
+/// Without numbers of nodes: what changes all the time would be written all the time.
+fn problem_of(plan: &SetPlan) -> String {
+    if let Some(problem) = &plan.problem {
+        return problem.clone();
+    }
+    let reasons: BTreeSet<&str> = plan.refusals.iter().map(|refusal| &*refusal.reason).collect();
+    let reasons: Vec<&str> = reasons.into_iter().collect();
+    if reasons.is_empty() { "no node would take all of it".to_owned() } else { few(reasons) }
+}

@@ -1,0 +1,89 @@
+//! What happens while the planner thinks.
+
+use hostler_api::reservation::ReservationPhase as Phase;
+use serde_json::json;
+
+use super::world::{World, wants, wants_and};
+
+/// Lets everything happen but that the planner answers; it has found something then.
+fn until_planned(world: &mut World) {
+    for _ in 0..1000 {
+        if !world.controller.answers.is_empty() {
+            return;
+        }
+        if !world.deliver() && !world.execute_next(0) && !world.publish() {
+            let at = world.now + std::time::Duration::from_millis(50);
+            world.tick(at);
+        }
+    }
+    panic!("the planner is not asked");
+}
+
+#[test]
+fn a_device_that_somebody_got_while_it_was_planned_is_not_closed() {
+    let mut world = World::new(&[1, 1]);
+    world.reserve("r", wants(1, "web"));
+    until_planned(&mut world);
+    world.pod("quick", "db", 1, "");
+    assert!(world.schedule("quick"));
+    assert_eq!(world.has("quick"), ["a/gpu-0"]);
+    while world.deliver() {}
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r")), (Phase::Available, vec!["b/gpu-0".into()]));
+    assert!(world.writes.iter().all(|write| !format!("{write:?}").contains("NodeFences { node: \"a\"")));
+    world.check_rest();
+}
+
+#[test]
+fn what_was_asked_for_a_reservation_that_is_another_one_now_is_asked_again() {
+    let mut world = World::new(&[2]);
+    world.reserve("r", wants_and(1, "web", json!({"replicas": 1})));
+    until_planned(&mut world);
+    world.change("r", |object| object.spec.replicas = Some(2));
+    while world.deliver() {}
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Available, 2));
+    world.check_rest();
+    let mut world = World::new(&[1]);
+    world.reserve("r", wants(1, "web"));
+    until_planned(&mut world);
+    world.server.delete_reservation("r");
+    world.settle();
+    assert!(!world.server.reservations.contains_key("r"));
+    assert!(world.server.node_fences["a"].fences.is_empty());
+    world.check_rest();
+}
+
+#[test]
+fn an_answer_that_nobody_hears_is_asked_for_again() {
+    let mut world = World::new(&[1]);
+    world.reserve("r", wants(1, "web"));
+    until_planned(&mut world);
+    world.restart();
+    assert!(world.controller.answers.is_empty());
+    world.settle();
+    assert_eq!(world.phase("r"), Phase::Available);
+    world.check_rest();
+    let mut world = World::new(&[1]);
+    world.reserve("r", wants(1, "web"));
+    until_planned(&mut world);
+    let number = world.controller.answers.pop_front().unwrap().number;
+    world.feed(crate::hold::HoldEvent::Planned(crate::hold::HoldQuestion::unanswered(number)));
+    world.settle();
+    assert_eq!(world.phase("r"), Phase::Available, "a planner that failed is asked once more");
+}
+
+#[test]
+fn who_comes_while_the_planner_thinks_is_answered_next() {
+    let mut world = World::new(&[1, 1]);
+    world.reserve("first", wants(1, "web"));
+    until_planned(&mut world);
+    world.reserve("second", wants(1, "web"));
+    while world.deliver() || world.execute_next(0) {}
+    let at = world.now + std::time::Duration::from_secs(1);
+    world.tick(at);
+    assert_eq!(world.controller.answers.len(), 1);
+    world.settle();
+    assert_eq!((world.phase("first"), world.phase("second")), (Phase::Available, Phase::Available));
+    world.check_rest();
+}

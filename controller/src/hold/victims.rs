@@ -1,0 +1,86 @@
+//! Pods whose devices are kept while they have them.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{DeviceOwner, OwnerCandidate, ReservedDevice};
+
+use super::{
+    core::{HoldCore, device_key, owner_of},
+    event::{AllocatedClaim, DeviceKey},
+    question::Closing,
+    seen::PodKnowledge,
+};
+
+/// Pods whose devices may be kept while they have them, that are tried for one Reservation at a time.
+const MOST_VICTIMS: usize = 16;
+
+/// A pod that has devices, and what it has.
+#[derive(Clone, Debug)]
+pub(super) struct Victim {
+    pub(super) pod: ObjectKey,
+    pub(super) claims: Vec<AllocatedClaim>,
+}
+
+impl HoldCore {
+    /// Pods of the owners that have devices, by name. Who is not known is asked for, and looked at another time.
+    pub(super) fn victims(&mut self, name: &str) -> Vec<Victim> {
+        let mut found: BTreeMap<ObjectKey, Vec<AllocatedClaim>> = BTreeMap::new();
+        let claims: Vec<AllocatedClaim> =
+            self.seen.claims.values().filter(|it| !it.devices.is_empty()).cloned().collect();
+        for claim in claims {
+            // What several pods share does not get free with one of them.
+            let [pod] = &claim.pods[..] else { continue };
+            let key = ObjectKey::new(&claim.key.namespace, &pod.name);
+            self.ask_for(&key);
+            let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get(&key) else { continue };
+            let candidate: OwnerCandidate<'_> = known.candidate(&key);
+            if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
+                found.entry(key.clone()).or_default().push(claim);
+            }
+        }
+        found.into_iter().take(MOST_VICTIMS).map(|(pod, claims)| Victim { pod, claims }).collect()
+    }
+}
+
+impl Closing {
+    /// The devices, with those of them that the pods have marked so, and with all else that those pods have.
+    pub(super) fn with_all_of(
+        &self,
+        victims: &[Victim],
+        mut devices: Vec<ReservedDevice>,
+        replica: u32,
+    ) -> Option<Vec<ReservedDevice>> {
+        for victim in victims {
+            let has = |claim: &AllocatedClaim| devices.iter().any(|device| claim.devices.contains(&device_key(device)));
+            if !victim.claims.iter().any(has) {
+                continue;
+            }
+            for claim in &victim.claims {
+                let owner = owner_of(claim, &victim.pod.name);
+                for key in &claim.devices {
+                    match devices.iter_mut().find(|device| device_key(device) == *key) {
+                        Some(device) => device.owner = Some(owner.clone()),
+                        None => devices.push(self.beside(key, &owner, replica)?),
+                    }
+                }
+            }
+        }
+        Some(devices)
+    }
+
+    /// A device that goes with a pod whose other devices are kept.
+    fn beside(&self, key: &DeviceKey, owner: &DeviceOwner, replica: u32) -> Option<ReservedDevice> {
+        let (slice, _) = self.published.device(key)?;
+        let device = ReservedDevice {
+            replica,
+            driver: key.driver.clone(),
+            pool: key.pool.clone(),
+            device: key.device.clone(),
+            node_name: slice.node.clone(),
+            owner: Some(owner.clone()),
+            ..ReservedDevice::default()
+        };
+        self.can_close(key, &device).ok().map(|()| device)
+    }
+}
