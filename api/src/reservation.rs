@@ -8,6 +8,7 @@
 //! ```
 
 mod candidate;
+mod eviction;
 mod owner;
 mod spec;
 mod status;
@@ -16,6 +17,7 @@ mod ttl;
 use serde::{Deserialize, Serialize};
 
 pub use candidate::OwnerCandidate;
+pub use eviction::{PodEviction, PodEvictionState, ReplacedPod, ReservationPreemptionPolicy};
 pub use owner::{
     LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, OwnerController, OwnerObject, OwnerRequest,
     ReservationOwner,
@@ -38,8 +40,12 @@ pub const RESERVATION_KIND: &str = "Reservation";
 pub const RESERVATIONS: &str = "reservations";
 /// Keeps a Reservation until nothing is kept for it any more.
 pub const RESERVATION_FINALIZER: &str = "hostler.dev/reservation";
+/// The annotation of pods that were given devices of a Reservation: its name and UID, as JSON.
+pub const RESERVATION_ALLOCATED: &str = "hostler.dev/reservation-allocated";
 /// The label that says which of several Reservations is taken first: the lowest number that is not 0.
 pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
+/// What is remembered of pods that were evicted for a Reservation.
+pub const MAX_PAST_EVICTIONS: usize = 64;
 /// What a Reservation may keep at once: its object must fit into the API server's store.
 pub const MAX_RESERVED_DEVICES: usize = 1024;
 

@@ -106,6 +106,17 @@ impl NodeSelector {
         }
     }
 
+    /// It means this node no more.
+    pub(super) fn leave_out(&mut self, node: &str) {
+        let requirements = NodeSelectorTerm::other_than(node).match_fields;
+        // One that says nothing means no node, and says something with a requirement.
+        for term in self.node_selector_terms.iter_mut().filter(|term| !term.is_empty()) {
+            let new = requirements.iter().filter(|it| !term.match_fields.contains(it)).cloned();
+            let new: Vec<NodeSelectorRequirement> = new.collect();
+            term.match_fields.extend(new);
+        }
+    }
+
     /// Whether the selector means something.
     ///
     /// # Errors
@@ -121,6 +132,16 @@ impl NodeSelector {
 }
 
 impl NodeSelectorTerm {
+    /// All nodes but this one.
+    pub(super) fn other_than(node: &str) -> Self {
+        let requirement = NodeSelectorRequirement {
+            key: NAME_FIELD.to_owned(),
+            operator: NodeSelectorOperator::NotIn,
+            values: vec![node.to_owned()],
+        };
+        Self { match_fields: vec![requirement], ..Self::default() }
+    }
+
     fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ParseTtlError, ReservationOwner, parse_ttl};
+use super::{ParseTtlError, ReplacedPod, ReservationOwner, ReservationPreemptionPolicy, parse_ttl};
 use crate::{
     core::{PodTemplateSpec, Taint},
     resource::ResourceClaimSpec,
@@ -43,6 +43,13 @@ pub struct ReservationSpec {
     /// Which of those pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_allocation_policy: Option<PreAllocationPolicy>,
+    /// Whether pods of lower priority than the template's are evicted where nothing free fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption_policy: Option<ReservationPreemptionPolicy>,
+    /// A running pod that shall be moved: devices are kept on another node than its own, and when they are, and not before, it
+    /// is evicted. Whoever makes it anew is one of the owners.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<ReplacedPod>,
     /// Whether it ends once an owner has taken devices (for each of the replicas one); true where it is not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocate_once: Option<bool>,
@@ -199,6 +206,11 @@ impl ReservationSpec {
     /// Whether it may keep devices of several pods.
     pub fn takes_multiple(&self) -> bool {
         self.pre_allocation_policy.as_ref().and_then(|it| it.enable_multiple).unwrap_or(false)
+    }
+
+    /// Whether it evicts pods of lower priority.
+    pub fn preempts(&self) -> bool {
+        self.preemption_policy == Some(ReservationPreemptionPolicy::PreemptLowerPriority)
     }
 
     /// Whether one of the owners is this pod.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::PodEviction;
 use crate::{Quantity, hardware::Condition};
 
 /// What became of a Reservation. Written before anything is done, so that whoever takes over knows what may have been done.
@@ -35,6 +36,9 @@ pub struct ReservationStatus {
     /// The pods that have it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub current_owners: Vec<ObjectReference>,
+    /// Pods that are evicted for it, and those that were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evictions: Vec<PodEviction>,
     /// Whether it is planned, whether it can be relied on, and whether it has come to its end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -165,6 +169,8 @@ pub enum ReservationConditionReason {
     Waiting,
     /// All is kept.
     Available,
+    /// A pod is to be evicted.
+    Evicting,
     /// Owners have it.
     Succeeded,
     /// Its time is over.
@@ -232,6 +238,7 @@ impl ReservationConditionReason {
             Self::Fencing => "Fencing",
             Self::Waiting => "Waiting",
             Self::Available => "Available",
+            Self::Evicting => "Evicting",
             Self::Succeeded => "Succeeded",
             Self::Expired => "Expired",
             Self::NodeLost => "NodeLost",

@@ -8,7 +8,7 @@ use hostler_api::{
         MAX_OFFERED_SLICES, MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
-    reservation::{MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS},
+    reservation::{MAX_PAST_EVICTIONS, MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS},
 };
 use serde_json::{Value, json};
 
@@ -384,7 +384,11 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         )
     };
     let (template, claims) = (fixed("template"), fixed("deviceClaims"));
+    // A pod that was evicted for it stays evicted.
+    let replaces = "has(self.spec.replaces) == has(oldSelf.spec.replaces) && (!has(self.spec.replaces) || \
+                    self.spec.replaces == oldSelf.spec.replaces)";
     let changes = rules([
+        (replaces, "spec.replaces cannot change; make another Reservation"),
         (&template, "spec.template cannot change once the Reservation is Available; make another Reservation"),
         (&claims, "spec.deviceClaims cannot change once the Reservation is Available; make another Reservation"),
     ]);
@@ -396,6 +400,14 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         (
             "has(self.template) || (has(self.deviceClaims) && self.deviceClaims.size() > 0)",
             "no device is asked for; write template or deviceClaims",
+        ),
+        (
+            "!(has(self.preemptionPolicy) && self.preemptionPolicy != 'Never') || !(has(self.preAllocation) && self.preAllocation)",
+            "preAllocation waits for pods of the owners and preemptionPolicy evicts others; leave one of both out",
+        ),
+        (
+            "!has(self.replaces) || !has(self.replicas) || self.replicas == 1",
+            "replaces is about one pod; leave replicas out",
         ),
     ]);
     let owner = rules([(
@@ -428,6 +440,10 @@ fn of_reservation_specs() -> Vec<(&'static str, Value)> {
         ("ReservationSpec.ttl", json!({"maxLength": 32, "pattern": "^(0|([0-9]+([.][0-9]+)?(h|m|s|ms|us))+)$"})),
         ("ReservationSpec.expires", json!({"format": "date-time", "maxLength": 64})),
         ("ReservationSpec.preAllocation", json!({"default": false})),
+        ("ReservationSpec.preemptionPolicy", json!({"default": "Never"})),
+        ("ReplacedPod.namespace", json!({"maxLength": 63, "minLength": 1})),
+        ("ReplacedPod.name", json!({"maxLength": MAX_OBJECT_NAME, "minLength": 1})),
+        ("ReplacedPod.uid", json!({"maxLength": 63, "minLength": 1})),
         ("ReservationSpec.allocateOnce", json!({"default": true})),
         ("ReservationSpec.allocatePolicy", json!({"default": "Aligned"})),
         ("ReservationSpec.unschedulable", json!({"default": false})),
@@ -471,6 +487,8 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
         ("ReservationStatus.allocatable", quotas.clone()),
         ("ReservationStatus.allocated", quotas),
         ("ReservationStatus.currentOwners", json!({"maxItems": 128})),
+        ("ReservationStatus.evictions", json!({"maxItems": MAX_RESERVED_DEVICES + MAX_PAST_EVICTIONS})),
+        ("PodEviction.message", json!({"maxLength": 1024})),
         ("ReservationStatus.conditions", json!({"maxItems": 8})),
         ("ReservedDevice.claim", short.clone()),
         ("ReservedDevice.request", json!({"maxLength": 127})),
@@ -492,7 +510,7 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
 }
 
 /// Fields that name an object.
-const REFERENCES: [&str; 15] = [
+const REFERENCES: [&str; 18] = [
     "OwnerObject.apiVersion",
     "OwnerObject.kind",
     "OwnerObject.namespace",
@@ -508,4 +526,7 @@ const REFERENCES: [&str; 15] = [
     "ObjectReference.namespace",
     "ObjectReference.name",
     "ObjectReference.uid",
+    "PodEviction.namespace",
+    "PodEviction.name",
+    "PodEviction.uid",
 ];

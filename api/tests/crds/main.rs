@@ -40,6 +40,7 @@ fn types() -> Types {
         "classic/parameters.rs",
         "core/toleration.rs",
         "reservation.rs",
+        "reservation/eviction.rs",
         "reservation/owner.rs",
         "reservation/spec.rs",
         "reservation/status.rs",
