@@ -1,5 +1,7 @@
 //! Calls to the API server: each with a time limit, and a failure that says what was tried and what the server said.
 
+mod evict;
+
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
 use hostler_api::{

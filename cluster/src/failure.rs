@@ -63,6 +63,11 @@ impl ApiFailure {
         })
     }
 
+    /// The budgets that do not let a pod be evicted now, in the server's words.
+    pub fn disruption_budgets(&self) -> &[String] {
+        self.status().map_or(&[], |status| &status.disruption_budgets)
+    }
+
     /// Whether the server takes a watch that begins with a list for a mistake of the caller, as one without `WatchList` does.
     pub fn is_refused_stream(&self) -> bool {
         matches!(self.code(), Some(400 | 422))
@@ -119,10 +124,14 @@ pub struct StatusError {
     pub retry_after: Option<Duration>,
     /// Why fields of the object may not be what they were to be, in the server's words.
     pub forbidden_fields: Vec<String>,
+    /// The budgets that do not let a pod be evicted now, in the server's words.
+    pub disruption_budgets: Vec<String>,
 }
 
 /// The reason of such a field among the causes of a no.
 const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
+/// The reason of such a budget.
+const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 
 impl StatusError {
     /// What the server put into words, as far as it did. What its header says of a pause goes before what the words say.
@@ -130,12 +139,15 @@ impl StatusError {
         let details = said.details.as_ref();
         let in_words = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
         let causes = details.map_or(&[][..], |details| &details.causes);
-        let forbidden = causes.iter().filter(|cause| cause.reason == FORBIDDEN_FIELD);
+        let of = |reason: &str| -> Vec<String> {
+            causes.iter().filter(|cause| cause.reason == reason).map(|cause| cause.message.clone()).collect()
+        };
         Self {
             code,
             names_an_object: details.is_some_and(|details| !details.name.is_empty()),
             retry_after: retry_after.or(in_words.map(|seconds| Duration::from_secs(seconds.into()))),
-            forbidden_fields: forbidden.map(|cause| cause.message.clone()).collect(),
+            forbidden_fields: of(FORBIDDEN_FIELD),
+            disruption_budgets: of(DISRUPTION_BUDGET),
             message: said.message,
         }
     }
@@ -236,6 +248,19 @@ mod tests {
         assert!(!invalid("FieldValueForbidden").lacks_permission("things/whole"));
         assert!(!invalid("FieldValueInvalid").lacks_permission("things/part"));
         assert!(api(403, "no").lacks_permission("things/part"));
+    }
+
+    #[test]
+    fn budgets_that_are_in_the_way_of_an_eviction_are_told() {
+        let said = serde_json::json!({ "code": 429, "message": "Cannot evict pod", "details": { "causes": [
+            { "reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods and has 2 currently" },
+        ] } });
+        let blocked = failure(kube::Error::Api(serde_json::from_value::<Status>(said).unwrap().boxed()));
+        assert_eq!(
+            blocked.disruption_budgets(),
+            ["The disruption budget web needs 2 healthy pods and has 2 currently"]
+        );
+        assert!(api(429, "slow down").disruption_budgets().is_empty());
     }
 
     #[test]
