@@ -246,7 +246,7 @@ fn verb(
         ("GET", true) => Ok("get"),
         ("GET", false) => Ok("list"),
         ("POST", false) if target.namespace.is_some() == target.resource.namespaced => Ok("create"),
-        ("POST", true) if target.subresource.as_deref() == Some("binding") => Ok("create"),
+        ("POST", true) if matches!(target.subresource.as_deref(), Some("binding" | "eviction")) => Ok("create"),
         ("PUT", true) => Ok("update"),
         ("PATCH", true) => Ok("patch"),
         ("DELETE", true) if plain => Ok("delete"),

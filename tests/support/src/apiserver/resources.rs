@@ -73,6 +73,8 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
+const POLICY: &str = "policy";
+const SCHEDULING: &str = "scheduling.k8s.io";
 
 /// A kind of object that is stored, or of question that is answered.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -85,6 +87,8 @@ pub(crate) enum ObjectKind {
     ConfigMap,
     ServiceAccount,
     Lease,
+    PodDisruptionBudget,
+    PriorityClass,
     ResourceSlice,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -129,6 +133,16 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
     resource(ObjectKind::ConfigMap, "ConfigMap", "configmaps", &["cm"], true, false, ""),
     resource(ObjectKind::ServiceAccount, "ServiceAccount", "serviceaccounts", &["sa"], true, false, ""),
     resource(ObjectKind::Lease, "Lease", "leases", &[], true, false, COORDINATION),
+    resource(
+        ObjectKind::PodDisruptionBudget,
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        &["pdb"],
+        true,
+        true,
+        POLICY,
+    ),
+    resource(ObjectKind::PriorityClass, "PriorityClass", "priorityclasses", &["pc"], false, false, SCHEDULING),
     resource(ObjectKind::ResourceSlice, "ResourceSlice", "resourceslices", &[], false, false, DRA),
     resource(ObjectKind::ResourceClaim, "ResourceClaim", "resourceclaims", &[], true, true, DRA),
     resource(
@@ -228,7 +242,8 @@ impl Catalog {
 
     /// All groups with their versions, the preferred one first.
     pub(crate) fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS];
+        let plain =
+            ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS, POLICY, SCHEDULING];
         let dra = (DRA, self.release.dra_versions().to_vec());
         let topology = self.has_topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
         let mut groups: Vec<_> =
@@ -378,7 +393,7 @@ fn objects(catalog: &Catalog, api: GroupVersion, rest: &[&str]) -> Option<ApiRou
     let fits = if resource.namespaced { namespace.is_some() || name.is_none() } else { namespace.is_none() };
     let is_served = |sub: &str| match sub {
         "status" => resource.has_status,
-        "binding" => resource.kind == ObjectKind::Pod,
+        "binding" | "eviction" => resource.kind == ObjectKind::Pod,
         _ => false,
     };
     let known = subresource.is_none_or(is_served);

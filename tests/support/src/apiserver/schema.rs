@@ -4,7 +4,7 @@
 use k8s_openapi::{
     api::{
         authentication::v1 as authentication, authorization::v1 as authorization, coordination::v1 as coordination,
-        core::v1 as core, resource::v1 as dra,
+        core::v1 as core, policy::v1 as policy, resource::v1 as dra, scheduling::v1 as scheduling,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions,
     apimachinery::pkg::apis::meta::v1 as common,
@@ -62,6 +62,8 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::ConfigMap => through::<core::ConfigMap>(object),
         ObjectKind::ServiceAccount => through::<core::ServiceAccount>(object),
         ObjectKind::Lease => through::<coordination::Lease>(object),
+        ObjectKind::PodDisruptionBudget => through::<policy::PodDisruptionBudget>(object),
+        ObjectKind::PriorityClass => through::<scheduling::PriorityClass>(object),
         ObjectKind::CustomResourceDefinition => through::<extensions::CustomResourceDefinition>(object),
     };
     let fail = |why: String| cannot_be_handled(resource, &why);

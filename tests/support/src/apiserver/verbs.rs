@@ -1,6 +1,7 @@
 //! What is done to objects: get, list, create, update, patch, delete. Each is one step under the lock of the state.
 
 mod deletion;
+mod eviction;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -111,6 +112,9 @@ pub(crate) fn answer(
             Ok((200, call.shown(&object)))
         }
         "list" => Ok((200, list::list(&state.store, settings, call)?)),
+        "create" if call.target.subresource.as_deref() == Some("eviction") => {
+            eviction::evict(state, call).map(|status| (201, status))
+        }
         "create" if call.target.subresource.is_some() => deletion::bind(state, call).map(|status| (201, status)),
         "create" => create(state, settings, call, &call.body()?).map(|object| (201, call.shown(&object))),
         "update" => update(state, settings, call).map(|object| (200, call.shown(&object))),

@@ -23,6 +23,16 @@ const ORPHAN: &str = "orphan";
 
 pub(super) fn delete(state: &mut ServerState, call: &ApiRequest) -> Result<Arc<Value>, StatusError> {
     let options = if call.body.is_empty() { Value::Null } else { call.body()? };
+    let (key, object) = found(state, call, &options)?;
+    remove(state, call, &key, &object, &options)
+}
+
+/// The object, if it is the one that is meant.
+pub(super) fn found(
+    state: &ServerState,
+    call: &ApiRequest,
+    options: &Value,
+) -> Result<(ObjectKey, Arc<Value>), StatusError> {
     let key = call.key();
     let object = state.store.get(&key).ok_or_else(|| call.not_found())?;
     let wanted = &options["preconditions"];
@@ -37,11 +47,11 @@ pub(super) fn delete(state: &mut ServerState, call: &ApiRequest) -> Result<Arc<V
             return Err(call.conflict(&key.name, &why));
         }
     }
-    remove(state, call, &key, &object, &options)
+    Ok((key, object))
 }
 
 /// At once, or after the finalizers, or, for a pod that runs, after the kubelet.
-fn remove(
+pub(super) fn remove(
     state: &mut ServerState,
     call: &ApiRequest,
     key: &ObjectKey,
@@ -83,7 +93,7 @@ fn remove(
     Ok(if marked == **object { Arc::clone(object) } else { state.store.put(key.clone(), marked) })
 }
 
-fn runs(key: &ObjectKey, object: &Value) -> bool {
+pub(super) fn runs(key: &ObjectKey, object: &Value) -> bool {
     let is_done = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     key.kind == ObjectKind::Pod && object["spec"]["nodeName"].is_string() && !is_done
 }
