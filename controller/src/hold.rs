@@ -11,11 +11,13 @@
 
 pub(crate) mod adapter;
 mod agenda;
+mod annotations;
 #[cfg(test)]
 mod choice;
 mod core;
 mod devices;
 mod event;
+mod evictions;
 mod fences;
 mod planning;
 mod published;
@@ -38,8 +40,8 @@ pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTarget,
-        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice, ReservationObject,
-        WrittenReservation,
+        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite, PublishedDevice, PublishedSlice,
+        ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
 };

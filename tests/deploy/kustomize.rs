@@ -176,6 +176,8 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "controller/base",
         "base",
         "holds",
+        "holds/annotations",
+        "holds/evictions",
         "holds/rules",
         "examples/overlay",
     ] {

@@ -86,9 +86,9 @@ impl PodSpec {
     /// It runs on another node than this one.
     pub fn leave_out(&mut self, node: &str) {
         let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
-        let required = affinity.required.get_or_insert_with(|| NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm::other_than(node)],
-        });
+        let required = affinity
+            .required
+            .get_or_insert_with(|| NodeSelector { node_selector_terms: vec![NodeSelectorTerm::other_than(node)] });
         required.leave_out(node);
     }
 }

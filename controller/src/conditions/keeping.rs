@@ -37,6 +37,11 @@ pub(super) fn keeping(mode: CapabilityMode, status: &HoldStatus) -> ClusterFindi
             let message = format!("{} objects cannot be understood, and the log names them", status.unreadable);
             finding(ConditionStatus::True, "Keeping", message)
         }
+        HoldPhase::Keeping if status.is_silent_to_pods => {
+            let message =
+                "devices are kept for their owners, whose pods are not annotated: deploy/holds/annotations allows that";
+            finding(ConditionStatus::True, "Keeping", message.to_owned())
+        }
         HoldPhase::Keeping => finding(ConditionStatus::True, "Keeping", "devices are kept for their owners".to_owned()),
     }
 }

@@ -16,6 +16,7 @@ mod claims;
 mod kind;
 mod notices;
 mod objects;
+mod pods;
 mod read;
 mod status;
 mod term;

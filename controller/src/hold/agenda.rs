@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hostler_allocator::plan::ObjectKey;
+
 use super::event::HoldTime;
 
 /// Something to look at; in one step in this order.
@@ -10,6 +12,8 @@ pub(super) enum Topic {
     Reservation(String),
     NodeFences(String),
     Rule(String),
+    /// A pod that is to be evicted or annotated.
+    Pod(ObjectKey),
     /// Everybody who waits for devices.
     Plan,
 }

@@ -8,13 +8,14 @@ use std::{
 
 use hostler_allocator::plan::{ObjectKey, PlanOptions};
 use hostler_api::reservation::{
-    DeviceOwner, ReservationConditionReason, ReservationConditionType, ReservationPhase, ReservedDevice,
+    DeviceOwner, PodEviction, ReservationConditionReason, ReservationConditionType, ReservationPhase, ReservedDevice,
     toleration_value,
 };
 
 use super::{
     agenda::{HoldClock, Topic},
     event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, OwnerPod, ReservationObject},
+    evictions::EvictionAnswer,
     planning::Questions,
     published::PoolName,
     seen::{PodKnowledge, Seen, is_older},
@@ -56,6 +57,10 @@ pub(super) struct Hold {
     pub(super) value: String,
     /// Devices that were chosen and are not written yet.
     pub(super) proposal: Option<Vec<ReservedDevice>>,
+    /// Who has some of them, and is to be evicted.
+    pub(super) victims: Vec<PodEviction>,
+    /// What came of evictions, by the UID of the pod.
+    pub(super) answers: BTreeMap<String, EvictionAnswer>,
     /// Why none could be chosen.
     pub(super) problem: Option<String>,
     /// Whether there was nothing free when it was asked last.
@@ -107,6 +112,10 @@ pub(crate) struct HoldCore {
     pub(super) agenda: Agenda<Topic>,
     lists: Lists,
     pub(super) questions: Questions,
+    /// Reservations that want something of a pod.
+    pub(super) pods: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// Whether pods are told from which Reservation they have devices, as far as is known.
+    pub(super) can_annotate: bool,
     /// Devices that could not be closed, and until when they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: BTreeMap<HoldTarget, WriteState>,
@@ -126,6 +135,8 @@ impl HoldCore {
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
+            pods: BTreeMap::new(),
+            can_annotate: true,
             avoided: BTreeMap::new(),
             writes: BTreeMap::new(),
             commands: Vec::new(),
@@ -149,6 +160,7 @@ impl HoldCore {
                 Topic::Reservation(name) => self.settle_reservation(&name),
                 Topic::NodeFences(node) => self.settle_node(&node),
                 Topic::Rule(name) => self.settle_rule(&name),
+                Topic::Pod(pod) => self.settle_pod(&pod),
                 Topic::Plan => self.plan(),
             }
         }
@@ -233,6 +245,12 @@ impl HoldCore {
             self.concern(&known, false);
         }
         self.concern(&object, true);
+        if !self.holds.contains_key(&name)
+            && let Some(pod) = &object.spec.replaces
+        {
+            // What was heard before may be about another pod of that name.
+            self.seen.pods.remove(&ObjectKey::new(&pod.namespace, &pod.name));
+        }
         let hold = self.holds.entry(name.clone()).or_insert_with(|| Hold::new(object.clone()));
         if hold.object != object {
             hold.proposal = None;
@@ -379,10 +397,17 @@ impl HoldCore {
     fn pod_seen(&mut self, key: ObjectKey, pod: Result<Option<Box<OwnerPod>>, String>) {
         match pod {
             Ok(pod) => {
+                if self.pods.contains_key(&key) {
+                    self.agenda.now(Topic::Pod(key.clone()));
+                }
+                if self.holds.values().any(|hold| hold.replaced().as_ref() == Some(&key)) {
+                    self.plan_soon();
+                }
                 self.seen.pods.insert(key, PodKnowledge::Known(pod));
                 self.look_at_all_with_devices();
             }
             Err(_) => {
+                self.agenda.after(ASK_AGAIN, Topic::Pod(key.clone()));
                 self.seen.pods.remove(&key);
                 self.agenda.after(ASK_AGAIN, Topic::Plan);
                 let names: Vec<String> = self.holds.keys().cloned().collect();
@@ -468,6 +493,8 @@ impl Hold {
             told: reason.map(|reason| (object.status.phase, reason)),
             object,
             proposal: None,
+            victims: Vec::new(),
+            answers: BTreeMap::new(),
             problem: None,
             is_without_free: false,
             check: None,

@@ -1,10 +1,14 @@
 //! What can happen to the core, and what it wants done. Whoever stands at the edge turns objects into these, and these into
 //! calls.
 
+mod pods;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::reservation::{OwnerCandidate, OwnerController, ReservationSpec, ReservationStatus};
+use hostler_api::reservation::{ReservationSpec, ReservationStatus};
+
+pub(crate) use self::pods::{OwnerPod, PodRef, PodWrite};
 
 use super::question::{HoldAnswer, HoldQuestion};
 
@@ -157,23 +161,6 @@ pub(crate) struct AllocatedClaim {
     pub(crate) pods: Vec<PodRef>,
 }
 
-/// A pod in a claim's namespace.
-#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct PodRef {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-}
-
-/// A pod that has something.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OwnerPod {
-    pub(crate) uid: String,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
-    /// The owner reference that is marked as controller; its namespace is left empty.
-    pub(crate) controller: Option<OwnerController>,
-}
-
 /// What came of a write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HoldOutcome {
@@ -198,6 +185,8 @@ pub(crate) enum HoldTarget {
     NodeFences(String),
     /// A DeviceTaintRule.
     Rule(String),
+    /// A pod that is not ours.
+    Pod(ObjectKey),
 }
 
 /// Something to do.
@@ -225,7 +214,7 @@ pub(crate) struct WrittenReservation {
     pub(crate) version: String,
 }
 
-/// A write. All but those of rules carry the version that they are a change of, and fail where there is another one.
+/// A write. All but those of rules and pods carry the version that they are a change of, and fail where there is another one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HoldWrite {
     /// The Reservation has these finalizers.
@@ -240,6 +229,8 @@ pub(crate) enum HoldWrite {
     CreateRule(FenceRule),
     /// A rule goes, if it has this value.
     DeleteRule(FenceRule),
+    /// Something about a pod.
+    Pod(PodWrite),
 }
 
 /// A word about a Reservation.
@@ -262,6 +253,7 @@ impl HoldWrite {
             }
             Self::NodeFences { node, .. } => HoldTarget::NodeFences(node.clone()),
             Self::CreateRule(rule) | Self::DeleteRule(rule) => HoldTarget::Rule(rule.name.clone()),
+            Self::Pod(write) => HoldTarget::Pod(write.pod().clone()),
         }
     }
 }
@@ -275,19 +267,5 @@ impl DeviceKey {
 impl std::fmt::Display for DeviceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
-    }
-}
-
-impl OwnerPod {
-    /// As owners are compared with it.
-    pub(crate) fn candidate<'a>(&'a self, key: &'a ObjectKey) -> OwnerCandidate<'a> {
-        OwnerCandidate {
-            namespace: &key.namespace,
-            name: &key.name,
-            uid: &self.uid,
-            labels: &self.labels,
-            annotations: &self.annotations,
-            controller: self.controller.as_ref(),
-        }
     }
 }

@@ -10,6 +10,7 @@ use super::{
     agenda::Topic,
     core::{HoldCore, device_key},
     event::{DeviceKey, HoldCommand},
+    evictions::ReplacedNode,
     question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish},
     status::owners_of,
     taken::taken_by_reservations,
@@ -123,7 +124,12 @@ impl HoldCore {
     fn wish(&mut self, name: &str) -> Option<HoldWish> {
         let asked = self.asked(name)?;
         let spec = self.holds.get(name)?.object.spec.clone();
-        let template = spec.pod_template().ok()?;
+        let mut template = spec.pod_template().ok()?;
+        match self.replaced_node(name) {
+            ReplacedNode::Node(node) => template.spec.leave_out(&node),
+            ReplacedNode::None => {}
+            ReplacedNode::Unknown => return None,
+        }
         let victims = if asked.has_victims { self.victims(name) } else { Vec::new() };
         let value = self.holds.get(name)?.value.clone();
         let takes_multiple = spec.takes_multiple();

@@ -35,6 +35,7 @@ enum HoldStep {
 impl HoldCore {
     pub(super) fn settle_reservation(&mut self, name: &str) {
         let step = self.next_step(name);
+        self.look_at_pods(name);
         let Some(object) = self.holds.get(name).map(|hold| &hold.object) else { return };
         let ReservationObject { name, uid, version, finalizers, .. } = object.clone();
         let target = HoldTarget::Reservation(name.clone());
@@ -162,7 +163,7 @@ impl HoldCore {
         if devices.is_empty() && problem.is_none() && is_new {
             return None;
         }
-        Some(NewStatus::of(self, name).open(devices, owners, problem.as_deref()))
+        Some(NewStatus::of(self, name).open(self.holds.get(name)?, devices, owners, problem.as_deref()))
     }
 
     /// Its devices as they are, with those that were chosen in the place of those that it lacks.

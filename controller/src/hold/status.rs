@@ -16,7 +16,10 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
-use super::core::{Hold, HoldCore, device_key};
+use super::{
+    core::{Hold, HoldCore, device_key},
+    evictions::{obstacle, to_evict},
+};
 
 /// A status in the making.
 pub(super) struct NewStatus {
@@ -75,6 +78,7 @@ impl NewStatus {
             status = hold.object.status.clone();
             status.toleration_value = Some(hold.value.clone());
             status.observed_generation = Some(hold.object.generation);
+            status.evictions = hold.past_evictions();
         }
         Self { status, now: rfc3339(UNIX_EPOCH + core.clock.certain()) }
     }
@@ -112,6 +116,7 @@ impl NewStatus {
     /// It is not over.
     pub(super) fn open(
         mut self,
+        hold: &Hold,
         devices: Vec<ReservedDevice>,
         owners: Vec<ObjectReference>,
         problem: Option<&str>,
@@ -124,12 +129,20 @@ impl NewStatus {
             }
             None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
         }
-        let (phase, reason, message) = stand_of(&devices, problem.is_some());
-        let is_settled = phase == Phase::Available;
+        let (phase, reason, mut message) = stand_of(&devices, problem.is_some());
+        let is_available = phase == Phase::Available;
+        let evictions = hold.evictions(&devices, is_available);
+        if let Some(obstacle) = obstacle(&evictions).filter(|_| phase == Phase::Waiting) {
+            message = format!("{message}; {obstacle}");
+        }
         self.status.phase = phase;
-        self.say(Type::Ready, if is_settled { yes } else { no }, reason, &message);
-        let last = if is_settled { (yes, Reason::Settled, "nothing is left to do") } else { (no, reason, &*message) };
-        self.say(Type::Settled, last.0, last.1, last.2);
+        self.say(Type::Ready, if is_available { yes } else { no }, reason, &message);
+        match to_evict(&evictions).filter(|_| is_available) {
+            Some(left) => self.say(Type::Settled, no, Reason::Evicting, &left),
+            None if is_available => self.say(Type::Settled, yes, Reason::Settled, "nothing is left to do"),
+            None => self.say(Type::Settled, no, reason, &message),
+        }
+        self.status.evictions = evictions;
         self.with_devices(devices, owners);
         self.status
     }

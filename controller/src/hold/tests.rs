@@ -3,8 +3,10 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "values are made for the call")]
 
+mod annotations;
 mod cluster;
 mod crash;
+mod descheduling;
 mod example;
 mod expiry;
 mod parts;

@@ -26,6 +26,7 @@ impl HoldTarget {
             Self::Reservation(name) => Topic::Reservation(name),
             Self::NodeFences(node) => Topic::NodeFences(node),
             Self::Rule(name) => Topic::Rule(name),
+            Self::Pod(pod) => Topic::Pod(pod),
         }
     }
 }
@@ -84,6 +85,7 @@ impl HoldCore {
                 }
             }
             (HoldTarget::Reservation(name), outcome) => self.reservation_written(&name, write, &outcome),
+            (HoldTarget::Pod(pod), outcome) => self.pod_written(&pod, write, &outcome),
             // Who waits until nothing is closed any more may have waited for this.
             (HoldTarget::NodeFences(_) | HoldTarget::Rule(_), _) => self.look_at_those_that_go(),
         }

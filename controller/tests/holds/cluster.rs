@@ -32,7 +32,12 @@ impl Drop for HoldCluster {
 /// What the controller may do where it holds devices.
 pub(crate) fn rules() -> Vec<PolicyRule> {
     let files = ["deploy/controller/base/rbac.yaml", "deploy/holds/base/rbac.yaml"];
-    files.iter().flat_map(|file| PolicyRule::from_yaml(&fs::read_to_string(root().join(file)).unwrap())).collect()
+    files.iter().flat_map(|file| rules_in(file)).collect()
+}
+
+/// What the roles in a file allow.
+pub(crate) fn rules_in(file: &str) -> Vec<PolicyRule> {
+    PolicyRule::from_yaml(&fs::read_to_string(root().join(file)).unwrap())
 }
 
 impl HoldCluster {
@@ -117,8 +122,13 @@ impl HoldCluster {
     /// Rules for devices of all drivers, which the controller may make.
     pub(crate) fn serve_rules(&self) {
         install_rules_for_devices(&self.server);
-        let more = fs::read_to_string(root().join("deploy/holds/rules/rbac.yaml")).unwrap();
-        self.server.allow(USER, rules().into_iter().chain(PolicyRule::from_yaml(&more)).collect());
+        self.allow(&["rules"]);
+    }
+
+    /// The controller may what is in these folders below `deploy/holds` as well.
+    pub(crate) fn allow(&self, parts: &[&str]) {
+        let of = |part: &&str| rules_in(&format!("deploy/holds/{part}/rbac.yaml"));
+        self.server.allow(USER, rules().into_iter().chain(parts.iter().flat_map(of)).collect());
     }
 
     /// A template of claims for a card, which tolerates what is held with this value.

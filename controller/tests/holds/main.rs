@@ -4,19 +4,20 @@
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "these tests run the binary")]
 
 mod cluster;
+mod evictions;
 #[path = "../run/rig.rs"]
 mod rig;
 
 use std::process::Command;
 
 use hostler_testing::{
-    apiserver::{ApiFault, FaultEffect, LoggedRequest, PolicyRule},
+    apiserver::{ApiFault, FaultEffect, LoggedRequest},
     controller::RunningController,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::cluster::{HoldCluster, rules};
+use self::cluster::{HoldCluster, rules, rules_in};
 use crate::rig::USER;
 
 fn value(reservation: &Value) -> &str {
@@ -216,6 +217,7 @@ async fn a_device_of_another_driver_is_closed_by_a_rule_for_as_long_as_it_is_kep
 #[tokio::test(flavor = "multi_thread")]
 async fn its_roles_allow_all_that_holding_takes_and_nothing_that_it_never_does() {
     let cluster = HoldCluster::start().await;
+    cluster.allow(&["annotations"]);
     cluster.node("n1", 1);
     let mut options = cluster.options();
     options.config.push_str("keep_seconds = 1\n");
@@ -233,8 +235,8 @@ async fn its_roles_allow_all_that_holding_takes_and_nothing_that_it_never_does()
     let asked: Vec<&LoggedRequest> = log.iter().filter(|call| call.user == USER && !call.resource.is_empty()).collect();
     let refused: Vec<&&LoggedRequest> = asked.iter().filter(|call| call.status == 403).collect();
     assert!(refused.is_empty(), "{refused:?}");
-    let file = std::fs::read_to_string(rig::root().join("deploy/holds/base/rbac.yaml")).unwrap();
-    for rule in PolicyRule::from_yaml(&file) {
+    let files = ["deploy/holds/base/rbac.yaml", "deploy/holds/annotations/rbac.yaml"];
+    for rule in files.iter().flat_map(|file| rules_in(file)) {
         for (resource, verb) in
             rule.resources.iter().flat_map(|resource| rule.verbs.iter().map(move |verb| (resource, verb)))
         {

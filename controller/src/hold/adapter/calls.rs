@@ -1,22 +1,23 @@
 //! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
 
-use std::collections::BTreeMap;
-
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{Chain, reservation::OwnerController, well_known::HELD_TAINT};
+use hostler_api::{Chain, well_known::HELD_TAINT};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     claims::{ClaimPage, SeenClaim},
     kind::{HoldKind, HoldPlaces},
-    read,
+    pods, read,
 };
-use crate::hold::{AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, WrittenReservation};
+use crate::hold::{
+    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodWrite, WrittenReservation,
+};
 
 /// Whose fields these are, as the API server remembers it.
 const FIELD_MANAGER: &str = "hostler-controller";
+/// Writes of annotations.
+pub(super) const ANNOTATIONS: &str = "annotations";
 
 /// Something to ask the server.
 #[derive(Clone, Debug)]
@@ -49,39 +50,11 @@ pub(super) struct HoldCaller {
     pub(super) places: HoldPlaces,
 }
 
-#[derive(Deserialize)]
-struct SeenPod {
-    metadata: SeenPodMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenPodMeta {
-    uid: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    #[serde(default)]
-    owner_references: Vec<PodOwner>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodOwner {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
-    #[serde(default)]
-    controller: bool,
-}
-
 impl HoldCaller {
     pub(super) async fn call(&self, call: HoldCall) -> CallAnswer {
         match call {
             HoldCall::Pod(key) => {
-                let pod = self.pod(&key).await;
+                let pod = pods::read(&self.client, &key).await;
                 CallAnswer::Pod(key, pod)
             }
             HoldCall::Claims(list) => {
@@ -90,19 +63,10 @@ impl HoldCaller {
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {
                     Ok(object) => (HoldOutcome::Done, object),
-                    Err(failure) => (outcome(&failure), None),
+                    Err(failure) => (outcome_of(&write, &failure), None),
                 };
                 CallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
             }
-        }
-    }
-
-    async fn pod(&self, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
-        let pods = Collection::core("Pod", "pods").of(&key.namespace);
-        match self.client.get::<SeenPod>(&pods, &key.name).await {
-            Ok(SeenPod { metadata }) => Ok(Some(Box::new(metadata.owner()))),
-            Err(failure) if failure.code() == Some(404) => Ok(None),
-            Err(failure) => Err(Chain(&failure).to_string()),
         }
     }
 
@@ -144,6 +108,7 @@ impl HoldCaller {
             }
             HoldWrite::CreateRule(rule) => self.create_rule(rule).await.map(Some),
             HoldWrite::DeleteRule(rule) => self.delete_rule(rule).await.map(|()| None),
+            HoldWrite::Pod(write) => pods::write(&self.client, write).await.map(|()| None),
         }
     }
 
@@ -185,22 +150,15 @@ impl HoldCaller {
     }
 }
 
-impl SeenPodMeta {
-    fn owner(self) -> OwnerPod {
-        let controller = self.owner_references.into_iter().find(|owner| owner.controller);
-        let controller = controller.map(|owner| OwnerController {
-            api_version: owner.api_version,
-            kind: owner.kind,
-            namespace: String::new(),
-            name: owner.name,
-            uid: owner.uid,
-        });
-        OwnerPod { uid: self.uid, labels: self.labels, annotations: self.annotations, controller }
-    }
-}
-
 fn metadata(of: &WrittenReservation) -> Value {
     json!({"name": of.name, "uid": of.uid, "resourceVersion": of.version})
+}
+
+fn outcome_of(write: &HoldWrite, failure: &ApiFailure) -> HoldOutcome {
+    match write {
+        HoldWrite::Pod(PodWrite::Evict { .. }) => pods::came_of_eviction(failure).unwrap_or_else(|| outcome(failure)),
+        _ => outcome(failure),
+    }
 }
 
 /// What a failure means. Whatever is not a plain no may be written or not.
@@ -221,6 +179,8 @@ fn what(write: &HoldWrite) -> &'static str {
         HoldWrite::Delete(_) => "deletion",
         HoldWrite::NodeFences { .. } => "fences",
         HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) => "rules",
+        HoldWrite::Pod(PodWrite::Evict { .. }) => "evictions",
+        HoldWrite::Pod(PodWrite::Annotate { .. }) => ANNOTATIONS,
     }
 }
 

@@ -94,6 +94,7 @@ impl HoldReader {
             HoldTarget::Reservation(_) => HoldKind::Reservation,
             HoldTarget::NodeFences(_) => HoldKind::NodeHardware,
             HoldTarget::Rule(_) => HoldKind::Rule,
+            HoldTarget::Pod(_) => return Vec::new(),
         };
         let of_server = read::written_at(object).map(HoldEvent::ServerTime);
         let read = self.read(kind, object).unwrap_or_default();

@@ -28,6 +28,8 @@ pub(crate) struct HoldStatus {
     pub(crate) reservations: BTreeMap<&'static str, usize>,
     /// Writes of this term, by what was written and what came of it.
     pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
+    /// Pods are not told from which Reservation they have devices: the server does not let this controller write it.
+    pub(crate) is_silent_to_pods: bool,
     /// Objects that cannot be understood.
     pub(crate) unreadable: usize,
 }

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::{
     HoldParts,
-    calls::{CallAnswer, HoldCall, HoldCaller, came_of_it},
+    calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller, came_of_it},
     kind::{HoldKind, HoldPlaces},
     notices::Notices,
     objects::HoldReader,
@@ -225,6 +225,9 @@ impl<'a> HoldTerm<'a> {
                 *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
                 if let HoldOutcome::Failed(error) | HoldOutcome::Refused(error) = &outcome {
                     warn!(what, error, "a write for a Reservation failed");
+                }
+                if what == ANNOTATIONS && matches!(outcome, HoldOutcome::Refused(_)) {
+                    self.status.is_silent_to_pods = true;
                 }
                 let seen = object.map(|object| self.objects.answered(&target, &object)).unwrap_or_default();
                 seen.into_iter().for_each(|event| self.step(event));

@@ -73,7 +73,8 @@ impl World {
 
     /// kube-scheduler decides where a pod goes, by what is published and what it knows to be given. Written later.
     pub(super) fn decide(&mut self, name: &str) -> bool {
-        let Some(pod) = self.server.pods.get(&key(name)).cloned() else { return false };
+        let found = self.server.pods.get(&key(name)).filter(|pod| !pod.is.is_deleting);
+        let Some(pod) = found.cloned() else { return false };
         let is_placed = self.server.claims.get(&key(name)).is_none_or(|claim| !claim.devices.is_empty());
         if is_placed || self.in_flight.contains_key(&key(name)) {
             return false;
@@ -108,6 +109,9 @@ impl World {
         let Some(devices) = self.in_flight.remove(&key(name)) else { return false };
         match self.server.claims.get(&key(name)).cloned() {
             Some(claim) if self.server.pods.contains_key(&key(name)) => {
+                if let Some(pod) = self.server.pods.get_mut(&key(name)) {
+                    pod.is.node = devices.first().map(|device| device.pool.clone()).unwrap_or_default();
+                }
                 self.server.put_claim(AllocatedClaim { devices, ..claim });
                 true
             }
@@ -134,6 +138,18 @@ impl World {
                 self.server.put_claim(AllocatedClaim { devices: Vec::new(), pods: Vec::new(), ..claim });
             }
         }
+    }
+
+    /// The kubelets end pods that are to go. Says whether there were any.
+    pub(super) fn end_going_pods(&mut self) -> bool {
+        let is_going = |pod: &&super::server::ModelPod| pod.is.is_deleting;
+        let count = self.server.pods.values().filter(is_going).count();
+        self.server.pods.retain(|_, pod| !pod.is.is_deleting);
+        if count > 0 {
+            self.control();
+            self.control();
+        }
+        count > 0
     }
 
     /// A pod goes, and what it had gets free.

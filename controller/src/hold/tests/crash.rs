@@ -6,9 +6,6 @@ use serde_json::json;
 use super::world::{Fate, World, settings, wants, wants_and};
 use crate::hold::HoldSettings;
 
-const ALL_FATES: [Fate; 6] =
-    [Fate::DieBefore, Fate::DieAfter, Fate::FailBefore, Fate::FailAfter, Fate::Conflict, Fate::Refuse];
-
 /// One is taken by its owner, one is used twice and deleted, one loses a device, one waits for a pod, one expires. Says how many
 /// writes that took.
 fn life(driver: &str, fates: &[(usize, Fate)]) -> usize {
@@ -56,7 +53,7 @@ fn whatever_happens_at_any_write_nothing_is_lost_kept_twice_or_kept_for_nobody()
         let writes = life(driver, &[]);
         assert!(writes >= 20, "{writes}");
         for at in 0..writes {
-            for fate in ALL_FATES {
+            for fate in Fate::ALL {
                 life(driver, &[(at, fate)]);
             }
         }

@@ -86,7 +86,8 @@ impl Chaos {
                 let at = self.world.now + pause;
                 self.world.tick(at);
             }
-            10..=11 => self.world.control(),
+            10 => self.world.control(),
+            11 => drop(self.world.end_going_pods()),
             12..=14 => {
                 if let Some(pod) = self.pick_pod() {
                     self.world.decide(&pod);

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey};
-use hostler_api::resource::ResourceSlice;
+use hostler_api::{reservation::RESERVATION_ALLOCATED, resource::ResourceSlice};
 use serde_json::{Value, json};
 
 use super::super::{
-    AllocatedClaim, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod, PodRef, PublishedSlice,
-    ReservationObject, WrittenReservation,
+    AllocatedClaim, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite,
+    PublishedSlice, ReservationObject, WrittenReservation,
 };
 
 /// A pod that wants devices, by a claim of its own that has its name.
@@ -18,6 +18,14 @@ pub(super) struct ModelPod {
     pub(super) wants: usize,
     /// The value of the taint that it tolerates; `*`: all.
     pub(super) tolerates: String,
+}
+
+/// An eviction that was asked for: of which pod, by its UID, and whether it goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Eviction {
+    pub(super) pod: String,
+    pub(super) uid: String,
+    pub(super) is_done: bool,
 }
 
 /// The server.
@@ -30,6 +38,11 @@ pub(super) struct Server {
     pub(super) rules: BTreeMap<String, FenceRule>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
     pub(super) pods: BTreeMap<ObjectKey, ModelPod>,
+    /// How many pods with this label must stay.
+    pub(super) budgets: BTreeMap<String, usize>,
+    pub(super) evictions: Vec<Eviction>,
+    /// Pods may not be annotated.
+    pub(super) forbids_annotations: bool,
     pub(super) facts: ClusterFacts,
     pub(super) log: Vec<HoldEvent>,
     pub(super) last: u64,
@@ -135,6 +148,7 @@ impl Server {
                     (HoldOutcome::Done, Some(HoldEvent::NodeFences(Box::new(fences))))
                 }
             },
+            HoldWrite::Pod(write) => (self.write_pod(write), None),
             HoldWrite::CreateRule(rule) if self.rules.contains_key(&rule.name) => (HoldOutcome::Conflict, None),
             HoldWrite::CreateRule(rule) => {
                 self.last += 1;
@@ -171,6 +185,38 @@ impl Server {
             Some(known) if known.uid == written.uid => (HoldOutcome::Conflict, None),
             _ => (HoldOutcome::Gone, None),
         }
+    }
+
+    fn write_pod(&mut self, write: &PodWrite) -> HoldOutcome {
+        let (PodWrite::Evict { pod, uid } | PodWrite::Annotate { pod, uid, .. }) = write;
+        let app = |pod: &ModelPod| pod.is.labels.get("app").cloned().unwrap_or_default();
+        let Some(found) = self.pods.get(pod).filter(|_| !uid.is_empty()) else { return HoldOutcome::Gone };
+        if found.is.uid != *uid {
+            return HoldOutcome::Conflict;
+        }
+        let (of, is_going) = (app(found), found.is.is_deleting);
+        let healthy = self.pods.values().filter(|it| app(it) == of && !it.is.is_deleting).count();
+        let is_blocked = !is_going && self.budgets.get(&of).is_some_and(|least| healthy <= *least);
+        let Some(found) = self.pods.get_mut(pod) else { return HoldOutcome::Gone };
+        match write {
+            PodWrite::Annotate { .. } if self.forbids_annotations => {
+                return HoldOutcome::Refused("pods is forbidden".to_owned());
+            }
+            PodWrite::Annotate { value, .. } => {
+                found.is.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value.clone());
+            }
+            // One that goes already goes on.
+            PodWrite::Evict { .. } if is_going => {}
+            PodWrite::Evict { .. } => {
+                found.is.is_deleting = !is_blocked;
+                let (pod, uid) = (pod.name.clone(), uid.clone());
+                self.evictions.push(Eviction { pod, uid, is_done: !is_blocked });
+            }
+        }
+        if is_blocked && matches!(write, PodWrite::Evict { .. }) {
+            return HoldOutcome::Refused(format!("budget {of} is against it"));
+        }
+        HoldOutcome::Done
     }
 
     /// Everything that there is, as somebody is told who begins.

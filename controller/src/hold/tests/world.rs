@@ -39,6 +39,11 @@ pub(super) enum Fate {
     Refuse,
 }
 
+impl Fate {
+    pub(super) const ALL: [Self; 6] =
+        [Self::DieBefore, Self::DieAfter, Self::FailBefore, Self::FailAfter, Self::Conflict, Self::Refuse];
+}
+
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
     core: HoldCore,
@@ -142,7 +147,7 @@ impl World {
     pub(super) fn settle_for(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         for _ in 0..100_000 {
-            if self.deliver() || self.execute_next(0) || self.answer() || self.publish() {
+            if self.deliver() || self.execute_next(0) || self.answer() || self.publish() || self.end_going_pods() {
                 continue;
             }
             match self.controller.wake.filter(|wake| *wake <= until) {
@@ -253,7 +258,7 @@ impl World {
                     self.server.put_fences(fences);
                 }
             }
-            HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) => {}
+            HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) | HoldWrite::Pod(_) => {}
         }
     }
 

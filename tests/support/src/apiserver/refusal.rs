@@ -196,8 +196,7 @@ impl StatusError {
     /// A budget that does not let a pod go now.
     pub(crate) fn disruption(budget: &str, desired: i64, current: i64) -> Self {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let why =
-            format!("The disruption budget {budget} needs {desired} healthy pods and has {current} currently");
+        let why = format!("The disruption budget {budget} needs {desired} healthy pods and has {current} currently");
         let mut refusal = Self::new(429, "TooManyRequests", message);
         refusal.details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });
         refusal

@@ -242,8 +242,7 @@ impl Catalog {
 
     /// All groups with their versions, the preferred one first.
     pub(crate) fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let plain =
-            ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS, POLICY, SCHEDULING];
+        let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS, POLICY, SCHEDULING];
         let dra = (DRA, self.release.dra_versions().to_vec());
         let topology = self.has_topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
         let mut groups: Vec<_> =

@@ -43,7 +43,8 @@ fn count_on_budget(state: &mut ServerState, pod: &ObjectKey, object: &Value) -> 
     };
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
-    let (allowed, desired, current) = (number("disruptionsAllowed"), number("desiredHealthy"), number("currentHealthy"));
+    let (allowed, desired, current) =
+        (number("disruptionsAllowed"), number("desiredHealthy"), number("currentHealthy"));
     if allowed <= 0 {
         return Err(StatusError::disruption(&key.name, desired, current));
     }

@@ -1,0 +1,58 @@
+//! Pods say themselves from which Reservation they have devices, where the controller may write that. Nothing depends on it.
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{RESERVATION_ALLOCATED, RESERVATION_FINALIZER};
+use serde_json::json;
+
+use super::{
+    core::{Hold, HoldCore},
+    event::{HoldOutcome, PodWrite},
+    seen::PodKnowledge,
+};
+
+impl HoldCore {
+    /// Pods that have devices of a Reservation, and may not say so yet.
+    pub(super) fn owners_to_annotate(&self, hold: &Hold) -> impl Iterator<Item = ObjectKey> {
+        // Once it is let go nobody looks at it any more.
+        let is_kept = hold.object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
+        let is_looked_at = self.can_annotate && is_kept && !hold.object.is_deleting;
+        let owners =
+            hold.object.status.current_owners.iter().filter(move |owner| is_looked_at && !owner.uid.is_empty());
+        owners.map(|owner| ObjectKey::new(&owner.namespace, &owner.name)).filter(|pod| match self.seen.pods.get(pod) {
+            Some(PodKnowledge::Known(known)) => {
+                known.as_ref().is_some_and(|known| !known.annotations.contains_key(RESERVATION_ALLOCATED))
+            }
+            _ => true,
+        })
+    }
+
+    /// What is written to a pod, if one of these Reservations gave it devices and it says nothing of any.
+    pub(super) fn annotation(&mut self, names: &[String], pod: &ObjectKey) -> Option<PodWrite> {
+        let is_owner = |name: &&String| {
+            self.holds.get(*name).is_some_and(|hold| self.owners_to_annotate(hold).any(|it| it == *pod))
+        };
+        let name = names.iter().find(is_owner)?.clone();
+        self.ask_for(pod);
+        let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get(pod) else { return None };
+        let object = &self.holds.get(&name)?.object;
+        let owner = object.status.current_owners.iter().find(|it| it.uid == known.uid);
+        owner.filter(|_| !known.is_deleting).map(|owner| PodWrite::Annotate {
+            pod: pod.clone(),
+            uid: owner.uid.clone(),
+            value: json!({"name": name, "uid": object.uid}).to_string(),
+        })
+    }
+
+    pub(super) fn annotation_answered(&mut self, pod: &ObjectKey, value: String, outcome: &HoldOutcome) {
+        match outcome {
+            HoldOutcome::Failed(_) => return,
+            // A role that does not allow it today does not tomorrow either.
+            HoldOutcome::Refused(_) => self.can_annotate = false,
+            HoldOutcome::Done | HoldOutcome::Conflict | HoldOutcome::Gone => {}
+        }
+        // Also what came to nothing is not tried again before something is heard of the pod.
+        if let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get_mut(pod) {
+            known.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Pods that are not ours, and what is asked of the server about them.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{OwnerCandidate, OwnerController};
+
+/// A pod in a claim's namespace.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct PodRef {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// A pod that has something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OwnerPod {
+    pub(crate) uid: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The owner reference that is marked as controller; its namespace is left empty.
+    pub(crate) controller: Option<OwnerController>,
+    /// Empty as long as it has none.
+    pub(crate) node: String,
+    pub(crate) priority: i32,
+    /// It is going.
+    pub(crate) is_deleting: bool,
+}
+
+/// A write about a pod. It names the pod that is meant by its UID, and comes to nothing where another one has its name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum PodWrite {
+    /// The pod goes, if no budget is against it.
+    Evict { pod: ObjectKey, uid: String },
+    /// The pod says from which Reservation it has devices.
+    Annotate { pod: ObjectKey, uid: String, value: String },
+}
+
+impl PodWrite {
+    /// The pod.
+    pub(crate) fn pod(&self) -> &ObjectKey {
+        match self {
+            Self::Evict { pod, .. } | Self::Annotate { pod, .. } => pod,
+        }
+    }
+}
+
+impl OwnerPod {
+    /// As owners are compared with it.
+    pub(crate) fn candidate<'a>(&'a self, key: &'a ObjectKey) -> OwnerCandidate<'a> {
+        OwnerCandidate {
+            namespace: &key.namespace,
+            name: &key.name,
+            uid: &self.uid,
+            labels: &self.labels,
+            annotations: &self.annotations,
+            controller: self.controller.as_ref(),
+        }
+    }
+}
