@@ -5,6 +5,7 @@
 
 mod cluster;
 mod evictions;
+mod people;
 #[path = "../run/rig.rs"]
 mod rig;
 
