@@ -22,6 +22,7 @@ mod plan;
 mod provision;
 mod remote;
 mod reports;
+mod rounds;
 mod run;
 mod serve;
 mod stock;

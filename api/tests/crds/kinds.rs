@@ -390,7 +390,8 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
                     self.spec.replaces == oldSelf.spec.replaces)";
     let mode = "(has(self.spec.mode) ? self.spec.mode : 'Fence') == \
                 (has(oldSelf.spec.mode) ? oldSelf.spec.mode : 'Fence')";
-    let fixed_for = "cannot change once the Reservation is Available, nor with mode SharedClaim; make another Reservation";
+    let fixed_for =
+        "cannot change once the Reservation is Available, nor with mode SharedClaim; make another Reservation";
     let (template_is_fixed, claims_are_fixed) =
         (format!("spec.template {fixed_for}"), format!("spec.deviceClaims {fixed_for}"));
     let changes = rules([
@@ -410,7 +411,10 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         (&one, "with mode SharedClaim all pods have the same devices; write replicas: 1, or mode: Fence"),
         (&no_victims, "mode SharedClaim takes what is free; leave preAllocation out, or write mode: Fence"),
         (&not_once, "mode SharedClaim is for one owner after the other; write allocateOnce: false, or mode: Fence"),
-        (&template, "mode SharedClaim makes claims for pods; write the pods' namespace into template.metadata.namespace"),
+        (
+            &template,
+            "mode SharedClaim makes claims for pods; write the pods' namespace into template.metadata.namespace",
+        ),
         (
             "!has(self.expires) || !has(self.ttl) || self.ttl in ['0', '0s']",
             "ttl and expires contradict each other; leave one of both out",

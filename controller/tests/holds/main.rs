@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "these tests run the binary")]
 
+mod claims;
 mod cluster;
 mod evictions;
 mod people;

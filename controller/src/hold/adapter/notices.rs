@@ -24,10 +24,10 @@ const COMPONENT: &str = "hostler-controller";
 
 /// Where words are left. They are written until this is dropped.
 #[derive(Debug)]
-pub(super) struct Notices(mpsc::Sender<HoldNotice>);
+pub(in crate::hold) struct Notices(mpsc::Sender<HoldNotice>);
 
 impl Notices {
-    pub(super) fn start(client: ApiClient, tasks: &Tasks) -> Self {
+    pub(in crate::hold) fn start(client: ApiClient, tasks: &Tasks) -> Self {
         let (notices_tx, mut notices_rx) = mpsc::channel::<HoldNotice>(MOST_WAITING);
         let mut recorder = EventRecorder::new(client, COMPONENT, &env::var("HOSTNAME").unwrap_or_default());
         let stop = tasks.stop_token();
@@ -57,7 +57,7 @@ impl Notices {
         Self(notices_tx)
     }
 
-    pub(super) fn tell(&self, notice: HoldNotice) {
+    pub(in crate::hold) fn tell(&self, notice: HoldNotice) {
         if self.0.try_send(notice).is_err() {
             debug!("too many events wait, one is left out");
         }
