@@ -37,7 +37,7 @@ use shapes::Shapes;
 pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict};
 pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
-pub use facts::{ClusterFacts, FactChanges, ObjectKey};
+pub use facts::{ClaimFacts, ClusterFacts, FactChanges, ObjectKey};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
 pub use pods::PodSet;
 pub use snapshot::Snapshot;

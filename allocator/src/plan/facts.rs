@@ -23,6 +23,7 @@ use super::{
 };
 
 pub use changes::FactChanges;
+pub use claims::ClaimFacts;
 pub(super) use claims::{PackedClaim, PackedResult};
 pub(super) use pods::PackedPod;
 pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
@@ -215,6 +216,11 @@ impl ClusterFacts {
     /// What claims that are made from a template ask for.
     pub fn template(&self, key: &ObjectKey) -> Option<&Arc<ResourceClaimSpec>> {
         self.templates.get(key)
+    }
+
+    /// A claim: what it asks for and what it has.
+    pub fn claim(&self, key: &ObjectKey) -> Option<ClaimFacts> {
+        self.claims.get(key).map(|claim| claim.facts(&self.store.texts))
     }
 
     /// Names of the classes, in order.

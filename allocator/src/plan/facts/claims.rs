@@ -11,6 +11,15 @@ use super::{
 };
 use crate::plan::sequences::Texts;
 
+/// A claim, as far as anybody asks who is not the planner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClaimFacts {
+    /// What it asks for.
+    pub spec: ResourceClaimSpec,
+    /// Driver, pool and name of the devices that it was given; `None`: nothing yet.
+    pub devices: Option<Vec<[String; 3]>>,
+}
+
 /// A claim, in numbers of texts.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedClaim {
@@ -58,6 +67,14 @@ impl PackedClaim {
     /// What it asks for.
     pub(in crate::plan) fn spec(&self, texts: &Texts) -> ResourceClaimSpec {
         from_json(texts, self.spec).unwrap_or_default()
+    }
+
+    /// As others see it.
+    pub(super) fn facts(&self, texts: &Texts) -> ClaimFacts {
+        let text = |number: u32| texts.get(number).to_owned();
+        let device = |it: &PackedResult| [text(it.driver), text(it.pool), text(it.device)];
+        let devices = self.allocation.as_ref().map(|given| given.results.iter().map(device).collect());
+        ClaimFacts { spec: self.spec(texts), devices }
     }
 
     /// How many may use it.
