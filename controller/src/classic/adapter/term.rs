@@ -10,7 +10,7 @@ use super::{
     ClassicParts,
     calls::{CallAnswer, ClassicCall, ClassicCaller, came_of_it},
     kind::ClassicKind,
-    notices::Notices,
+    notices::event_of,
     objects::ObjectReader,
     reach,
     status::{ClassicPhase, ClassicStatus},
@@ -22,6 +22,7 @@ use crate::{
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent, WriteOutcome},
     },
+    notices::Notices,
     watchers::{self, KindNews, Watchers},
 };
 
@@ -76,7 +77,7 @@ impl<'a> Term<'a> {
             core,
             version,
             objects: ObjectReader::new(dialect.clone()),
-            notices: Notices::start(parts.calling.clone(), version, &parts.tasks),
+            notices: Notices::start(parts.calling.clone(), &parts.tasks),
             caller: ClassicCaller { client: parts.calling.clone(), dialect },
             queue: VecDeque::new(),
             under_way: 0,
@@ -138,7 +139,8 @@ impl<'a> Term<'a> {
                 ClassicCommand::Write(write) => self.queue.push_back(ClassicCall::Write(write)),
                 ClassicCommand::Tell(notice) => {
                     debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
-                    self.notices.tell(notice);
+                    let (subject, note) = event_of(self.version, notice);
+                    self.notices.tell(subject, note);
                 }
                 ClassicCommand::WakeAt(at) => self.alarm.set(at),
             }
