@@ -38,18 +38,19 @@ impl HoldCore {
     /// The devices of a Reservation as they are now; those that it does not keep any more are left out.
     pub(super) fn look_at_devices(&mut self, name: &str) -> Vec<ReservedDevice> {
         let Some(hold) = self.holds.get(name) else { return Vec::new() };
-        let (known, replicas) = (hold.object.status.devices.clone(), hold.object.spec.replicas());
+        let (known, replicas) = (hold.object.status.devices.clone(), hold.object.spec.replicas() as usize);
         let is_once = hold.object.spec.is_once();
+        let owners = hold.object.status.current_owners.len();
         let mut devices = Vec::new();
         for device in known {
             let now = self.look_at_device(name, &device);
-            // One that an owner had once and gave back, and one of a replica that nobody wants any more.
+            // One that an owner had once and gave back.
             let was_used = is_once && device.state == State::HandedOver && now.state != State::HandedOver;
-            let is_spare = device.replica >= replicas && now.state != State::HandedOver;
-            if !was_used && !is_spare {
+            if !was_used {
                 devices.push(now);
             }
         }
+        drop_spare(&mut devices, replicas, if is_once { owners } else { 0 });
         self.check_closed(name, &mut devices);
         devices
     }
@@ -180,5 +181,41 @@ impl HoldCore {
         if let Some(hold) = self.holds.get_mut(name) {
             hold.check = check;
         }
+    }
+}
+
+/// Leaves out what nobody wants any more, since there are fewer replicas than before. Those of which an owner has something, or
+/// had, count; of the others the first stay.
+fn drop_spare(devices: &mut Vec<ReservedDevice>, replicas: usize, owners: usize) {
+    let used: BTreeSet<u32> =
+        devices.iter().filter(|it| it.state == State::HandedOver).map(|device| device.replica).collect();
+    let unused: BTreeSet<u32> =
+        devices.iter().map(|device| device.replica).filter(|replica| !used.contains(replica)).collect();
+    let left = replicas.saturating_sub(owners.max(used.len()));
+    let spare: BTreeSet<u32> = unused.into_iter().skip(left).collect();
+    devices.retain(|device| !spare.contains(&device.replica));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(replica: u32, state: State) -> ReservedDevice {
+        ReservedDevice { replica, state, ..ReservedDevice::default() }
+    }
+
+    #[test]
+    fn fewer_replicas_keep_as_many_as_still_come_whichever_were_used() {
+        let states = [State::Held, State::Held, State::Held, State::HandedOver];
+        let all: Vec<ReservedDevice> = (0..).zip(states).map(|(replica, state)| device(replica, state)).collect();
+        let left = |replicas: usize, owners: usize| {
+            let mut devices = all.clone();
+            drop_spare(&mut devices, replicas, owners);
+            devices.iter().map(|it| it.replica).collect::<Vec<_>>()
+        };
+        assert_eq!(left(4, 1), [0, 1, 2, 3]);
+        assert_eq!(left(3, 1), [0, 1, 3]);
+        assert_eq!(left(3, 2), [0, 3], "one more had its devices and is gone");
+        assert_eq!(left(1, 1), [3]);
     }
 }
