@@ -134,7 +134,7 @@ impl ProvisioningConditionType {
     }
 }
 
-/// Why a condition of a request has its status, as Cluster Autoscaler says it.
+/// Why a condition of a request has its status, as Cluster Autoscaler says it where it has a word for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningReason {
     /// It was taken up.
@@ -143,6 +143,8 @@ pub enum ProvisioningReason {
     CapacityIsFound,
     /// There is not.
     CapacityIsNotFound,
+    /// There is room, and its devices are being closed to others; not one of Cluster Autoscaler's reasons.
+    BookingCapacity,
     /// Nobody can say.
     FailedToCheckCapacity,
     /// Its pods cannot be made.
@@ -164,6 +166,7 @@ impl ProvisioningReason {
             Self::Accepted => "Accepted",
             Self::CapacityIsFound => "CapacityIsFound",
             Self::CapacityIsNotFound => "CapacityIsNotFound",
+            Self::BookingCapacity => "BookingCapacity",
             Self::FailedToCheckCapacity => "FailedToCheckCapacity",
             Self::FailedToCreatePods => "FailedToCreatePods",
             Self::FailedToBookCapacity => "FailedToBookCapacity",

@@ -24,7 +24,6 @@ mod published;
 mod question;
 mod seen;
 mod settle;
-pub(crate) mod shared;
 mod status;
 mod taken;
 #[cfg(test)]
@@ -33,10 +32,7 @@ mod victims;
 mod writes;
 
 #[cfg(test)]
-use self::{
-    choice::{ReservationOffer, choose_reservation},
-    taken::taken_by_reservations,
-};
+use self::choice::{ReservationOffer, choose_reservation};
 pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
@@ -45,4 +41,5 @@ pub(crate) use self::{
         ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
+    taken::{add_taken, taken_by_reservations},
 };

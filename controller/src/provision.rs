@@ -16,6 +16,8 @@
 //! afterwards is refused, and what he wrote before is seen.
 
 pub(crate) mod adapter;
+mod arrive;
+mod booking;
 mod check;
 mod class;
 mod clock;
@@ -26,7 +28,10 @@ mod event;
 mod memory;
 mod objects;
 mod parameters;
+mod room;
+mod sight;
 mod status;
+mod turn;
 mod words;
 
 #[cfg(test)]
@@ -37,4 +42,5 @@ pub(crate) use self::{
     consume::{pod_sets, scheduled},
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
+    sight::Reservations,
 };

@@ -41,7 +41,6 @@ fn types() -> Types {
         "core/toleration.rs",
         "reservation.rs",
         "reservation/eviction.rs",
-        "reservation/mode.rs",
         "reservation/owner.rs",
         "reservation/spec.rs",
         "reservation/status.rs",

@@ -1,6 +1,10 @@
 //! Why a ProvisioningRequest is as it is. Pure.
 
-use std::{fmt::Write, time::SystemTime};
+use std::{
+    fmt::Write,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
@@ -10,14 +14,18 @@ use hostler_api::{
         CONSUME_ANNOTATIONS, PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest,
         ProvisioningRequestStatus,
     },
+    reservation::ReservationConditionType,
+    well_known::HELD_TAINT,
 };
 use hostler_cluster::{ObjectVersion, from_rfc3339, rfc3339};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::late;
-use crate::provision::{
-    ProvisionClasses, ProvisionObjects, RequestParameters, SeenRequest, pod_sets, scheduled, unusable,
+use crate::{
+    hold::ReservationObject,
+    provision::{
+        ProvisionClasses, ProvisionObjects, RequestParameters, Reservations, SeenRequest, pod_sets, scheduled, unusable,
+    },
 };
 
 /// A page of a list.
@@ -28,18 +36,29 @@ struct ListPage {
     items: Vec<Value>,
 }
 
+/// What answers are made of.
+#[derive(Debug, Default)]
+pub(super) struct RequestWorld {
+    objects: ProvisionObjects,
+    reservations: Reservations,
+}
+
 /// Takes the objects of a page.
-pub(super) fn take(page: &str, world: &mut ProvisionObjects) -> Result<(), serde_json::Error> {
+pub(super) fn take(page: &str, world: &mut RequestWorld) -> Result<(), serde_json::Error> {
     let ListPage { kind, items } = serde_json::from_str(page)?;
     for item in items {
         let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = ObjectKey { namespace: text("namespace"), name: text("name") };
         match &*kind {
-            "PodList" => world.see_pod(key, &Pod::deserialize(&item)?),
-            "PodTemplateList" => world.see_template(key, PodTemplate::deserialize(&item)?),
+            "PodList" => world.objects.see_pod(key, &Pod::deserialize(&item)?),
+            "PodTemplateList" => world.objects.see_template(key, PodTemplate::deserialize(&item)?),
+            "ReservationList" => {
+                let object = ReservationObject::deserialize(&item)?;
+                world.reservations.insert(object.name.clone(), Arc::new(object));
+            }
             _ => {
                 let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
-                world.see_request(SeenRequest::new(version, ProvisioningRequest::deserialize(&item)?));
+                world.objects.see_request(SeenRequest::new(version, ProvisioningRequest::deserialize(&item)?));
             }
         }
     }
@@ -49,11 +68,11 @@ pub(super) fn take(page: &str, world: &mut ProvisionObjects) -> Result<(), serde
 /// What there is to say of a request; `None` where there is none.
 pub(super) fn explained(
     key: &ObjectKey,
-    world: &ProvisionObjects,
+    world: &RequestWorld,
     classes: &ProvisionClasses,
     now: SystemTime,
 ) -> Option<String> {
-    let request = world.requests.get(key)?;
+    let request = world.objects.requests.get(key)?;
     let mut text = format!(
         "ProvisioningRequest {key}: {} pods in {} sets, class {}\n",
         request.pods(),
@@ -67,7 +86,7 @@ pub(super) fn explained(
     Some(text)
 }
 
-fn lines(request: &SeenRequest, world: &ProvisionObjects, classes: &ProvisionClasses, now: SystemTime) -> Vec<String> {
+fn lines(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses, now: SystemTime) -> Vec<String> {
     if classes.of(&request.spec).is_none() {
         return vec![not_ours(request, classes)];
     }
@@ -101,13 +120,8 @@ fn said(status: &ProvisioningRequestStatus, kind: Type) -> String {
     status.condition(kind).map(|it| format!("{} ({})", it.message, it.reason)).unwrap_or_default()
 }
 
-fn booked(
-    request: &SeenRequest,
-    parameters: &RequestParameters,
-    world: &ProvisionObjects,
-    now: SystemTime,
-) -> Vec<String> {
-    let (there, pods) = (scheduled(request, world), request.pods());
+fn booked(request: &SeenRequest, parameters: &RequestParameters, world: &RequestWorld, now: SystemTime) -> Vec<String> {
+    let (there, pods) = (scheduled(request, &world.objects), request.pods());
     let mut lines = vec![
         format!("room was found: {}", said(&request.status, Type::Provisioned)),
         format!(
@@ -116,10 +130,11 @@ fn booked(
         ),
     ];
     lines.extend(request.status.provisioning_class_details.get("nodes").map(|nodes| format!("on {nodes}")));
-    if world.consumers_of(&request.key).next().is_none() {
+    if world.objects.consumers_of(&request.key).next().is_none() {
         let [key, _] = CONSUME_ANNOTATIONS;
         lines.push(format!("no pod says that it is of it; write the annotation {key}: {}", request.key.name));
     }
+    lines.extend(kept(request, world));
     lines.extend(late(ends_at(request, parameters), now).then(|| nobody("the booking is over")));
     lines
 }
@@ -127,16 +142,20 @@ fn booked(
 fn open(
     request: &SeenRequest,
     parameters: &RequestParameters,
-    world: &ProvisionObjects,
+    world: &RequestWorld,
     classes: &ProvisionClasses,
     now: SystemTime,
 ) -> Vec<String> {
+    let closing = kept(request, world);
     let mut lines = match request.status.condition(Type::Provisioned) {
+        Some(condition) if !closing.is_empty() => vec![condition.message.clone()],
         Some(condition) => vec![format!("there is no room for it: {}", condition.message)],
         None if request.status.is(Type::Accepted) => vec!["it was seen, and waits to be looked at".to_owned()],
         None => vec![nobody("it was not seen yet")],
     };
-    lines.extend(pod_sets(request, world).err().map(|template| format!("it waits for PodTemplate {template}")));
+    lines.extend(closing);
+    lines
+        .extend(pod_sets(request, &world.objects).err().map(|template| format!("it waits for PodTemplate {template}")));
     let until = request.created.map(|created| created + parameters.validity);
     lines.extend(until.map(|until| format!("it fails where there is no room until {}", rfc3339(until))));
     lines.extend(late(until, now).then(|| nobody("its time is over")));
@@ -145,16 +164,50 @@ fn open(
     if !others.is_empty() {
         lines.push(format!("room is booked for {}", few(others)));
     }
+    let keep = world.reservations.values().filter(|it| it.status.held > 0 && !named(request).contains(&&*it.name));
+    let keep: Vec<String> = keep.map(|it| format!("{} ({})", it.name, it.status.held)).collect();
+    if !keep.is_empty() {
+        lines.push(format!("devices are kept by Reservations {}", few(keep)));
+    }
     lines
 }
 
+/// The names of the Reservations that keep its devices, or are to.
+fn named(request: &SeenRequest) -> Vec<&str> {
+    let names = request.status.provisioning_class_details.get("reservation");
+    names.map(|names| names.split(',').collect()).unwrap_or_default()
+}
+
+/// How its Reservations stand.
+fn kept(request: &SeenRequest, world: &RequestWorld) -> Vec<String> {
+    let line = |name: &str| {
+        let Some(known) = world.reservations.get(name) else {
+            return format!(
+                "Reservation {name} is to keep devices for it, and is not there, or may not be read by you"
+            );
+        };
+        let status = &known.status;
+        let why = status.condition(ReservationConditionType::Ready).map(|it| format!(": {}", it.message));
+        let value = status.toleration_value.as_ref().map(|value| format!("; claims tolerate {HELD_TAINT}={value}"));
+        format!(
+            "Reservation {name} is {}, with {} of its {} devices not taken yet{}{}",
+            status.phase.as_str(),
+            status.held,
+            status.devices.len(),
+            why.unwrap_or_default(),
+            value.unwrap_or_default(),
+        )
+    };
+    named(request).into_iter().map(line).collect()
+}
+
 /// Who is in the way: other requests with a booking, and how many pods of each are still to come.
-fn others(request: &SeenRequest, world: &ProvisionObjects, classes: &ProvisionClasses) -> Vec<String> {
+fn others(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses) -> Vec<String> {
     let is_booked = |other: &SeenRequest| {
         let status = &other.status;
         status.is(Type::Provisioned) && !status.is(Type::Failed) && !status.is(Type::BookingExpired)
     };
-    let others = world.requests.values().filter(|other| other.key != request.key && is_booked(other));
+    let others = world.objects.requests.values().filter(|other| other.key != request.key && is_booked(other));
     let ours = others.filter(|other| classes.of(&other.spec).is_some());
     ours.filter_map(|other| {
         let parameters = RequestParameters::read(&other.spec).ok()?;
@@ -172,13 +225,19 @@ fn ends(request: &SeenRequest, parameters: &RequestParameters) -> String {
     ends_at(request, parameters).map_or_else(|| "an unknown time".to_owned(), rfc3339)
 }
 
+/// Somebody should have said so by now.
+fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))
+}
+
 fn nobody(what: &str) -> String {
     format!("{what}: is there a controller with capabilities.provisioning switched on, and does one lead?")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use super::*;
 
@@ -210,8 +269,11 @@ mod tests {
     }
 
     fn answer(objects: &[Value], has_template: bool) -> String {
-        let mut world = ProvisionObjects::default();
-        take(&page("ProvisioningRequestList", objects), &mut world).unwrap();
+        let mut world = RequestWorld::default();
+        let (reservations, requests): (Vec<Value>, Vec<Value>) =
+            objects.iter().cloned().partition(|it| it["kind"] == "Reservation");
+        take(&page("ProvisioningRequestList", &requests), &mut world).unwrap();
+        take(&page("ReservationList", &reservations), &mut world).unwrap();
         let template = serde_json::json!({"metadata": {"name": "t", "namespace": "team"}, "template": {}});
         if has_template {
             take(&page("PodTemplateList", &[template]), &mut world).unwrap();
@@ -269,5 +331,35 @@ mod tests {
         let failed = serde_json::json!([condition("Failed", "True", "no room")]);
         let text = answer(&[request("r", CLASS, &none, &failed)], true);
         assert!(text.contains("failed, for good: no room (R)\n  make another request"), "{text}");
+    }
+
+    #[test]
+    fn who_has_devices_kept_is_told_by_which_reservations_and_who_waits_is_told_of_others() {
+        let reservation = |name: &str, phase: &str, held: u32| {
+            serde_json::json!({
+                "kind": "Reservation", "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+                "spec": {"owners": []},
+                "status": {
+                    "phase": phase, "held": held, "tolerationValue": "00ff",
+                    "devices": [{"driver": "d", "pool": "p", "device": "a", "state": "Held"}],
+                    "conditions": [{"type": "Ready", "status": "True", "reason": phase, "message": "all 1 devices are kept",
+                                    "lastTransitionTime": "2027-01-15T07:59:30Z"}],
+                },
+            })
+        };
+        let found = serde_json::json!([condition("Provisioned", "True", "kept")]);
+        let mut mine = request("r", CLASS, &serde_json::json!({}), &found);
+        mine["status"]["provisioningClassDetails"]["reservation"] = serde_json::json!("one,two");
+        let text = answer(&[mine.clone(), reservation("one", "Available", 1)], true);
+        let line = "Reservation one is Available, with 1 of its 1 devices not taken yet: all 1 devices are kept; claims tolerate \
+                    hostler.dev/held=00ff\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("Reservation two is to keep devices for it, and is not there"), "{text}");
+        mine["status"]["conditions"] =
+            serde_json::json!([condition("Provisioned", "False", "its devices are being closed")]);
+        let text =
+            answer(&[mine.clone(), reservation("one", "Pending", 0), reservation("theirs", "Available", 2)], true);
+        assert!(text.contains("  its devices are being closed\n  Reservation one is Pending"), "{text}");
+        assert!(text.contains("devices are kept by Reservations theirs (2)"), "{text}");
     }
 }

@@ -4,6 +4,7 @@
 //! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
 
 mod calls;
+mod keep;
 mod status;
 
 use std::{
@@ -21,14 +22,24 @@ use tokio::{
 use tracing::{debug, info, warn};
 use uuid::Uuid;
 
-use self::calls::{RequestWriter, WriteAnswer};
+use self::{
+    calls::{RequestWriter, WriteAnswer, WrittenObject},
+    keep::keep,
+};
 use super::{
     check::{CheckAnswer, CheckBatch},
     clock::ProvisionMoment,
     core::{ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, StatusOutcome, StatusWrite},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    sight::{Keeping, ProvisionSight},
 };
-use crate::{config::ProvisioningConfig, lead::Leadership, view::ClusterView};
+use crate::{
+    config::ProvisioningConfig,
+    hold::adapter::{HoldPhase, HoldStatus},
+    lead::Leadership,
+    notices::Notices,
+    view::ClusterView,
+};
 
 pub(crate) use self::status::ProvisionStatus;
 
@@ -46,6 +57,8 @@ pub(crate) struct ProvisionParts {
     pub(crate) config: ProvisioningConfig,
     /// What is there.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// How keeping devices goes; `None` where nobody here wants to.
+    pub(crate) holds_rx: Option<watch::Receiver<HoldStatus>>,
     /// Whether this process may write.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// How it goes, for whoever wants to know.
@@ -84,6 +97,19 @@ impl ProvisionParts {
         leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
     }
 
+    /// Whether somebody keeps what Reservations ask for: whoever leads answers requests and keeps devices.
+    fn keeping(&mut self) -> Keeping {
+        let Some(holds_rx) = &mut self.holds_rx else {
+            return Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
+        };
+        match &holds_rx.borrow_and_update().phase {
+            HoldPhase::Keeping => Keeping::Kept,
+            HoldPhase::NotLeading | HoldPhase::Listing(_) | HoldPhase::Unknown(_) => Keeping::Unknown,
+            HoldPhase::NotServed(what) => Keeping::NotKept(format!("the API server has no {what}: apply deploy/holds")),
+            HoldPhase::Forbidden(why) => Keeping::NotKept(format!("{why}: apply deploy/holds")),
+        }
+    }
+
     /// Waits until this process leads, and everything is known.
     async fn wait_to_lead(&mut self) {
         loop {
@@ -102,12 +128,28 @@ impl ProvisionParts {
     }
 }
 
+/// An object that is to be written.
+#[derive(Debug)]
+enum ProvisionWrite {
+    Status(StatusWrite),
+    Reservation(ReservationWrite),
+}
+
+/// What there is to know about keeping devices, when it is other than before.
+async fn changed(holds_rx: &mut Option<watch::Receiver<HoldStatus>>) -> Result<(), watch::error::RecvError> {
+    match holds_rx {
+        Some(holds_rx) => holds_rx.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Carries out what the core says.
 struct ProvisionTerm<'a> {
     parts: &'a mut ProvisionParts,
     core: ProvisionCore,
     writer: RequestWriter,
-    queue: VecDeque<StatusWrite>,
+    notices: Notices,
+    queue: VecDeque<ProvisionWrite>,
     under_way: usize,
     written_tx: mpsc::Sender<WriteAnswer>,
     written_rx: mpsc::Receiver<WriteAnswer>,
@@ -132,6 +174,7 @@ impl<'a> ProvisionTerm<'a> {
         Self {
             core,
             writer: RequestWriter::new(parts.client.clone()),
+            notices: Notices::start(parts.client.clone(), &parts.tasks),
             queue: VecDeque::new(),
             under_way: 0,
             written_tx,
@@ -163,6 +206,8 @@ impl<'a> ProvisionTerm<'a> {
                 _ = self.parts.leadership_rx.changed() => ProvisionEvent::Changed,
                 // Cancel safe: see there.
                 _ = self.parts.view_rx.changed() => ProvisionEvent::Changed,
+                // Cancel safe: see there.
+                Ok(()) = changed(&mut self.parts.holds_rx) => ProvisionEvent::Changed,
                 // Cancel safe: it only waits.
                 () = sleep_until(due) => ProvisionEvent::Changed,
             };
@@ -173,9 +218,22 @@ impl<'a> ProvisionTerm<'a> {
         let view = self.parts.view_rx.borrow_and_update().clone();
         let now = ProvisionMoment { wall: SystemTime::now(), steady: self.began.elapsed() };
         self.wake = None;
-        for command in self.core.step(now, &view.provisioning, event) {
+        let keeping = self.parts.keeping();
+        let sight = ProvisionSight {
+            objects: &view.provisioning,
+            reservations: &view.reservations,
+            facts: &view.facts,
+            keeping: &keeping,
+        };
+        for command in self.core.step(now, &sight, event) {
             match command {
-                ProvisionCommand::Write(write) => self.queue.push_back(write),
+                ProvisionCommand::Write(write) => self.queue.push_back(ProvisionWrite::Status(write)),
+                ProvisionCommand::Keep(write) => self.queue.push_back(ProvisionWrite::Reservation(write)),
+                ProvisionCommand::Tell(notice) => {
+                    debug!(request = %notice.key, reason = notice.reason, message = notice.message, "told");
+                    let (subject, note) = self.writer.event_of(notice);
+                    self.notices.tell(subject, note);
+                }
                 ProvisionCommand::Check(batch) => self.check(batch, &view),
                 ProvisionCommand::WakeAt(at) => self.wake = Some(self.began + at),
             }
@@ -193,7 +251,11 @@ impl<'a> ProvisionTerm<'a> {
             let (writer, written_tx) = (self.writer.clone(), self.written_tx.clone());
             self.parts.tasks.job(async move {
                 // Nobody wants to know when the term is over.
-                let _ = written_tx.send(writer.write(write).await).await;
+                let answer = match write {
+                    ProvisionWrite::Status(write) => writer.write(write).await,
+                    ProvisionWrite::Reservation(write) => keep(writer.client(), write).await,
+                };
+                let _ = written_tx.send(answer).await;
             });
         }
     }
@@ -215,19 +277,20 @@ impl<'a> ProvisionTerm<'a> {
     }
 
     fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {
-        let WriteAnswer { key, uid, outcome, trouble } = answer;
+        let WriteAnswer { object, outcome, trouble } = answer;
         self.under_way -= 1;
         match &trouble {
-            Some(error) if self.status.trouble != trouble => {
-                warn!(request = %key, error, "a request cannot be answered")
-            }
-            _ => debug!(request = %key, ?outcome, "a request is answered"),
+            Some(error) if self.status.trouble != trouble => warn!(%object, error, "a request cannot be answered"),
+            _ => debug!(%object, ?outcome, "written"),
         }
         // Of what somebody else wrote before, or of what is gone, nothing follows.
-        if trouble.is_some() || matches!(outcome, StatusOutcome::Done(_)) {
+        if trouble.is_some() || matches!(outcome, WriteOutcome::Done(_)) {
             self.status.trouble = trouble;
         }
-        ProvisionEvent::Written(uid, outcome)
+        match object {
+            WrittenObject::Request(_, uid) => ProvisionEvent::Written(uid, outcome),
+            WrittenObject::Reservation(name) => ProvisionEvent::Kept(name, outcome),
+        }
     }
 
     fn tell(&self) {

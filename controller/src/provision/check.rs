@@ -1,11 +1,12 @@
 //! A question to the planner: which of some requests fit, one after the other, beside what is booked. Each that fits counts as
 //! booked for those behind it. Takes seconds in a large cluster: not for threads that must not wait.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use hostler_allocator::plan::{Plan, PlanOptions, PodSet, Snapshot, Verdict};
 
 use super::{class::ProvisionClass, words};
+use crate::hold::{DeviceKey, add_taken};
 
 /// What is to be answered.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct CheckBatch {
     pub(super) number: u64,
     /// Pods for which room is booked, by request.
     pub(super) bookings: Vec<Vec<PodSet>>,
+    /// Devices that Reservations keep, or are about to.
+    pub(super) taken: BTreeSet<DeviceKey>,
     /// Who is looked for room for, in turn.
     pub(super) candidates: Vec<CheckCandidate>,
     /// No further one is begun after that time.
@@ -66,7 +69,7 @@ impl CheckBatch {
         options: &PlanOptions,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
-        let mut cluster = snapshot.clone();
+        let mut cluster = self.without_taken(snapshot);
         for sets in &self.bookings {
             cluster = cluster.plan(sets, options).after().clone();
         }
@@ -83,6 +86,15 @@ impl CheckBatch {
             verdicts.push((candidate.uid.clone(), verdict));
         }
         CheckAnswer { number: self.number, verdicts }
+    }
+
+    fn without_taken(&self, snapshot: &Snapshot) -> Snapshot {
+        if self.taken.is_empty() {
+            return snapshot.clone();
+        }
+        let mut facts = snapshot.facts().clone();
+        add_taken(&mut facts, &self.taken);
+        snapshot.with(facts)
     }
 
     /// That nothing is known: the thread that should answer has ended.

@@ -3,16 +3,25 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::PodSet;
-use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
+use hostler_api::{
+    few,
+    provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason},
+};
 
 use super::{
+    booking::{
+        BOOKING_TAKES, BookingNeed, BookingState, can_be_kept, kept_on, made_for, names, need, parts, state,
+        tolerations,
+    },
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
     consume::{pod_sets, scheduled},
+    event::ReservationWrite,
     memory::{LONGEST_PAUSE, RequestMemory},
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
-    status::{NODE, NODES, StatusWord},
+    sight::{Keeping, ProvisionSight, Reservations},
+    status::{NODE, NODES, RESERVATION, StatusWord, TOLERATION},
     words,
 };
 
@@ -30,6 +39,8 @@ pub(super) struct Decision {
     pub(super) due: Option<Duration>,
     /// The pods that room is to be looked for.
     pub(super) wanted: Option<Vec<PodSet>>,
+    /// Reservations that are to be made or shrunk.
+    pub(super) keep: Vec<ReservationWrite>,
 }
 
 /// Whether nothing is said of it any more. Where somebody says that nobody can say whether it is provisioned, it is left to him.
@@ -44,7 +55,7 @@ impl Decision {
         request: &SeenRequest,
         memory: &mut RequestMemory,
         now: ProvisionMoment,
-        world: &ProvisionObjects,
+        sight: &ProvisionSight<'_>,
     ) -> Self {
         if is_over(request) {
             return Self::default();
@@ -54,22 +65,29 @@ impl Decision {
             (Some(problem), _) | (None, Err(problem)) => return Self::failed(Reason::FailedToCreatePods, problem),
         };
         let templates_due = memory.created.reaches(TEMPLATES_COME);
-        let sets = pod_sets(request, world);
+        let sets = pod_sets(request, sight.objects);
         if request.status.is(Type::Provisioned) {
             memory.verdict = None;
             let ends = memory.answered(&request.status, now).reaches(parameters.booking);
-            return match (Self::ended(request, &parameters, ends, now, world), sets) {
+            return match (Self::ended(request, &parameters, ends, now, sight.objects), sets) {
                 (Some(decision), _) => decision,
-                (None, Ok(_)) => Self { due: Some(ends), ..Self::default() },
+                (None, Ok(sets)) => Self::booked(request, &sets, ends, sight),
                 (None, Err(_)) if now.steady < templates_due => {
                     Self { due: Some(templates_due.min(ends)), ..Self::default() }
                 }
                 (None, Err(template)) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
-        let ends = memory.created.reaches(parameters.validity);
         let mut decision = Self { is_open: true, words: vec![accepted(&parameters)], ..Self::default() };
+        if request.status.provisioning_class_details.contains_key(RESERVATION) && !memory.was_told_no() {
+            return match sets {
+                Ok(sets) => decision.close(request, &sets, memory, now, sight, &parameters),
+                Err(template) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
+            };
+        }
+        let ends = memory.created.reaches(parameters.validity);
         match (&memory.verdict, sets) {
+            (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, sight),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => {
                 let message = format!("no capacity was found within {}", words::time(parameters.validity));
@@ -78,9 +96,71 @@ impl Decision {
             (None, Err(_)) if now.steady < templates_due => decision.due = Some(templates_due.min(ends)),
             (None, Err(template)) => return Self::failed(Reason::FailedToCreatePods, no_template(&template)),
             (None, Ok(_)) if now.steady < memory.due => decision.due = Some(memory.due.min(ends)),
+            // Whether devices can be kept is known soon. What was made for it before goes first: the names are needed again.
+            (None, Ok(_)) if *sight.keeping == Keeping::Unknown => decision.due = Some(ends),
+            (None, Ok(_)) if made_for(request, sight.reservations).next().is_some() => decision.due = Some(ends),
             (None, Ok(sets)) => (decision.due, decision.wanted) = (Some(ends), Some(sets)),
         }
         decision
+    }
+
+    /// What of its Reservations is still needed, as long as it has its booking.
+    fn booked(request: &SeenRequest, sets: &[PodSet], ends: Duration, sight: &ProvisionSight<'_>) -> Self {
+        let named = parts(request);
+        if named.is_empty() {
+            return Self { due: Some(ends), ..Self::default() };
+        }
+        let BookingNeed { lost, names, shrinks } = need(request, sets, sight);
+        if let Some(message) = lost {
+            let word = StatusWord::yes(Type::BookingExpired, Reason::CapacityReservationTimeExpired, message);
+            return Self { words: vec![word], ..Self::default() };
+        }
+        let is_other = names.len() < named.len();
+        let details = is_other.then(|| (RESERVATION, names.join(",")));
+        Self { due: Some(ends), details: details.into_iter().collect(), keep: shrinks, ..Self::default() }
+    }
+
+    /// Its devices are being closed to others: until they are, or cannot be.
+    fn close(
+        mut self,
+        request: &SeenRequest,
+        sets: &[PodSet],
+        memory: &mut RequestMemory,
+        now: ProvisionMoment,
+        sight: &ProvisionSight<'_>,
+        parameters: &RequestParameters,
+    ) -> Self {
+        memory.verdict = None;
+        let due = memory.closing(&request.status, now).reaches(BOOKING_TAKES);
+        let state = match sight.keeping {
+            Keeping::NotKept(why) => BookingState::Lacking(format!("devices are not kept any more: {why}")),
+            _ => state(request, sets, sight.reservations, parameters.booking),
+        };
+        match state {
+            // Later than that, what is kept might be over before the booking is.
+            BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, sight.reservations),
+            BookingState::Lacking(why) => self.say_lacking(why, memory, now, parameters),
+            _ if now.steady >= due => {
+                let time = words::time(BOOKING_TAKES);
+                let why = format!("there was room, but its devices could not be closed to others within {time}");
+                self.say_lacking(why, memory, now, parameters);
+            }
+            BookingState::Closing | BookingState::Kept => self.due = Some(due),
+            BookingState::Incomplete(missing) => (self.due, self.keep) = (Some(due), missing),
+        }
+        self
+    }
+
+    fn say_lacking(
+        &mut self,
+        why: String,
+        memory: &mut RequestMemory,
+        now: ProvisionMoment,
+        parameters: &RequestParameters,
+    ) {
+        let verdict = CheckVerdict::NotFound(why);
+        self.say(&verdict, parameters);
+        memory.checked(verdict, now);
     }
 
     fn failed(reason: Reason, message: impl Into<String>) -> Self {
@@ -110,23 +190,78 @@ impl Decision {
     }
 
     fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {
+        self.details.insert(RESERVATION, String::new());
         match verdict {
-            CheckVerdict::Found(found) => self.say_found(found, parameters),
+            CheckVerdict::Found(found) => self.say_found(found, parameters, None),
             CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
             CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
         }
     }
 
-    fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters) {
+    /// There is room: devices that can be kept are closed to others before it is told yes.
+    fn found(
+        &mut self,
+        request: &SeenRequest,
+        found: &FoundCapacity,
+        sets: &[PodSet],
+        parameters: &RequestParameters,
+        sight: &ProvisionSight<'_>,
+    ) {
+        let names = match sight.keeping {
+            Keeping::Kept => names(request, sets, sight.facts),
+            Keeping::Unknown | Keeping::NotKept(_) => Vec::new(),
+        };
+        if names.is_empty() {
+            let why = match sight.keeping {
+                Keeping::NotKept(why) if sets.iter().any(can_be_kept) => Some(&**why),
+                _ => None,
+            };
+            return self.say_found(found, parameters, why);
+        }
+        let message = &found.message;
+        self.words.push(StatusWord::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
+        let closing = format!(
+            "{message}; its devices are being closed to others, which takes seconds, and {} at most",
+            words::time(BOOKING_TAKES)
+        );
+        self.words.push(StatusWord::no(Type::Provisioned, Reason::BookingCapacity, closing));
+        self.details.insert(RESERVATION, names.join(","));
+    }
+
+    fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters, not_kept: Option<&str>) {
         let FoundCapacity { message, nodes, node } = found;
         let time = words::time(parameters.booking);
+        let why = not_kept.map(|why| format!(" ({why})")).unwrap_or_default();
         let booked = format!(
-            "{message}; for {time} no other ProvisioningRequest is told the same, but nothing keeps away pods that come without one"
+            "{message}; for {time} no other ProvisioningRequest is told the same, but nothing keeps away pods that come \
+             without one{why}"
         );
         self.words.push(StatusWord::yes(Type::Provisioned, Reason::CapacityIsFound, booked));
         self.words.push(StatusWord::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
         self.details.insert(NODES, nodes.clone());
         self.details.extend(node.iter().map(|node| (NODE, node.clone())));
+    }
+
+    /// Its devices are closed to others. Where these are is where its pods will be.
+    fn say_kept(&mut self, request: &SeenRequest, sets: &[PodSet], parameters: &RequestParameters, all: &Reservations) {
+        let (kept, others): (Vec<&PodSet>, Vec<&PodSet>) = sets.iter().partition(|set| can_be_kept(set));
+        let list = |sets: &[&PodSet]| few(sets.iter().map(|set| set.name.clone()));
+        let mut message = format!(
+            "devices for all pods of {} are kept for {}, for claims that tolerate them",
+            list(&kept),
+            words::time(parameters.booking)
+        );
+        if !others.is_empty() {
+            message
+                .push_str(&format!("; for {} no other ProvisioningRequest is told the same meanwhile", list(&others)));
+        }
+        self.words.push(StatusWord::yes(Type::Provisioned, Reason::CapacityIsFound, message));
+        let nodes = kept_on(request, None, all);
+        self.details.insert(NODES, words::on_nodes(&nodes));
+        if let ([node], true) = (&nodes.keys().collect::<Vec<_>>()[..], others.is_empty()) {
+            self.details.insert(NODE, (*node).clone());
+        }
+        self.details.insert(TOLERATION, tolerations(request, all));
     }
 
     fn say_no(&mut self, reason: Reason, message: &str, parameters: &RequestParameters) {

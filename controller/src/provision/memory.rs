@@ -11,16 +11,14 @@ use hostler_cluster::{ObjectVersion, from_rfc3339};
 use super::{
     check::CheckVerdict,
     clock::{ProvisionMoment, SeenAge},
-    event::StatusOutcome,
+    event::{ProvisionNotice, WriteOutcome},
     objects::SeenRequest,
+    turn::WriteTurn,
 };
 
 /// As Cluster Autoscaler has it: who was told no waits so long, twice as long the next time, and never longer than that.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Between two tries of a write that does not succeed.
-const FIRST_WRITE_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_WRITE_PAUSE: Duration = Duration::from_secs(30);
 
 /// What is remembered of a request.
 #[derive(Debug)]
@@ -34,20 +32,11 @@ pub(super) struct RequestMemory {
     pub(super) due: Duration,
     /// What was found, as long as it does not stand in the request.
     pub(super) verdict: Option<CheckVerdict>,
-    write: WriteState,
-    write_pause: Duration,
-}
-
-/// How far writing is.
-#[derive(Debug)]
-enum WriteState {
-    /// What is seen of the request is how it is, as far as anybody here knows.
-    Idle,
-    UnderWay,
-    /// Written, and not seen yet.
-    Behind(ObjectVersion),
-    /// It did not succeed; not before that time again.
-    Resting(Duration),
+    /// Since when its devices are being closed to others.
+    closing: Option<(String, SeenAge)>,
+    /// What people are told once it is written.
+    notices: Vec<ProvisionNotice>,
+    write: WriteTurn,
 }
 
 impl RequestMemory {
@@ -58,8 +47,9 @@ impl RequestMemory {
             pause: FIRST_PAUSE,
             due: now.steady,
             verdict: None,
-            write: WriteState::Idle,
-            write_pause: FIRST_WRITE_PAUSE,
+            closing: None,
+            notices: Vec::new(),
+            write: WriteTurn::default(),
         };
         // Whoever led before has said no some time ago; nobody knows how often.
         let provisioned = request.status.condition(ProvisioningConditionType::Provisioned);
@@ -73,69 +63,63 @@ impl RequestMemory {
     pub(super) fn answered(&mut self, status: &ProvisioningRequestStatus, now: ProvisionMoment) -> SeenAge {
         let condition = status.condition(ProvisioningConditionType::Provisioned);
         let since = condition.map_or("", |condition| &condition.last_transition_time);
-        match &self.answered {
-            Some((known, age)) if known == since => *age,
-            _ => {
-                let age = SeenAge::of(from_rfc3339(since), now);
-                self.answered = Some((since.to_owned(), age));
-                age
-            }
-        }
+        age_since(&mut self.answered, since, now)
     }
 
-    /// The planner has answered.
+    /// How long its devices have been being closed to others: since there was said to be room for it.
+    pub(super) fn closing(&mut self, status: &ProvisioningRequestStatus, now: ProvisionMoment) -> SeenAge {
+        let condition = status.condition(ProvisioningConditionType::CapacityAvailable);
+        let since = condition.map_or("", |condition| &condition.last_transition_time);
+        age_since(&mut self.closing, since, now)
+    }
+
+    /// The planner has answered, or what it found could not be kept.
     pub(super) fn checked(&mut self, verdict: CheckVerdict, now: ProvisionMoment) {
-        if matches!(verdict, CheckVerdict::Found(_)) {
-            self.pause = FIRST_PAUSE;
-        } else {
+        if !matches!(verdict, CheckVerdict::Found(_)) {
             self.due = now.steady + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
         self.verdict = Some(verdict);
     }
 
-    pub(super) fn write_begins(&mut self) {
-        self.write = WriteState::UnderWay;
+    /// Whether there is no room after all, and that does not stand in the request yet.
+    pub(super) fn was_told_no(&self) -> bool {
+        matches!(self.verdict, Some(CheckVerdict::NotFound(_) | CheckVerdict::Undecided(_)))
     }
 
-    pub(super) fn written(&mut self, outcome: StatusOutcome, now: ProvisionMoment) {
-        self.write = match outcome {
-            StatusOutcome::Done(version) => {
-                self.write_pause = FIRST_WRITE_PAUSE;
-                WriteState::Behind(version)
-            }
-            StatusOutcome::Conflict | StatusOutcome::Gone | StatusOutcome::Failed => {
-                let until = now.steady + self.write_pause;
-                self.write_pause = (self.write_pause * 2).min(LONGEST_WRITE_PAUSE);
-                WriteState::Resting(until)
-            }
-        };
+    /// `notices` are told once it is written.
+    pub(super) fn write_begins(&mut self, notices: Vec<ProvisionNotice>) {
+        self.write.begins();
+        self.notices = notices;
+    }
+
+    /// What people are to be told now.
+    pub(super) fn written(&mut self, outcome: WriteOutcome, now: ProvisionMoment) -> Vec<ProvisionNotice> {
+        let notices = std::mem::take(&mut self.notices);
+        let is_done = matches!(outcome, WriteOutcome::Done(_));
+        self.write.written(outcome, now.steady);
+        if is_done { notices } else { Vec::new() }
     }
 
     /// Whether the request can be decided about: it is seen as it was last written here.
     pub(super) fn is_current(&mut self, version: &ObjectVersion, now: ProvisionMoment) -> bool {
-        let is_done = match &self.write {
-            WriteState::Idle => true,
-            WriteState::UnderWay => false,
-            WriteState::Behind(written) => !is_older(&version.resource_version, &written.resource_version),
-            WriteState::Resting(until) => now.steady >= *until,
-        };
-        if is_done {
-            self.write = WriteState::Idle;
-        }
-        is_done
+        self.write.is_current(Some(&version.resource_version), now.steady)
     }
 
     /// When it is tried again to write, if that waits for the time alone.
     pub(super) fn write_due(&self) -> Option<Duration> {
-        match self.write {
-            WriteState::Resting(until) => Some(until),
-            _ => None,
-        }
+        self.write.due()
     }
 }
 
-/// Versions are numbers that rise; where they are none, what comes later counts.
-fn is_older(version: &str, known: &str) -> bool {
-    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
+/// How old something is that has been so since a time that an object says; the clock is looked at once for each such time.
+fn age_since(known: &mut Option<(String, SeenAge)>, since: &str, now: ProvisionMoment) -> SeenAge {
+    match known {
+        Some((known, age)) if known == since => *age,
+        _ => {
+            let age = SeenAge::of(from_rfc3339(since), now);
+            *known = Some((since.to_owned(), age));
+            age
+        }
+    }
 }

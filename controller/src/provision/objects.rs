@@ -48,6 +48,8 @@ pub(crate) struct ConsumerPod {
     pub(crate) is_scheduled: bool,
     /// What it looks like, as far as that tells sets apart.
     pub(crate) shape: PodShape,
+    /// The claims that were made for it from templates; fewer than it asks for as long as not all are made.
+    pub(crate) claims: Vec<ObjectKey>,
 }
 
 /// By what a pod is known to be of a set: nobody writes that into it, and the names of its containers are anybody's.
@@ -87,6 +89,11 @@ impl PodShape {
     pub(crate) fn of(spec: &PodSpec) -> Self {
         Self { requests: spec.requests(), claims: spec.resource_claims.clone() }
     }
+
+    /// How many claims a pod of it gets from templates.
+    pub(crate) fn claims_made(&self) -> usize {
+        self.claims.iter().filter(|claim| claim.resource_claim_template_name.is_some()).count()
+    }
 }
 
 impl ProvisionObjects {
@@ -112,7 +119,10 @@ impl ProvisionObjects {
             return;
         };
         let request = ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() };
-        let consumer = ConsumerPod { request, is_scheduled: pod.node().is_some(), shape: PodShape::of(&pod.spec) };
+        let made = pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.clone());
+        let claims = made.map(|name| ObjectKey { namespace: key.namespace.clone(), name }).collect();
+        let consumer =
+            ConsumerPod { request, is_scheduled: pod.node().is_some(), shape: PodShape::of(&pod.spec), claims };
         self.consumers.insert(key, Arc::new(consumer));
     }
 

@@ -8,14 +8,24 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
+use super::{event::ProvisionNotice, objects::SeenRequest};
+
 /// Whose word the request waits for: other in every time that a controller leads.
 pub(super) const TERM: &str = "controllerTerm";
 /// Where there is room.
 pub(super) const NODES: &str = "nodes";
 /// The same, if it is one node.
 pub(super) const NODE: &str = "node";
+/// The Reservations that keep its devices, or are to.
+pub(super) const RESERVATION: &str = "reservation";
+/// What claims of its pods tolerate to be given what is kept.
+pub(super) const TOLERATION: &str = "tolerationValue";
 /// All details that are written here.
-const DETAILS: [&str; 3] = [TERM, NODES, NODE];
+const DETAILS: [&str; 5] = [TERM, NODES, NODE, RESERVATION, TOLERATION];
+
+/// Of which somebody should know that it waits.
+const LACKS: [ProvisioningReason; 2] =
+    [ProvisioningReason::CapacityIsNotFound, ProvisioningReason::FailedToCheckCapacity];
 
 /// Something to be said of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -49,7 +59,8 @@ impl StatusWord {
     }
 }
 
-/// Everything that this controller says of a request, when this is said too; `None` where that stands there already.
+/// Everything that this controller says of a request, when this is said too; `None` where that stands there already. A detail
+/// without a value is taken back.
 pub(super) fn said(
     before: &ProvisioningRequestStatus,
     words: &[StatusWord],
@@ -61,18 +72,35 @@ pub(super) fn said(
         let word = words.iter().find(|word| word.kind == kind);
         word.map(|word| word.condition(last, now)).or_else(|| last.cloned())
     };
-    let mut all: BTreeMap<String, String> = before.provisioning_class_details.clone();
-    all.retain(|key, _| DETAILS.contains(&&**key));
+    let mut known: BTreeMap<String, String> = before.provisioning_class_details.clone();
+    known.retain(|key, _| DETAILS.contains(&&**key));
+    let mut all = known.clone();
     all.extend(details.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    all.retain(|_, value| !value.is_empty());
+    let details_stand = all == known;
     let after = ProvisioningRequestStatus {
         conditions: ProvisioningConditionType::ALL.into_iter().filter_map(condition).collect(),
         provisioning_class_details: all,
     };
     let stands = |condition: &Condition| before.conditions.contains(condition);
-    let details_stand = after
-        .provisioning_class_details
-        .iter()
-        .all(|(key, value)| before.provisioning_class_details.get(key) == Some(value));
     let is_there = after.conditions.iter().all(stands) && details_stand;
     (!is_there).then_some(after)
+}
+
+/// What people are told when this is written: what has become of their request, and nothing twice.
+pub(super) fn notices(request: &SeenRequest, words: &[StatusWord]) -> Vec<ProvisionNotice> {
+    use ProvisioningConditionType as Type;
+    let news = words.iter().filter(|word| {
+        let before = request.status.condition(word.kind);
+        let is_told = matches!(word.kind, Type::Provisioned | Type::Failed | Type::BookingExpired);
+        is_told && before.is_none_or(|it| it.status != word.status || it.reason != word.reason.as_str())
+    });
+    news.map(|word| ProvisionNotice {
+        key: request.key.clone(),
+        uid: request.uid().to_owned(),
+        is_warning: word.kind == Type::Failed || LACKS.contains(&word.reason),
+        reason: word.reason.as_str(),
+        message: word.message.clone(),
+    })
+    .collect()
 }

@@ -44,9 +44,13 @@ fn unseen(set: &SetPlan) -> String {
     }
 }
 
-/// The nodes with how many pods each takes, as many as a value can name.
+/// The nodes with how many pods each takes.
 pub(super) fn nodes(plan: &Plan) -> String {
-    let by_node = by_node(plan);
+    on_nodes(&by_node(plan))
+}
+
+/// Nodes with how many pods each takes, as many as a value can name.
+pub(super) fn on_nodes<N: std::fmt::Display + Ord>(by_node: &BTreeMap<N, u32>) -> String {
     let mut text = String::new();
     for (at, (node, pods)) in by_node.iter().enumerate() {
         let next = format!("{}{node}={pods}", if at == 0 { "" } else { "," });

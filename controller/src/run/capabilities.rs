@@ -9,10 +9,7 @@ use crate::{
     conditions::SumsOutcome,
     config::ControllerConfig,
     hardware::{self, HardwareParts},
-    hold::{
-        adapter::{self as hold, HoldParts, HoldStatus},
-        shared::{self, SharedParts},
-    },
+    hold::adapter::{self as hold, HoldParts, HoldStatus},
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
 };
@@ -45,7 +42,6 @@ impl CapabilityStarts<'_> {
         }
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
-            self.share();
         }
     }
 
@@ -68,15 +64,10 @@ impl CapabilityStarts<'_> {
     }
 
     fn provision(&self, status_tx: watch::Sender<ProvisionStatus>) {
-        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         let config = self.config.provisioning.clone();
-        provision::start(ProvisionParts { client, config, view_rx, leadership_rx, status_tx, tasks });
-    }
-
-    fn share(&self) {
-        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        let config = self.config.reservations.clone();
-        shared::start(SharedParts { client, config, view_rx, leadership_rx, tasks });
+        let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
+        provision::start(ProvisionParts { client, config, view_rx, holds_rx, leadership_rx, status_tx, tasks });
     }
 
     fn hold(&self, status_tx: watch::Sender<HoldStatus>) {

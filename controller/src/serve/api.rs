@@ -169,9 +169,7 @@ async fn availability(
     if by == AvailabilityBy::Namespace {
         caller.visitor.must(ReadRight::Holders)?;
     }
-    let view = state.view()?;
-    let told = Availability::of(&view.stock, by);
-    Ok(answer(if caller.visitor.reservations { told.with_names(&view.reservations) } else { told }))
+    Ok(answer(Availability::of(&state.view()?.stock, by)))
 }
 
 async fn nodes(State(state): State<ApiState>, caller: Caller, asked: Asked<GridQuery>) -> Result<Response, ApiProblem> {

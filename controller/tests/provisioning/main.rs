@@ -136,6 +136,16 @@ async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
     assert!(explained.contains("room is booked for default/first (2 pods, until 20"), "{explained}");
     controller.until_figure("hostler_controller_provisioning_requests{state=\"booked\"} 1").await;
     controller.until_figure("hostler_controller_provisioning_requests{state=\"open\"} 1").await;
+    let events = |view: &ApiServerView<'_>| {
+        let events = view.list("events");
+        let about = |name: &str, kind: &str, reason: &str| {
+            let is_it =
+                |it: &&Value| it["involvedObject"]["name"] == name && it["type"] == kind && it["reason"] == reason;
+            events.iter().any(|it| is_it(&it))
+        };
+        (about("first", "Normal", "CapacityIsFound") && about("second", "Warning", "CapacityIsNotFound")).then_some(())
+    };
+    server.until("people are told in Events", events).await;
     for at in 0..2 {
         server.create(json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -265,7 +275,10 @@ async fn its_roles_allow_all_that_it_asks_and_nothing_of_them_is_in_vain() {
         let is_used = |call: &LoggedRequest| {
             call.resource == *resource && (call.verb == verb || (verb == "list" && call.verb == "watch"))
         };
-        assert!(asked.iter().any(is_used), "nothing needs the verb {verb} on {resource}");
+        // What it takes to keep devices is asked for where somebody does: controller/tests/holds/requests.rs.
+        // And the same words about a request come twice only after a restart.
+        let is_elsewhere = resource == "reservations" || (resource, &**verb) == (&"events".to_owned(), "patch");
+        assert!(is_elsewhere || asked.iter().any(is_used), "nothing needs the verb {verb} on {resource}");
     }
 }
 

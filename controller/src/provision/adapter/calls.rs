@@ -1,32 +1,56 @@
 //! Writes answers into requests: fields of our own, over the version that was seen.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
     provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, VERSIONS},
+    reservation::RESERVATION_KIND,
 };
-use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_cluster::{
+    ApiClient, ApiFailure, Collection, ObjectVersion,
+    events::{EventNote, EventSubject},
+};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::provision::event::{StatusOutcome, StatusWrite};
+use crate::provision::event::{ProvisionNotice, StatusWrite, WriteOutcome};
 
 /// Whose fields these are, as the API server remembers it. Others who write conditions of a request have other names.
-const FIELD_MANAGER: &str = "hostler-controller-provisioning";
+pub(super) const FIELD_MANAGER: &str = "hostler-controller-provisioning";
 
 /// What came of a write.
 #[derive(Debug)]
 pub(super) struct WriteAnswer {
-    pub(super) key: ObjectKey,
-    pub(super) uid: String,
-    pub(super) outcome: StatusOutcome,
+    pub(super) object: WrittenObject,
+    pub(super) outcome: WriteOutcome,
     /// What is wrong, if it is not just that somebody else was faster.
     pub(super) trouble: Option<String>,
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+pub(super) enum WrittenObject {
+    /// A request, and its UID.
+    Request(ObjectKey, String),
+    /// The Reservation of this name.
+    Reservation(String),
+}
+
+impl fmt::Display for WrittenObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(key, _) => write!(f, "{PROVISIONING_REQUEST_KIND} {key}"),
+            Self::Reservation(name) => write!(f, "{RESERVATION_KIND} {name}"),
+        }
+    }
 }
 
 /// Writes in the version that the server has.
@@ -37,18 +61,23 @@ pub(super) struct RequestWriter {
     place: Arc<AtomicUsize>,
 }
 
-/// The object as the server has it after a write.
+/// An object as the server has it after a write.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenRequest {
-    metadata: WrittenMetadata,
+pub(super) struct SeenAfter {
+    metadata: MetadataAfter,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenMetadata {
+struct MetadataAfter {
     uid: String,
     resource_version: String,
+}
+
+impl SeenAfter {
+    pub(super) fn version(self) -> ObjectVersion {
+        ObjectVersion { uid: self.metadata.uid, resource_version: self.metadata.resource_version }
+    }
 }
 
 impl RequestWriter {
@@ -57,12 +86,31 @@ impl RequestWriter {
     }
 
     pub(super) async fn write(&self, write: StatusWrite) -> WriteAnswer {
-        let (key, uid) = (write.key.clone(), write.version.uid.clone());
+        let object = WrittenObject::Request(write.key.clone(), write.version.uid.clone());
         let (outcome, trouble) = match self.apply(&write).await {
-            Ok(version) => (StatusOutcome::Done(version), None),
+            Ok(version) => (WriteOutcome::Done(version), None),
             Err(failure) => outcome(&failure),
         };
-        WriteAnswer { key, uid, outcome, trouble }
+        WriteAnswer { object, outcome, trouble }
+    }
+
+    /// About which object people are told, and what.
+    pub(super) fn event_of(&self, notice: ProvisionNotice) -> (EventSubject, EventNote) {
+        let ProvisionNotice { key, uid, is_warning, reason, message } = notice;
+        let version = VERSIONS[self.place.load(Ordering::Relaxed)];
+        let subject = EventSubject {
+            api_version: format!("{GROUP}/{version}"),
+            kind: PROVISIONING_REQUEST_KIND,
+            namespace: key.namespace,
+            name: key.name,
+            uid,
+        };
+        let note = EventNote::new(reason, message);
+        (subject, if is_warning { note } else { note.normal() })
+    }
+
+    pub(super) fn client(&self) -> &ApiClient {
+        &self.client
     }
 
     async fn apply(&self, write: &StatusWrite) -> Result<ObjectVersion, ApiFailure> {
@@ -89,16 +137,16 @@ impl RequestWriter {
             },
             "status": status,
         });
-        let written: WrittenRequest = self.client.apply_status(&all, &key.name, FIELD_MANAGER, &object).await?;
-        let WrittenMetadata { uid, resource_version } = written.metadata;
-        Ok(ObjectVersion { uid, resource_version })
+        let written: SeenAfter = self.client.apply_status(&all, &key.name, FIELD_MANAGER, &object).await?;
+        Ok(written.version())
     }
 }
 
-fn outcome(failure: &ApiFailure) -> (StatusOutcome, Option<String>) {
+/// What a failure means, and what is wrong, if it is not just that somebody else was faster.
+pub(super) fn outcome(failure: &ApiFailure) -> (WriteOutcome, Option<String>) {
     match failure.code() {
-        Some(404) if !failure.is_unknown_resource() => (StatusOutcome::Gone, None),
-        Some(409) => (StatusOutcome::Conflict, None),
-        _ => (StatusOutcome::Failed, Some(Chain(failure).to_string())),
+        Some(404) if !failure.is_unknown_resource() => (WriteOutcome::Gone, None),
+        Some(409) => (WriteOutcome::Conflict, None),
+        _ => (WriteOutcome::Failed, Some(Chain(failure).to_string())),
     }
 }

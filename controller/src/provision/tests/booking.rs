@@ -6,6 +6,7 @@ use hostler_api::provisioning::ProvisioningConditionType as Type;
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World};
+use crate::provision::sight::Keeping;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
@@ -142,6 +143,7 @@ fn a_clock_that_jumps_makes_nothing_older() {
 #[test]
 fn who_begins_with_a_clock_that_was_set_back_takes_nothing_for_old() {
     let mut world = World::of(&[1]);
+    world.keeping = Keeping::NotKept("nobody does".to_owned());
     world.ask("booked", 1);
     world.pass(5 * MINUTE);
     world.jump(-86_400);
@@ -154,10 +156,11 @@ fn who_begins_with_a_clock_that_was_set_back_takes_nothing_for_old() {
     assert_eq!(world.says("booked", Type::BookingExpired), EXPIRED);
 }
 
-/// 41, as far as nothing is kept beside the request: what is booked goes with it.
+/// 41, where nothing is kept beside the request: what is booked goes with it.
 #[test]
 fn what_is_booked_is_free_for_others_when_the_request_is_gone() {
     let mut world = World::of(&[1]);
+    world.keeping = Keeping::NotKept("nobody does".to_owned());
     world.ask("a", 1);
     world.settle();
     world.delete("a");

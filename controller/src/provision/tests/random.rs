@@ -8,16 +8,19 @@ use std::{sync::Arc, time::Duration};
 
 use hostler_allocator::plan::{PlanOptions, Snapshot};
 use hostler_api::provisioning::ProvisioningConditionType as Type;
+use hostler_cluster::from_rfc3339;
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer};
+use crate::hold::ReservationObject;
 use crate::provision::{
     check::CheckAnswer,
     class::ProvisionClasses,
     clock::ProvisionMoment,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, StatusOutcome, StatusWrite},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
     objects::SeenRequest,
+    sight::Keeping,
 };
 
 const NODES: usize = 3;
@@ -40,14 +43,30 @@ impl Dice {
     }
 }
 
+/// A write on its way.
+#[derive(Clone, Debug)]
+enum ModelWrite {
+    Status(StatusWrite),
+    Keep(ReservationWrite),
+}
+
+impl ModelWrite {
+    fn answer(&self, outcome: WriteOutcome) -> ProvisionEvent {
+        match self {
+            Self::Status(write) => ProvisionEvent::Written(write.version.uid.clone(), outcome),
+            Self::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), outcome),
+        }
+    }
+}
+
 /// A controller with what it has seen.
 struct ModelController {
     core: ProvisionCore,
     seen: ModelServer,
     began: Duration,
     /// Sent and not there yet.
-    travelling: Vec<StatusWrite>,
-    answers: Vec<(String, StatusOutcome)>,
+    travelling: Vec<ModelWrite>,
+    answers: Vec<ProvisionEvent>,
     check: Option<CheckAnswer>,
 }
 
@@ -70,11 +89,11 @@ struct RandomWorld {
     now: Duration,
     leader: ModelController,
     /// What those before have sent and is not there yet.
-    late: Vec<StatusWrite>,
+    late: Vec<ModelWrite>,
     terms: usize,
     requests: usize,
-    /// Devices that pods have, by node.
-    used: [usize; NODES],
+    pods: usize,
+    keeping: Keeping,
     /// Writes before the next crash.
     until_crash: Option<usize>,
 }
@@ -94,7 +113,8 @@ impl RandomWorld {
             late: Vec::new(),
             terms: 0,
             requests: 0,
-            used: [0; NODES],
+            pods: 0,
+            keeping: Keeping::Kept,
             until_crash: None,
         }
     }
@@ -126,15 +146,31 @@ impl RandomWorld {
     /// A pod of a request that has a booking comes to a node.
     fn bind(&mut self) {
         let booked: Vec<String> = self.booked().map(|(name, _)| name).collect();
-        let Some(node) = (0..NODES).find(|node| self.used[*node] < DEVICES) else { return };
         if booked.is_empty() {
             return;
         }
-        let request = &booked[self.dice.below(booked.len())];
+        let request = booked[self.dice.below(booked.len())].clone();
+        // It may have what is kept for it, or what nobody wants.
+        let mut devices = self.server.free();
+        let prefix = format!("provreq-{}-", self.server.request(&request).uid());
+        let held = self.server.held();
+        let own = held.into_iter().filter(|(at, of)| of.starts_with(&prefix) && !self.server.given.contains_key(at));
+        devices.extend(own.map(|(at, _)| at));
+        if devices.is_empty() {
+            return;
+        }
+        let (node, device) = devices.swap_remove(self.dice.below(devices.len()));
         let annotations = json!({"autoscaling.x-k8s.io/consume-provisioning-request": request});
-        let pod = format!("p{node}-{}", self.used[node]);
-        self.server.pod(&pod, &annotations, Some((&format!("n{node}"), self.used[node])));
-        self.used[node] += 1;
+        self.pods += 1;
+        self.server.pod(&format!("p{}", self.pods), &annotations, Some((&node, device)));
+    }
+
+    /// Cluster Autoscaler deletes requests, or their owner does.
+    fn delete(&mut self) {
+        let names: Vec<_> = self.server.objects.requests.keys().cloned().collect();
+        if !names.is_empty() {
+            self.server.objects.requests.remove(&names[self.dice.below(names.len())]);
+        }
     }
 
     /// Requests with a booking, and how many pods of each are still to come.
@@ -153,15 +189,16 @@ impl RandomWorld {
     fn step(&mut self, event: ProvisionEvent) {
         let now = ProvisionMoment { wall: self.wall(), steady: self.now - self.leader.began };
         let controller = &mut self.leader;
-        for command in controller.core.step(now, &controller.seen.objects, event) {
+        for command in controller.core.step(now, &controller.seen.sight(&self.keeping), event) {
             match command {
-                ProvisionCommand::Write(write) => controller.travelling.push(write),
+                ProvisionCommand::Write(write) => controller.travelling.push(ModelWrite::Status(write)),
+                ProvisionCommand::Keep(write) => controller.travelling.push(ModelWrite::Keep(write)),
                 ProvisionCommand::Check(batch) => {
                     let snapshot = Snapshot::new(controller.seen.facts.clone());
                     let answer = batch.run(&snapshot, &PlanOptions::default(), &mut || Duration::ZERO);
                     controller.check = Some(answer);
                 }
-                ProvisionCommand::WakeAt(_) => {}
+                ProvisionCommand::WakeAt(_) | ProvisionCommand::Tell(_) => {}
             }
         }
     }
@@ -180,8 +217,8 @@ impl RandomWorld {
             }
             2 => self.arrive(),
             _ => {
-                if let Some((uid, outcome)) = self.leader.answers.pop() {
-                    self.step(ProvisionEvent::Written(uid, outcome));
+                if let Some(answer) = self.leader.answers.pop() {
+                    self.step(answer);
                 }
             }
         }
@@ -195,10 +232,10 @@ impl RandomWorld {
         }
         let write = self.leader.travelling.swap_remove(self.dice.below(travelling));
         let is_lost = self.dice.one_in(8);
-        let outcome = if is_lost { StatusOutcome::Failed } else { self.server.apply(&write) };
-        let outcome = if self.dice.one_in(8) { StatusOutcome::Failed } else { outcome };
+        let outcome = if is_lost { WriteOutcome::Failed } else { self.apply(&write) };
+        let outcome = if self.dice.one_in(8) { WriteOutcome::Failed } else { outcome };
         self.check_promises();
-        self.leader.answers.push((write.version.uid, outcome));
+        self.leader.answers.push(write.answer(outcome));
         self.until_crash = self.until_crash.map(|left| left - 1);
         if self.until_crash == Some(0) {
             self.until_crash = None;
@@ -217,15 +254,41 @@ impl RandomWorld {
     fn arrive_late(&mut self) {
         if !self.late.is_empty() {
             let write = self.late.swap_remove(self.dice.below(self.late.len()));
-            self.server.apply(&write);
+            self.apply(&write);
         }
     }
 
-    /// What is booked and what is used is never more than there is.
+    fn apply(&mut self, write: &ModelWrite) -> WriteOutcome {
+        match write {
+            ModelWrite::Status(write) => self.server.apply(write),
+            ModelWrite::Keep(write) => self.server.keep(write, self.wall()),
+        }
+    }
+
+    fn keep_devices(&mut self) {
+        let wall = self.wall();
+        self.server.keep_devices(wall);
+    }
+
+    /// What is booked and what is used is never more than there is, and what was promised is kept.
     fn check_promises(&self) {
-        let used: usize = self.used.iter().sum();
+        let used = self.server.given.len();
         let booked: usize = self.booked().map(|(_, left)| left).sum();
         assert!(used + booked <= NODES * DEVICES, "{used} devices are used and {booked} promised");
+        let held = self.server.held();
+        for (name, left) in self.booked().filter(|(name, _)| self.is_in_time(name)) {
+            let prefix = format!("provreq-{}-", self.server.request(&name).uid());
+            let kept = held.iter().filter(|(at, of)| of.starts_with(&prefix) && !self.server.given.contains_key(at));
+            let kept = kept.count();
+            assert!(kept >= left || self.keeping != Keeping::Kept, "{kept} devices are kept for {left} pods of {name}");
+        }
+    }
+
+    /// Whether the time of a booking is not over yet.
+    fn is_in_time(&self, name: &str) -> bool {
+        let provisioned = self.server.request(name).status.condition(Type::Provisioned).unwrap();
+        let since = from_rfc3339(&provisioned.last_transition_time).unwrap();
+        self.wall() < since + Duration::from_secs(600)
     }
 
     fn story(&mut self) {
@@ -236,6 +299,8 @@ impl RandomWorld {
                 2 => self.wait(),
                 3 if self.dice.one_in(4) => self.lead(),
                 4 | 5 => self.arrive_late(),
+                6 | 7 => self.keep_devices(),
+                8 if self.dice.one_in(8) => self.delete(),
                 _ => self.turn(),
             }
             self.check_promises();
@@ -253,28 +318,63 @@ impl RandomWorld {
                 break;
             }
             self.now += 60 * SECOND;
-            self.leader.seen = self.server.clone();
-            for (uid, outcome) in std::mem::take(&mut self.leader.answers) {
-                self.step(ProvisionEvent::Written(uid, outcome));
-            }
-            if let Some(answer) = self.leader.check.take() {
-                self.step(ProvisionEvent::Checked(answer));
-            }
-            self.step(ProvisionEvent::Changed);
-            for write in std::mem::take(&mut self.leader.travelling) {
-                let outcome = self.server.apply(&write);
-                self.check_promises();
-                self.leader.answers.push((write.version.uid, outcome));
-            }
+            self.round();
         }
         let left: Vec<_> = self.server.objects.requests.values().map(|it| (&it.key.name, &it.status)).collect();
         assert!(self.is_at_rest(), "a request is told nothing, or a booking never ends: {left:?}");
+        self.end_in_quiet();
+    }
+
+    /// Without any time passing, it writes nothing more soon.
+    fn end_in_quiet(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..100 {
+            let before = (self.server.writes, self.server.keeps);
+            self.round();
+            quiet = if (self.server.writes, self.server.keeps) == before { quiet + 1 } else { 0 };
+            if quiet == 5 {
+                return;
+            }
+        }
+        panic!("it writes at rest");
+    }
+
+    /// Everything that is under way arrives.
+    fn round(&mut self) {
+        self.keep_devices();
+        self.leader.seen = self.server.clone();
+        for answer in std::mem::take(&mut self.leader.answers) {
+            self.step(answer);
+        }
+        if let Some(answer) = self.leader.check.take() {
+            self.step(ProvisionEvent::Checked(answer));
+        }
+        self.step(ProvisionEvent::Changed);
+        for write in std::mem::take(&mut self.leader.travelling) {
+            let outcome = self.apply(&write);
+            self.check_promises();
+            self.leader.answers.push(write.answer(outcome));
+        }
     }
 
     /// Everybody was told something, and nothing is booked any more.
     fn is_at_rest(&self) -> bool {
         let is_told = |request: &Arc<SeenRequest>| request.status.condition(Type::Provisioned).is_some();
-        self.server.objects.requests.values().all(is_told) && self.booked().next().is_none()
+        let is_open = |it: &Arc<ReservationObject>| !it.status.phase.is_over();
+        self.server.objects.requests.values().all(is_told)
+            && self.booked().next().is_none()
+            && !self.server.reservations.values().any(is_open)
+    }
+}
+
+/// Without anybody who keeps devices, bookings are among requests.
+#[test]
+fn without_reservations_nothing_is_promised_twice_either() {
+    for seed in 1..=20 {
+        let mut world = RandomWorld::new(seed);
+        world.keeping = Keeping::NotKept("nobody does".to_owned());
+        world.story();
+        world.end();
     }
 }
 
@@ -311,6 +411,6 @@ fn a_request_that_is_written_by_another_one_in_between_is_not_overwritten() {
     let [write] = &*world.leader.travelling else { panic!("it is accepted") };
     let write = write.clone();
     world.server.touch("r1");
-    assert_eq!(world.server.apply(&write), StatusOutcome::Conflict);
+    assert_eq!(world.apply(&write), WriteOutcome::Conflict);
     assert!(!world.server.request("r1").status.is(Type::Accepted));
 }

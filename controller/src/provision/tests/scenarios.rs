@@ -10,6 +10,7 @@ use hostler_api::{
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World, WriteFault, key, read};
+use crate::provision::sight::Keeping;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
@@ -52,6 +53,7 @@ fn every_set_is_told_with_what_is_placed_of_what_is_needed() {
 #[test]
 fn of_two_that_want_the_last_device_in_one_batch_the_older_one_gets_it() {
     let mut world = World::of(&[1]);
+    world.keeping = Keeping::NotKept("nobody does".to_owned());
     world.ask("b", 1);
     world.pass(Duration::ZERO);
     world.restart();
@@ -219,7 +221,7 @@ fn others_requests_are_left_alone() {
     world.settle();
     assert_eq!(["official", "theirs", "cloud"].map(|name| world.says(name, Type::Accepted)), ["", "", ""]);
     assert_eq!(world.provisioned("ours"), FOUND);
-    assert_eq!(world.server.writes, 2);
+    assert_eq!(world.server.writes, 3);
 }
 
 #[test]

@@ -16,13 +16,15 @@ use hostler_cluster::{ObjectVersion, rfc3339};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::keeper::DeviceAt;
 use crate::provision::{
     check::CheckBatch,
     class::ProvisionClasses,
     clock::ProvisionMoment,
     core::{ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, StatusOutcome, StatusWrite},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
     objects::{ProvisionObjects, SeenRequest},
+    sight::{Keeping, ProvisionSight, Reservations},
 };
 
 pub(super) const CLASS: &str = "check-capacity.hostler.dev";
@@ -39,10 +41,17 @@ pub(super) fn key(name: &str) -> ObjectKey {
 /// What the API server has.
 #[derive(Clone, Default)]
 pub(super) struct ModelServer {
-    version: u64,
+    pub(super) version: u64,
     pub(super) objects: ProvisionObjects,
     pub(super) facts: ClusterFacts,
+    pub(super) reservations: Reservations,
+    /// How many devices nodes have.
+    pub(super) devices: BTreeMap<String, usize>,
+    /// Which pods have which devices.
+    pub(super) given: BTreeMap<DeviceAt, String>,
+    /// Writes of requests, and of Reservations.
     pub(super) writes: usize,
+    pub(super) keeps: usize,
 }
 
 impl ModelServer {
@@ -69,6 +78,7 @@ impl ModelServer {
 
     /// A node with 8 CPUs and so many devices.
     pub(super) fn node(&mut self, name: &str, devices: usize) {
+        self.devices.insert(name.to_owned(), devices);
         self.facts.add_node(read(json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
             "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}},
@@ -119,19 +129,19 @@ impl ModelServer {
     }
 
     /// Writes the status, if it goes over what is there.
-    pub(super) fn apply(&mut self, write: &StatusWrite) -> StatusOutcome {
+    pub(super) fn apply(&mut self, write: &StatusWrite) -> WriteOutcome {
         let Some(known) = self.objects.requests.get(&write.key).filter(|it| it.uid() == write.version.uid) else {
-            return StatusOutcome::Gone;
+            return WriteOutcome::Gone;
         };
         if known.version != write.version {
-            return StatusOutcome::Conflict;
+            return WriteOutcome::Conflict;
         }
         self.version += 1;
         self.writes += 1;
         let version = ObjectVersion { resource_version: self.version.to_string(), ..write.version.clone() };
         let written = SeenRequest { version: version.clone(), status: write.status.clone(), ..(**known).clone() };
         self.objects.see_request(written);
-        StatusOutcome::Done(version)
+        WriteOutcome::Done(version)
     }
 
     /// Somebody else changes something about a request.
@@ -145,27 +155,59 @@ impl ModelServer {
     /// A pod of a request, on a node or not. What it has of the node's devices is the n-th one of it.
     pub(super) fn pod(&mut self, name: &str, annotations: &Value, on: Option<(&str, usize)>) {
         let mut spec = Self::pod_spec("one");
+        let mut made = Vec::new();
         if let Some((node, device)) = on {
             spec["nodeName"] = json!(node);
-            self.facts.add_claim(&read(json!({
-                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-                "metadata": {"name": format!("{name}-gpu"), "namespace": "default"},
-                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-                "status": {
-                    "allocation": {"devices": {"results": [
-                        {"request": "r", "driver": "gpu.example", "pool": node, "device": format!("gpu-{device}")},
-                    ]}},
-                    "reservedFor": [{"resource": "pods", "name": name, "uid": name}],
-                },
-            })));
+            let other = self.given.insert((node.to_owned(), device), name.to_owned());
+            assert_eq!(other, None, "two pods have device {device} of {node}");
+            self.claim(name, None, Some((node, device)));
+            made.push(json!({"name": "gpu", "resourceClaimName": format!("{name}-gpu")}));
         }
+        self.see_pod(name, annotations, spec, &made);
+    }
+
+    /// A pod of a request that waits for its device; its claim tolerates what is kept with a value, or nothing.
+    pub(super) fn waiting_pod(&mut self, name: &str, request: &str, value: Option<&str>) {
+        self.claim(name, value, None);
+        let annotations = json!({"autoscaling.x-k8s.io/consume-provisioning-request": request});
+        let made = json!({"name": "gpu", "resourceClaimName": format!("{name}-gpu")});
+        self.see_pod(name, &annotations, Self::pod_spec("one"), &[made]);
+    }
+
+    fn see_pod(&mut self, name: &str, annotations: &Value, spec: Value, made: &[Value]) {
         let pod: Pod = read(json!({
             "metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec,
+            "status": {"resourceClaimStatuses": made},
         }));
         self.facts.add_pod(&pod);
         if self.objects.concerns(&key(name), &pod) {
             self.objects.see_pod(key(name), &pod);
         }
+    }
+
+    fn claim(&mut self, pod: &str, value: Option<&str>, has: Option<(&str, usize)>) {
+        let tolerations: Vec<Value> =
+            value.iter().map(|value| json!({"key": "hostler.dev/held", "value": value})).collect();
+        let result = |(node, device): (&str, usize)| {
+            let result =
+                json!({"request": "r", "driver": "gpu.example", "pool": node, "device": format!("gpu-{device}")});
+            json!({"devices": {"results": [result]}})
+        };
+        self.facts.add_claim(&read(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": format!("{pod}-gpu"), "namespace": "default"},
+            "spec": {"devices": {"requests": [
+                {"name": "r", "exactly": {"deviceClassName": "gpu", "tolerations": tolerations}},
+            ]}},
+            "status": {
+                "allocation": has.map(result), "reservedFor": [{"resource": "pods", "name": pod, "uid": pod}],
+            },
+        })));
+    }
+
+    /// What a controller is shown of it.
+    pub(super) fn sight<'a>(&'a self, keeping: &'a Keeping) -> ProvisionSight<'a> {
+        ProvisionSight { objects: &self.objects, reservations: &self.reservations, facts: &self.facts, keeping }
     }
 }
 
@@ -185,9 +227,18 @@ pub(super) struct World {
     pub(super) server: ModelServer,
     pub(super) core: ProvisionCore,
     settings: ProvisionSettings,
+    /// Whether devices can be kept, and whether somebody does it just now.
+    pub(super) keeping: Keeping,
+    pub(super) is_kept: bool,
+    /// What people were told.
+    pub(super) told: Vec<(String, &'static str)>,
+    /// Writes of Reservations that get lost before any arrives.
+    pub(super) lost_keeps: usize,
     terms: usize,
     wall: SystemTime,
     steady: Duration,
+    /// Since the beginning, by the server's clock, which nobody sets.
+    passed: Duration,
     wake: Option<Duration>,
     /// By name of the request: what happens to its next write.
     pub(super) faults: BTreeMap<String, WriteFault>,
@@ -212,9 +263,14 @@ impl World {
             server: ModelServer::new(),
             core: ProvisionCore::new(settings.clone()),
             settings,
+            keeping: Keeping::Kept,
+            is_kept: true,
+            told: Vec::new(),
+            lost_keeps: 0,
             terms: 0,
             wall: UNIX_EPOCH + Duration::from_secs(START),
             steady: Duration::ZERO,
+            passed: Duration::ZERO,
             wake: None,
             faults: BTreeMap::new(),
             candidate_takes: Duration::ZERO,
@@ -277,26 +333,45 @@ impl World {
             steps += 1;
             assert!(steps < 1000, "it never comes to rest");
             self.wake = None;
-            for command in self.core.step(self.now(), &self.server.objects.clone(), event) {
+            let server = self.server.clone();
+            for command in self.core.step(self.now(), &server.sight(&self.keeping), event) {
                 match command {
                     ProvisionCommand::Write(write) => {
                         let uid = write.version.uid.clone();
                         events.push_back(ProvisionEvent::Written(uid, self.write(&write)));
                     }
+                    ProvisionCommand::Keep(write) => {
+                        let name = write.name().to_owned();
+                        events.push_back(ProvisionEvent::Kept(name, self.keep(&write)));
+                    }
+                    ProvisionCommand::Tell(notice) => self.told.push((notice.key.name, notice.reason)),
                     ProvisionCommand::Check(_) if self.batches.len() >= self.most_checks => {}
                     ProvisionCommand::Check(batch) => events.push_back(ProvisionEvent::Checked(self.answer(&batch))),
                     ProvisionCommand::WakeAt(at) => self.wake = Some(at),
                 }
             }
+            let now = self.server_time();
+            if self.is_kept && self.server.keep_devices(now) {
+                events.push_back(ProvisionEvent::Changed);
+            }
         }
     }
 
-    fn write(&mut self, write: &StatusWrite) -> StatusOutcome {
+    fn keep(&mut self, write: &ReservationWrite) -> WriteOutcome {
+        if self.lost_keeps > 0 {
+            self.lost_keeps -= 1;
+            return WriteOutcome::Failed;
+        }
+        let now = self.server_time();
+        self.server.keep(write, now)
+    }
+
+    fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
         match self.faults.remove(&write.key.name) {
-            Some(WriteFault::Lost) => StatusOutcome::Failed,
+            Some(WriteFault::Lost) => WriteOutcome::Failed,
             Some(WriteFault::Unheard) => {
                 self.server.apply(write);
-                StatusOutcome::Failed
+                WriteOutcome::Failed
             }
             Some(WriteFault::Overtaken) => {
                 self.server.touch(&write.key.name);
@@ -309,7 +384,7 @@ impl World {
     fn answer(&mut self, batch: &CheckBatch) -> crate::provision::check::CheckAnswer {
         self.batches.push(batch.candidates.len());
         let (mut elapsed, takes) = (Duration::ZERO, self.candidate_takes);
-        (self.steady, self.wall) = (self.steady + self.check_takes, self.wall + self.check_takes);
+        self.go_on(self.check_takes);
         let snapshot = Snapshot::new(self.server.facts.clone());
         batch.run(&snapshot, &PlanOptions::default(), &mut || {
             elapsed += takes;
@@ -323,12 +398,20 @@ impl World {
         self.settle();
         while let Some(wake) = self.wake.take().filter(|wake| *wake <= end) {
             let step = wake.saturating_sub(self.steady);
-            (self.steady, self.wall) = (self.steady + step, self.wall + step);
+            self.go_on(step);
             self.settle();
         }
         let rest = end.saturating_sub(self.steady);
-        (self.steady, self.wall) = (self.steady + rest, self.wall + rest);
+        self.go_on(rest);
         self.settle();
+    }
+
+    fn go_on(&mut self, time: Duration) {
+        (self.steady, self.wall, self.passed) = (self.steady + time, self.wall + time, self.passed + time);
+    }
+
+    fn server_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(START) + self.passed
     }
 
     /// Somebody sets the clock.
@@ -382,11 +465,11 @@ impl World {
 
     /// What it says stays as it is, however long.
     pub(super) fn check_rest(&mut self) {
-        let before = self.server.writes;
+        let before = (self.server.writes, self.server.keeps);
         for _ in 0..3 {
             self.settle();
         }
-        assert_eq!(self.server.writes, before, "it writes at rest");
+        assert_eq!((self.server.writes, self.server.keeps), before, "it writes at rest");
     }
 
     pub(super) fn with_status(&mut self, name: &str, change: impl FnOnce(&mut SeenRequest)) {
@@ -394,5 +477,12 @@ impl World {
         change(&mut request);
         self.server.objects.requests.insert(key(name), Arc::new(request));
         self.server.touch(name);
+    }
+}
+
+impl World {
+    /// All devices that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.server.held().len()
     }
 }

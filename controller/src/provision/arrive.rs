@@ -1,0 +1,57 @@
+//! Pods of a request that have come: which of them still wait for what is kept. Pure.
+//!
+//! A pod that took what is kept is its owner from then on. One that was given something else, or whose claims do not tolerate what
+//! is kept and so can never have it, needs nothing of it any more: what is kept for it is opened, for it and everybody.
+
+use std::sync::Arc;
+
+use hostler_allocator::plan::PodSet;
+use hostler_api::reservation::ReservedDeviceState;
+
+use super::{
+    booking::{BookedPart, tolerates},
+    consume::taken_out,
+    objects::{ConsumerPod, SeenRequest},
+    sight::ProvisionSight,
+};
+use crate::hold::ReservationObject;
+
+/// How many pods of each set are still to be given what is kept for it.
+pub(super) fn waiting(
+    request: &SeenRequest,
+    sets: &[PodSet],
+    open: &[(&BookedPart, &Arc<ReservationObject>)],
+    sight: &ProvisionSight<'_>,
+) -> Vec<u32> {
+    let came = taken_out(sets, sight.objects.consumers_of(&request.key));
+    let of_set = |(at, pods): (usize, Vec<&ConsumerPod>)| {
+        let kept: Vec<&ReservationObject> =
+            open.iter().filter(|(part, _)| part.set == at).map(|(_, known)| &***known).collect();
+        let done = pods.into_iter().filter(|pod| needs_nothing(pod, &kept, sight)).count();
+        sets[at].count.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX))
+    };
+    came.into_iter().enumerate().map(of_set).collect()
+}
+
+/// Whether a pod has all its devices, or can never have one that is kept.
+fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], sight: &ProvisionSight<'_>) -> bool {
+    // What is not made yet may tolerate what is kept.
+    if pod.claims.len() < pod.shape.claims_made() {
+        return false;
+    }
+    let claims: Option<Vec<_>> = pod.claims.iter().map(|claim| sight.facts.claim(claim)).collect();
+    let Some(claims) = claims else { return false };
+    let waits = |value: &str| claims.iter().any(|it| it.devices.is_none() && tolerates(&it.spec, value));
+    let mut values = kept.iter().filter_map(|it| it.status.toleration_value.as_deref());
+    if values.any(waits) {
+        return false;
+    }
+    // It has something that its Reservation does not call handed over yet: that comes.
+    let mut devices = claims.iter().filter_map(|it| it.devices.as_ref()).flatten();
+    !devices.any(|device| kept.iter().any(|it| is_kept(it, device)))
+}
+
+fn is_kept(known: &ReservationObject, [driver, pool, device]: &[String; 3]) -> bool {
+    let mut left = known.status.devices.iter().filter(|it| it.state != ReservedDeviceState::HandedOver);
+    left.any(|it| it.key() == (driver, pool, device))
+}

@@ -1,0 +1,319 @@
+//! The Reservations that keep the devices of a request: which ones, how they stand, and when they are shrunk or go. Pure.
+//!
+//! The detail `reservation` of a request is the intent, and is written before anything is made. Each name says for which pods of
+//! which set it is; a set of which a Reservation cannot keep all has several. What is not named there any more is taken back.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hostler_allocator::plan::{ClusterFacts, ObjectKey, PodSet};
+use hostler_api::{
+    hardware::ConditionStatus,
+    reservation::{
+        MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, ReservationConditionReason as Reason,
+        ReservationConditionType, ReservationOwner, ReservationPhase as Phase, ReservationSpec, ReservedDevice,
+        ReservedDeviceState,
+    },
+    resource::{
+        DeviceAllocationMode, DeviceRequest, DeviceSubRequest, DeviceTaint, DeviceToleration, ResourceClaimSpec,
+    },
+    well_known::HELD_TAINT,
+};
+use serde_json::json;
+
+use super::{
+    event::{NewReservation, ReservationWrite},
+    objects::SeenRequest,
+    sight::{ProvisionSight, Reservations},
+    status::RESERVATION,
+};
+use crate::hold::{ReservationObject, WrittenReservation};
+
+/// The UID of the request that a Reservation is of.
+pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";
+/// How long it may take until all devices are closed to others. A node that does not answer is given up after one minute, and
+/// others are closed.
+pub(super) const BOOKING_TAKES: Duration = Duration::from_secs(120);
+/// A Reservation lasts so much longer than the booking that it is for can: who answers late that the booking is over must not find
+/// that what was promised is gone already.
+const LASTS_LONGER: Duration = Duration::from_secs(60);
+/// Reservations of one request. Their names stand in one detail, and each is some writes.
+const MOST_RESERVATIONS: usize = 64;
+/// As many devices a request for all of a node's is taken to be.
+const ALL_DEVICES: u64 = 8;
+
+/// Some pods of a set, whose devices one Reservation keeps.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct BookedPart {
+    pub(super) name: String,
+    /// Which of the request's sets.
+    pub(super) set: usize,
+    /// Its first pod, and how many there are.
+    from: u32,
+    pub(super) pods: u32,
+}
+
+/// How far closing the devices of a request is.
+#[derive(Debug)]
+pub(super) enum BookingState {
+    /// Not all Reservations are there: these are to be made.
+    Incomplete(Vec<ReservationWrite>),
+    /// Not all devices are closed yet.
+    Closing,
+    /// All are kept.
+    Kept,
+    /// They cannot be kept, and why.
+    Lacking(String),
+}
+
+/// What becomes of the Reservations of a request that has its yes.
+#[derive(Debug, Default)]
+pub(super) struct BookingNeed {
+    /// One is not there any more, or keeps nothing: the message.
+    pub(super) lost: Option<String>,
+    /// Those that are still needed.
+    pub(super) names: Vec<String>,
+    /// Those that keep too much.
+    pub(super) shrinks: Vec<ReservationWrite>,
+}
+
+/// Whether devices of a set can be kept: what its pods get from templates. A claim that exists keeps its own devices, and binds
+/// the pods to its node, which a Reservation knows nothing of.
+pub(super) fn can_be_kept(set: &PodSet) -> bool {
+    let claims = &set.spec.resource_claims;
+    !claims.is_empty() && claims.iter().all(|claim| claim.resource_claim_template_name.is_some())
+}
+
+/// The names of the Reservations that keep the devices of all sets; none where there would be too many.
+pub(super) fn names(request: &SeenRequest, sets: &[PodSet], facts: &ClusterFacts) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, set) in sets.iter().enumerate().filter(|(_, set)| can_be_kept(set)) {
+        let most = MAX_RESERVED_DEVICES as u64 / devices_of(set, facts).max(1);
+        let most = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, MAX_REPLICAS);
+        let parts = (0..set.count).step_by(most as usize);
+        names.extend(parts.map(|from| format!("provreq-{}-{at}-{from}", request.uid())));
+    }
+    if names.len() > MOST_RESERVATIONS { Vec::new() } else { names }
+}
+
+/// How many devices a pod has at most.
+fn devices_of(set: &PodSet, facts: &ClusterFacts) -> u64 {
+    let templates = set.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_template_name.as_deref());
+    let specs = templates.filter_map(|name| facts.template(&ObjectKey::new(&set.namespace, name)));
+    specs.flat_map(|spec| &spec.devices.requests).map(devices_of_request).sum()
+}
+
+fn devices_of_request(request: &DeviceRequest) -> u64 {
+    let count = |count: Option<i64>, mode: &DeviceAllocationMode| match mode {
+        DeviceAllocationMode::All => ALL_DEVICES,
+        _ => u64::try_from(count.unwrap_or(1)).unwrap_or(1),
+    };
+    let exactly = request.exactly.iter().map(|it| count(it.count, &it.allocation_mode));
+    let first = |it: &DeviceSubRequest| count(it.count, &it.allocation_mode);
+    exactly.chain(request.first_available.iter().map(first)).max().unwrap_or(1)
+}
+
+/// The Reservations that a request names, as it says itself.
+pub(super) fn parts(request: &SeenRequest) -> Vec<BookedPart> {
+    let named = request.status.provisioning_class_details.get(RESERVATION);
+    let named = named.map(|names| names.split(',')).into_iter().flatten();
+    let mut parts: Vec<BookedPart> = named.filter_map(|name| part(request, name)).collect();
+    for at in 0..parts.len() {
+        let end = parts.get(at + 1).filter(|next| next.set == parts[at].set).map(|next| next.from);
+        let count = || request.spec.pod_sets.get(parts[at].set).and_then(|set| u32::try_from(set.count).ok());
+        parts[at].pods = end.or_else(count).unwrap_or_default().saturating_sub(parts[at].from);
+    }
+    parts
+}
+
+/// What somebody else wrote there names nothing of ours.
+fn part(request: &SeenRequest, name: &str) -> Option<BookedPart> {
+    let place = name.strip_prefix("provreq-")?.strip_prefix(request.uid())?.strip_prefix('-')?;
+    let (set, from) = place.split_once('-')?;
+    Some(BookedPart { name: name.to_owned(), set: set.parse().ok()?, from: from.parse().ok()?, pods: 0 })
+}
+
+/// All Reservations that were made for a request.
+pub(super) fn made_for<'a>(
+    request: &'a SeenRequest,
+    all: &'a Reservations,
+) -> impl Iterator<Item = &'a Arc<ReservationObject>> {
+    // Names of one request stand together.
+    let prefix = format!("provreq-{}-", request.uid());
+    let from = all.range(prefix.clone()..).take_while(move |(name, _)| name.starts_with(&prefix));
+    from.map(|(_, it)| it).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
+}
+
+fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&'a Arc<ReservationObject>> {
+    all.get(name).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
+}
+
+/// How far closing the devices is.
+pub(super) fn state(request: &SeenRequest, sets: &[PodSet], all: &Reservations, booking: Duration) -> BookingState {
+    let mut missing = Vec::new();
+    let mut is_kept = true;
+    for part in parts(request) {
+        let Some(set) = sets.get(part.set) else { continue };
+        let Some(known) = own(request, &part.name, all) else {
+            missing.push(ReservationWrite::Create(Box::new(new_reservation(request, &part, set, booking))));
+            continue;
+        };
+        if let Some(why) = lacking(known) {
+            return BookingState::Lacking(format!(
+                "there was room, but devices for set {} could not be kept: {why} (Reservation {})",
+                set.name, part.name
+            ));
+        }
+        is_kept &= known.status.phase == Phase::Available;
+    }
+    match (missing.is_empty(), is_kept) {
+        (false, _) => BookingState::Incomplete(missing),
+        (true, true) => BookingState::Kept,
+        (true, false) => BookingState::Closing,
+    }
+}
+
+/// Why a Reservation will not keep its devices soon.
+fn lacking(known: &ReservationObject) -> Option<String> {
+    let condition = |kind| known.status.condition(kind);
+    if known.is_deleting {
+        return Some("it was deleted".to_owned());
+    }
+    if known.status.phase.is_over() {
+        let ready = condition(ReservationConditionType::Ready);
+        return Some(ready.map_or_else(|| "it is over".to_owned(), |it| it.message.clone()));
+    }
+    let scheduled = condition(ReservationConditionType::Scheduled)?;
+    let hopeless = [Reason::Unschedulable.as_str(), Reason::Invalid.as_str()];
+    let is_hopeless = scheduled.status == ConditionStatus::False && hopeless.contains(&&*scheduled.reason);
+    is_hopeless.then(|| scheduled.message.clone())
+}
+
+fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booking: Duration) -> NewReservation {
+    let owner = OwnerRequest { namespace: request.key.namespace.clone(), name: request.key.name.clone() };
+    let ttl = booking + BOOKING_TAKES + LASTS_LONGER;
+    let spec = ReservationSpec {
+        template: json!({"metadata": {"namespace": set.namespace}, "spec": set.spec}),
+        replicas: Some(part.pods),
+        owners: vec![ReservationOwner { provisioning_request: Some(owner), ..ReservationOwner::default() }],
+        ttl: Some(format!("{}s", ttl.as_secs())),
+        allocate_once: Some(true),
+        ..ReservationSpec::default()
+    };
+    let labels = BTreeMap::from([
+        (REQUEST_LABEL.to_owned(), request.uid().to_owned()),
+        ("app.kubernetes.io/managed-by".to_owned(), "hostler-controller".to_owned()),
+    ]);
+    NewReservation { name: part.name.clone(), labels, spec }
+}
+
+/// What of the Reservations of a request is still needed, when some of its pods have come.
+pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSight<'_>) -> BookingNeed {
+    let mut need = BookingNeed::default();
+    let parts = parts(request);
+    let mut free: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut open: Vec<(&BookedPart, &Arc<ReservationObject>)> = Vec::new();
+    for part in &parts {
+        match own(request, &part.name, sight.reservations) {
+            Some(known) if known.status.phase == Phase::Succeeded => {}
+            Some(known) if known.status.phase != Phase::Failed && !known.is_deleting => {
+                *free.entry(part.set).or_default() += unserved(known);
+                open.push((part, known));
+            }
+            known => {
+                let why = known.and_then(|it| lacking(it)).unwrap_or_else(|| "it was deleted".to_owned());
+                need.lost = Some(format!("Reservation {} keeps nothing any more: {why}", part.name));
+                return need;
+            }
+        }
+    }
+    let waiting = super::arrive::waiting(request, sets, &open, sight);
+    // The last ones first: what is kept for the first pods stays where it is.
+    for (part, known) in open.iter().rev() {
+        let spare = free.get(&part.set).copied().unwrap_or_default();
+        let excess = spare.saturating_sub(waiting.get(part.set).copied().unwrap_or_default()).min(unserved(known));
+        let replicas = known.spec.replicas() - excess;
+        free.insert(part.set, spare - excess);
+        if replicas == 0 {
+            continue;
+        }
+        need.names.insert(0, part.name.clone());
+        if excess > 0 {
+            need.shrinks.push(ReservationWrite::Shrink(written(known), replicas));
+        }
+    }
+    need
+}
+
+/// For how many pods it keeps devices that no pod has had yet.
+fn unserved(known: &ReservationObject) -> u32 {
+    let served = u32::try_from(known.status.current_owners.len()).unwrap_or(u32::MAX);
+    known.spec.replicas().saturating_sub(served)
+}
+
+/// What is taken back of the Reservations of a request that does not name them any more. What pods have had of one stays closed
+/// for as long as Reservations that are used up stay so: it becomes one for these pods alone. While the request is open, their
+/// names are needed again.
+pub(super) fn taken_back(
+    request: &SeenRequest,
+    all: &Reservations,
+    named: &[String],
+    is_over: bool,
+) -> Vec<ReservationWrite> {
+    let unnamed = made_for(request, all).filter(|it| !it.is_deleting && !named.contains(&it.name));
+    let write = |known: &Arc<ReservationObject>| {
+        let (phase, status) = (known.status.phase, &known.status);
+        let owners = u32::try_from(status.current_owners.len()).unwrap_or(u32::MAX);
+        match phase {
+            Phase::Succeeded if is_over || !status.devices.is_empty() => None,
+            Phase::Failed if is_over => None,
+            Phase::Succeeded | Phase::Failed => Some(ReservationWrite::Delete(written(known))),
+            _ if owners == 0 => Some(ReservationWrite::Delete(written(known))),
+            _ if known.spec.replicas() > owners => Some(ReservationWrite::Shrink(written(known), owners)),
+            _ => None,
+        }
+    };
+    unnamed.filter_map(write).collect()
+}
+
+fn written(known: &ReservationObject) -> WrittenReservation {
+    let ReservationObject { name, uid, version, .. } = known;
+    WrittenReservation { name: name.clone(), uid: uid.clone(), version: version.clone() }
+}
+
+/// The nodes of the devices that the Reservations of a set keep and nobody has yet, with how many pods on each.
+pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservations) -> BTreeMap<String, u32> {
+    let mut nodes = BTreeMap::new();
+    for part in parts(request).iter().filter(|part| set.is_none_or(|set| part.set == set)) {
+        let Some(known) = own(request, &part.name, all).filter(|it| !it.status.phase.is_over()) else { continue };
+        let is_left = |device: &&ReservedDevice| device.state != ReservedDeviceState::HandedOver;
+        let of_replicas: BTreeMap<u32, &String> =
+            known.status.devices.iter().filter(is_left).map(|it| (it.replica, &it.node_name)).collect();
+        for node in of_replicas.into_values() {
+            *nodes.entry(node.clone()).or_default() += 1;
+        }
+    }
+    nodes
+}
+
+/// What claims tolerate to be given what is kept, in the order of the sets.
+pub(super) fn tolerations(request: &SeenRequest, all: &Reservations) -> String {
+    let values =
+        parts(request).into_iter().filter_map(|part| own(request, &part.name, all)?.status.toleration_value.clone());
+    values.collect::<Vec<_>>().join(",")
+}
+
+/// What a claim asks for, as far as it is asked here whether it tolerates what is closed with a value.
+pub(super) fn tolerates(spec: &ResourceClaimSpec, value: &str) -> bool {
+    let taint = DeviceTaint {
+        key: HELD_TAINT.into(),
+        value: Some(value.into()),
+        effect: "NoSchedule".into(),
+        ..DeviceTaint::default()
+    };
+    let is_it = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(&taint));
+    let of_request = |request: &DeviceRequest| {
+        request.exactly.iter().any(|it| is_it(&it.tolerations))
+            || request.first_available.iter().any(|it| is_it(&it.tolerations))
+    };
+    spec.devices.requests.iter().all(of_request)
+}

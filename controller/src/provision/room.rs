@@ -1,0 +1,37 @@
+//! The room that is booked for a request, as sets of pods that a plan can place before it looks for room for others. Pure.
+
+use hostler_allocator::plan::PodSet;
+use hostler_api::core::PodSpec;
+
+use super::{
+    booking::kept_on,
+    consume::{pod_sets, taken_out},
+    objects::SeenRequest,
+    sight::ProvisionSight,
+};
+
+/// The pods that are still to come. Those for which a Reservation keeps devices stand on the nodes of these, and ask for no
+/// device: what is kept is nobody else's anyway.
+pub(super) fn booked(request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
+    let sets = pod_sets(request, sight.objects).ok()?;
+    let scheduled = sight.objects.consumers_of(&request.key).filter(|pod| pod.is_scheduled);
+    let there: Vec<usize> = taken_out(&sets, scheduled).iter().map(Vec::len).collect();
+    let mut booked = Vec::new();
+    for (at, mut set) in sets.into_iter().enumerate() {
+        set.count = set.count.saturating_sub(u32::try_from(there[at]).unwrap_or(u32::MAX));
+        for (node, pods) in kept_on(request, Some(at), sight.reservations) {
+            let count = pods.min(set.count);
+            set.count -= count;
+            booked.push(PodSet { count, spec: without_claims(&set.spec, node), ..set.clone() });
+        }
+        booked.push(set);
+    }
+    booked.retain(|set| set.count > 0);
+    Some(booked)
+}
+
+/// A device that is on no node leaves it open where its pod goes.
+fn without_claims(spec: &PodSpec, node: String) -> PodSpec {
+    let node_name = Some(node).filter(|node| !node.is_empty()).or_else(|| spec.node_name.clone());
+    PodSpec { node_name, resource_claims: Vec::new(), ..spec.clone() }
+}

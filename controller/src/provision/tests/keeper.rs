@@ -1,0 +1,215 @@
+//! Whoever keeps devices in the model: makes Reservations Available where there are devices, hands them over, and lets them expire.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    hardware::{Condition, ConditionStatus},
+    reservation::{
+        ObjectReference, ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState as State,
+        parse_ttl, toleration_value,
+    },
+};
+
+use super::world::ModelServer;
+use crate::{
+    hold::{ReservationObject, WrittenReservation},
+    provision::event::{NewReservation, ReservationWrite, WriteOutcome},
+};
+use hostler_cluster::ObjectVersion;
+
+/// Node and number of a device.
+pub(super) type DeviceAt = (String, usize);
+
+fn device_at(device: &ReservedDevice) -> DeviceAt {
+    (device.node_name.clone(), device.device.trim_start_matches("gpu-").parse().unwrap())
+}
+
+fn device(replica: u32, (node, number): &DeviceAt) -> ReservedDevice {
+    ReservedDevice {
+        replica,
+        claim: "gpu".to_owned(),
+        request: "r".to_owned(),
+        driver: "gpu.example".to_owned(),
+        pool: node.clone(),
+        device: format!("gpu-{number}"),
+        node_name: node.clone(),
+        state: State::Held,
+        ..ReservedDevice::default()
+    }
+}
+
+impl ModelServer {
+    /// Carries out a write of a Reservation.
+    pub(super) fn keep(&mut self, write: &ReservationWrite, now: SystemTime) -> WriteOutcome {
+        match write {
+            ReservationWrite::Create(new) if self.reservations.contains_key(&new.name) => WriteOutcome::Conflict,
+            ReservationWrite::Create(new) => self.make(new, now),
+            ReservationWrite::Shrink(of, replicas) => self.change(of, |it| it.spec.replicas = Some(*replicas)),
+            ReservationWrite::Delete(of) => match self.change(of, |it| it.is_deleting = true) {
+                WriteOutcome::Done(_) => WriteOutcome::Gone,
+                outcome => outcome,
+            },
+        }
+    }
+
+    fn make(&mut self, new: &NewReservation, now: SystemTime) -> WriteOutcome {
+        self.version += 1;
+        self.keeps += 1;
+        let (uid, version) = (format!("uid-{}", self.version), self.version.to_string());
+        let object = ReservationObject {
+            name: new.name.clone(),
+            uid: uid.clone(),
+            version: version.clone(),
+            generation: 1,
+            created: now.duration_since(UNIX_EPOCH).unwrap(),
+            is_deleting: false,
+            finalizers: Vec::new(),
+            labels: new.labels.clone(),
+            spec: new.spec.clone(),
+            status: ReservationStatus::default(),
+        };
+        self.reservations.insert(new.name.clone(), Arc::new(object));
+        WriteOutcome::Done(ObjectVersion { uid, resource_version: version })
+    }
+
+    fn change(&mut self, of: &WrittenReservation, change: impl FnOnce(&mut ReservationObject)) -> WriteOutcome {
+        let Some(known) = self.reservations.get_mut(&of.name).filter(|it| it.uid == of.uid) else {
+            return WriteOutcome::Gone;
+        };
+        if known.version != of.version {
+            return WriteOutcome::Conflict;
+        }
+        self.version += 1;
+        self.keeps += 1;
+        let known = Arc::make_mut(known);
+        change(known);
+        known.version = self.version.to_string();
+        WriteOutcome::Done(ObjectVersion { uid: known.uid.clone(), resource_version: known.version.clone() })
+    }
+
+    /// Devices that are kept, and by which Reservation.
+    pub(super) fn held(&self) -> BTreeMap<DeviceAt, String> {
+        let mut held = BTreeMap::new();
+        for known in self.reservations.values().filter(|it| !it.status.phase.is_over()) {
+            for device in known.status.devices.iter().filter(|it| it.state != State::HandedOver) {
+                let other = held.insert(device_at(device), known.name.clone());
+                assert_eq!(other, None, "{} is kept twice", device.device);
+            }
+        }
+        held
+    }
+
+    /// Devices that nobody has, and for which nobody keeps them.
+    pub(super) fn free(&self) -> Vec<DeviceAt> {
+        let held = self.held();
+        let all = self.devices.iter().flat_map(|(node, count)| (0..*count).map(|at| (node.clone(), at)));
+        all.filter(|it| !held.contains_key(it) && !self.given.contains_key(it)).collect()
+    }
+
+    /// Does what is to be done for Reservations. Says whether anything was.
+    pub(super) fn keep_devices(&mut self, now: SystemTime) -> bool {
+        let mut names: Vec<String> = self.reservations.keys().cloned().collect();
+        names.sort_by_key(|name| self.reservations[name].created);
+        let mut is_other = false;
+        for name in names {
+            let known = self.reservations[&name].clone();
+            if known.is_deleting {
+                self.reservations.remove(&name);
+                is_other = true;
+                continue;
+            }
+            let status = self.status_of(&known, now);
+            if status != known.status {
+                is_other = true;
+                self.version += 1;
+                let version = self.version.to_string();
+                let object = ReservationObject { status, version, ..(*known).clone() };
+                self.reservations.insert(name, Arc::new(object));
+            }
+        }
+        is_other
+    }
+
+    fn status_of(&self, known: &ReservationObject, now: SystemTime) -> ReservationStatus {
+        let mut status = known.status.clone();
+        if status.phase.is_over() {
+            return status;
+        }
+        status.toleration_value = Some(toleration_value(&known.uid));
+        let ttl = parse_ttl(known.spec.ttl.as_deref().unwrap()).unwrap();
+        if now.duration_since(UNIX_EPOCH).unwrap() >= known.created + ttl {
+            return over(status, Phase::Failed, "its time is over");
+        }
+        for device in status.devices.iter_mut().filter(|it| it.state != State::HandedOver) {
+            let Some(pod) = self.given.get(&device_at(device)) else { continue };
+            device.state = State::HandedOver;
+            let owner =
+                ObjectReference { name: pod.clone(), namespace: "default".to_owned(), ..ObjectReference::default() };
+            if !status.current_owners.contains(&owner) {
+                status.current_owners.push(owner);
+            }
+        }
+        let served = u32::try_from(status.current_owners.len()).unwrap();
+        if served >= known.spec.replicas() {
+            return over(status, Phase::Succeeded, "owners have the devices");
+        }
+        self.choose(known, known.spec.replicas() - served, &mut status);
+        status
+    }
+
+    /// Keeps devices for so many pods, and for no more.
+    fn choose(&self, known: &ReservationObject, pods: u32, status: &mut ReservationStatus) {
+        let template = known.spec.pod_template().unwrap();
+        let claim = template.spec.resource_claims[0].resource_claim_template_name.clone().unwrap();
+        let asked = self.facts.template(&ObjectKey::new("default", &claim));
+        let Some(asked) = asked else { return unschedulable(status, "there is no such template") };
+        let each = usize::try_from(asked.devices.requests[0].exactly.as_ref().unwrap().count.unwrap_or(1)).unwrap();
+        let is_free = |device: &&ReservedDevice| device.state != State::HandedOver;
+        let kept: BTreeSet<u32> = status.devices.iter().filter(is_free).map(|it| it.replica).collect();
+        let stays: BTreeSet<u32> = kept.into_iter().take(pods as usize).collect();
+        status.devices.retain(|it| it.state == State::HandedOver || stays.contains(&it.replica));
+        let mut free: BTreeMap<String, Vec<DeviceAt>> = BTreeMap::new();
+        for device in self.free() {
+            free.entry(device.0.clone()).or_default().push(device);
+        }
+        let used: BTreeSet<u32> = status.devices.iter().map(|it| it.replica).collect();
+        let fresh = (0..).filter(|replica| !used.contains(replica)).take(pods as usize - stays.len());
+        let mut more = Vec::new();
+        for replica in fresh {
+            let Some(on) = free.values_mut().find(|devices| devices.len() >= each) else {
+                return unschedulable(status, "no device is left");
+            };
+            more.extend(on.drain(..each).map(|it| device(replica, &it)));
+        }
+        status.devices.extend(more);
+        status.phase = Phase::Available;
+        status.conditions = vec![condition("Scheduled", ConditionStatus::True, "Scheduled", "devices are chosen")];
+    }
+}
+
+fn over(mut status: ReservationStatus, phase: Phase, message: &str) -> ReservationStatus {
+    status.phase = phase;
+    status.devices.clear();
+    status.conditions = vec![condition("Ready", ConditionStatus::False, "Expired", message)];
+    status
+}
+
+fn unschedulable(status: &mut ReservationStatus, message: &str) {
+    status.phase = Phase::Pending;
+    status.conditions = vec![condition("Scheduled", ConditionStatus::False, "Unschedulable", message)];
+}
+
+fn condition(kind: &str, status: ConditionStatus, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: hostler_cluster::rfc3339(UNIX_EPOCH + Duration::from_secs(1)),
+    }
+}

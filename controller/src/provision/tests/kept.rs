@@ -1,0 +1,292 @@
+//! Devices of a request are kept by Reservations: before it is told yes, until its pods have come or its time is over, and whoever
+//! deletes it.
+
+use std::time::Duration;
+
+use hostler_api::{provisioning::ProvisioningConditionType as Type, reservation::ReservationPhase};
+use serde_json::json;
+
+use super::world::{CLASS, ModelServer, World, WriteFault};
+use crate::provision::sight::Keeping;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const FOUND: &str = "True CapacityIsFound";
+const NOT_FOUND: &str = "False CapacityIsNotFound";
+
+#[test]
+fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
+    let mut world = World::of(&[2, 2]);
+    world.is_kept = false;
+    world.server.template("small", &ModelServer::pod_spec("one"));
+    world.server.template("wide", &ModelServer::pod_spec("two"));
+    world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
+    world.settle();
+    assert_eq!(world.provisioned("r"), "False BookingCapacity");
+    assert_eq!(world.says("r", Type::CapacityAvailable), FOUND);
+    let uid = world.server.request("r").uid().to_owned();
+    let names = format!("provreq-{uid}-0-0,provreq-{uid}-1-0");
+    assert_eq!(world.details("r")["reservation"], names);
+    assert_eq!(world.server.reservations.len(), 2);
+    let small = &world.server.reservations[&format!("provreq-{uid}-0-0")].spec;
+    assert_eq!((small.replicas(), small.ttl.as_deref(), small.is_once()), (2, Some("780s"), true));
+    assert_eq!(small.owners[0].provisioning_request.as_ref().unwrap().name, "r");
+    small.pod_template().unwrap();
+    world.check_rest();
+    world.is_kept = true;
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 4));
+    let message = world.message("r", Type::Provisioned);
+    assert_eq!(message, "devices for all pods of small, wide are kept for 10 min, for claims that tolerate them");
+    assert_eq!(world.details("r")["nodes"], "n0=2,n1=1");
+    let values: Vec<_> =
+        world.server.reservations.values().map(|it| it.status.toleration_value.clone().unwrap()).collect();
+    assert_eq!(world.details("r")["tolerationValue"], values.join(","));
+    assert_eq!(world.told, [("r".to_owned(), "BookingCapacity"), ("r".to_owned(), "CapacityIsFound")]);
+    world.check_rest();
+}
+
+#[test]
+fn where_one_set_cannot_be_kept_all_is_given_back_and_the_set_is_named() {
+    let mut world = World::of(&[4]);
+    world.is_kept = false;
+    world.server.template("small", &ModelServer::pod_spec("one"));
+    world.server.template("wide", &ModelServer::pod_spec("two"));
+    world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
+    world.settle();
+    // Somebody is faster with one of the devices.
+    world.server.pod("other", &json!({}), Some(("n0", 0)));
+    world.is_kept = true;
+    world.settle();
+    assert_eq!(world.provisioned("r"), NOT_FOUND);
+    let message = world.message("r", Type::Provisioned);
+    assert!(
+        message.contains("devices for set wide could not be kept: no device is left (Reservation provreq-"),
+        "{message}"
+    );
+    assert_eq!((world.kept(), world.server.reservations.len()), (0, 0));
+    assert_eq!(world.details("r").get("reservation"), None);
+    world.server.node("n1", 2);
+    world.pass(MINUTE);
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 4));
+    world.check_rest();
+}
+
+#[test]
+fn who_wants_no_retry_fails_where_devices_cannot_be_kept() {
+    let mut world = World::of(&[1]);
+    world.is_kept = false;
+    world.ask_with("r", 1, &[("noRetry", "true")]);
+    world.settle();
+    world.server.pod("other", &json!({}), Some(("n0", 0)));
+    world.is_kept = true;
+    world.settle();
+    assert_eq!(world.says("r", Type::Failed), "True CapacityIsNotFound");
+    assert!(world.server.reservations.is_empty(), "its name is nobody's");
+    world.check_rest();
+}
+
+#[test]
+fn devices_that_nobody_closes_within_two_minutes_are_no_capacity() {
+    let mut world = World::of(&[1]);
+    world.is_kept = false;
+    world.ask("r", 1);
+    world.pass(Duration::from_secs(119));
+    assert_eq!(world.provisioned("r"), "False BookingCapacity");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.provisioned("r"), NOT_FOUND);
+    assert!(world.message("r", Type::Provisioned).contains("could not be closed to others within 2 min"));
+}
+
+#[test]
+fn a_reservation_that_cannot_be_made_is_tried_again() {
+    let mut world = World::of(&[1]);
+    world.lost_keeps = 3;
+    world.ask("r", 1);
+    world.settle();
+    assert_eq!(world.provisioned("r"), "False BookingCapacity");
+    world.pass(Duration::from_secs(2));
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 1));
+}
+
+/// 31
+#[test]
+fn pods_that_take_what_is_kept_use_it_up() {
+    let mut world = World::of(&[4]);
+    world.ask("r", 3);
+    world.settle();
+    let devices: Vec<_> = world.server.held().into_keys().collect();
+    for (at, (node, device)) in devices.iter().enumerate() {
+        assert_eq!(world.kept(), 3 - at);
+        world.bind(&format!("p{at}"), "r", node, *device);
+    }
+    assert_eq!(world.says("r", Type::BookingExpired), "True CapacityBookingConsumed");
+    assert_eq!(world.kept(), 0);
+    let known: Vec<_> = world.server.reservations.values().map(|it| it.status.phase).collect();
+    assert_eq!(known, [ReservationPhase::Succeeded], "it ends as one that is used up, and goes later");
+    world.check_rest();
+}
+
+/// 31
+#[test]
+fn pods_that_are_given_something_else_free_what_is_kept_for_them() {
+    let mut world = World::of(&[6]);
+    world.ask("r", 3);
+    world.settle();
+    let others = world.server.free();
+    world.bind("p0", "r", &others[0].0, others[0].1);
+    assert_eq!(world.kept(), 2);
+    let kept = world.server.held().into_keys().next().unwrap();
+    world.bind("p1", "r", &kept.0, kept.1);
+    assert_eq!(world.kept(), 1);
+    world.bind("p2", "r", &others[1].0, others[1].1);
+    assert_eq!((world.kept(), world.says("r", Type::BookingExpired)), (0, "True CapacityBookingConsumed".to_owned()));
+    world.check_rest();
+}
+
+#[test]
+fn a_pod_that_cannot_have_what_is_kept_has_it_opened_and_one_that_can_has_not() {
+    let mut world = World::of(&[2]);
+    world.ask("r", 2);
+    world.settle();
+    let value = world.details("r")["tolerationValue"].clone();
+    world.server.waiting_pod("steered", "r", Some(&value));
+    world.settle();
+    assert_eq!(world.kept(), 2);
+    world.server.waiting_pod("plain", "r", None);
+    world.settle();
+    assert_eq!(world.kept(), 1, "what is opened for the plain one is not kept from it");
+    world.check_rest();
+}
+
+#[test]
+fn when_the_time_is_over_everything_is_open_but_what_pods_have() {
+    let mut world = World::of(&[4]);
+    world.ask("r", 3);
+    world.settle();
+    let kept = world.server.held().into_keys().next().unwrap();
+    world.bind("p0", "r", &kept.0, kept.1);
+    world.pass(10 * MINUTE);
+    assert_eq!(world.says("r", Type::BookingExpired), "True CapacityReservationTimeExpired");
+    assert_eq!(world.kept(), 0);
+    let phases: Vec<_> = world.server.reservations.values().map(|it| it.status.phase).collect();
+    assert_eq!(phases, [ReservationPhase::Succeeded]);
+    world.check_rest();
+}
+
+/// 41
+#[test]
+fn what_is_kept_outlives_the_request_until_its_own_time_is_over() {
+    let mut world = World::of(&[2]);
+    world.ask("a", 1);
+    world.settle();
+    world.delete("a");
+    world.restart();
+    world.ask("b", 2);
+    world.settle();
+    assert_eq!((world.kept(), world.provisioned("b")), (1, NOT_FOUND.to_owned()));
+    world.pass(11 * MINUTE);
+    assert_eq!(world.kept(), 1);
+    world.pass(12 * MINUTE);
+    assert_eq!((world.provisioned("b"), world.kept()), (FOUND.to_owned(), 2));
+}
+
+#[test]
+fn a_reservation_that_somebody_deletes_ends_the_booking() {
+    let mut world = World::of(&[1]);
+    world.ask("r", 1);
+    world.settle();
+    world.server.reservations.clear();
+    world.settle();
+    assert_eq!(world.says("r", Type::BookingExpired), "True CapacityReservationTimeExpired");
+    assert!(world.message("r", Type::BookingExpired).ends_with("keeps nothing any more: it was deleted"));
+    world.check_rest();
+}
+
+#[test]
+fn without_anybody_who_keeps_devices_a_request_is_told_so() {
+    let mut world = World::of(&[1]);
+    world.keeping = Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
+    world.ask("r", 1);
+    world.settle();
+    assert_eq!(world.provisioned("r"), FOUND);
+    let message = world.message("r", Type::Provisioned);
+    let told = "nothing keeps away pods that come without one (capabilities.reservations is \"off\")";
+    assert!(message.ends_with(told), "{message}");
+    assert!(world.server.reservations.is_empty());
+    // As long as nobody knows, nothing is promised.
+    world.keeping = Keeping::Unknown;
+    world.server.node("n1", 1);
+    world.ask("next", 1);
+    world.settle();
+    assert_eq!(world.provisioned("next"), "");
+    world.keeping = Keeping::Kept;
+    world.settle();
+    assert_eq!((world.provisioned("next"), world.kept()), (FOUND.to_owned(), 1));
+}
+
+#[test]
+fn who_stops_keeping_devices_in_between_has_the_request_looked_at_again() {
+    let mut world = World::of(&[1]);
+    world.is_kept = false;
+    world.ask("r", 1);
+    world.settle();
+    world.keeping = Keeping::NotKept("switched off".to_owned());
+    world.settle();
+    assert_eq!(world.provisioned("r"), NOT_FOUND);
+    world.is_kept = true;
+    world.pass(MINUTE);
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 0));
+}
+
+/// A Reservation keeps devices for so many pods at most.
+#[test]
+fn a_large_set_is_kept_by_several_reservations() {
+    let mut world = World::of(&[100, 100]);
+    for node in ["n0", "n1"] {
+        world.server.facts.add_node(super::world::read(json!({
+            "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
+            "status": {"allocatable": {"cpu": "200", "memory": "64Gi", "pods": "200"}},
+        })));
+    }
+    world.ask("r", 150);
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 150));
+    let replicas: Vec<_> = world.server.reservations.values().map(|it| it.spec.replicas()).collect();
+    assert_eq!(replicas, [128, 22]);
+}
+
+#[test]
+fn sets_without_devices_and_with_claims_that_exist_are_booked_among_requests() {
+    let mut world = World::of(&[2]);
+    world.server.template("cpus", &ModelServer::pod_spec(""));
+    world.server.template("gpus", &ModelServer::pod_spec("one"));
+    world.ask_for("both", CLASS, &[("cpus", 7), ("gpus", 1)], &[]);
+    world.ask_for("plain", CLASS, &[("cpus", 1)], &[]);
+    world.settle();
+    assert_eq!((world.provisioned("both"), world.kept()), (FOUND.to_owned(), 1));
+    assert!(
+        world
+            .message("both", Type::Provisioned)
+            .ends_with("for cpus no other ProvisioningRequest is told the same meanwhile")
+    );
+    // Eight CPUs: what the pods of the first one will use is nobody else's, on the node of their devices.
+    assert_eq!(world.provisioned("plain"), NOT_FOUND);
+    world.delete("both");
+    world.pass(MINUTE);
+    assert_eq!(world.provisioned("plain"), FOUND);
+}
+
+/// 44, of Reservations.
+#[test]
+fn a_lost_answer_of_any_write_changes_nothing() {
+    for fault in [WriteFault::Lost, WriteFault::Unheard, WriteFault::Overtaken] {
+        let mut world = World::of(&[2]);
+        world.ask_together(&["a", "b"]);
+        world.faults.insert("a".to_owned(), fault);
+        world.lost_keeps = 1;
+        world.settle();
+        world.pass(Duration::from_secs(2));
+        assert_eq!((world.provisioned("a"), world.provisioned("b")), (FOUND.to_owned(), FOUND.to_owned()), "{fault:?}");
+        assert_eq!(world.kept(), 2);
+    }
+}
