@@ -158,7 +158,7 @@ fn is_text(value: &str, longest: usize, inside: impl Fn(u8) -> bool, at_the_ends
         && bytes.last().is_some_and(&at_the_ends)
 }
 
-fn is_dns_label(value: &str) -> bool {
+pub(crate) fn is_dns_label(value: &str) -> bool {
     is_text(value, 63, |byte| is_lower(&byte) || byte == b'-', is_lower)
 }
 

@@ -9,6 +9,7 @@
 
 mod candidate;
 mod eviction;
+mod mode;
 mod owner;
 mod spec;
 mod status;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use candidate::OwnerCandidate;
 pub use eviction::{PodEviction, PodEvictionState, ReplacedPod, ReservationPreemptionPolicy};
+pub use mode::{ReservationMode, SharedClaimError};
 pub use owner::{
     LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, OwnerController, OwnerObject, OwnerRequest,
     ReservationOwner,
@@ -28,7 +30,7 @@ pub use spec::{
 };
 pub use status::{
     DeviceOwner, ObjectReference, ReservationConditionReason, ReservationConditionType, ReservationPhase,
-    ReservationStatus, ReservedDevice, ReservedDeviceState,
+    ReservationStatus, ReservedClaim, ReservedDevice, ReservedDeviceState,
 };
 pub use ttl::{ParseTtlError, parse_ttl};
 
@@ -46,6 +48,10 @@ pub const RESERVATION_ALLOCATED: &str = "hostler.dev/reservation-allocated";
 pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
 /// What is remembered of pods that were evicted for a Reservation.
 pub const MAX_PAST_EVICTIONS: usize = 64;
+/// On claims and pods that are made for a Reservation: its name.
+pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
+/// On the same: its UID, since a name can be given to another one later.
+pub const RESERVATION_UID_ANNOTATION: &str = "hostler.dev/reservation-uid";
 /// For how many pods a Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
 /// What a Reservation may keep at once: its object must fit into the API server's store.

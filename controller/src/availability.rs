@@ -5,13 +5,18 @@ mod figures;
 mod rows;
 mod table;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use clap::ValueEnum;
-use hostler_api::hardware::{AmountCounts, ClusterNodeCounts, DeviceTotals};
+use hostler_api::{
+    hardware::{AmountCounts, ClusterNodeCounts, DeviceTotals},
+    well_known::HELD_TAINT,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    held::{KeptBy, KeptReservation},
+    hold::ReservationObject,
     reports::ReportFreshness,
     stock::{ClusterStock, Tally},
 };
@@ -54,6 +59,9 @@ pub(crate) struct Availability {
     pub(crate) total: AvailabilityCounts,
     /// How many nodes report.
     pub(crate) nodes: ClusterNodeCounts,
+    /// The Reservations for which devices of this answer are held, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reservations: Vec<KeptReservation>,
     /// What makes the answer less certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
@@ -96,6 +104,9 @@ pub(crate) struct AvailabilityCounts {
     /// What there is of each capacity that several claims can share, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) amounts: BTreeMap<String, AmountCounts>,
+    /// Of the devices that are held, how many are for which Reservation. Where that is not known, the taint stands there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) held_for: BTreeMap<String, u32>,
 }
 
 /// How a node is.
@@ -128,13 +139,14 @@ impl AvailabilityBy {
 impl From<&Tally> for AvailabilityCounts {
     fn from(tally: &Tally) -> Self {
         let amounts = tally.amounts.iter().map(|(name, amounts)| (name.to_string(), *amounts)).collect();
-        Self { devices: tally.totals, amounts }
+        let held_for = tally.held_for.iter().map(|(value, count)| (taint(value), *count)).collect();
+        Self { devices: tally.totals, amounts, held_for }
     }
 }
 
 impl From<DeviceTotals> for AvailabilityCounts {
     fn from(devices: DeviceTotals) -> Self {
-        Self { devices, amounts: BTreeMap::new() }
+        Self { devices, ..Self::default() }
     }
 }
 
@@ -148,9 +160,40 @@ impl Availability {
             rows: rows::rows(stock, by),
             total: AvailabilityCounts::from(&stock.sums.all),
             nodes: stock.reports,
+            reservations: Vec::new(),
             notes: notes(stock),
         }
     }
+
+    /// The same with the names of those for whom devices are held.
+    pub(crate) fn with_names(mut self, reservations: &BTreeMap<String, Arc<ReservationObject>>) -> Self {
+        let kept = KeptBy::new(reservations);
+        let found = |taint: &String| kept.of_value(value_of(taint)?);
+        let mut named: Vec<&ReservationObject> = self.total.held_for.keys().filter_map(found).collect();
+        named.sort_by_key(|it| &it.name);
+        let nameless = self.total.held_for.iter().filter(|(taint, _)| found(taint).is_none());
+        let nameless: Vec<String> = nameless.map(|(taint, count)| format!("{count} by {taint}")).collect();
+        self.reservations = named.into_iter().map(KeptReservation::from).collect();
+        if !nameless.is_empty() {
+            let few = hostler_api::few(nameless);
+            self.notes.push(format!("devices are held for somebody of whom no Reservation tells here: {few}"));
+        }
+        let rename = |counts: &mut AvailabilityCounts| {
+            let name = |(taint, count)| (found(&taint).map_or(taint, |it| it.name.clone()), count);
+            counts.held_for = std::mem::take(&mut counts.held_for).into_iter().map(name).collect();
+        };
+        self.rows.iter_mut().map(|row| &mut row.counts).chain([&mut self.total]).for_each(rename);
+        self
+    }
+}
+
+/// The taint that holds devices, as people write it. No Reservation can have such a name.
+fn taint(value: &str) -> String {
+    format!("{HELD_TAINT}={value}")
+}
+
+fn value_of(taint: &str) -> Option<&str> {
+    taint.strip_prefix(HELD_TAINT)?.strip_prefix('=')
 }
 
 fn notes(stock: &ClusterStock) -> Vec<String> {

@@ -23,6 +23,8 @@ pub(crate) enum ClaimWrite {
     Finalizers(WrittenClaim, Vec<String>),
     /// It has these devices, or none, and these consumers.
     Status(WrittenClaim, Box<WrittenClaimStatus>),
+    /// It has these consumers, and what it has of devices.
+    Consumers(WrittenClaim, Vec<ResourceClaimConsumerReference>),
     /// It goes, if it is this one in this version.
     Delete(WrittenClaim),
 }
@@ -59,7 +61,9 @@ impl ClaimWrite {
     pub(crate) fn key(&self) -> &ObjectKey {
         match self {
             Self::Create(claim) => &claim.key,
-            Self::Finalizers(claim, _) | Self::Status(claim, _) | Self::Delete(claim) => &claim.key,
+            Self::Finalizers(claim, _) | Self::Status(claim, _) | Self::Consumers(claim, _) | Self::Delete(claim) => {
+                &claim.key
+            }
         }
     }
 
@@ -68,7 +72,7 @@ impl ClaimWrite {
         match self {
             Self::Create(_) => "claim",
             Self::Finalizers(..) => "claim_finalizers",
-            Self::Status(..) => "claim_status",
+            Self::Status(..) | Self::Consumers(..) => "claim_status",
             Self::Delete(_) => "claim_deletion",
         }
     }
@@ -89,6 +93,13 @@ impl ClaimWrite {
                     "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
                     // What is null goes, in a merge patch; lists are as a whole what is written.
                     "status": {"allocation": status.allocation, "reservedFor": status.reserved_for},
+                });
+                client.change_status(&claims, name, FIELD_MANAGER, &patch).await.map(Some)
+            }
+            Self::Consumers(claim, consumers) => {
+                let patch = json!({
+                    "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
+                    "status": {"reservedFor": consumers},
                 });
                 client.change_status(&claims, name, FIELD_MANAGER, &patch).await.map(Some)
             }

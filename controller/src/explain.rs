@@ -1,20 +1,21 @@
 //! `hostler-controller explain`: why something is as it is, what it waits for, and who is in the way. Nothing is changed.
 
 mod provreq;
+mod reservation;
 
 use std::{
     env,
     io::{self, Write},
     path::PathBuf,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::plain;
+use hostler_api::{Chain, plain};
 use hostler_process::config::ConfigErrors;
 use tokio::runtime;
 
-use self::provreq::RequestWorld;
+use self::{provreq::RequestWorld, reservation::ReservationWorld};
 use crate::{
     config::ControllerConfig,
     plan::{ClusterReadError, InputText, LiveCluster},
@@ -32,6 +33,17 @@ enum ExplainedKind {
     /// A ProvisioningRequest
     #[command(visible_alias = "provisioningrequest")]
     Provreq(RequestArgs),
+    /// A Reservation
+    Reservation(ReservationArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct ReservationArgs {
+    /// Its name
+    name: String,
+    /// Kubeconfig [default: the file that KUBECONFIG names, else the service account of the pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -67,6 +79,9 @@ pub(crate) enum ExplainError {
     /// There is no such object.
     #[error("there is no ProvisioningRequest {0}; name the namespace with --namespace")]
     NoRequest(ObjectKey),
+    /// There is no such object.
+    #[error("there is no Reservation {0}; hostler-controller holds lists those that there are")]
+    NoReservation(String),
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
@@ -74,25 +89,40 @@ pub(crate) enum ExplainError {
 
 /// Answers, on `out`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), ExplainError> {
-    let ExplainedKind::Provreq(args) = &args.what;
-    let config = match &args.config {
-        Some(path) => ControllerConfig::read(path)?,
-        None => ControllerConfig::default(),
-    };
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ExplainError::Runtime)?;
-    let world = runtime.block_on(args.read())?;
-    let key = ObjectKey::new(&args.namespace, &args.name);
-    let classes = config.provisioning.classes();
-    let words = provreq::explained(&key, &world, &classes, SystemTime::now());
-    let words = words.ok_or(ExplainError::NoRequest(key))?;
+    let words = match &args.what {
+        ExplainedKind::Provreq(args) => runtime.block_on(args.explained())?,
+        ExplainedKind::Reservation(args) => runtime.block_on(args.explained())?,
+    };
     Ok(out.write_all(plain(&words).as_bytes())?)
 }
 
+async fn connect(kubeconfig: Option<&PathBuf>) -> Result<LiveCluster, ExplainError> {
+    let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let kubeconfig = kubeconfig.cloned().or_else(of_shell);
+    Ok(LiveCluster::connect(kubeconfig.as_deref()).await?)
+}
+
+/// Somebody should have said so by now.
+fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))
+}
+
 impl RequestArgs {
+    async fn explained(&self) -> Result<String, ExplainError> {
+        let config = match &self.config {
+            Some(path) => ControllerConfig::read(path)?,
+            None => ControllerConfig::default(),
+        };
+        let world = self.read().await?;
+        let key = ObjectKey::new(&self.namespace, &self.name);
+        let words = provreq::explained(&key, &world, &config.provisioning.classes(), SystemTime::now());
+        words.ok_or(ExplainError::NoRequest(key))
+    }
+
     async fn read(&self) -> Result<RequestWorld, ExplainError> {
-        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let kubeconfig = self.kubeconfig.clone().or_else(of_shell);
-        let cluster = LiveCluster::connect(kubeconfig.as_deref()).await?;
+        let cluster = connect(self.kubeconfig.as_ref()).await?;
         let mut pages = Vec::new();
         cluster.read_requests(&self.namespace, &mut |InputText { text, .. }| pages.push(text)).await?;
         let mut world = RequestWorld::default();
@@ -100,5 +130,27 @@ impl RequestArgs {
             provreq::take(&page, &mut world).map_err(ExplainError::Object)?;
         }
         Ok(world)
+    }
+}
+
+impl ReservationArgs {
+    async fn explained(&self) -> Result<String, ExplainError> {
+        let cluster = connect(self.kubeconfig.as_ref()).await?;
+        let mut world = ReservationWorld::default();
+        let mut pages = Vec::new();
+        cluster.read_reservations(&mut |InputText { text, .. }| pages.push(text)).await?;
+        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(ExplainError::Object)?;
+        for node in world.nodes_to_ask(&self.name) {
+            match cluster.node_hardware(&node).await {
+                Ok(hardware) => world.take_hardware(&node, hardware).map_err(ExplainError::Object)?,
+                Err(error) => world.unread.push(format!("node {node} was not asked: {}", Chain(&error))),
+            }
+        }
+        let namespaces = world.owner_namespaces(&self.name);
+        let read = cluster.read_owners(namespaces.as_deref(), &mut |InputText { text, .. }| pages.push(text)).await;
+        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(ExplainError::Object)?;
+        world.unread.extend(read.err().map(|error| format!("pods of owners were not looked at: {}", Chain(&error))));
+        let words = world.explained(&self.name, SystemTime::now());
+        words.ok_or_else(|| ExplainError::NoReservation(self.name.clone()))
     }
 }

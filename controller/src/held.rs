@@ -1,6 +1,8 @@
 //! What is kept, and for whom: the answer of `hostler-controller holds`. A pure function of the Reservations.
 
 mod command;
+mod kept;
+mod lasting;
 mod table;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,11 @@ use hostler_api::reservation::{
 };
 use serde::Serialize;
 
-pub(crate) use self::command::{HoldsArgs, HoldsError, run};
+pub(crate) use self::{
+    command::{HoldsArgs, HoldsError, run},
+    kept::{KeptBy, KeptReservation},
+    lasting::Lasting,
+};
 
 /// Everything that is kept or shall be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -67,7 +73,7 @@ impl HeldReservation {
             held: status.held,
             node_name: status.node_name.clone(),
             toleration_value: status.toleration_value.clone(),
-            owners: spec.owners.iter().map(owner).collect(),
+            owners: spec.owners.iter().map(owner_words).collect(),
             current_owners: has.collect(),
             until: until(spec.expires.as_deref(), spec.ttl.as_deref()),
             devices: status.devices.clone(),
@@ -84,7 +90,7 @@ fn until(expires: Option<&str>, ttl: Option<&str>) -> String {
 }
 
 /// For whom, as a person says it. All that is said must be true of a pod.
-fn owner(owner: &ReservationOwner) -> String {
+pub(crate) fn owner_words(owner: &ReservationOwner) -> String {
     let ReservationOwner { object, controller, label_selector, provisioning_request } = owner;
     let labels = label_selector.as_ref().map(|selector| {
         let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));

@@ -24,6 +24,7 @@ mod published;
 mod question;
 mod seen;
 mod settle;
+pub(crate) mod shared;
 mod status;
 mod taken;
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod plan;
 mod provision;
 mod remote;
 mod reports;
+mod rounds;
 mod run;
 mod serve;
 mod stock;

@@ -8,6 +8,7 @@
 mod event;
 mod kind;
 mod known;
+mod marks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -25,6 +26,7 @@ use crate::{
 pub(crate) use self::{
     event::{ClusterEvent, ObjectStamp, ObservedObject, SeenObject},
     kind::ObservedKind,
+    marks::ReservationMarks,
 };
 
 /// What is to be done.
@@ -50,6 +52,7 @@ pub(crate) struct ClusterModel {
     options: PlanOptions,
     provisioning: Arc<ProvisionObjects>,
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
+    marks: Arc<ReservationMarks>,
     /// What the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -153,6 +156,7 @@ impl ClusterModel {
             kinds: self.kinds(),
             planner: self.planner.clone(),
             provisioning: self.provisioning.clone(),
+            marks: self.marks.clone(),
             reservations: self.reservations.clone(),
         }
     }
@@ -180,6 +184,7 @@ impl ClusterModel {
         match content {
             Ok(object) => {
                 state.poisoned.remove(&key);
+                marks::see(&mut self.marks, (kind, &key), stamp, &object);
                 self.take(now, key, object);
                 vec![ModelCommand::Publish]
             }
@@ -224,6 +229,7 @@ impl ClusterModel {
     fn forget(&mut self, kind: ObservedKind, gone: &[ObjectKey]) -> Vec<ModelCommand> {
         for key in gone {
             self.kind(kind).poisoned.remove(key);
+            marks::forget(&mut self.marks, kind, key);
             let facts = &mut self.facts;
             match kind {
                 ObservedKind::Node => facts.remove_node(&key.name),

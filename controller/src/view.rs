@@ -10,7 +10,7 @@ use hostler_api::hardware::DeviceState;
 
 use crate::{
     hold::ReservationObject,
-    model::{KindStatus, ObservedKind},
+    model::{KindStatus, ObservedKind, ReservationMarks},
     provision::ProvisionObjects,
     stock::ClusterStock,
 };
@@ -28,6 +28,8 @@ pub(crate) struct ClusterView {
     pub(crate) kinds: BTreeMap<ObservedKind, KindStatus>,
     /// For questions. Views that differ in nothing that answers depend on share it.
     pub(crate) planner: Arc<LazySnapshot>,
+    /// Claims and pods that were made for Reservations.
+    pub(crate) marks: Arc<ReservationMarks>,
     /// Requests for capacity, and what belongs to them.
     pub(crate) provisioning: Arc<ProvisionObjects>,
     /// What is kept for whom, by the name of the Reservation.

@@ -2,6 +2,7 @@
 
 import { bar, byId, el, plain } from "./dom.js";
 import { Holders } from "./holders.js";
+import { Kept } from "./kept.js";
 import { REPORTS, STATES } from "./signs.js";
 import { amountOf, amountShown, byName, counted, grouped } from "./text.js";
 import { walk } from "./walk.js";
@@ -13,13 +14,14 @@ const CPUS = /(^|\/)cpus?$/i;
 /** Draws `machine` into the panel. */
 export function drawMachine(machine) {
   const holders = new Holders(machine);
+  const kept = new Kept(machine);
   const facts = el("p", { class: "facts", "aria-live": "polite" }, "Point at a device, or walk over them with the arrow keys.");
-  const tell = (device) => facts.replaceChildren(...words(device, holders));
+  const tell = (device) => facts.replaceChildren(...words(device, holders, kept));
   const zones = zonesOf(machine.devices);
   const boxes = zones.map(([numa, devices]) => zoneBox(numa, devices, holders, tell));
   const drawing = el("div", { class: "machine", role: "group", "aria-label": `devices of ${plain(machine.name)}` }, boxes);
   walk(drawing, ".device");
-  const body = [summary(machine), notes(machine), drawing, facts, holders.table(drawing), about(machine)];
+  const body = [summary(machine), notes(machine), drawing, facts, holders.table(drawing), kept.table(), about(machine)];
   byId("machine").replaceChildren(...body.filter(Boolean));
 }
 
@@ -51,6 +53,9 @@ function notes(machine) {
   list.push(...(machine.troubles ?? []));
   if (!machine.holdersShown) {
     list.push("who holds what is left out: your token may not list resourceclaims.resource.k8s.io");
+  }
+  if (!machine.reservationsShown && machine.devices.some(({ state }) => state === "held")) {
+    list.push("for whom devices are held is left out: your token may not list reservations.hostler.dev");
   }
   return list.length === 0 ? null : el("ul", { class: "notes" }, list.map((note) => el("li", {}, plain(note))));
 }
@@ -162,16 +167,19 @@ function spoken(device, holders) {
   const names = holders.namesOf(device);
   const amounts = amountsOf(device).map(({ name, capacity, free }) => `${name} ${leftOf(name, capacity, free)} free`);
   const held = names.length === 0 ? "" : `, held by ${names.join(", ")}`;
-  return plain(`${device.name}: ${[device.state, ...amounts].join(", ")}${held}`);
+  const kept = device.keptFor ? `, kept for ${device.keptFor}` : "";
+  return plain(`${device.name}: ${[device.state, ...amounts].join(", ")}${held}${kept}`);
 }
 
-function words(device, holders) {
+function words(device, holders, kept) {
   const lines = [
     el("b", {}, plain(`${device.driver}/${device.pool}/${device.name}`)),
     el("span", { class: `tag ${device.state}` }, device.state),
   ];
   const names = holders.namesOf(device, true);
   if (names.length > 0) lines.push(el("br"), `held by ${names.map(plain).join(", ")}`);
+  const forWhom = kept.words(device);
+  if (forWhom !== null) lines.push(el("br"), plain(forWhom));
   const amounts = amountsOf(device).map(({ name, capacity, free }) => `${name} ${leftOf(name, capacity, free)} free`);
   if (amounts.length > 0) lines.push(el("br"), plain(amounts.join(", ")));
   if (device.classes?.length) lines.push(el("br"), plain(`class ${device.classes.join(", ")}`));

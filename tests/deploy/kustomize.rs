@@ -178,6 +178,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "holds",
         "holds/annotations",
         "holds/evictions",
+        "holds/claims",
         "holds/rules",
         "examples/overlay",
     ] {

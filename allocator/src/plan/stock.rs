@@ -50,6 +50,8 @@ pub struct DeviceGroup {
     pub counts: DeviceCounts,
     /// Of these, what is counted of those of which claims have something.
     pub given: DeviceCounts,
+    /// How many are held, by the value of the taint that holds them, which says for whom.
+    pub held_for: Vec<(Arc<str>, u32)>,
     /// What there is of each capacity that several claims can share, by its name.
     pub amounts: Vec<(Arc<str>, AmountCounts)>,
 }
@@ -82,6 +84,8 @@ pub struct StockDevice {
     pub kind: Arc<DeviceKind>,
     /// How it is.
     pub state: DeviceState,
+    /// For whom it is held, also while somebody has it: the value of the taint; empty where only an attribute says that it is.
+    pub held_for: Option<Arc<str>>,
     /// The claims that have it or a part of it, with the pods that may use them.
     pub holders: Vec<DeviceHolder>,
     /// What there is of each capacity that several claims can share, by its name.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ParseTtlError, ReplacedPod, ReservationOwner, ReservationPreemptionPolicy, parse_ttl};
+use super::{ParseTtlError, ReplacedPod, ReservationMode, ReservationOwner, ReservationPreemptionPolicy, parse_ttl};
 use crate::{
     core::{PodTemplateSpec, Taint},
     resource::ResourceClaimSpec,
@@ -25,6 +25,9 @@ pub struct ReservationSpec {
     /// Devices that are kept beside those of the template, as a claim asks for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_claims: Vec<NamedDeviceClaim>,
+    /// How it is kept: closed to all others (Fence), or in claims that pods name (SharedClaim).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ReservationMode>,
     /// How many pods of this kind; each keeps its own devices, and they may be on different nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,

@@ -22,6 +22,9 @@ pub struct ReservationStatus {
     /// What a toleration of the taint hostler.dev/held must have as value to be given the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_value: Option<String>,
+    /// With mode SharedClaim: the claims that keep the devices, which pods of the owners name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ReservedClaim>,
     /// The devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<ReservedDevice>,
@@ -90,6 +93,18 @@ pub struct ReservedDevice {
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<DeviceOwner>,
+}
+
+/// A claim that keeps devices for pods that name it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReservedClaim {
+    /// What the template or deviceClaims call it.
+    pub name: String,
+    /// Where it is.
+    pub namespace: String,
+    /// What pods write into resourceClaimName.
+    pub resource_claim_name: String,
 }
 
 /// How far a device is.

@@ -375,8 +375,9 @@ fn of_parameters() -> Vec<(&'static str, Value)> {
 
 /// What is asked for is planned anew where it changes: that is done before anybody relies on it, and not after.
 fn of_reservation_rules() -> Vec<(&'static str, Value)> {
-    let is_open =
-        "!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Waiting']";
+    // Claims, of the other mode, never change what they ask for.
+    let is_open = "((!has(oldSelf.spec.mode) || oldSelf.spec.mode != 'SharedClaim') && (!has(oldSelf.status) || \
+                   !has(oldSelf.status.phase) || oldSelf.status.phase in ['Pending', 'Waiting']))";
     let fixed = |field: &str| {
         format!(
             "{is_open} || (has(self.spec.{field}) == has(oldSelf.spec.{field}) && (!has(self.spec.{field}) || \
@@ -387,12 +388,33 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
     // A pod that was evicted for it stays evicted.
     let replaces = "has(self.spec.replaces) == has(oldSelf.spec.replaces) && (!has(self.spec.replaces) || \
                     self.spec.replaces == oldSelf.spec.replaces)";
+    let mode = "(has(self.spec.mode) ? self.spec.mode : 'Fence') == \
+                (has(oldSelf.spec.mode) ? oldSelf.spec.mode : 'Fence')";
+    let fixed_for =
+        "cannot change once the Reservation is Available, nor with mode SharedClaim; make another Reservation";
+    let (template_is_fixed, claims_are_fixed) =
+        (format!("spec.template {fixed_for}"), format!("spec.deviceClaims {fixed_for}"));
     let changes = rules([
         (replaces, "spec.replaces cannot change; make another Reservation"),
-        (&template, "spec.template cannot change once the Reservation is Available; make another Reservation"),
-        (&claims, "spec.deviceClaims cannot change once the Reservation is Available; make another Reservation"),
+        (&template, &template_is_fixed),
+        (&claims, &claims_are_fixed),
+        (mode, "spec.mode cannot change; make another Reservation"),
     ]);
+    let with_shared = |must: &str| format!("!has(self.mode) || self.mode != 'SharedClaim' || {must}");
+    let (one, no_victims, not_once, template) = (
+        with_shared("!has(self.replicas) || self.replicas == 1"),
+        with_shared("!has(self.preAllocation) || !self.preAllocation"),
+        with_shared("(has(self.allocateOnce) && !self.allocateOnce)"),
+        with_shared("has(self.template)"),
+    );
     let spec = rules([
+        (&one, "with mode SharedClaim all pods have the same devices; write replicas: 1, or mode: Fence"),
+        (&no_victims, "mode SharedClaim takes what is free; leave preAllocation out, or write mode: Fence"),
+        (&not_once, "mode SharedClaim is for one owner after the other; write allocateOnce: false, or mode: Fence"),
+        (
+            &template,
+            "mode SharedClaim makes claims for pods; write the pods' namespace into template.metadata.namespace",
+        ),
         (
             "!has(self.expires) || !has(self.ttl) || self.ttl in ['0', '0s']",
             "ttl and expires contradict each other; leave one of both out",
@@ -436,6 +458,7 @@ fn of_reservation_specs() -> Vec<(&'static str, Value)> {
             "ReservationSpec.deviceClaims",
             json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
         ),
+        ("ReservationSpec.mode", json!({"default": "Fence"})),
         ("ReservationSpec.replicas", json!({"minimum": 1, "maximum": MAX_REPLICAS, "default": 1})),
         ("ReservationSpec.ttl", json!({"maxLength": 32, "pattern": "^(0|([0-9]+([.][0-9]+)?(h|m|s|ms|us))+)$"})),
         ("ReservationSpec.expires", json!({"format": "date-time", "maxLength": 64})),
@@ -490,6 +513,10 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
         ("ReservationStatus.evictions", json!({"maxItems": MAX_RESERVED_DEVICES + MAX_PAST_EVICTIONS})),
         ("PodEviction.message", json!({"maxLength": 1024})),
         ("ReservationStatus.conditions", json!({"maxItems": 8})),
+        ("ReservationStatus.claims", json!({"maxItems": 32})),
+        ("ReservedClaim.name", short.clone()),
+        ("ReservedClaim.namespace", short.clone()),
+        ("ReservedClaim.resourceClaimName", long.clone()),
         ("ReservedDevice.claim", short.clone()),
         ("ReservedDevice.request", json!({"maxLength": 127})),
         ("ReservedDevice.deviceClassName", long.clone()),

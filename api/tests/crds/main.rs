@@ -41,6 +41,7 @@ fn types() -> Types {
         "core/toleration.rs",
         "reservation.rs",
         "reservation/eviction.rs",
+        "reservation/mode.rs",
         "reservation/owner.rs",
         "reservation/spec.rs",
         "reservation/status.rs",

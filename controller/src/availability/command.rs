@@ -41,7 +41,7 @@ pub(crate) struct AvailabilityArgs {
     /// What rows are about
     #[arg(long, value_enum, default_value_t)]
     by: AvailabilityBy,
-    /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes; a folder is read with all
+    /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder is read with all
     /// that is below it; - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "controller"])]
     files: Vec<PathBuf>,
@@ -186,7 +186,7 @@ impl AvailabilityArgs {
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
             if view.missing().is_empty() {
-                shown.show(self, Availability::of(&view.stock, self.by), out)?;
+                shown.show(self, Availability::of(&view.stock, self.by).with_names(&view.reservations), out)?;
             }
         }
         Ok(())
@@ -199,7 +199,8 @@ impl AvailabilityArgs {
         let (now, mut reports) = (Instant::now(), NodeReports::default());
         manifests.reports.iter().for_each(|report| reports.see(now, report));
         let mut account = StockAccount::default();
-        Ok(Availability::of(account.update(&mut manifests.facts, &mut reports), self.by))
+        let stock = account.update(&mut manifests.facts, &mut reports);
+        Ok(Availability::of(stock, self.by).with_names(&manifests.reservations))
     }
 
     fn write(&self, answer: &Availability, out: &mut dyn Write) -> Result<(), AvailabilityError> {

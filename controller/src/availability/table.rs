@@ -8,7 +8,7 @@ use hostler_api::{
 };
 
 use super::{Availability, AvailabilityBy, AvailabilityCounts, AvailabilityRow};
-use crate::text_table::TextTable;
+use crate::{held::KeptReservation, text_table::TextTable};
 
 /// States that are shown only where some device is in them: the table is as wide as it must be.
 type StateColumn = (&'static str, fn(&DeviceTotals) -> u32);
@@ -42,7 +42,9 @@ fn text(answer: &Availability, is_wide: bool) -> String {
         .map(|(_, state)| state)
         .collect();
     let has_status = matches!(answer.by, AvailabilityBy::Node | AvailabilityBy::Numa);
-    let more = if is_wide { more_headings(answer.by) } else { Vec::new() };
+    let mut more = if is_wide { more_headings(answer.by) } else { Vec::new() };
+    let tells_for_whom = is_wide && !answer.total.held_for.is_empty();
+    more.extend(tells_for_whom.then_some("HELD FOR"));
     let mut headings = headings(answer.by);
     headings.push("DEVICES");
     headings.extend(states.iter().map(|(heading, _)| *heading));
@@ -53,6 +55,7 @@ fn text(answer: &Availability, is_wide: bool) -> String {
         let mut cells = names(answer.by, row);
         cells.extend(counts(&row.counts, &states));
         cells.extend(if is_wide { more_cells(answer.by, row) } else { Vec::new() });
+        cells.extend(tells_for_whom.then(|| held_for(&row.counts)));
         cells.extend(has_status.then(|| row.status.map_or_else(|| "-".to_owned(), |status| status.to_string())));
         table.row(&cells);
     }
@@ -62,7 +65,24 @@ fn text(answer: &Availability, is_wide: bool) -> String {
     total.extend(if is_wide { vec![amounts(&answer.total)] } else { Vec::new() });
     total.resize(headings.len(), String::new());
     table.row(&total);
-    table.text() + &notes(answer)
+    table.text() + &reservations(answer) + &notes(answer)
+}
+
+fn held_for(counts: &AvailabilityCounts) -> String {
+    or_dash(&listed(usize::MAX, ", ", counts.held_for.iter().map(|(name, count)| format!("{name} {count}"))))
+}
+
+/// For whom devices are held.
+fn reservations(answer: &Availability) -> String {
+    if answer.reservations.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new(&["RESERVATION", "PHASE", "HELD", "FOR", "LASTS"]);
+    for KeptReservation { name, phase, owners, lasts } in &answer.reservations {
+        let held = answer.total.held_for.get(name).copied().unwrap_or_default().to_string();
+        table.row([name, phase, &held, &or_dash(&owners.join(", ")), lasts]);
+    }
+    format!("\n{}", table.text())
 }
 
 fn headings(by: AvailabilityBy) -> Vec<&'static str> {

@@ -7,6 +7,7 @@ fn the_answer_comes_back_as_it_was_written() {
     let counts = AvailabilityCounts {
         devices: DeviceTotals { capacity: 3, allocatable: 3, free: 1, allocated: 2, ..DeviceTotals::default() },
         amounts: [("cpus".to_owned(), AmountCounts::default())].into(),
+        held_for: [("train".to_owned(), 1)].into(),
     };
     let row = AvailabilityRow {
         node: Some("n1".to_owned()),

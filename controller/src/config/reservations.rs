@@ -13,11 +13,18 @@ pub(crate) struct ReservationsConfig {
     pub(crate) grace_seconds: u32,
     /// Seconds for which Reservations that are over are kept to be looked at.
     pub(crate) keep_seconds: u32,
+    /// Image of the pods for which the scheduler gives shared claims their devices: one that does nothing, for ever.
+    pub(crate) reserve_image: String,
 }
 
 impl Default for ReservationsConfig {
     fn default() -> Self {
         // A day, as Koordinator has it.
-        Self { settle_seconds: 5, grace_seconds: 60, keep_seconds: 24 * 3600 }
+        Self {
+            settle_seconds: 5,
+            grace_seconds: 60,
+            keep_seconds: 24 * 3600,
+            reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
+        }
     }
 }

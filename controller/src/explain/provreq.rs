@@ -1,10 +1,6 @@
 //! Why a ProvisioningRequest is as it is. Pure.
 
-use std::{
-    fmt::Write,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt::Write, sync::Arc, time::SystemTime};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
@@ -21,6 +17,7 @@ use hostler_cluster::{ObjectVersion, from_rfc3339, rfc3339};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::late;
 use crate::{
     hold::ReservationObject,
     provision::{
@@ -225,19 +222,13 @@ fn ends(request: &SeenRequest, parameters: &RequestParameters) -> String {
     ends_at(request, parameters).map_or_else(|| "an unknown time".to_owned(), rfc3339)
 }
 
-/// Somebody should have said so by now.
-fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))
-}
-
 fn nobody(what: &str) -> String {
     format!("{what}: is there a controller with capabilities.provisioning switched on, and does one lead?")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
 

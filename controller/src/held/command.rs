@@ -109,8 +109,8 @@ impl HoldsArgs {
             match follower.next().await {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
-                // Who watches has time: the next call makes the connection anew.
-                Err(failure) if watched.is_listed && failure.is_transient() => sleep(AGAIN).await,
+                // Who watches has time: the next call makes the connection anew. It may break in the middle of a list as well.
+                Err(failure) if watched.shown.is_some() && failure.is_transient() => sleep(AGAIN).await,
                 Err(failure) => return Err(HoldsError::Read(failure)),
             }
             if watched.is_listed {

@@ -32,8 +32,14 @@ use tokio::{
 use tracing::info;
 
 pub(crate) use self::status::{HoldPhase, HoldStatus};
+pub(in crate::hold) use self::{
+    calls::{HoldCaller, outcome},
+    kind::{HoldKind, HoldPlaces},
+    notices::Notices,
+    read::written_at,
+};
 use self::{
-    kind::{HoldPlaces, PlaceError},
+    kind::PlaceError,
     term::{HoldTerm, TermEnd},
 };
 use crate::{config::ReservationsConfig, lead::Leadership, view::ClusterView};

@@ -261,9 +261,13 @@ fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice
 
 /// The class that a request, or one of its alternatives, asks for.
 fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
+    wish.specs.get(claim).map(|spec| class_of_spec(spec, request)).unwrap_or_default()
+}
+
+/// The same, of a claim that asks so.
+pub(super) fn class_of_spec(spec: &ResourceClaimSpec, request: &str) -> String {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
-    let requests = wish.specs.get(claim).map(|spec| &spec.devices.requests).into_iter().flatten();
-    let found = requests.into_iter().find(|request| request.name == name);
+    let found = spec.devices.requests.iter().find(|request| request.name == name);
     let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
     let exactly = found.and_then(|request| request.exactly.as_ref()).map(|it| it.device_class_name.clone());
     let of_alternative =

@@ -112,7 +112,7 @@ impl HoldCore {
     }
 
     /// When it expires, since 1970.
-    fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
+    pub(super) fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
         match object.spec.expires.as_deref().and_then(since_1970) {
             Some(expires) => Ok(Some(expires)),
             None => Ok(object.spec.lasts()?.map(|ttl| object.created + ttl)),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use hostler_allocator::plan::ObjectKey;
@@ -18,12 +18,13 @@ use hostler_cluster::rfc3339;
 
 use super::{
     core::{Hold, HoldCore, device_key},
+    event::ReservationObject,
     evictions::{obstacle, to_evict},
 };
 
 /// A status in the making.
 pub(super) struct NewStatus {
-    status: ReservationStatus,
+    pub(super) status: ReservationStatus,
     now: String,
 }
 
@@ -73,18 +74,24 @@ fn count<'a>(devices: impl Iterator<Item = &'a ReservedDevice>) -> BTreeMap<Stri
 
 impl NewStatus {
     pub(super) fn of(core: &HoldCore, name: &str) -> Self {
-        let mut status = ReservationStatus::default();
-        if let Some(hold) = core.holds.get(name) {
-            status = hold.object.status.clone();
-            status.toleration_value = Some(hold.value.clone());
-            status.observed_generation = Some(hold.object.generation);
-            status.evictions = hold.past_evictions();
-        }
-        Self { status, now: rfc3339(UNIX_EPOCH + core.clock.certain()) }
+        let now = core.clock.certain();
+        let Some(hold) = core.holds.get(name) else {
+            return Self { status: ReservationStatus::default(), now: rfc3339(UNIX_EPOCH + now) };
+        };
+        let mut new = Self::after(&hold.object, now);
+        new.status.toleration_value = Some(hold.value.clone());
+        new.status.evictions = hold.past_evictions();
+        new
+    }
+
+    /// What was said last, about its spec of today.
+    pub(super) fn after(object: &ReservationObject, now: Duration) -> Self {
+        let status = ReservationStatus { observed_generation: Some(object.generation), ..object.status.clone() };
+        Self { status, now: rfc3339(UNIX_EPOCH + now) }
     }
 
     /// Since when something is so is kept as long as it is.
-    fn say(&mut self, kind: Type, status: ConditionStatus, reason: Reason, message: &str) {
+    pub(super) fn say(&mut self, kind: Type, status: ConditionStatus, reason: Reason, message: &str) {
         let known = self.status.condition(kind);
         let since = known.filter(|it| it.status == status && it.reason == reason.as_str());
         let last_transition_time = since.map_or_else(|| self.now.clone(), |it| it.last_transition_time.clone());
@@ -101,7 +108,7 @@ impl NewStatus {
         }
     }
 
-    fn with_devices(&mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) {
+    pub(super) fn with_devices(&mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) {
         let nodes: BTreeSet<&String> = devices.iter().map(|device| &device.node_name).collect();
         let only = nodes.first().filter(|node| nodes.len() == 1 && !node.is_empty());
         self.status.node_name = only.map(|node| (*node).clone());
@@ -149,10 +156,15 @@ impl NewStatus {
 
     /// What it says cannot be done.
     pub(super) fn invalid(mut self, message: &str) -> ReservationStatus {
-        for kind in [Type::Scheduled, Type::Ready, Type::Settled] {
-            self.say(kind, ConditionStatus::False, Reason::Invalid, message);
-        }
+        self.say_no(Reason::Invalid, message);
         self.status
+    }
+
+    /// Nothing of it is so.
+    pub(super) fn say_no(&mut self, reason: Reason, message: &str) {
+        for kind in [Type::Scheduled, Type::Ready, Type::Settled] {
+            self.say(kind, ConditionStatus::False, reason, message);
+        }
     }
 
     /// Nothing is kept any more; what was is being opened.

@@ -76,7 +76,7 @@ pub(crate) enum ObservedObject {
 }
 
 /// Which version of which object, in a few bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ObjectStamp {
     /// Stands for the UID.
     uid: u64,

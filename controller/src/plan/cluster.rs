@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use hostler_api::resource::ApiVersion;
+use hostler_api::{hardware, resource::ApiVersion};
 use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError};
+use serde_json::Value;
 
 use super::read::InputText;
 use crate::model::ObservedKind;
@@ -21,8 +22,10 @@ pub(crate) enum ClusterReadError {
     #[error("failed to read the cluster")]
     Call(#[source] ApiFailure),
     /// It may not be read.
-    #[error("failed to read the cluster; whoever asks needs the verb list on {plural}")]
+    #[error("failed to read the cluster; whoever asks needs the verb {verb} on {plural}")]
     Forbidden {
+        /// What is to be done with it.
+        verb: &'static str,
         /// What.
         plural: String,
         /// What the server said.
@@ -63,7 +66,11 @@ impl LiveCluster {
         for kind in [ObservedKind::DeviceTaintRule, ObservedKind::NodeHardware] {
             self.list_first(&kind.collections(Some(self.version)), each).await?;
         }
-        Ok(())
+        match self.read_reservations(each).await {
+            // Then the answer has no names of those for whom devices are held, and says so.
+            Err(ClusterReadError::Forbidden { .. }) => Ok(()),
+            read => read,
+        }
     }
 
     /// Gives every list to `each`, page by page.
@@ -100,6 +107,47 @@ impl LiveCluster {
         }
     }
 
+    /// Gives every Reservation to `each`, page by page; there are none where the kind is not served.
+    pub(crate) async fn read_reservations(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
+        self.list_first(&ObservedKind::Reservation.collections(Some(self.version)), each).await
+    }
+
+    /// Gives the pods and claims of these namespaces to `each`, or all where none are named.
+    pub(crate) async fn read_owners(
+        &self,
+        namespaces: Option<&[String]>,
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<(), ClusterReadError> {
+        let kinds =
+            || [Collection::core("Pod", "pods"), Collection::resource(self.version, "ResourceClaim", "resourceclaims")];
+        let places: Vec<Collection> = match namespaces {
+            None => kinds().into(),
+            Some(names) => names.iter().flat_map(|name| kinds().map(|kind| kind.of(name))).collect(),
+        };
+        for place in places {
+            self.list(&place, each).await?;
+        }
+        Ok(())
+    }
+
+    /// What a node has, and is told to close; `None` where it says nothing.
+    pub(crate) async fn node_hardware(&self, node: &str) -> Result<Option<Value>, ClusterReadError> {
+        let all = Collection::custom(
+            hardware::GROUP,
+            hardware::VERSION,
+            hardware::NODE_HARDWARE_KIND,
+            hardware::NODE_HARDWARE,
+        );
+        match self.client.get(&all, node).await {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            Err(failure) if failure.code() == Some(403) => {
+                Err(ClusterReadError::Forbidden { verb: "get", plural: all.plural().to_owned(), source: failure })
+            }
+            Err(failure) => Err(ClusterReadError::Call(failure)),
+        }
+    }
+
     /// The first of `alternatives` that the server has; it may have none.
     async fn list_first(
         &self,
@@ -122,7 +170,7 @@ impl LiveCluster {
             each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
         };
         self.client.list(all, &mut page).await.map_err(|failure| match failure.code() {
-            Some(403) => ClusterReadError::Forbidden { plural: all.plural().to_owned(), source: failure },
+            Some(403) => ClusterReadError::Forbidden { verb: "list", plural: all.plural().to_owned(), source: failure },
             _ => ClusterReadError::Call(failure),
         })
     }

@@ -10,6 +10,7 @@ use hostler_api::{
     ManifestFinding,
     core::{Node, ObjectMeta, Pod},
     hardware::{self, NodeHardware},
+    reservation::RESERVATION_KIND,
     resource::{ResourceClaim, ResourceClaimTemplate},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -18,7 +19,7 @@ use super::{
     read::{InputProblem, InputText, ObjectHead, RawObject, for_each_object},
     workload::{CronJob, Job, ReplicatedWorkload, Workload},
 };
-use crate::view::LazySnapshot;
+use crate::{hold::ReservationObject, view::LazySnapshot};
 
 /// A PriorityClass.
 #[derive(Clone, Debug, Deserialize)]
@@ -50,6 +51,8 @@ pub(crate) struct Manifests {
     pub(crate) priorities: BTreeMap<String, PriorityClass>,
     /// What daemons say of their nodes.
     pub(crate) reports: Vec<NodeHardware>,
+    /// What is kept for whom, by name.
+    pub(crate) reservations: BTreeMap<String, Arc<ReservationObject>>,
     /// Kinds that mean nothing here, with their number.
     pub(crate) unread: BTreeMap<String, usize>,
     origins: BTreeMap<(String, ObjectKey), Origin>,
@@ -88,8 +91,15 @@ const VERSIONS: [(&str, &[&str]); 6] = [
 const RULE_VERSIONS: &[&str] = &["v1", "v1beta2", "v1alpha3"];
 
 /// Kinds that are in no namespace.
-const OF_THE_CLUSTER: [&str; 6] =
-    ["DeviceClass", "DeviceTaintRule", "Node", hardware::NODE_HARDWARE_KIND, "PriorityClass", "ResourceSlice"];
+const OF_THE_CLUSTER: [&str; 7] = [
+    "DeviceClass",
+    "DeviceTaintRule",
+    "Node",
+    hardware::NODE_HARDWARE_KIND,
+    "PriorityClass",
+    RESERVATION_KIND,
+    "ResourceSlice",
+];
 
 /// An object that is about to be taken over.
 struct TakenObject<'a, 'o> {
@@ -136,6 +146,9 @@ impl Manifests {
             ("resource.k8s.io", "DeviceClass") => self.keep(taken, |all, _, it| all.facts.add_class(it)),
             ("resource.k8s.io", "DeviceTaintRule") => self.keep(taken, |all, _, it| all.facts.add_rule(it)),
             (hardware::GROUP, hardware::NODE_HARDWARE_KIND) => self.keep(taken, |all, _, it| all.reports.push(it)),
+            (hardware::GROUP, RESERVATION_KIND) => self.keep(taken, |all, key, it: ReservationObject| {
+                all.reservations.insert(key.name, Arc::new(it));
+            }),
             ("scheduling.k8s.io", "PriorityClass") => {
                 self.keep(taken, |all, key, it: PriorityClass| all.priorities.extend([(key.name, it)]))
             }

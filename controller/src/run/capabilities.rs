@@ -9,7 +9,10 @@ use crate::{
     conditions::SumsOutcome,
     config::ControllerConfig,
     hardware::{self, HardwareParts},
-    hold::adapter::{self as hold, HoldParts, HoldStatus},
+    hold::{
+        adapter::{self as hold, HoldParts, HoldStatus},
+        shared::{self, SharedParts},
+    },
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
 };
@@ -42,6 +45,7 @@ impl CapabilityStarts<'_> {
         }
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
+            self.share();
         }
     }
 
@@ -68,6 +72,12 @@ impl CapabilityStarts<'_> {
         let config = self.config.provisioning.clone();
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
         provision::start(ProvisionParts { client, config, view_rx, holds_rx, leadership_rx, status_tx, tasks });
+    }
+
+    fn share(&self) {
+        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        let config = self.config.reservations.clone();
+        shared::start(SharedParts { client, config, view_rx, leadership_rx, tasks });
     }
 
     fn hold(&self, status_tx: watch::Sender<HoldStatus>) {

@@ -4,14 +4,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
-use hostler_api::hardware;
+use hostler_api::{hardware, reservation::RESERVATIONS};
 use hostler_cluster::{ApiClient, ApiFailure, AskedDeed, TokenReviews, TokenVerdict, bearer_token};
 use serde::Serialize;
 
 use super::problem::ApiProblem;
 
 /// Whoever loses a right, or his token, has lost it here after this time. Clients ask every few seconds at most, so that one
-/// costs the API server four questions in that time.
+/// costs the API server five questions in that time.
 pub(crate) const COUNTS_FOR: Duration = Duration::from_secs(8);
 
 /// Something that one may read or not.
@@ -23,6 +23,8 @@ pub(crate) enum ReadRight {
     Holders,
     /// What would fit.
     Fits,
+    /// For whom devices are held.
+    Reservations,
 }
 
 impl ReadRight {
@@ -32,6 +34,7 @@ impl ReadRight {
             Self::Nodes => (hardware::GROUP, hardware::NODE_HARDWARE),
             Self::Holders => (hostler_api::resource::GROUP, "resourceclaims"),
             Self::Fits => (hostler_api::resource::GROUP, "resourceslices"),
+            Self::Reservations => (hardware::GROUP, RESERVATIONS),
         }
     }
 }
@@ -54,6 +57,8 @@ pub(crate) struct Visitor {
     pub(crate) holders: bool,
     /// Whether he may ask what would fit.
     pub(crate) fits: bool,
+    /// Whether he may see for whom devices are held.
+    pub(crate) reservations: bool,
 }
 
 impl Visitor {
@@ -63,6 +68,7 @@ impl Visitor {
             ReadRight::Nodes => self.nodes,
             ReadRight::Holders => self.holders,
             ReadRight::Fits => self.fits,
+            ReadRight::Reservations => self.reservations,
         };
         if has { Ok(()) } else { Err(ApiProblem::Forbidden { user: self.user.clone(), right }) }
     }
@@ -110,9 +116,13 @@ impl AccessGuard {
             let (group, resource) = right.collection();
             self.client.allows(&who, AskedDeed::Everywhere { verb: "list", group, resource })
         };
-        let (nodes, holders, fits) =
-            tokio::try_join!(may(ReadRight::Nodes), may(ReadRight::Holders), may(ReadRight::Fits))?;
-        Ok(KnownVisitor(Some(Arc::new(Visitor { user: who.username.clone(), nodes, holders, fits }))))
+        let (nodes, holders, fits, reservations) = tokio::try_join!(
+            may(ReadRight::Nodes),
+            may(ReadRight::Holders),
+            may(ReadRight::Fits),
+            may(ReadRight::Reservations)
+        )?;
+        Ok(KnownVisitor(Some(Arc::new(Visitor { user: who.username.clone(), nodes, holders, fits, reservations }))))
     }
 }
 

@@ -169,7 +169,9 @@ async fn availability(
     if by == AvailabilityBy::Namespace {
         caller.visitor.must(ReadRight::Holders)?;
     }
-    Ok(answer(Availability::of(&state.view()?.stock, by)))
+    let view = state.view()?;
+    let told = Availability::of(&view.stock, by);
+    Ok(answer(if caller.visitor.reservations { told.with_names(&view.reservations) } else { told }))
 }
 
 async fn nodes(State(state): State<ApiState>, caller: Caller, asked: Asked<GridQuery>) -> Result<Response, ApiProblem> {

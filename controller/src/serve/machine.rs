@@ -7,7 +7,13 @@ use hostler_api::hardware::{AmountCounts, DeviceState};
 use serde::Serialize;
 
 use super::{access::Visitor, problem::ApiProblem};
-use crate::{plan::ANSWER_VERSION, reports::ReportFreshness, view::ClusterView};
+use crate::{
+    held::{KeptBy, KeptReservation},
+    hold::{DeviceKey, ReservationObject},
+    plan::ANSWER_VERSION,
+    reports::ReportFreshness,
+    view::ClusterView,
+};
 
 /// A node with its devices.
 #[derive(Debug, Serialize)]
@@ -34,6 +40,11 @@ pub(crate) struct MachineAnswer {
     /// Claims, by namespace and name. Devices name them by their place here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holders: Vec<HolderAnswer>,
+    /// Whether the asker may see for whom devices are held; if not, no Reservation is named.
+    reservations_shown: bool,
+    /// The Reservations that keep devices of the node, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reservations: Vec<KeptReservation>,
     devices: Vec<DeviceAnswer>,
 }
 
@@ -65,6 +76,9 @@ struct DeviceAnswer {
     /// Who has it or parts of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holds: Vec<HoldAnswer>,
+    /// The Reservation that it is kept for, also while somebody has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_for: Option<String>,
 }
 
 /// What a claim has of a device.
@@ -84,6 +98,13 @@ pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Resu
     let devices = view.devices(name);
     let holders = if visitor.holders { holders(&devices) } else { BTreeMap::new() };
     let places: BTreeMap<&ObjectKey, usize> = holders.keys().enumerate().map(|(place, key)| (*key, place)).collect();
+    let kept = visitor.reservations.then(|| KeptBy::new(&view.reservations));
+    let kept_for = |device: &StockDevice| {
+        let key = DeviceKey::new(&device.kind.driver, &device.pool, &device.name);
+        kept.as_ref()?.of_device(device.held_for.as_deref()?, &key)
+    };
+    let reservations: BTreeMap<&str, &ReservationObject> =
+        devices.iter().filter_map(kept_for).map(|it| (&*it.name, it)).collect();
     Ok(MachineAnswer {
         api_version: ANSWER_VERSION,
         kind: "Machine",
@@ -95,7 +116,9 @@ pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Resu
         troubles: summary.troubles.clone(),
         labels: view.facts.node(name).map(|node| node.metadata.labels.clone()).unwrap_or_default(),
         holders_shown: visitor.holders,
-        devices: devices.iter().map(|device| DeviceAnswer::new(device, &places)).collect(),
+        reservations_shown: visitor.reservations,
+        reservations: reservations.into_values().map(KeptReservation::from).collect(),
+        devices: devices.iter().map(|device| DeviceAnswer::new(device, &places, kept_for(device))).collect(),
         holders: holders.into_iter().map(|(key, pods)| HolderAnswer::new(key, pods)).collect(),
     })
 }
@@ -113,7 +136,7 @@ impl HolderAnswer {
 }
 
 impl DeviceAnswer {
-    fn new(device: &StockDevice, places: &BTreeMap<&ObjectKey, usize>) -> Self {
+    fn new(device: &StockDevice, places: &BTreeMap<&ObjectKey, usize>, kept_for: Option<&ReservationObject>) -> Self {
         let StockDevice { name, pool, kind, state, holders, amounts, .. } = device;
         let hold = |holder: &hostler_allocator::plan::DeviceHolder| {
             let amounts = holder.amounts.iter().map(|(name, amount)| (name.clone(), amount.human()));
@@ -128,6 +151,7 @@ impl DeviceAnswer {
             classes: kind.classes.clone(),
             amounts: amounts.iter().cloned().collect(),
             holds: holders.iter().filter_map(hold).collect(),
+            kept_for: kept_for.map(|it| it.name.clone()),
         }
     }
 }

@@ -54,7 +54,7 @@ const PICTURE: &str = "image/svg+xml";
 
 const INDEX: &str = "/index.html";
 
-static FILES: [PageFile; 21] = page_files! {
+static FILES: [PageFile; 22] = page_files! {
     "index.html": HTML,
     "style.css": STYLE,
     "machine.css": STYLE,
@@ -66,6 +66,7 @@ static FILES: [PageFile; 21] = page_files! {
     "fit.js": SCRIPT,
     "grid.js": SCRIPT,
     "holders.js": SCRIPT,
+    "kept.js": SCRIPT,
     "keys.js": SCRIPT,
     "machine.js": SCRIPT,
     "paint.js": SCRIPT,

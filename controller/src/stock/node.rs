@@ -206,7 +206,7 @@ impl NamespaceCell {
         let (capacity, allocatable) = (*devices, *devices);
         let totals = DeviceTotals { capacity, allocatable, allocated: capacity, ..DeviceTotals::default() };
         let amounts = given.amounts.iter().map(|(name, amount)| (name.clone(), had(*amount))).collect();
-        Self { namespace: namespace.clone(), kind: kind.clone(), tally: Tally { totals, amounts } }
+        Self { namespace: namespace.clone(), kind: kind.clone(), tally: Tally { totals, amounts, ..Tally::default() } }
     }
 }
 
@@ -218,7 +218,8 @@ impl NodeCell {
         let mut of_nobody = totals;
         super::sums::subtract_totals(&mut of_nobody, &given);
         let amounts = group.amounts.iter().cloned().collect();
-        Self { kind: group.kind.clone(), tally: Tally { totals, amounts }, of_nobody }
+        let held_for = group.held_for.iter().cloned().collect();
+        Self { kind: group.kind.clone(), tally: Tally { totals, amounts, held_for }, of_nobody }
     }
 
     /// Nothing is known of them any more.

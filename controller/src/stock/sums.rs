@@ -17,6 +17,8 @@ pub(crate) struct Tally {
     pub(crate) totals: DeviceTotals,
     /// By name of the capacity.
     pub(crate) amounts: BTreeMap<Arc<str>, AmountCounts>,
+    /// How many are held, by the value of the taint that says for whom.
+    pub(crate) held_for: BTreeMap<Arc<str>, u32>,
 }
 
 /// Sums over all devices.
@@ -82,6 +84,14 @@ impl Direction {
             };
         }
         sum.amounts.retain(|_, amounts| *amounts != AmountCounts::default());
+        for (value, part) in &part.held_for {
+            let count = sum.held_for.entry(value.clone()).or_default();
+            *count = self.number(*count, *part);
+            // Only those that were touched are looked at: of all Reservations there may be thousands.
+            if *count == 0 {
+                sum.held_for.remove(value);
+            }
+        }
     }
 
     fn node(self, sums: &mut ClusterSums, node: &NodeSummary) {
@@ -124,6 +134,7 @@ impl Tally {
     pub(super) fn forget(&mut self) {
         let capacity = self.totals.capacity;
         self.totals = DeviceTotals { capacity, unknown: capacity, ..DeviceTotals::default() };
+        self.held_for.clear();
         for amounts in self.amounts.values_mut() {
             *amounts = AmountCounts { capacity: amounts.capacity, ..AmountCounts::default() };
         }

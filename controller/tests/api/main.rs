@@ -27,6 +27,7 @@ struct Scene {
 const NODES: (&str, &str) = ("hostler.dev", "nodehardware");
 const CLAIMS: (&str, &str) = ("resource.k8s.io", "resourceclaims");
 const SLICES: (&str, &str) = ("resource.k8s.io", "resourceslices");
+const RESERVATIONS: (&str, &str) = ("hostler.dev", "reservations");
 
 impl Scene {
     /// A controller that knows all of a cluster that `fill` has filled.

@@ -78,6 +78,31 @@ impl HoldCluster {
         }));
     }
 
+    /// Pods that are to go have ended, wherever they ran.
+    pub(crate) fn run_kubelets(&mut self) {
+        let server = self.server.clone();
+        self.running.push(tokio::spawn(async move {
+            loop {
+                let ending = |view: &ApiServerView<'_>| {
+                    let pods = view.list("pods");
+                    let pod = pods.iter().find(|pod| pod["metadata"]["deletionTimestamp"].is_string())?;
+                    let text = |field: &str| pod["metadata"][field].as_str().unwrap().to_owned();
+                    Some(format!("{}/{}", text("namespace"), text("name")))
+                };
+                // Nothing is to be done for longer than a test waits for anything.
+                let mut path = None;
+                while path.is_none() {
+                    path = tokio::time::timeout(Duration::from_secs(30), server.until("a pod is to go", ending))
+                        .await
+                        .ok();
+                }
+                if let Some(path) = path {
+                    server.delete("pods", &path);
+                }
+            }
+        }));
+    }
+
     pub(crate) fn options(&self) -> ControllerOptions {
         let mut options = options(&self.server);
         options.config = "[capabilities]\nreservations = \"on\"\n[reservations]\nsettle_seconds = 1\n".to_owned();

@@ -3,8 +3,10 @@
 
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "these tests run the binary")]
 
+mod claims;
 mod cluster;
 mod evictions;
+mod people;
 mod requests;
 #[path = "../run/rig.rs"]
 mod rig;

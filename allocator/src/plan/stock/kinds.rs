@@ -6,7 +6,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use hostler_api::{
     ExactQuantity,
     hardware::DeviceImpediments,
-    resource::{Counter, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, SliceDevice},
+    resource::{Counter, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, SliceDevice},
+    well_known::{HELD_ATTRIBUTE, HELD_TAINT},
 };
 
 use crate::plan::{engine::Way, projection::References};
@@ -38,6 +39,8 @@ pub(super) struct KindFacts {
     /// The node that alone can use it, where the device says that itself.
     pub(super) node: Option<Arc<str>>,
     pub(super) impediments: DeviceImpediments,
+    /// For whom it is held, as its driver says.
+    pub(super) held_for: Option<Arc<str>>,
     /// Capacities, where several claims can have it.
     pub(super) shared: Option<Box<[SharedCapacity]>>,
     /// What it draws on.
@@ -83,6 +86,7 @@ impl SharedTexts {
 pub(super) fn add_references(references: &mut References) {
     let named = OTHER_NUMA_NODES.into_iter().chain([NUMA_NODE]);
     references.names.extend(named.map(|(domain, name)| (domain.to_owned(), name.to_owned())));
+    references.names.extend(HELD_ATTRIBUTE.split_once('/').map(|(domain, name)| (domain.to_owned(), name.to_owned())));
     references.own_names.extend(OWN_NUMA_NODES);
 }
 
@@ -96,6 +100,8 @@ impl KindFacts {
         let selecting = classes.iter().filter(|(_, way)| way.selects(driver, device));
         let mut impediments = DeviceImpediments::default();
         device.taints.iter().for_each(|taint| impediments.add_of_driver(taint, driver));
+        let held_for = held_for(device);
+        impediments.held |= held_for.is_some();
         let kind = DeviceKind {
             driver: texts.get(driver),
             numa_node: numa_node(driver, device),
@@ -105,10 +111,24 @@ impl KindFacts {
             kind: Arc::new(kind),
             node: device.node_name.as_deref().filter(|name| !name.is_empty()).map(|name| texts.get(name)),
             impediments,
+            held_for: held_for.map(|value| texts.get(value)),
             shared: device.allow_multiple_allocations.then(|| shared(device, texts)),
             consumes: consumes(device),
         }
     }
+}
+
+/// For whom a device is held: the value of the taint. Where taints are not served an attribute says that it is held, and not
+/// for whom: then this is empty.
+fn held_for(device: &SliceDevice) -> Option<&str> {
+    let of_taint = device.taints.iter().filter(|taint| taint.prevents_allocation()).find_map(value_of_hold);
+    let is_held = || device.attributes.get(HELD_ATTRIBUTE) == Some(&DeviceAttribute::Bool(true));
+    of_taint.or_else(|| is_held().then_some(""))
+}
+
+/// For whom a taint holds devices, if it does.
+pub(super) fn value_of_hold(taint: &DeviceTaint) -> Option<&str> {
+    (*taint.key == *HELD_TAINT).then(|| taint.value.as_deref().unwrap_or_default())
 }
 
 /// The NUMA node that the device says it is on. Of several, the one that it is on physically comes first.

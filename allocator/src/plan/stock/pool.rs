@@ -7,13 +7,14 @@ use std::{
 
 use hostler_api::{
     ExactQuantity,
-    hardware::{DeviceCounts, DeviceImpediments, DeviceState, Occupancy},
+    hardware::{DeviceCounts, DeviceState, Occupancy},
     resource::DeviceTaintRule,
 };
 
 use super::{
     DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolStock, StockDevice, amounts,
-    counters::CountersLeft, kinds::KindFacts,
+    counters::CountersLeft,
+    kinds::{KindFacts, value_of_hold},
 };
 use crate::plan::facts::{ClusterFacts, PackedSlice, PoolGiven, PoolKey};
 
@@ -44,6 +45,8 @@ struct JudgedDevice<'a> {
     given: &'a [&'a PoolGiven],
     used: Vec<ExactQuantity>,
     state: DeviceState,
+    /// For whom it is held, if it is.
+    held_for: Option<&'a str>,
     is_allocatable: bool,
     count: u32,
 }
@@ -97,6 +100,7 @@ impl<'a> JudgedPool<'a> {
                 node: device.node.clone(),
                 kind: device.kind.kind.clone(),
                 state: device.state,
+                held_for: device.held_for.map(Into::into),
                 holders: device.given.iter().map(|given| self.holder(given, device.kind)).collect(),
                 amounts: device.amounts(),
             };
@@ -132,10 +136,13 @@ impl<'a> JudgedPool<'a> {
             Occupancy::Partly => !self.is_usable,
             Occupancy::Whole | Occupancy::Blocked => false,
         };
-        let impediments = self.impediments(kind, names[0]);
+        let mut impediments = kind.impediments;
+        self.rules_about(kind, names[0]).for_each(|rule| impediments.add_of_rule(&rule.spec.taint));
+        let of_rule = || self.rules_about(kind, names[0]).find_map(|rule| value_of_hold(&rule.spec.taint));
         JudgedDevice {
             node: slice.node.clone().or_else(|| kind.node.clone()),
             state: DeviceState::of(if is_blocked { Occupancy::Blocked } else { occupancy }, impediments),
+            held_for: kind.held_for.as_deref().or_else(of_rule),
             is_allocatable: impediments.is_allocatable(),
             count: u32::try_from(names.len()).unwrap_or(u32::MAX),
             kind,
@@ -144,12 +151,10 @@ impl<'a> JudgedPool<'a> {
         }
     }
 
-    /// With those of rules.
-    fn impediments(&self, kind: &KindFacts, name: u32) -> DeviceImpediments {
-        let mut impediments = kind.impediments;
-        let about = |rule: &&&DeviceTaintRule| rule.is_about(&kind.kind.driver, &self.name, self.facts.text(name));
-        self.rules.iter().filter(about).for_each(|rule| impediments.add_of_rule(&rule.spec.taint));
-        impediments
+    /// Rules that keep others away from a device.
+    fn rules_about<'s>(&'s self, kind: &'s KindFacts, name: u32) -> impl Iterator<Item = &'s DeviceTaintRule> {
+        let name = self.facts.text(name);
+        self.rules.iter().copied().filter(move |rule| rule.is_about(&kind.kind.driver, &self.name, name))
     }
 
     fn take_counters(&mut self) {
@@ -217,7 +222,14 @@ impl JudgedDevice<'_> {
 impl DeviceGroup {
     fn new(node: &Option<Arc<str>>, kind: &Arc<DeviceKind>) -> Self {
         let none = DeviceCounts::default();
-        Self { node: node.clone(), kind: kind.clone(), counts: none, given: none, amounts: Vec::new() }
+        Self {
+            node: node.clone(),
+            kind: kind.clone(),
+            counts: none,
+            given: none,
+            held_for: Vec::new(),
+            amounts: Vec::new(),
+        }
     }
 
     fn add(&mut self, device: &JudgedDevice<'_>) {
@@ -226,6 +238,10 @@ impl DeviceGroup {
             for (name, more) in device.amounts() {
                 add_amount(&mut self.amounts, &name, |sum| sum.add(&more));
             }
+        }
+        if device.state == DeviceState::Held {
+            let value: Arc<str> = device.held_for.unwrap_or_default().into();
+            add_amount(&mut self.held_for, &value, |sum| *sum += device.count);
         }
         if !device.given.is_empty() {
             self.given.add(device.state, device.is_allocatable);

@@ -83,6 +83,36 @@ fn taints_of_drivers_and_of_rules_say_why_a_device_cannot_be_had() {
 }
 
 #[test]
+fn of_devices_that_are_held_it_is_told_for_whom() {
+    let mut facts = fixtures::cluster(&[]);
+    let of_driver = r#""taints":[{"key":"hostler.dev/held","value":"aa","effect":"NoSchedule"}]"#;
+    let by_attribute = r#""attributes":{"hostler.dev/held":{"bool":true}}"#;
+    let devices = [
+        format!(r#"{{"name":"a",{of_driver}}}"#),
+        format!(r#"{{"name":"b",{by_attribute}}}"#),
+        r#"{"name":"c"}"#.to_owned(),
+        r#"{"name":"d"}"#.to_owned(),
+        format!(r#"{{"name":"e",{of_driver}}}"#),
+    ];
+    facts.add_slice(slice("n0", 1, &devices.join(","), ""));
+    facts.add_rule(read(
+        r#"{"metadata":{"name":"hold-c"},"spec":{"deviceSelector":{"pool":"n0","device":"c"},
+            "taint":{"key":"hostler.dev/held","value":"bb","effect":"NoSchedule"}}}"#,
+    ));
+    // Who has it takes it from what is held, and it stays kept for those who come after him.
+    facts.add_claim(&fixtures::claim("x", &["n0/e"], &[]));
+    let pool = facts.pools().next().unwrap();
+    let mut judge = DeviceJudge::new(&facts, &PlanOptions::default());
+    let told: Vec<_> = judge.devices(&facts, pool).iter().map(|it| (it.state.as_str(), it.held_for.clone())).collect();
+    let held = |value: &str| ("held", Some(value.into()));
+    assert_eq!(told, [held("aa"), held(""), held("bb"), ("free", None), ("allocated", Some("aa".into()))]);
+    let mut sums: Vec<(Arc<str>, u32)> =
+        judge.stock(&facts, pool).groups.iter().flat_map(|group| group.held_for.clone()).collect();
+    sums.sort();
+    assert_eq!(sums, [("".into(), 1), ("aa".into(), 1), ("bb".into(), 1)]);
+}
+
+#[test]
 fn devices_of_a_pool_that_is_not_whole_or_not_clear_are_given_to_nobody() {
     let mut facts = fixtures::cluster(&[]);
     facts.add_slice(slice("n0", 2, r#"{"name":"a"},{"name":"b"}"#, ""));

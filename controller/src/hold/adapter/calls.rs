@@ -45,9 +45,9 @@ pub(super) enum CallAnswer {
 
 /// Makes calls.
 #[derive(Clone, Debug)]
-pub(super) struct HoldCaller {
-    pub(super) client: ApiClient,
-    pub(super) places: HoldPlaces,
+pub(in crate::hold) struct HoldCaller {
+    pub(in crate::hold) client: ApiClient,
+    pub(in crate::hold) places: HoldPlaces,
 }
 
 impl HoldCaller {
@@ -70,6 +70,11 @@ impl HoldCaller {
         }
     }
 
+    /// A pod, as owners are compared with it.
+    pub(in crate::hold) async fn owner_pod(&self, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
+        pods::read(&self.client, key).await
+    }
+
     /// From the store, not from a cache: a list decides whether anybody else got a device.
     async fn claims(&self) -> Result<Vec<AllocatedClaim>, ApiFailure> {
         let all = Collection::resource(self.places.version, "ResourceClaim", HoldKind::Claim.plural());
@@ -85,7 +90,7 @@ impl HoldCaller {
         Ok(claims)
     }
 
-    async fn write(&self, write: &HoldWrite) -> Result<Option<Value>, ApiFailure> {
+    pub(in crate::hold) async fn write(&self, write: &HoldWrite) -> Result<Option<Value>, ApiFailure> {
         match write {
             HoldWrite::Finalizers(of, finalizers) => self.finalizers(of, finalizers).await.map(Some),
             HoldWrite::Status(of, status) => {
@@ -162,7 +167,7 @@ fn outcome_of(write: &HoldWrite, failure: &ApiFailure) -> HoldOutcome {
 }
 
 /// What a failure means. Whatever is not a plain no may be written or not.
-fn outcome(failure: &ApiFailure) -> HoldOutcome {
+pub(in crate::hold) fn outcome(failure: &ApiFailure) -> HoldOutcome {
     let message = || Chain(failure).to_string();
     match failure.code() {
         Some(404) if !failure.is_unknown_resource() => HoldOutcome::Gone,

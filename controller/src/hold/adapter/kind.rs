@@ -15,7 +15,7 @@ const NO_RULE: &str = "hold";
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum HoldKind {
+pub(in crate::hold) enum HoldKind {
     Reservation,
     NodeHardware,
     Node,
@@ -26,15 +26,15 @@ pub(super) enum HoldKind {
 
 /// Where the kinds are in a cluster.
 #[derive(Clone, Debug)]
-pub(super) struct HoldPlaces {
-    pub(super) version: ApiVersion,
+pub(in crate::hold) struct HoldPlaces {
+    pub(in crate::hold) version: ApiVersion,
     /// Where rules are, if they are served and may be written.
     pub(super) rules: Option<Collection>,
 }
 
 /// Why there is nothing to do.
 #[derive(Debug)]
-pub(super) enum PlaceError {
+pub(in crate::hold) enum PlaceError {
     NotServed(String),
     Forbidden(String),
     Unknown(String),
@@ -42,7 +42,7 @@ pub(super) enum PlaceError {
 
 impl HoldPlaces {
     /// Asks the server.
-    pub(super) async fn find(client: &ApiClient) -> Result<Self, PlaceError> {
+    pub(in crate::hold) async fn find(client: &ApiClient) -> Result<Self, PlaceError> {
         let version = client.version().await.map_err(|failure| PlaceError::of("resourceslices", &failure))?;
         client
             .list(&HoldKind::reservations(), &mut |_| {})
@@ -104,7 +104,7 @@ impl HoldKind {
         }
     }
 
-    pub(super) fn reservations() -> Collection {
+    pub(in crate::hold) fn reservations() -> Collection {
         Collection::custom(hardware::GROUP, hardware::VERSION, RESERVATION_KIND, RESERVATIONS)
     }
 

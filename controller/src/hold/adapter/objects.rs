@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::ReservationMode;
 use hostler_cluster::{FollowEvent, RawObject};
 use serde::Deserialize;
 use serde_json::Value;
@@ -167,7 +168,11 @@ impl HoldReader {
             HoldKind::Reservation => {
                 let read = ReservationObject::deserialize(object)?;
                 self.phases.insert(read.name.clone(), read.status.phase.as_str());
-                vec![HoldEvent::Reservation(Box::new(read))]
+                match read.spec.mode() {
+                    ReservationMode::Fence => vec![HoldEvent::Reservation(Box::new(read))],
+                    // Claims keep its devices, and nothing is closed for it.
+                    ReservationMode::SharedClaim => vec![HoldEvent::ReservationGone(read.name, read.uid)],
+                }
             }
             HoldKind::NodeHardware => self.fences_seen(read::node_fences(object)?),
             HoldKind::Node => {

@@ -135,7 +135,7 @@ pub(super) fn rule(object: &Value) -> Option<FenceRule> {
 
 /// When the server has written the object last, by its own clock: the last of the times that it keeps for each writer. To the
 /// second, and never later than it was.
-pub(super) fn written_at(object: &Value) -> Option<Duration> {
+pub(in crate::hold) fn written_at(object: &Value) -> Option<Duration> {
     let metadata = SeenMeta::deserialize(&object["metadata"]).ok()?;
     metadata.managed_fields.iter().filter_map(|fields| since_1970(fields.time.as_deref()?)).max()
 }

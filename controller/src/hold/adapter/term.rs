@@ -15,13 +15,12 @@ use super::{
     HoldParts,
     calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller, came_of_it},
     kind::{HoldKind, HoldPlaces},
-    notices::event_of,
+    notices::Notices,
     objects::HoldReader,
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
     hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTime},
-    notices::Notices,
     watchers::{self, KindNews, Watchers},
 };
 
@@ -175,8 +174,7 @@ impl<'a> HoldTerm<'a> {
                 HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
                     debug!(name = notice.name, reason = notice.reason, message = notice.message, "told");
-                    let (subject, note) = event_of(notice);
-                    self.notices.tell(subject, note);
+                    self.notices.tell(notice);
                 }
                 // The core says it again only if it is earlier than what it said before, or if that has passed.
                 HoldCommand::WakeAt(at) => self.wake = Some(self.began + at),

@@ -1,0 +1,157 @@
+//! Whom a Reservation fits, and why they do not take what is kept for them.
+
+use std::collections::BTreeMap;
+
+use hostler_api::{
+    few,
+    reservation::{OwnerCandidate, OwnerController, ReservationOwner},
+    resource::{DeviceTaint, DeviceToleration, ResourceClaimSpec},
+    well_known::HELD_TAINT,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::hold::ReservationObject;
+
+/// How many pods have a line of their own.
+const MOST_LINES: usize = 16;
+
+/// A pod, as far as it decides whether it is an owner, and whether it waits.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ClaimPod {
+    metadata: ClaimPodMeta,
+    spec: ClaimPodSpec,
+    status: ClaimPodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimPodMeta {
+    name: String,
+    namespace: String,
+    uid: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    owner_references: Vec<ClaimPodOwner>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimPodOwner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    controller: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimPodSpec {
+    node_name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimPodStatus {
+    phase: String,
+}
+
+/// A claim that may be a pod's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodClaim {
+    metadata: ClaimPodMeta,
+    spec: ResourceClaimSpec,
+    status: PodClaimStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodClaimStatus {
+    allocation: Value,
+}
+
+/// Where owners are; `None` where they may be anywhere.
+pub(super) fn namespaces(owners: &[ReservationOwner]) -> Option<Vec<String>> {
+    let of_owner = |owner: &ReservationOwner| {
+        let object = owner.object.as_ref().map(|it| &it.namespace);
+        let controller = owner.controller.as_ref().map(|it| &it.namespace);
+        let request = owner.provisioning_request.as_ref().map(|it| &it.namespace);
+        [object, controller, request].into_iter().flatten().find(|it| !it.is_empty()).cloned()
+    };
+    // One that says nothing is about nobody.
+    let said = owners.iter().filter(|owner| **owner != ReservationOwner::default());
+    let mut namespaces = said.map(of_owner).collect::<Option<Vec<String>>>()?;
+    namespaces.sort();
+    namespaces.dedup();
+    Some(namespaces)
+}
+
+/// Pods of owners that wait, and why.
+pub(super) fn owner_lines(reservation: &ReservationObject, pods: &[ClaimPod], claims: &[PodClaim]) -> Vec<String> {
+    let taint = DeviceTaint {
+        key: HELD_TAINT.into(),
+        value: reservation.status.toleration_value.as_deref().map(Into::into),
+        effect: "NoSchedule".into(),
+        ..DeviceTaint::default()
+    };
+    let waiting = pods.iter().filter(|pod| pod.waits() && pod.is_owner(reservation));
+    let mut lines: Vec<String> = waiting.map(|pod| pod.line(claims, &taint)).collect();
+    let more = lines.len().saturating_sub(MOST_LINES);
+    lines.truncate(MOST_LINES);
+    lines.extend((more > 0).then(|| format!("and {more} more pods of owners wait")));
+    lines
+}
+
+impl ClaimPod {
+    fn waits(&self) -> bool {
+        self.spec.node_name.is_empty() && matches!(&*self.status.phase, "" | "Pending")
+    }
+
+    fn is_owner(&self, reservation: &ReservationObject) -> bool {
+        let ClaimPodMeta { name, namespace, uid, labels, annotations, owner_references } = &self.metadata;
+        let controller = owner_references.iter().find(|owner| owner.controller).map(|owner| OwnerController {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            namespace: String::new(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        });
+        let candidate = OwnerCandidate { namespace, name, uid, labels, annotations, controller: controller.as_ref() };
+        reservation.spec.is_owned_by(&candidate)
+    }
+
+    fn line(&self, claims: &[PodClaim], taint: &DeviceTaint) -> String {
+        let ClaimPodMeta { name, namespace, uid, .. } = &self.metadata;
+        let is_its = |claim: &&PodClaim| {
+            claim.metadata.namespace == *namespace
+                && claim.metadata.owner_references.iter().any(|owner| owner.kind == "Pod" && owner.uid == *uid)
+        };
+        let open: Vec<&PodClaim> =
+            claims.iter().filter(is_its).filter(|claim| claim.status.allocation.is_null()).collect();
+        let why = if open.is_empty() {
+            "it has no claim of its own that wants devices".to_owned()
+        } else if open.iter().any(|claim| claim.tolerates(taint)) {
+            "it tolerates what is kept, and the scheduler says in its Events what it lacks".to_owned()
+        } else {
+            let names = few(open.iter().map(|claim| &claim.metadata.name));
+            format!(
+                "its claim {names} does not tolerate what is kept; write that into its template, and make the pod anew"
+            )
+        };
+        format!("owner {namespace}/{name} waits: {why}")
+    }
+}
+
+impl PodClaim {
+    /// Whether one of its requests may be given what is closed with this taint.
+    fn tolerates(&self, taint: &DeviceTaint) -> bool {
+        let does = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(taint));
+        self.spec.devices.requests.iter().any(|request| {
+            request.exactly.as_ref().is_some_and(|it| does(&it.tolerations))
+                || request.first_available.iter().any(|it| does(&it.tolerations))
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! For whom devices are held, by the taints that hold them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_api::reservation::toleration_value;
+use serde::{Deserialize, Serialize};
+
+use super::{Lasting, owner_words};
+use crate::hold::{DeviceKey, ReservationObject};
+
+/// What people want to know of a Reservation where they see what it keeps.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct KeptReservation {
+    /// Its name.
+    pub(crate) name: String,
+    /// `Pending`, `Waiting`, `Available`, `Succeeded` or `Failed`.
+    pub(crate) phase: String,
+    /// For whom, one line for each of the owners.
+    pub(crate) owners: Vec<String>,
+    /// `until` when, or `for ever`.
+    pub(crate) lasts: String,
+}
+
+/// Reservations, by what holds their devices.
+#[derive(Debug)]
+pub(crate) struct KeptBy<'a> {
+    all: &'a BTreeMap<String, Arc<ReservationObject>>,
+    by_value: BTreeMap<String, &'a ReservationObject>,
+}
+
+impl<'a> KeptBy<'a> {
+    /// Of all Reservations.
+    pub(crate) fn new(all: &'a BTreeMap<String, Arc<ReservationObject>>) -> Self {
+        let by_value = all.values().map(|it| (toleration_value(&it.uid), &**it)).collect();
+        Self { all, by_value }
+    }
+
+    /// The one whose devices have this value in their taint.
+    pub(crate) fn of_value(&self, value: &str) -> Option<&'a ReservationObject> {
+        self.by_value.get(value).copied()
+    }
+
+    /// The one that keeps a device. Where only an attribute says that a device is held, the Reservations themselves say for whom.
+    pub(crate) fn of_device(&self, value: &str, device: &DeviceKey) -> Option<&'a ReservationObject> {
+        let is_it = |it: &hostler_api::reservation::ReservedDevice| {
+            it.key() == (&*device.driver, &*device.pool, &*device.device)
+        };
+        let of_status = || self.all.values().find(|it| it.status.devices.iter().any(is_it)).map(|it| &**it);
+        self.of_value(value).or_else(|| value.is_empty().then(of_status).flatten())
+    }
+}
+
+impl From<&ReservationObject> for KeptReservation {
+    fn from(reservation: &ReservationObject) -> Self {
+        Self {
+            name: reservation.name.clone(),
+            phase: reservation.status.phase.as_str().to_owned(),
+            owners: reservation.spec.owners.iter().map(owner_words).collect(),
+            lasts: Lasting::of(&reservation.spec, reservation.created).to_string(),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! One look at a Reservation: everything is read, what is to be done is decided, and one write is made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    Chain,
+    reservation::{ReservationConditionType, ReservationMode, ReservedClaim},
+};
+use hostler_cluster::{ApiFailure, Collection};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::super::{
+    decide::decide,
+    objects::{claim_key, pod_key, wanted},
+    sight::{SharedSight, SharedStep, SharedWrite, SightedClaim},
+};
+use crate::{
+    config::ReservationsConfig,
+    hold::{
+        HoldNotice, HoldOutcome, HoldWrite, OwnerPod, ReservationObject,
+        adapter::{HoldCaller, HoldKind, outcome, written_at},
+    },
+    lead::Leadership,
+    model::ObservedKind,
+    rounds::LookEnd,
+    view::ClusterView,
+};
+
+/// The first release whose controller manager bears consumers that are no pods.
+const FIRST_MINOR: u32 = 36;
+/// Everything is looked at this often at least: templates and nodes come and go without a word.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Looks at Reservations.
+#[derive(Clone, Debug)]
+pub(super) struct Looker {
+    pub(super) caller: HoldCaller,
+    /// The minor release of the server.
+    pub(super) minor: u32,
+    pub(super) config: ReservationsConfig,
+}
+
+/// What a look begins with.
+pub(super) struct LookQuestion {
+    pub(super) name: String,
+    pub(super) view: Arc<ClusterView>,
+    pub(super) lost_nodes: BTreeSet<String>,
+    pub(super) trouble: Option<String>,
+    pub(super) now: Duration,
+    pub(super) leadership_rx: watch::Receiver<Leadership>,
+}
+
+/// What came of a look.
+pub(super) struct LookAnswer {
+    pub(super) name: String,
+    pub(super) end: LookEnd,
+    /// What the server says against a write, or that it has nothing against it any more.
+    pub(super) trouble: Option<Option<String>>,
+    /// What time the server says that it is.
+    pub(super) server_time: Option<Duration>,
+    pub(super) notice: Option<HoldNotice>,
+}
+
+impl LookAnswer {
+    fn new(name: String, end: LookEnd) -> Self {
+        Self { name, end, trouble: None, server_time: None, notice: None }
+    }
+}
+
+impl Looker {
+    pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
+        let sight = match self.sight(&question).await {
+            Ok(Some(sight)) => sight,
+            Ok(None) => return LookAnswer::new(question.name, LookEnd::Rest(LOOK_AGAIN)),
+            Err(failure) => {
+                warn!(reservation = question.name, error = %Chain(&failure), "a Reservation cannot be looked at");
+                return LookAnswer::new(question.name, LookEnd::Failed);
+            }
+        };
+        match decide(&sight) {
+            SharedStep::Rest(left) => {
+                LookAnswer::new(question.name, LookEnd::Rest(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)))
+            }
+            // What was read is of the time of who leads; what is written is as well.
+            SharedStep::Write(_) if !question.leadership_rx.borrow().is_ours(Instant::now()) => {
+                LookAnswer::new(question.name, LookEnd::Failed)
+            }
+            SharedStep::Write(write) => self.write(question.name, &sight, &write).await,
+        }
+    }
+
+    async fn write(&self, name: String, sight: &SharedSight, write: &SharedWrite) -> LookAnswer {
+        let written = self.send(write).await;
+        let outcome = written.as_ref().map_or_else(outcome, |_| HoldOutcome::Done);
+        let is_reservation = matches!(write, SharedWrite::Reservation(_));
+        let mut answer = LookAnswer::new(name, LookEnd::Failed);
+        match outcome {
+            HoldOutcome::Done => {
+                answer.end = LookEnd::Again;
+                answer.trouble = (!is_reservation).then_some(None);
+                answer.server_time = written.ok().flatten().as_ref().and_then(written_at);
+                answer.notice = news(sight, write);
+            }
+            // What it is now is read anew.
+            HoldOutcome::Conflict | HoldOutcome::Gone => {}
+            HoldOutcome::Failed(error) => warn!(reservation = answer.name, error, "a write for a Reservation failed"),
+            HoldOutcome::Refused(error) => answer.trouble = Some(Some(error)),
+        }
+        debug!(reservation = answer.name, what = write.what(), end = ?answer.end, "a write was sent");
+        answer
+    }
+
+    async fn send(&self, write: &SharedWrite) -> Result<Option<Value>, ApiFailure> {
+        let client = &self.caller.client;
+        let pods = |key: &ObjectKey| Collection::core("Pod", "pods").of(&key.namespace);
+        match write {
+            SharedWrite::Reservation(write) => self.caller.write(write).await,
+            SharedWrite::Claim(write) => write.send(client, self.caller.places.version).await,
+            SharedWrite::CreatePod(key, pod) => client.create(&pods(key), &key.name, &**pod).await.map(Some),
+            SharedWrite::DeletePod(key, version) => client.delete(&pods(key), &key.name, version).await.map(|()| None),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<Option<T>, ApiFailure> {
+        match self.caller.client.get(all, name).await {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Everything as the server has it; `None` where it is not for this mode to look at.
+    async fn sight(&self, question: &LookQuestion) -> Result<Option<SharedSight>, ApiFailure> {
+        let (name, view) = (&question.name, &question.view);
+        let reservation: Option<ReservationObject> = self.get(&HoldKind::reservations(), name).await?;
+        if reservation.as_ref().is_some_and(|it| it.spec.mode() != ReservationMode::SharedClaim) {
+            return Ok(None);
+        }
+        let asked = |it: &ReservationObject| wanted(it, |key| view.facts.template(key).map(|spec| (**spec).clone()));
+        let mut sight = SharedSight {
+            name: name.clone(),
+            wanted: reservation.as_ref().map_or_else(|| Ok(Vec::new()), asked),
+            reservation,
+            claims: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            lost_node: None,
+            is_served: self.minor >= FIRST_MINOR,
+            trouble: question.trouble.clone(),
+            now: question.now,
+            keep: Duration::from_secs(self.config.keep_seconds.into()),
+            image: self.config.reserve_image.clone(),
+        };
+        self.read_claims(&mut sight, view).await?;
+        self.read_pods(&mut sight, view).await?;
+        self.read_consumers(&mut sight).await?;
+        sight.lost_node = sight.nodes().into_iter().find(|node| question.lost_nodes.contains(node));
+        Ok(Some(sight))
+    }
+
+    async fn read_claims(&self, sight: &mut SharedSight, view: &ClusterView) -> Result<(), ApiFailure> {
+        let wanted = sight.wanted.iter().flatten().map(|it| claim_key(&it.is));
+        let said =
+            sight.reservation.iter().flat_map(|it| &it.status.claims).filter(|it| is_claim_name(it)).map(claim_key);
+        let made = marked(view, ObservedKind::ResourceClaim, &sight.name);
+        let keys: BTreeSet<ObjectKey> = wanted.chain(said).chain(made).collect();
+        for key in keys {
+            let version = self.caller.places.version;
+            let all = Collection::resource(version, "ResourceClaim", "resourceclaims").of(&key.namespace);
+            if let Some(claim) = self.get::<SightedClaim>(&all, &key.name).await? {
+                sight.claims.insert(key, claim);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_pods(&self, sight: &mut SharedSight, view: &ClusterView) -> Result<(), ApiFailure> {
+        let asking = sight.claims.keys().map(|key| key.namespace.clone());
+        let wanted = sight.wanted.iter().flatten().map(|it| it.is.namespace.clone());
+        let asking = asking.chain(wanted).map(|namespace| pod_key(&sight.name, &namespace));
+        let made = marked(view, ObservedKind::Pod, &sight.name);
+        let keys: BTreeSet<ObjectKey> = asking.chain(made).collect();
+        for key in keys {
+            let all = Collection::core("Pod", "pods").of(&key.namespace);
+            if let Some(pod) = self.get(&all, &key.name).await? {
+                sight.pods.insert(key, pod);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pods that use the claims, but those that only ask for devices.
+    async fn read_consumers(&self, sight: &mut SharedSight) -> Result<(), ApiFailure> {
+        let own: BTreeSet<&String> = sight.pods.values().map(|pod| &pod.metadata.uid).collect();
+        let mut found: BTreeMap<String, (ObjectKey, OwnerPod)> = BTreeMap::new();
+        for claim in sight.claims.values() {
+            for user in claim.users().into_iter().filter(|user| user.is_pod() && !own.contains(&user.uid)) {
+                let key = ObjectKey::new(&claim.metadata.namespace, &user.name);
+                if found.contains_key(&user.uid) {
+                    continue;
+                }
+                let unknown = |error| ApiFailure::unusable(format!("get Pod {key}"), error);
+                let pod = self.caller.owner_pod(&key).await.map_err(unknown)?;
+                if let Some(pod) = pod.filter(|pod| pod.uid == user.uid) {
+                    found.insert(user.uid.clone(), (key, *pod));
+                }
+            }
+        }
+        sight.consumers = found;
+        Ok(())
+    }
+}
+
+/// Objects that say that they were made for the Reservation of this name.
+fn marked(view: &ClusterView, kind: ObservedKind, name: &str) -> Vec<ObjectKey> {
+    let marks = view.marks.iter().filter(|((of, _), mark)| *of == kind && mark.reservation == name);
+    marks.map(|((_, key), _)| key.clone()).collect()
+}
+
+/// What it once was given as a name became part of a path then as well.
+fn is_claim_name(claim: &ReservedClaim) -> bool {
+    ![&claim.namespace, &claim.resource_claim_name]
+        .iter()
+        .any(|name| name.is_empty() || name.contains(['/', '?', '#', '%']))
+}
+
+/// What people are told of a change.
+fn news(sight: &SharedSight, write: &SharedWrite) -> Option<HoldNotice> {
+    let SharedWrite::Reservation(HoldWrite::Status(of, status)) = write else { return None };
+    let ready = status.condition(ReservationConditionType::Ready)?;
+    let known = sight.reservation.as_ref()?.status.condition(ReservationConditionType::Ready);
+    if known.is_some_and(|known| known.reason == ready.reason) {
+        return None;
+    }
+    let (reason, is_warning) = match ready.reason.as_str() {
+        "Available" => ("Available", false),
+        "Lost" => ("Lost", true),
+        "Expired" => ("Expired", true),
+        "NodeLost" => ("NodeLost", true),
+        "Invalid" => ("Invalid", true),
+        _ => return None,
+    };
+    let (name, uid, message) = (of.name.clone(), of.uid.clone(), ready.message.clone());
+    Some(HoldNotice { name, uid, is_warning, reason, message })
+}

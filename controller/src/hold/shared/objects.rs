@@ -1,0 +1,112 @@
+//! The claims that a Reservation keeps, and the pod for which the scheduler gives them their devices.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    Chain,
+    core::PodTemplateSpec,
+    limits::MAX_OBJECT_NAME,
+    reservation::{RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, ReservedClaim},
+    resource::ResourceClaimSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::sight::WantedClaim;
+use crate::{claim_write::NewClaim, hold::ReservationObject};
+
+/// What the pod's template says of where it can run, which the scheduler is to heed as well. Priority is not among it: devices
+/// are kept of what is free, and nobody is evicted for them.
+const OF_TEMPLATE: [&str; 6] =
+    ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "runtimeClassName"];
+/// Nobody in particular, for containers that may be nobody else.
+const NOBODY: u32 = 65_532;
+
+/// The claims of a Reservation; `template` says what is in a ResourceClaimTemplate.
+pub(super) fn wanted(
+    reservation: &ReservationObject,
+    template: impl Fn(&ObjectKey) -> Option<ResourceClaimSpec>,
+) -> Result<Vec<WantedClaim>, String> {
+    let pod = reservation.spec.shared_template().map_err(|error| Chain(&error).to_string())?;
+    let namespace = &pod.metadata.namespace;
+    let mut claims = Vec::new();
+    for claim in &pod.spec.resource_claims {
+        let key = ObjectKey::new(namespace, claim.resource_claim_template_name.as_deref().unwrap_or_default());
+        claims.push((claim.name.clone(), template(&key).ok_or(key)));
+    }
+    claims.extend(reservation.spec.device_claims.iter().map(|it| (it.name.clone(), Ok(it.spec.clone()))));
+    let named = claims.into_iter().map(|(name, spec)| {
+        let resource_claim_name = format!("{}-{name}", reservation.name);
+        WantedClaim { is: ReservedClaim { name, namespace: namespace.clone(), resource_claim_name }, spec }
+    });
+    let named: Vec<WantedClaim> = named.collect();
+    match named.iter().find(|it| it.is.resource_claim_name.len() > MAX_OBJECT_NAME) {
+        Some(long) => Err(format!(
+            "ResourceClaim {} would have more than {MAX_OBJECT_NAME} characters; give the Reservation a shorter name",
+            long.is.resource_claim_name
+        )),
+        None => Ok(named),
+    }
+}
+
+pub(super) fn claim_key(claim: &ReservedClaim) -> ObjectKey {
+    ObjectKey::new(&claim.namespace, &claim.resource_claim_name)
+}
+
+/// The pod that only asks for devices.
+pub(super) fn pod_key(reservation: &str, namespace: &str) -> ObjectKey {
+    ObjectKey::new(namespace, &format!("{reservation}-reserve"))
+}
+
+fn annotations(reservation: &ReservationObject) -> BTreeMap<String, String> {
+    let said = [(RESERVATION_ANNOTATION, &reservation.name), (RESERVATION_UID_ANNOTATION, &reservation.uid)];
+    said.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+}
+
+fn labels() -> BTreeMap<String, String> {
+    BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "hostler-controller".to_owned())])
+}
+
+pub(super) fn new_claim(reservation: &ReservationObject, claim: &ReservedClaim, spec: &ResourceClaimSpec) -> NewClaim {
+    NewClaim { key: claim_key(claim), labels: labels(), annotations: annotations(reservation), spec: spec.clone() }
+}
+
+/// A pod that sets aside what the template's would, so that the devices are where that can run, and does nothing. It may be
+/// started before it is deleted: a container that any namespace allows.
+pub(super) fn reserve_pod(reservation: &ReservationObject, wanted: &[WantedClaim], image: &str) -> Value {
+    let template = &reservation.spec.template["spec"];
+    let typed: PodTemplateSpec = serde_json::from_value(reservation.spec.template.clone()).unwrap_or_default();
+    let namespace = &typed.metadata.namespace;
+    // What a runtime adds, the class of the runtime adds to this pod as well.
+    let mut asked = typed.spec;
+    asked.overhead.clear();
+    // Other resources than CPU and memory have to be limited to what is requested.
+    let sets_aside = asked.requests();
+    let mut spec: Map<String, Value> = OF_TEMPLATE
+        .iter()
+        .filter(|field| !template[**field].is_null())
+        .map(|field| ((*field).to_owned(), template[*field].clone()))
+        .collect();
+    let claims = wanted.iter().map(|it| json!({"name": it.is.name, "resourceClaimName": it.is.resource_claim_name}));
+    let own = json!({
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": NOBODY, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "resourceClaims": claims.collect::<Vec<_>>(),
+        "containers": [{
+            "name": "reserve", "image": image, "resources": {"requests": sets_aside, "limits": sets_aside},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        }],
+    });
+    spec.extend(own.as_object().cloned().unwrap_or_default());
+    let key = pod_key(&reservation.name, namespace);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": key.name, "namespace": key.namespace, "labels": labels(), "annotations": annotations(reservation),
+        },
+        "spec": spec,
+    })
+}

@@ -1,0 +1,71 @@
+//! How claims are released: the pod that asks goes first, then our entry, then what the claim has, and then the claim.
+
+use hostler_api::{few, resource::ResourceClaimConsumerReference};
+
+use super::{
+    decide::delete_pod,
+    sight::{SharedSight, SharedWrite, SightedClaim},
+};
+use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus};
+
+/// Nobody uses the claim: it has nothing any more. In one write with our entry, since the controller of claims would not do it
+/// for consumers that are no pods; and before the claim is deleted, since deletions wake nobody who waits for devices.
+pub(super) fn cleared(claim: &SightedClaim) -> SharedWrite {
+    SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::new(WrittenClaimStatus::default())))
+}
+
+impl SharedSight {
+    /// The next write towards nothing being kept; `None` where others have to do something, or nothing is left.
+    pub(super) fn release(&self) -> Option<SharedWrite> {
+        let mut asking = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name)).peekable();
+        if asking.peek().is_some() {
+            // As long as it is there the scheduler can give it what is released.
+            return asking.find(|pod| !pod.metadata.is_going()).map(delete_pod);
+        }
+        let mut claims = self.claims.values().filter(|claim| claim.metadata.is_made_for(&self.name));
+        claims.find_map(|claim| self.release_of(claim))
+    }
+
+    /// The next write towards this claim being gone.
+    pub(super) fn release_of(&self, claim: &SightedClaim) -> Option<SharedWrite> {
+        let users = claim.users();
+        if users.is_empty() {
+            return self.release_of_unused(claim);
+        }
+        if claim.is_pinned() {
+            let users: Vec<ResourceClaimConsumerReference> = users.into_iter().cloned().collect();
+            return Some(SharedWrite::Claim(ClaimWrite::Consumers(claim.written(), users)));
+        }
+        // Nobody new comes to a claim that is to go; with its last consumer goes what it has.
+        (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
+    }
+
+    fn release_of_unused(&self, claim: &SightedClaim) -> Option<SharedWrite> {
+        if claim.is_allocated() || claim.is_pinned() {
+            return Some(cleared(claim));
+        }
+        if claim.is_protected() {
+            let others = claim.metadata.finalizers.iter().filter(|it| *it != DELETE_PROTECTION).cloned();
+            return Some(SharedWrite::Claim(ClaimWrite::Finalizers(claim.written(), others.collect())));
+        }
+        (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
+    }
+
+    /// Who has to do something before all is released.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        let pods = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name));
+        let pods = pods.map(|pod| format!("Pod {} is being deleted", pod.metadata.key()));
+        let claims = self.claims.values().filter(|claim| claim.metadata.is_made_for(&self.name));
+        let claims = claims
+            .map(|claim| format!("ResourceClaim {} is being deleted{}", claim.metadata.key(), self.used_by(claim)));
+        let all: Vec<String> = pods.chain(claims).collect();
+        (!all.is_empty()).then(|| few(&all))
+    }
+
+    /// `, used by pod ml/train-0`, or by nobody.
+    pub(super) fn used_by(&self, claim: &SightedClaim) -> String {
+        let users: Vec<String> =
+            claim.users().iter().map(|user| format!("pod {}/{}", claim.metadata.namespace, user.name)).collect();
+        if users.is_empty() { String::new() } else { format!(", used by {}", few(&users)) }
+    }
+}

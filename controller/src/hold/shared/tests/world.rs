@@ -1,0 +1,603 @@
+//! A cluster in miniature: one namespace, a scheduler, a controller of claims, and a Reservation of the mode.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    hardware::Condition,
+    reservation::{ReservationConditionType, ReservationStatus},
+    resource::{AllocationResult, ResourceClaimConsumerReference, ResourceClaimSpec},
+};
+use serde_json::{Value, json};
+
+use super::super::{
+    decide::decide,
+    objects::wanted,
+    sight::{SharedSight, SharedStep, SharedWrite, SightedClaim, SightedMeta},
+};
+use crate::{
+    claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim},
+    hold::{HoldWrite, OwnerPod, ReservationObject, WrittenReservation},
+};
+
+/// Numbers that come in the same order for the same seed.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn roll(&mut self, sides: usize) -> usize {
+        // A linear congruential generator: its high bits are random enough for a choice.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+/// What becomes of a write of the controller.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    DieBefore,
+    DieAfter,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default)]
+struct ModelPod {
+    metadata: SightedMeta,
+    app: String,
+    claims: Vec<String>,
+    node: Option<String>,
+    refusal: Option<String>,
+}
+
+/// What the scheduler has decided and not written yet.
+#[derive(Clone, Debug)]
+struct Decision {
+    pod: ObjectKey,
+    uid: String,
+    node: String,
+    devices: BTreeMap<ObjectKey, String>,
+}
+
+/// The cluster.
+#[derive(Debug)]
+pub(super) struct SharedWorld {
+    /// Devices, and the node of each.
+    devices: Vec<(String, String)>,
+    /// Devices that somebody else has.
+    taken: Vec<String>,
+    pub(super) reservation: Option<ReservationObject>,
+    claims: BTreeMap<ObjectKey, SightedClaim>,
+    pods: BTreeMap<ObjectKey, ModelPod>,
+    decisions: Vec<Decision>,
+    last: u64,
+    now: Duration,
+    pub(super) is_served: bool,
+    pub(super) refuses_pods: bool,
+    pub(super) lost_node: Option<String>,
+    trouble: Option<String>,
+    /// Somebody took devices from a claim who may do so.
+    is_robbed: bool,
+    pub(super) writes: Vec<SharedWrite>,
+    pub(super) fates: BTreeMap<usize, Fate>,
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ml", name)
+}
+
+fn allocation(devices: &str, node: &str) -> AllocationResult {
+    serde_json::from_value(json!({
+        "devices": {"results": [{"request": "gpu", "driver": "d", "pool": node, "device": devices}]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": [node]},
+        ]}]},
+        "allocationTimestamp": "2026-01-01T00:00:00Z",
+    }))
+    .unwrap()
+}
+
+fn template() -> ResourceClaimSpec {
+    serde_json::from_value(json!({"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}))
+        .unwrap()
+}
+
+impl SharedWorld {
+    /// With a device for each of these nodes.
+    pub(super) fn new(nodes: &[&str]) -> Self {
+        let devices = nodes.iter().enumerate().map(|(at, node)| (format!("gpu-{at}"), (*node).to_owned())).collect();
+        Self {
+            devices,
+            taken: Vec::new(),
+            reservation: None,
+            claims: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            decisions: Vec::new(),
+            last: 0,
+            now: Duration::from_secs(1_800_000_000),
+            is_served: true,
+            refuses_pods: false,
+            lost_node: None,
+            trouble: None,
+            is_robbed: false,
+            writes: Vec::new(),
+            fates: BTreeMap::new(),
+        }
+    }
+
+    fn next(&mut self) -> String {
+        self.last += 1;
+        self.last.to_string()
+    }
+
+    pub(super) fn reserve(&mut self, more: Value) {
+        let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+        self.reserve_claims(&claims, more);
+    }
+
+    pub(super) fn reserve_two(&mut self) {
+        let claim = |name: &str| json!({"name": name, "resourceClaimTemplateName": "t"});
+        self.reserve_claims(&json!([claim("gpu"), claim("nic")]), json!({}));
+    }
+
+    fn reserve_claims(&mut self, claims: &Value, more: Value) {
+        let mut spec = json!({
+            "mode": "SharedClaim", "allocateOnce": false, "owners": [{"labelSelector": {"matchLabels": {"app": "owner"}}}],
+            "template": {"metadata": {"namespace": "ml"}, "spec": {"containers": [], "resourceClaims": claims}},
+        });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let created = hostler_cluster::rfc3339(std::time::UNIX_EPOCH + self.now);
+        let version = self.next();
+        let object = json!({
+            "metadata": {"name": "r", "uid": format!("r-{version}"), "resourceVersion": version, "creationTimestamp": created},
+            "spec": spec,
+        });
+        self.reservation = Some(serde_json::from_value(object).unwrap());
+    }
+
+    pub(super) fn delete_reservation(&mut self) {
+        let version = self.next();
+        if let Some(reservation) = &mut self.reservation {
+            (reservation.is_deleting, reservation.version) = (true, version);
+        }
+        self.reservation = self.reservation.take().filter(|it| !it.finalizers.is_empty());
+    }
+
+    /// A pod that names the claim comes.
+    pub(super) fn come(&mut self, name: &str, app: &str) {
+        let version = self.next();
+        let metadata = SightedMeta {
+            name: name.to_owned(),
+            namespace: "ml".to_owned(),
+            uid: format!("pod-{version}"),
+            resource_version: version,
+            ..SightedMeta::default()
+        };
+        let pod = ModelPod { metadata, app: app.to_owned(), claims: vec!["r-gpu".to_owned()], ..ModelPod::default() };
+        self.pods.entry(key(name)).or_insert(pod);
+    }
+
+    /// A pod is deleted: one that is on a node takes a while to end.
+    pub(super) fn go(&mut self, name: &str) {
+        let version = self.next();
+        if let Some(pod) = self.pods.get_mut(&key(name)) {
+            pod.metadata.resource_version = version;
+            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
+            if pod.node.is_none() {
+                self.pods.remove(&key(name));
+            }
+        }
+    }
+
+    pub(super) fn go_any(&mut self, at: usize) {
+        let users = self.pods.iter().filter(|(_, pod)| !pod.app.is_empty()).map(|(key, _)| key.name.clone());
+        if let Some(name) = users.collect::<Vec<_>>().get(at) {
+            self.go(name);
+        }
+    }
+
+    pub(super) fn everybody_goes(&mut self) {
+        let names: Vec<String> = self.pods.keys().map(|key| key.name.clone()).collect();
+        names.iter().for_each(|name| self.go(name));
+    }
+
+    /// Somebody else is given a free device of the node.
+    pub(super) fn take(&mut self, node: &str) {
+        let free = self.free_devices().into_iter().find(|(_, on)| on == node);
+        self.taken.extend(free.map(|(device, _)| device));
+    }
+
+    pub(super) fn free(&mut self, node: &str) {
+        let devices = self.devices.clone();
+        self.taken.retain(|taken| !devices.iter().any(|(device, on)| device == taken && on == node));
+    }
+
+    pub(super) fn foreign_claim(&mut self, name: &str) {
+        let version = self.next();
+        let metadata = json!({"name": name, "namespace": "ml", "uid": version, "resourceVersion": version});
+        let claim = json!({"metadata": metadata, "spec": template()});
+        self.claims.insert(key(name), serde_json::from_value(claim).unwrap());
+    }
+
+    /// A claim has nothing any more, and nobody of ours did it.
+    pub(super) fn rob(&mut self, name: &str) {
+        let version = self.next();
+        let claim = self.claims.get_mut(&key(name)).unwrap();
+        claim.status = serde_json::from_value(json!({})).unwrap();
+        claim.metadata.resource_version = version;
+        self.is_robbed = true;
+    }
+
+    pub(super) fn pass_quietly(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.pass_quietly(time);
+        self.settle();
+    }
+
+    // What the controller does.
+
+    pub(super) fn look(&self) -> SharedStep {
+        let asked = |it: &ReservationObject| wanted(it, |_| Some(template()));
+        let owner = |pod: &ModelPod| OwnerPod {
+            uid: pod.metadata.uid.clone(),
+            labels: BTreeMap::from([("app".to_owned(), pod.app.clone())]),
+            ..OwnerPod::default()
+        };
+        let reserve = |pod: &ModelPod| {
+            let refusal =
+                pod.refusal.iter().map(|why| json!({"type": "PodScheduled", "status": "False", "message": why}));
+            let status = json!({"phase": "Pending", "conditions": refusal.collect::<Vec<_>>()});
+            super::super::sight::ReservePod {
+                metadata: pod.metadata.clone(),
+                status: serde_json::from_value(status).unwrap(),
+            }
+        };
+        let asking = |key: &ObjectKey, pod: &ModelPod| key.name == "r-reserve" || pod.metadata.is_made_for("r");
+        let pods = self.pods.iter();
+        decide(&SharedSight {
+            name: "r".to_owned(),
+            wanted: self.reservation.as_ref().map_or_else(|| Ok(Vec::new()), asked),
+            reservation: self.reservation.clone(),
+            claims: self.claims.clone(),
+            pods: pods
+                .clone()
+                .filter(|(key, pod)| asking(key, pod))
+                .map(|(key, pod)| (key.clone(), reserve(pod)))
+                .collect(),
+            consumers: pods
+                .filter(|(key, pod)| !asking(key, pod))
+                .map(|(key, pod)| (pod.metadata.uid.clone(), (key.clone(), owner(pod))))
+                .collect(),
+            lost_node: self.lost_node.clone(),
+            is_served: self.is_served,
+            trouble: self.trouble.clone(),
+            now: self.now,
+            keep: Duration::from_secs(24 * 3600),
+            image: "pause".to_owned(),
+        })
+    }
+
+    /// One look, with whatever becomes of its write.
+    pub(super) fn control(&mut self) {
+        let SharedStep::Write(write) = self.look() else { return };
+        let fate = self.fates.remove(&self.writes.len());
+        self.writes.push(write.clone());
+        match fate {
+            // Whoever comes next begins with what the server says.
+            Some(Fate::DieBefore) => self.trouble = None,
+            Some(Fate::DieAfter) => {
+                self.apply(&write);
+                self.trouble = None;
+            }
+            None => {
+                let refusal = self.apply(&write);
+                if !matches!(write, SharedWrite::Reservation(_)) {
+                    self.trouble = refusal;
+                }
+            }
+        }
+    }
+
+    /// As the server takes it; what it says if it refuses.
+    pub(super) fn apply(&mut self, write: &SharedWrite) -> Option<String> {
+        match write {
+            SharedWrite::Reservation(write) => self.apply_to_reservation(write),
+            SharedWrite::Claim(write) => self.apply_to_claim(write),
+            SharedWrite::CreatePod(..) if self.refuses_pods => return Some("pods is forbidden".to_owned()),
+            SharedWrite::CreatePod(key, pod) => {
+                let version = self.next();
+                let mut metadata: SightedMeta = serde_json::from_value(pod["metadata"].clone()).unwrap();
+                (metadata.uid, metadata.resource_version) = (format!("pod-{version}"), version);
+                let claims = pod["spec"]["resourceClaims"].as_array().unwrap().iter();
+                let claims = claims.map(|it| it["resourceClaimName"].as_str().unwrap().to_owned()).collect();
+                self.pods.entry(key.clone()).or_insert(ModelPod { metadata, claims, ..ModelPod::default() });
+            }
+            SharedWrite::DeletePod(key, version) => {
+                let known = self.pods.get(key).filter(|pod| pod.metadata.version() == *version);
+                if known.is_some_and(|pod| pod.metadata.is_made_for("r")) {
+                    self.go(&key.name);
+                }
+            }
+        }
+        None
+    }
+
+    fn apply_to_reservation(&mut self, write: &HoldWrite) {
+        let version = self.next();
+        let is_it = |of: &WrittenReservation, it: &ReservationObject| of.uid == it.uid && of.version == it.version;
+        let (HoldWrite::Finalizers(of, _) | HoldWrite::Status(of, _) | HoldWrite::Delete(of)) = write else {
+            panic!("{write:?} is no write of this mode")
+        };
+        let Some(known) = self.reservation.as_mut().filter(|it| is_it(of, it)) else { return };
+        known.version = version;
+        match write {
+            HoldWrite::Finalizers(_, finalizers) => known.finalizers.clone_from(finalizers),
+            HoldWrite::Status(_, status) => known.status = (**status).clone(),
+            _ => known.is_deleting = true,
+        }
+        self.reservation = self.reservation.take().filter(|it| !it.is_deleting || !it.finalizers.is_empty());
+    }
+
+    fn apply_to_claim(&mut self, write: &ClaimWrite) {
+        let version = self.next();
+        if let ClaimWrite::Create(new) = write {
+            let metadata = json!({
+                "name": new.key.name, "namespace": new.key.namespace, "uid": format!("claim-{version}"),
+                "resourceVersion": version, "annotations": new.annotations,
+            });
+            let claim = serde_json::from_value(json!({"metadata": metadata, "spec": new.spec})).unwrap();
+            self.claims.entry(new.key.clone()).or_insert(claim);
+            return;
+        }
+        let of = match write {
+            ClaimWrite::Create(_) => return,
+            ClaimWrite::Finalizers(of, _)
+            | ClaimWrite::Status(of, _)
+            | ClaimWrite::Consumers(of, _)
+            | ClaimWrite::Delete(of) => of,
+        };
+        let Some(claim) = self.claims.get_mut(&of.key).filter(|claim| claim.written() == *of) else { return };
+        assert!(claim.metadata.is_made_for("r"), "somebody else's claim is written");
+        claim.metadata.resource_version = version;
+        match write {
+            ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
+            ClaimWrite::Status(_, status) => {
+                assert!(status.allocation.is_none(), "only the scheduler gives devices");
+                claim.status.allocation = None;
+                claim.status.reserved_for.clone_from(&status.reserved_for);
+            }
+            ClaimWrite::Consumers(_, consumers) => {
+                assert!(claim.is_allocated(), "consumers of a claim without devices");
+                claim.status.reserved_for.clone_from(consumers);
+            }
+            ClaimWrite::Delete(_) => claim.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned()),
+            ClaimWrite::Create(_) => {}
+        }
+        self.drop_gone();
+    }
+
+    fn drop_gone(&mut self) {
+        self.claims.retain(|_, claim| !claim.metadata.is_going() || !claim.metadata.finalizers.is_empty());
+    }
+
+    // What others do.
+
+    fn free_devices(&self) -> Vec<(String, String)> {
+        let given: Vec<String> = self.claims.values().flat_map(device_names).collect();
+        let decided: Vec<&String> = self.decisions.iter().flat_map(|it| it.devices.values()).collect();
+        let is_free = |(device, _): &&(String, String)| {
+            !given.contains(device) && !self.taken.contains(device) && !decided.contains(&device)
+        };
+        self.devices.iter().filter(is_free).cloned().collect()
+    }
+
+    /// The scheduler carries out what it has decided, or decides.
+    pub(super) fn schedule(&mut self, decides: bool) {
+        if decides || self.decisions.is_empty() {
+            self.decide_for_pods();
+        } else {
+            let decision = self.decisions.remove(0);
+            self.bind(&decision);
+        }
+    }
+
+    fn decide_for_pods(&mut self) {
+        let keys: Vec<ObjectKey> = self.pods.keys().cloned().collect();
+        for key in keys {
+            let pod = &self.pods[&key];
+            let is_decided = self.decisions.iter().any(|it| it.uid == pod.metadata.uid);
+            if pod.node.is_some() || pod.metadata.is_going() || is_decided {
+                continue;
+            }
+            match self.place(&key) {
+                Some(Ok(decision)) => self.decisions.push(decision),
+                Some(Err(why)) if self.pods[&key].refusal.as_ref() != Some(&why) => {
+                    let version = self.next();
+                    let pod = self.pods.get_mut(&key).unwrap();
+                    (pod.refusal, pod.metadata.resource_version) = (Some(why), version);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A node for a pod; `None` where a claim is not there, or goes.
+    fn place(&self, key: &ObjectKey) -> Option<Result<Decision, String>> {
+        let pod = &self.pods[key];
+        let claims = pod.claims.iter().map(|name| self.claims.get_key_value(&ObjectKey::new("ml", name)));
+        let claims: Vec<(&ObjectKey, &SightedClaim)> = claims.collect::<Option<_>>()?;
+        if claims.iter().any(|(_, claim)| claim.metadata.is_going()) {
+            return None;
+        }
+        let mut nodes: Vec<&String> = self.devices.iter().map(|(_, node)| node).collect();
+        nodes.dedup();
+        for node in &nodes {
+            let on_node = |device: &String| self.devices.iter().any(|(name, on)| name == device && on == *node);
+            let fits = |claim: &&SightedClaim| device_names(claim).iter().all(on_node);
+            let lacking: Vec<&ObjectKey> =
+                claims.iter().filter(|(_, claim)| !claim.is_allocated()).map(|(key, _)| *key).collect();
+            let free = self.free_devices().into_iter().filter(|(_, on)| on == *node).map(|(device, _)| device);
+            let free: Vec<String> = free.collect();
+            if claims.iter().all(|(_, claim)| fits(claim)) && free.len() >= lacking.len() {
+                let devices = lacking.into_iter().cloned().zip(free).collect();
+                let (pod, uid, node) = (key.clone(), pod.metadata.uid.clone(), (*node).clone());
+                return Some(Ok(Decision { pod, uid, node, devices }));
+            }
+        }
+        Some(Err(format!("0/{} nodes are available: cannot allocate all claims", nodes.len())))
+    }
+
+    /// Claim by claim, and then the pod; somebody who was faster ends it.
+    fn bind(&mut self, decision: &Decision) {
+        let Some(pod) = self.pods.get(&decision.pod).filter(|pod| pod.metadata.uid == decision.uid) else { return };
+        let (name, claims) = (pod.metadata.name.clone(), pod.claims.clone());
+        for claim in claims {
+            let version = self.next();
+            let key = key(&claim);
+            let Some(claim) = self.claims.get_mut(&key).filter(|claim| !claim.metadata.is_going()) else { return };
+            match decision.devices.get(&key) {
+                Some(_) if claim.is_allocated() => return,
+                None if !claim.is_allocated() => return,
+                Some(device) => {
+                    if !claim.is_protected() {
+                        claim.metadata.finalizers.push(DELETE_PROTECTION.to_owned());
+                    }
+                    claim.status.allocation = Some(allocation(device, &decision.node));
+                }
+                None => {}
+            }
+            if claim.status.reserved_for.iter().all(|it| it.uid != decision.uid) {
+                let (resource, uid) = ("pods".to_owned(), decision.uid.clone());
+                let user = ResourceClaimConsumerReference { resource, name: name.clone(), uid, ..Default::default() };
+                claim.status.reserved_for.push(user);
+            }
+            claim.metadata.resource_version = version;
+        }
+        let version = self.next();
+        if let Some(pod) = self.pods.get_mut(&decision.pod).filter(|pod| !pod.metadata.is_going()) {
+            (pod.node, pod.metadata.resource_version) = (Some(decision.node.clone()), version);
+        }
+    }
+
+    /// The controller of claims takes out who is gone, and frees what nobody uses.
+    pub(super) fn collect(&mut self) {
+        let living: Vec<String> = self.pods.values().map(|pod| pod.metadata.uid.clone()).collect();
+        let keys: Vec<ObjectKey> = self.claims.keys().cloned().collect();
+        for key in keys {
+            let version = self.next();
+            let Some(claim) = self.claims.get_mut(&key) else { continue };
+            let before = claim.status.reserved_for.len();
+            claim.status.reserved_for.retain(|it| !it.is_pod() || living.contains(&it.uid));
+            let is_empty = claim.status.reserved_for.is_empty();
+            let has_shrunk = claim.status.reserved_for.len() < before;
+            if is_empty && claim.is_protected() && (has_shrunk || claim.metadata.is_going()) {
+                claim.status.allocation = None;
+                claim.metadata.finalizers.retain(|it| it != DELETE_PROTECTION);
+                claim.metadata.resource_version = version;
+            } else if has_shrunk {
+                claim.metadata.resource_version = version;
+            }
+        }
+        self.drop_gone();
+    }
+
+    /// Pods that are to go have ended.
+    pub(super) fn run_kubelet(&mut self) {
+        self.pods.retain(|_, pod| !pod.metadata.is_going());
+    }
+
+    /// Until nobody has anything to do.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..1000 {
+            let before = self.shot();
+            self.control();
+            self.check();
+            self.schedule(true);
+            self.schedule(false);
+            self.collect();
+            self.run_kubelet();
+            self.check();
+            if self.shot() == before && self.decisions.is_empty() {
+                return;
+            }
+        }
+        panic!("it does not come to rest: {:#?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());
+    }
+
+    fn shot(&self) -> String {
+        let claims: Vec<WrittenClaim> = self.claims.values().map(SightedClaim::written).collect();
+        let pods: Vec<&SightedMeta> = self.pods.values().map(|pod| &pod.metadata).collect();
+        let version = self.reservation.as_ref().map(|it| &it.version);
+        // A write that never came is one that is made anew.
+        format!("{claims:?} {pods:?} {version:?} {:?} {:?}", self.trouble, self.fates)
+    }
+
+    // What must be so.
+
+    pub(super) fn check(&self) {
+        let mut given: Vec<String> =
+            self.claims.values().flat_map(device_names).chain(self.taken.iter().cloned()).collect();
+        let all = given.len();
+        given.sort();
+        given.dedup();
+        assert_eq!(given.len(), all, "a device is given twice");
+        let Some(reservation) = self.reservation.as_ref().filter(|it| it.status.phase.as_str() == "Available") else {
+            return;
+        };
+        for claim in reservation.status.claims.iter().filter(|_| !self.is_robbed && !reservation.is_deleting) {
+            let kept = &self.claims[&key(&claim.resource_claim_name)];
+            assert!(
+                kept.is_allocated() && kept.is_pinned_by(&reservation.uid),
+                "{} is promised and not kept",
+                claim.name
+            );
+        }
+    }
+
+    pub(super) fn check_nothing_is_left(&self) {
+        assert!(self.reservation.is_none(), "{:?}", self.reservation);
+        assert!(self.claims.is_empty(), "{:?}", self.claims);
+        assert!(!self.pods.values().any(|pod| pod.metadata.is_made_for("r")), "{:?}", self.pods);
+        assert_eq!(self.look(), SharedStep::Rest(None));
+    }
+
+    pub(super) fn status(&self) -> &ReservationStatus {
+        &self.reservation.as_ref().unwrap().status
+    }
+
+    pub(super) fn phase(&self) -> &'static str {
+        self.status().phase.as_str()
+    }
+
+    pub(super) fn condition(&self, kind: &str) -> &Condition {
+        self.status().conditions.iter().find(|it| it.kind == kind).unwrap()
+    }
+
+    pub(super) fn ready(&self) -> &Condition {
+        self.condition(ReservationConditionType::Ready.as_str())
+    }
+
+    pub(super) fn allocation(&self) -> Option<AllocationResult> {
+        self.claims[&key("r-gpu")].status.allocation.clone()
+    }
+
+    pub(super) fn is_bound(&self, pod: &str) -> bool {
+        self.pods[&key(pod)].node.is_some()
+    }
+
+    pub(super) fn has_pod(&self, name: &str) -> bool {
+        self.pods.contains_key(&key(name))
+    }
+
+    pub(super) fn claim_count(&self) -> usize {
+        self.claims.len()
+    }
+}
+
+fn device_names(claim: &SightedClaim) -> Vec<String> {
+    let results = claim.status.allocation.iter().flat_map(|it| &it.devices.results);
+    results.map(|it| it.device.clone()).collect()
+}
