@@ -113,14 +113,20 @@ impl HoldingCluster {
     }
 
     fn reserve(&self, name: &str, cards: usize, pod: &str) {
+        self.reserve_with(name, cards, pod, &json!({}));
+    }
+
+    fn reserve_with(&self, name: &str, cards: usize, pod: &str, more: &Value) {
         let request = json!({"name": "card", "exactly": {"deviceClassName": "kept-card"}});
         let claim = |at: usize| json!({"name": format!("c{at}"), "spec": {"devices": {"requests": [request]}}});
         let owner = json!({"object": {"namespace": self.node.namespace(), "name": pod}});
+        let mut spec =
+            json!({"deviceClaims": (0..cards).map(claim).collect::<Vec<_>>(), "owners": [owner], "ttl": "20m"});
+        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
         self.node.create(
             &format!("{OURS}/reservations"),
             &json!({
-                "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": name},
-                "spec": {"deviceClaims": (0..cards).map(claim).collect::<Vec<_>>(), "owners": [owner], "ttl": "20m"},
+                "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": name}, "spec": spec,
             }),
         );
     }
@@ -222,6 +228,71 @@ fn nobody_may_tolerate_whatever_is_held() {
     ] {
         cluster.template(name, &modest).unwrap();
     }
+    cluster.stop();
+}
+
+/// A budget of which the server knows that its only pod must stay, for the pods with this label.
+fn keep_all(node: &RealNode, app: &str) -> String {
+    let budgets = node.of("/apis/policy/v1", "poddisruptionbudgets");
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": app}}});
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "careful"}, "spec": spec,
+    });
+    node.create(&budgets, &budget);
+    let path = format!("{budgets}/careful");
+    eventually("the budget to know its pod", || {
+        node.get(&path).filter(|it| it["status"]["currentHealthy"] == 1 && it["status"]["disruptionsAllowed"] == 0)
+    });
+    path
+}
+
+#[test]
+fn a_pod_of_lower_priority_makes_room_when_its_budget_allows_it_and_not_before() {
+    let Some(cluster) = HoldingCluster::start() else { return };
+    let node = &cluster.node;
+    for part in ["evictions", "annotations"] {
+        apply(node, &format!("holds/{part}/rbac.yaml"));
+    }
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    if node.get(&format!("{classes}/e2e-urgent")).is_none() {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "e2e-urgent"},
+            "value": 1000,
+        });
+        node.create(classes, &class);
+    }
+    cluster.template("any", &json!([])).unwrap();
+    cluster.pod("low", "any");
+    let path = node.of("/api/v1", "pods/low");
+    eventually("its container", || node.pid("low"));
+    node.change(&path, "", |pod| pod["metadata"]["labels"] = json!({"app": "low"}));
+    let budget = keep_all(node, "low");
+    let template = json!({"spec": {"priorityClassName": "e2e-urgent"}});
+    let more = json!({"preemptionPolicy": "PreemptLowerPriority", "template": template});
+    cluster.reserve_with("e2e-urgent", CARDS, "urgent", &more);
+    let waiting = eventually("the budget to be named", || {
+        let object = node.get(&format!("{OURS}/reservations/e2e-urgent"))?;
+        let said = object["status"]["evictions"][0]["message"].as_str()?.contains("careful");
+        (said && object["status"]["phase"] == "Waiting").then_some(object)
+    });
+    let value = waiting["status"]["tolerationValue"].as_str().unwrap().to_owned();
+    assert_eq!(cluster.fences().unwrap(), vec![Some(value.clone()); CARDS]);
+    assert!(node.get(&path).unwrap()["metadata"]["deletionTimestamp"].is_null());
+    node.change(&budget, "", |budget| budget["spec"]["minAvailable"] = json!(0));
+    let kept = cluster.until_phase("e2e-urgent", "Available");
+    assert_eq!(kept["status"]["evictions"][0]["state"], "Evicted");
+    assert!(node.get(&path).is_none());
+    cluster.template("kept", &exactly(&value)).unwrap();
+    cluster.pod("urgent", "kept");
+    eventually("the urgent container", || node.pid("urgent"));
+    cluster.until_phase("e2e-urgent", "Succeeded");
+    eventually("the pod to say of which Reservation it has its card", || {
+        let pod = node.get(&node.of("/api/v1", "pods/urgent"))?;
+        let said = pod["metadata"]["annotations"]["hostler.dev/reservation-allocated"].as_str()?;
+        said.contains("e2e-urgent").then_some(())
+    });
+    node.delete(&node.of("/api/v1", "pods/urgent"), 1);
+    cluster.release("e2e-urgent");
     cluster.stop();
 }
 

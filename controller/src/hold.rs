@@ -12,6 +12,7 @@
 pub(crate) mod adapter;
 mod agenda;
 mod annotations;
+mod asking;
 #[cfg(test)]
 mod choice;
 mod core;
@@ -20,6 +21,8 @@ mod event;
 mod evictions;
 mod fences;
 mod planning;
+mod preemption;
+mod priorities;
 mod published;
 mod question;
 mod seen;
@@ -38,7 +41,7 @@ pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTarget,
-        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite, PublishedDevice, PublishedSlice,
+        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite, PriorityClasses, PublishedDevice, PublishedSlice,
         ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},

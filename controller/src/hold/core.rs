@@ -14,11 +14,12 @@ use hostler_api::reservation::{
 
 use super::{
     agenda::{HoldClock, Topic},
-    event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, OwnerPod, ReservationObject},
+    event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, ReservationObject},
     evictions::EvictionAnswer,
     planning::Questions,
+    priorities::Priorities,
     published::PoolName,
-    seen::{PodKnowledge, Seen, is_older},
+    seen::{Seen, is_older},
     writes::WriteState,
 };
 use crate::agenda::Agenda;
@@ -27,8 +28,6 @@ use crate::agenda::Agenda;
 const PLAN_DELAY: Duration = Duration::from_millis(100);
 /// Devices of a node that are closed together are one write, and so one write of each of its slices.
 const FENCE_DELAY: Duration = Duration::from_millis(100);
-/// When a pod of which nobody knows is asked for again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What does not change.
 #[derive(Clone, Debug)]
@@ -112,6 +111,9 @@ pub(crate) struct HoldCore {
     pub(super) agenda: Agenda<Topic>,
     lists: Lists,
     pub(super) questions: Questions,
+    pub(super) priorities: Priorities,
+    /// Pods that are being asked for.
+    pub(super) fetching: usize,
     /// Reservations that want something of a pod.
     pub(super) pods: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Whether pods are told from which Reservation they have devices, as far as is known.
@@ -135,6 +137,8 @@ impl HoldCore {
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
+            priorities: Priorities::default(),
+            fetching: 0,
             pods: BTreeMap::new(),
             can_annotate: true,
             avoided: BTreeMap::new(),
@@ -202,6 +206,7 @@ impl HoldCore {
                 self.look_at_pools(pools);
             }
             HoldEvent::Pod(key, pod) => self.pod_seen(key, pod),
+            HoldEvent::Priorities(classes) => self.priorities_listed(classes),
             HoldEvent::Node(name) => {
                 self.look_at_node(&name);
                 self.seen.node(name);
@@ -394,44 +399,6 @@ impl HoldCore {
         waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
     }
 
-    fn pod_seen(&mut self, key: ObjectKey, pod: Result<Option<Box<OwnerPod>>, String>) {
-        match pod {
-            Ok(pod) => {
-                if self.pods.contains_key(&key) {
-                    self.agenda.now(Topic::Pod(key.clone()));
-                }
-                if self.holds.values().any(|hold| hold.replaced().as_ref() == Some(&key)) {
-                    self.plan_soon();
-                }
-                self.seen.pods.insert(key, PodKnowledge::Known(pod));
-                self.look_at_all_with_devices();
-            }
-            Err(_) => {
-                self.agenda.after(ASK_AGAIN, Topic::Pod(key.clone()));
-                self.seen.pods.remove(&key);
-                self.agenda.after(ASK_AGAIN, Topic::Plan);
-                let names: Vec<String> = self.holds.keys().cloned().collect();
-                names.into_iter().for_each(|name| self.agenda.after(ASK_AGAIN, Topic::Reservation(name)));
-            }
-        }
-    }
-
-    fn look_at_all_with_devices(&mut self) {
-        let waiting = self.holds.iter().filter(|(_, hold)| !hold.object.status.devices.is_empty());
-        waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
-        if self.holds.values().any(|hold| hold.object.spec.is_pre_allocation() && hold.problem.is_some()) {
-            self.agenda.inventory_changed();
-        }
-    }
-
-    /// Asks who a pod is, if that is not known.
-    pub(super) fn ask_for(&mut self, pod: &ObjectKey) {
-        if !self.seen.pods.contains_key(pod) {
-            self.seen.pods.insert(pod.clone(), PodKnowledge::Asked);
-            self.commands.push(HoldCommand::FetchPod(pod.clone()));
-        }
-    }
-
     /// Tells people where a Reservation stands, if that is news.
     pub(super) fn tell_of(&mut self, name: &str) {
         let Some(hold) = self.holds.get_mut(name) else { return };
@@ -500,6 +467,11 @@ impl Hold {
             check: None,
             amiss: BTreeMap::new(),
         }
+    }
+
+    /// Whether it may have devices that pods have now.
+    pub(super) fn seeks_victims(&self) -> bool {
+        self.object.spec.is_pre_allocation() || self.object.spec.preempts()
     }
 
     pub(super) fn is_open(&self) -> bool {

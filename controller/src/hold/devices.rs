@@ -57,7 +57,8 @@ impl HoldCore {
 
     fn look_at_device(&mut self, name: &str, device: &ReservedDevice) -> ReservedDevice {
         let (state, owner) = match self.holder(name, device) {
-            Holder::Unknown | Holder::Victim => (device.state, device.owner.clone()),
+            Holder::Unknown => (device.state, device.owner.clone()),
+            Holder::Victim => (self.state_of_victims(name, device), device.owner.clone()),
             Holder::Owner(owner) => (State::HandedOver, Some(owner)),
             Holder::Stranger(owner) => (State::Lost, Some(owner)),
             Holder::Nobody => (self.state_of_free(name, device), None),
@@ -105,6 +106,24 @@ impl HoldCore {
         }
         let first = claim.pods.first().map(|pod| &*pod.name).unwrap_or_default();
         if is_known { Whose::Stranger(owner_of(claim, first)) } else { Whose::Unknown }
+    }
+
+    /// Of a device that a pod has until it goes. Nobody is evicted before it is closed: where that does not come about, another
+    /// pod is looked for.
+    fn state_of_victims(&mut self, name: &str, device: &ReservedDevice) -> State {
+        let Some(hold) = self.holds.get_mut(name).filter(|hold| hold.object.spec.preempts()) else {
+            return device.state;
+        };
+        let key = device_key(device);
+        if fenced_for(&self.seen, &self.settings.own_driver, &key) == Some(&*hold.value) {
+            hold.amiss.remove(&key);
+            return State::Fencing;
+        }
+        let state = self.after_grace(name, &key, State::Fencing);
+        if state == State::Lost {
+            self.avoided.insert(key, self.agenda.now + AVOID);
+        }
+        state
     }
 
     /// Of a device that nobody has.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::{ReservationSpec, ReservationStatus};
 
-pub(crate) use self::pods::{OwnerPod, PodRef, PodWrite};
+pub(crate) use self::pods::{OwnerPod, PodRef, PodWrite, PriorityClasses};
 
 use super::question::{HoldAnswer, HoldQuestion};
 
@@ -54,6 +54,8 @@ pub(crate) enum HoldEvent {
     ClaimGone(ObjectKey, String),
     /// A pod was asked for: how it is, that there is none, or why nobody knows.
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
+    /// PriorityClasses were asked for: what they say, or why nobody knows.
+    Priorities(Result<PriorityClasses, String>),
     /// A node is there.
     Node(String),
     /// A node is gone.
@@ -196,6 +198,8 @@ pub(crate) enum HoldCommand {
     Write(HoldWrite),
     /// Read a pod.
     FetchPod(ObjectKey),
+    /// List what PriorityClasses there are.
+    ListPriorities,
     /// List all claims as of now, not from a cache; tell what is news, and then that they are listed. Again until it succeeds.
     ListClaims(u64),
     /// Ask the planner. There is never more than one question under way.

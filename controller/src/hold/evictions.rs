@@ -203,8 +203,10 @@ impl HoldCore {
         let names: Vec<String> = self.pods.get(pod).into_iter().flatten().cloned().collect();
         for name in names {
             let Some(hold) = self.holds.get_mut(&name) else { continue };
-            let is_meant = hold.object.status.evictions.iter().any(|it| it.uid == uid);
-            if is_meant && hold.answers.insert(uid.to_owned(), answer.clone()).as_ref() != Some(&answer) {
+            let Some(said) = hold.object.status.evictions.iter().find(|it| it.uid == uid) else { continue };
+            let is_said = said.state == answer.state && said.message == answer.message;
+            let is_known = hold.answers.insert(uid.to_owned(), answer.clone()).as_ref() == Some(&answer);
+            if !is_said && !is_known {
                 self.tell_of_eviction(&name, pod, &answer);
             }
             self.agenda.now(Topic::Reservation(name));
@@ -217,16 +219,12 @@ impl HoldCore {
             PodEvictionState::Blocked => {
                 ("EvictionBlocked", format!("pod {pod} cannot be evicted now: {}", answer.message))
             }
-            _ => return,
+            PodEvictionState::Planned | PodEvictionState::Gone => return,
         };
         let Some(hold) = self.holds.get(name) else { return };
-        let is_said =
-            hold.object.status.evictions.iter().any(|it| it.message == answer.message && it.state == answer.state);
-        if !is_said {
-            let (name, uid) = (name.to_owned(), hold.object.uid.clone());
-            let is_warning = answer.state == PodEvictionState::Blocked;
-            self.commands.push(HoldCommand::Tell(HoldNotice { name, uid, is_warning, reason, message }));
-        }
+        let (name, uid) = (name.to_owned(), hold.object.uid.clone());
+        let is_warning = answer.state == PodEvictionState::Blocked;
+        self.commands.push(HoldCommand::Tell(HoldNotice { name, uid, is_warning, reason, message }));
     }
 
     /// Where the pod runs that the Reservation shall move; who is not known is asked for.

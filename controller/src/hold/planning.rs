@@ -11,7 +11,7 @@ use super::{
     core::{HoldCore, device_key},
     event::{DeviceKey, HoldCommand},
     evictions::ReplacedNode,
-    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish},
+    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish, VictimChoice},
     status::owners_of,
     taken::taken_by_reservations,
 };
@@ -88,14 +88,16 @@ impl HoldCore {
         let is_current =
             self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked);
         let is_free = found.as_ref().is_ok_and(|devices| devices.iter().all(|it| self.is_free_still(it, taken)));
+        let evictions = found.as_deref().map(|devices| self.evictions_for(devices)).unwrap_or_default();
         let Some(hold) = self.holds.get_mut(&asked.name) else { return };
         match found {
             Ok(devices) if is_current && is_free => {
                 taken.extend(devices.iter().map(device_key));
                 (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
+                hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
             }
             Err(problem) if is_current => {
-                let seeks_victims = hold.object.spec.is_pre_allocation() && !asked.has_victims;
+                let seeks_victims = hold.seeks_victims() && !asked.has_victims;
                 hold.is_without_free = true;
                 if seeks_victims {
                     return self.plan_soon();
@@ -130,10 +132,14 @@ impl HoldCore {
             ReplacedNode::None => {}
             ReplacedNode::Unknown => return None,
         }
-        let victims = if asked.has_victims { self.victims(name) } else { Vec::new() };
+        let (victims, choice) = match (asked.has_victims, spec.is_pre_allocation()) {
+            (false, _) => (Vec::new(), VictimChoice::One),
+            (true, true) if spec.takes_multiple() => (self.victims(name), VictimChoice::Several),
+            (true, true) => (self.victims(name), VictimChoice::One),
+            (true, false) => (self.preemptable(name, &template)?, VictimChoice::LeastImportant),
+        };
         let value = self.holds.get(name)?.value.clone();
-        let takes_multiple = spec.takes_multiple();
-        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, takes_multiple })
+        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, choice })
     }
 
     /// What is asked for a Reservation now, if it lacks anything.
@@ -148,7 +154,7 @@ impl HoldCore {
         let replicas = hold.lacking(&devices, &owners);
         let (uid, generation) = (hold.object.uid.clone(), hold.object.generation);
         // Pods are thought of only where nothing is free: each of them has to be asked for.
-        let has_victims = hold.is_without_free && hold.object.spec.is_pre_allocation();
+        let has_victims = hold.is_without_free && hold.seeks_victims();
         let asked = HoldAsked { name: name.to_owned(), uid, generation, replicas, has_victims };
         Some(asked).filter(|asked| !asked.replicas.is_empty())
     }

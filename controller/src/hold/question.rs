@@ -46,8 +46,19 @@ pub(super) struct HoldWish {
     pub(super) claims: Vec<NamedDeviceClaim>,
     /// Pods whose devices it may have where nothing else is left.
     pub(super) victims: Vec<Victim>,
-    /// Whether it may have those of several.
-    pub(super) takes_multiple: bool,
+    /// Who of them is taken.
+    pub(super) choice: VictimChoice,
+}
+
+/// Which of the pods whose devices it may have are taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum VictimChoice {
+    /// One.
+    One,
+    /// As many as are needed.
+    Several,
+    /// The least important, and as few as possible: they are evicted.
+    LeastImportant,
 }
 
 /// Of which Reservation, as it was then, an answer is.
@@ -80,7 +91,7 @@ pub(crate) struct HoldAnswer {
 }
 
 /// A wish as the planner is asked.
-struct PlannedWish<'a> {
+pub(super) struct PlannedWish<'a> {
     wish: &'a HoldWish,
     set: PodSet,
     /// What its claims ask for, by what the pod calls them.
@@ -170,16 +181,16 @@ impl HoldQuestion {
             return None;
         }
         add_taken(facts, taken);
-        let tries: Vec<&[Victim]> = if wish.wish.takes_multiple {
-            (1..=victims.len()).map(|count| &victims[..count]).collect()
-        } else {
-            victims.chunks(1).collect()
+        let tries: Vec<&[Victim]> = match wish.wish.choice {
+            VictimChoice::One => victims.chunks(1).collect(),
+            VictimChoice::Several => (1..=victims.len()).map(|count| &victims[..count]).collect(),
+            VictimChoice::LeastImportant => return self.found_by_preemption(facts, wish, taken),
         };
         tries.into_iter().find_map(|chosen| self.found_without(facts, wish, chosen, taken))
     }
 
     /// Devices of a plan that takes what these pods have for free; all that is theirs goes with it.
-    fn found_without(
+    pub(super) fn found_without(
         &self,
         facts: &ClusterFacts,
         wish: &PlannedWish<'_>,
@@ -187,10 +198,20 @@ impl HoldQuestion {
         taken: &BTreeSet<DeviceKey>,
     ) -> Option<Vec<ReservedDevice>> {
         let mut facts = facts.clone();
-        victims.iter().flat_map(|victim| &victim.claims).for_each(|claim| facts.remove_claim(&claim.key));
+        for victim in victims {
+            facts.remove_pod(&victim.pod);
+            victim.claims.iter().for_each(|claim| facts.remove_claim(&claim.key));
+        }
         let plan = Snapshot::new(facts).plan(std::slice::from_ref(&wish.set), &self.options);
         let devices = self.found(wish, plan.sets.first()?, taken).ok()?;
         self.closing.with_all_of(victims, devices, *wish.wish.asked.replicas.first()?)
+    }
+}
+
+impl PlannedWish<'_> {
+    /// Pods whose devices it may have.
+    pub(super) fn victims(&self) -> &[Victim] {
+        &self.wish.victims
     }
 }
 

@@ -20,12 +20,13 @@ const MOST_VICTIMS: usize = 16;
 pub(super) struct Victim {
     pub(super) pod: ObjectKey,
     pub(super) claims: Vec<AllocatedClaim>,
+    pub(super) priority: i32,
 }
 
 impl HoldCore {
     /// Pods of the owners that have devices, by name. Who is not known is asked for, and looked at another time.
     pub(super) fn victims(&mut self, name: &str) -> Vec<Victim> {
-        let mut found: BTreeMap<ObjectKey, Vec<AllocatedClaim>> = BTreeMap::new();
+        let mut found: BTreeMap<ObjectKey, Victim> = BTreeMap::new();
         let claims: Vec<AllocatedClaim> =
             self.seen.claims.values().filter(|it| !it.devices.is_empty()).cloned().collect();
         for claim in claims {
@@ -36,10 +37,11 @@ impl HoldCore {
             let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get(&key) else { continue };
             let candidate: OwnerCandidate<'_> = known.candidate(&key);
             if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
-                found.entry(key.clone()).or_default().push(claim);
+                let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority };
+                found.entry(key).or_insert(victim).claims.push(claim);
             }
         }
-        found.into_iter().take(MOST_VICTIMS).map(|(pod, claims)| Victim { pod, claims }).collect()
+        found.into_values().take(MOST_VICTIMS).collect()
     }
 }
 
@@ -67,6 +69,15 @@ impl Closing {
             }
         }
         Some(devices)
+    }
+
+    /// Whether everything that a pod has can be closed to others.
+    pub(super) fn can_close_all_of(&self, victim: &Victim) -> bool {
+        let can_close = |claim: &AllocatedClaim| {
+            let owner = owner_of(claim, &victim.pod.name);
+            claim.devices.iter().all(|key| self.beside(key, &owner, 0).is_some())
+        };
+        victim.claims.iter().all(can_close)
     }
 
     /// A device that goes with a pod whose other devices are kept.

@@ -3,7 +3,7 @@
 use hostler_testing::apiserver::ApiServerView;
 use serde_json::{Value, json};
 
-use crate::{cluster::HoldCluster, value};
+use crate::{cluster::HoldCluster, rig::root, value};
 
 /// A budget for a pod, of which so many may go now.
 fn budget(cluster: &HoldCluster, pod: &str, allowed: u32) {
@@ -108,4 +108,110 @@ async fn without_the_role_the_reservation_says_which_right_is_missing() {
     cluster.ask_to_go("move");
     cluster.until_no_fence().await;
     assert_eq!(controller.stop().await, Some(0));
+}
+
+/// The objects of a file in `deploy/examples`.
+fn example(name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(root().join("deploy/examples").join(name)).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
+/// A cluster with the class of the examples, and a pod that has the only card.
+async fn with_example_class() -> HoldCluster {
+    let cluster = HoldCluster::start().await;
+    cluster.allow(&["evictions"]);
+    cluster.server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "fpga.hostler.dev" },
+        "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"hostler.dev\"" } }] },
+    }));
+    cluster.node("n1", 1);
+    cluster.template("any", None);
+    cluster.pod("low", "any");
+    assert_eq!(cluster.until_bound("low").await, "n1");
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_lower_priority_makes_room_as_the_example_says() {
+    let cluster = with_example_class().await;
+    budget(&cluster, "low", 0);
+    let _controller = cluster.controller().await;
+    example("preemption.yaml").into_iter().for_each(|object| drop(cluster.server.create(object)));
+    until_eviction(&cluster, "fpga-for-urgent", "Blocked").await;
+    let waiting = cluster.until_phase("fpga-for-urgent", "Waiting").await;
+    assert_eq!(cluster.fences(), [format!("n1/fake/card-0={}", value(&waiting))]);
+    let blocked = |view: &ApiServerView<'_>| {
+        let object = view.get("reservations", "fpga-for-urgent")?;
+        let ready = object["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?.clone();
+        let message = ready["message"].as_str()?;
+        (message.contains("0 of 1 devices are released") && message.contains("budget careful")).then_some(())
+    };
+    cluster.server.until("it says who is in the way", blocked).await;
+    assert!(!is_going(&cluster, "low"));
+    allow(&cluster, 1);
+    end(&cluster, "low").await;
+    let kept = cluster.until_phase("fpga-for-urgent", "Available").await;
+    assert_eq!(kept["status"]["evictions"][0]["state"], "Evicted");
+    cluster.pod("other", "any");
+    cluster.until_refused("other").await;
+    cluster.template("kept", Some(value(&kept)));
+    cluster.pod("urgent", "kept");
+    cluster.server.edit("pods", "default/urgent", |pod| pod["metadata"]["labels"]["job"] = json!("urgent"));
+    assert_eq!(cluster.until_bound("urgent").await, "n1");
+    cluster.until_phase("fpga-for-urgent", "Succeeded").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_a_deployment_is_moved_as_the_example_says() {
+    let cluster = with_example_class().await;
+    let _controller = cluster.controller().await;
+    let uid = pod(&cluster, "low").unwrap()["metadata"]["uid"].clone();
+    for mut object in example("descheduling.yaml") {
+        if object["kind"] == "Reservation" {
+            object["spec"]["replaces"]["name"] = json!("low");
+            object["spec"]["replaces"]["uid"] = uid.clone();
+        }
+        cluster.server.create(object);
+    }
+    let is_refused = |view: &ApiServerView<'_>| {
+        let object = view.get("reservations", "move-encoder")?;
+        let scheduled = object["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == "Scheduled")?.clone();
+        (scheduled["reason"] == "Unschedulable").then_some(())
+    };
+    cluster.server.until("there is no other", is_refused).await;
+    assert!(!is_going(&cluster, "low"));
+    cluster.node("n2", 1);
+    cluster.until_phase("move-encoder", "Available").await;
+    until_eviction(&cluster, "move-encoder", "Evicted").await;
+    end(&cluster, "low").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_contradicts_itself_is_refused_with_the_fix() {
+    let cluster = HoldCluster::start().await;
+    let request = json!({ "name": "card", "exactly": { "deviceClassName": "card" } });
+    let reservation = |more: &Value| {
+        let mut spec = json!({
+            "deviceClaims": [{ "name": "c", "spec": { "devices": { "requests": [request] } } }],
+            "owners": [{ "object": { "name": "p" } }],
+        });
+        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
+        json!({
+            "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": "r" }, "spec": spec,
+        })
+    };
+    let moved = json!({ "namespace": "default", "name": "p", "uid": "u" });
+    for (more, words) in [
+        (json!({ "preAllocation": true, "preemptionPolicy": "PreemptLowerPriority" }), "leave one of both out"),
+        (json!({ "replaces": moved, "replicas": 2 }), "leave replicas out"),
+        (json!({ "replaces": { "namespace": "default", "name": "p" } }), "uid"),
+        (json!({ "preemptionPolicy": "Always" }), "preemptionPolicy"),
+    ] {
+        let refusal = cluster.server.try_create(reservation(&more)).unwrap_err().status();
+        assert!(refusal["message"].as_str().unwrap().contains(words), "{refusal}");
+    }
+    let made = cluster.server.create(reservation(&json!({ "replaces": moved })));
+    let other = json!({ "spec": { "replaces": { "uid": "other" } } });
+    let refusal = cluster.server.try_merge(&made, &other).unwrap_err().status();
+    assert!(refusal["message"].as_str().unwrap().contains("make another Reservation"), "{refusal}");
 }

@@ -11,7 +11,8 @@ use super::{
     pods, read,
 };
 use crate::hold::{
-    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodWrite, WrittenReservation,
+    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodWrite, PriorityClasses,
+    WrittenReservation,
 };
 
 /// Whose fields these are, as the API server remembers it.
@@ -23,6 +24,7 @@ pub(super) const ANNOTATIONS: &str = "annotations";
 #[derive(Clone, Debug)]
 pub(super) enum HoldCall {
     Pod(ObjectKey),
+    Priorities,
     Claims(u64),
     Write(HoldWrite),
 }
@@ -31,6 +33,7 @@ pub(super) enum HoldCall {
 #[derive(Debug)]
 pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
+    Priorities(Result<PriorityClasses, String>),
     /// Those that have devices.
     Claims(u64, Result<Vec<AllocatedClaim>, String>),
     Written {
@@ -57,6 +60,7 @@ impl HoldCaller {
                 let pod = pods::read(&self.client, &key).await;
                 CallAnswer::Pod(key, pod)
             }
+            HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
             HoldCall::Claims(list) => {
                 CallAnswer::Claims(list, self.claims().await.map_err(|failure| Chain(&failure).to_string()))
             }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
+    provisioning::CONSUME_ANNOTATIONS,
     reservation::{OwnerController, RESERVATION_ALLOCATED},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::hold::{HoldOutcome, OwnerPod, PodWrite};
+use crate::hold::{HoldOutcome, OwnerPod, PodWrite, PriorityClasses};
 
 /// With what the controller is allowed to make room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
@@ -54,6 +55,27 @@ struct PodOwner {
     controller: bool,
 }
 
+/// A page of PriorityClasses.
+#[derive(Deserialize)]
+struct ClassPage {
+    items: Vec<SeenClass>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenClass {
+    metadata: SeenClassMeta,
+    #[serde(default)]
+    value: i32,
+    #[serde(default)]
+    global_default: bool,
+}
+
+#[derive(Deserialize)]
+struct SeenClassMeta {
+    name: String,
+}
+
 impl SeenPod {
     fn owner(self) -> OwnerPod {
         let Self { metadata, spec } = self;
@@ -68,13 +90,18 @@ impl SeenPod {
         OwnerPod {
             uid: metadata.uid,
             labels: metadata.labels,
-            annotations: metadata.annotations,
+            // Others can be long, and there are many pods.
+            annotations: metadata.annotations.into_iter().filter(|(key, _)| is_read(key)).collect(),
             controller,
             node: spec.node_name,
             priority: spec.priority,
             is_deleting: metadata.deletion_timestamp.is_some(),
         }
     }
+}
+
+fn is_read(annotation: &str) -> bool {
+    annotation == RESERVATION_ALLOCATED || CONSUME_ANNOTATIONS.contains(&annotation)
 }
 
 fn pods(key: &ObjectKey) -> Collection {
@@ -88,6 +115,28 @@ pub(super) async fn read(client: &ApiClient, key: &ObjectKey) -> Result<Option<B
         Err(failure) if failure.code() == Some(404) => Ok(None),
         Err(failure) => Err(Chain(&failure).to_string()),
     }
+}
+
+/// What priorities there are.
+pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, String> {
+    let all = Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
+    let (mut classes, mut wrong) = (PriorityClasses::default(), None);
+    let mut read = |page: Vec<u8>| match serde_json::from_slice::<ClassPage>(&page) {
+        Ok(page) => page.items.into_iter().for_each(|class| {
+            if class.global_default {
+                classes.default = class.value;
+            }
+            classes.values.insert(class.metadata.name, class.value);
+        }),
+        Err(error) => wrong = Some(error),
+    };
+    let listed = client.list(&all, &mut read).await;
+    let listed =
+        listed.and_then(|()| wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable("read PriorityClasses", error))));
+    listed.map(|()| classes).map_err(|failure| {
+        let said = Chain(&failure).to_string();
+        if failure.code() == Some(403) { format!("{said}; {RIGHT}") } else { said }
+    })
 }
 
 /// Carries out a write about a pod.
@@ -128,7 +177,7 @@ mod tests {
     fn a_pod_says_where_it_runs_how_important_it_is_and_whether_it_goes() {
         let pod: SeenPod = serde_json::from_value(json!({
             "metadata": {
-                "name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "name": "p", "uid": "u", "annotations": {"long": "text", RESERVATION_ALLOCATED: "{}"}, "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "ownerReferences": [
                     {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "cu"},
                     {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "ru", "controller": true},
@@ -139,6 +188,7 @@ mod tests {
         .unwrap();
         let pod = pod.owner();
         assert_eq!((&*pod.node, pod.priority, pod.is_deleting), ("n", -7, true));
+        assert_eq!(pod.annotations.len(), 1);
         assert_eq!(pod.controller.unwrap().name, "r");
     }
 }

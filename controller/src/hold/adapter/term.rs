@@ -170,6 +170,7 @@ impl<'a> HoldTerm<'a> {
             match command {
                 HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
                 HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
+                HoldCommand::ListPriorities => self.queue.push_back(HoldCall::Priorities),
                 HoldCommand::ListClaims(list) => self.queue.push_back(HoldCall::Claims(list)),
                 HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
@@ -213,6 +214,7 @@ impl<'a> HoldTerm<'a> {
         self.under_way -= 1;
         match answer {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
+            CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
             CallAnswer::Claims(list, Ok(claims)) => {
                 claims.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
                 self.step(HoldEvent::ClaimsListed(list));

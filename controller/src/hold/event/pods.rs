@@ -36,6 +36,14 @@ pub(crate) enum PodWrite {
     Annotate { pod: ObjectKey, uid: String, value: String },
 }
 
+/// How important pods of which PriorityClass are.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct PriorityClasses {
+    pub(crate) values: BTreeMap<String, i32>,
+    /// Of pods that name none.
+    pub(crate) default: i32,
+}
+
 impl PodWrite {
     /// The pod.
     pub(crate) fn pod(&self) -> &ObjectKey {

@@ -71,6 +71,13 @@ impl World {
         self.server.put_claim(AllocatedClaim { key: key(name), uid, pods, ..AllocatedClaim::default() });
     }
 
+    /// The same, which has its devices at once and is so important.
+    pub(super) fn running(&mut self, name: &str, app: &str, wants: usize, priority: i32) {
+        self.pod(name, app, wants, "");
+        self.server.pods.get_mut(&key(name)).unwrap().is.priority = priority;
+        assert!(self.schedule(name), "there is nothing for {name}");
+    }
+
     /// kube-scheduler decides where a pod goes, by what is published and what it knows to be given. Written later.
     pub(super) fn decide(&mut self, name: &str) -> bool {
         let found = self.server.pods.get(&key(name)).filter(|pod| !pod.is.is_deleting);

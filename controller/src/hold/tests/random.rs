@@ -22,6 +22,19 @@ enum Trouble {
     Deaths,
     /// There are two controllers at times.
     Rivals,
+    /// The cluster is full, and many want others to make room or to move; the controller dies at times.
+    Crowds,
+}
+
+/// What it came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// How often the controller died.
+    deaths: usize,
+    /// At how many moments something was kept.
+    kept: usize,
+    /// Pods that were evicted.
+    evicted: usize,
 }
 
 /// A cluster under users who do not know what they want.
@@ -36,7 +49,11 @@ struct Chaos {
 impl Chaos {
     fn new(seed: u64, trouble: Trouble) -> Self {
         let dice = Dice(seed);
-        Self { world: World::new(&[3, 2, 2]), dice, names: 0, trouble, kept: 0 }
+        let mut world = World::new(&[3, 2, 2]);
+        if trouble == Trouble::Crowds {
+            (0..7).for_each(|at| world.running(&format!("first-{at}"), ["db", "web"][at % 2], 1, 10));
+        }
+        Self { world, dice, names: 0, trouble, kept: 0 }
     }
 
     fn name(&mut self) -> String {
@@ -56,7 +73,12 @@ impl Chaos {
 
     /// One thing happens.
     fn step(&mut self) {
-        if self.trouble == Trouble::Deaths && self.dice.roll(8) == 0 {
+        let deaths = match self.trouble {
+            Trouble::Deaths => 8,
+            Trouble::Crowds => 40,
+            Trouble::Usual | Trouble::Rivals => usize::MAX,
+        };
+        if deaths < usize::MAX && self.dice.roll(deaths) == 0 {
             let fate = [Fate::DieBefore, Fate::DieAfter][self.dice.roll(2)];
             self.world.fates.insert(self.world.writes.len(), fate);
         }
@@ -74,6 +96,7 @@ impl Chaos {
                     self.world.delete_pod(&pod);
                 }
             }
+            5 if self.dice.roll(6) == 0 => self.change_budget(),
             5 => self.change_node(),
             6 => {
                 let fates =
@@ -120,11 +143,35 @@ impl Chaos {
             "ttl": ttl,
             "allocateOnce": self.dice.roll(2) == 0,
             "replicas": 1 + self.dice.roll(2),
-            "preAllocation": self.dice.roll(3) == 0,
+            "preAllocation": self.dice.roll(3) == 0 && self.trouble != Trouble::Crowds,
             "preAllocationPolicy": {"enableMultiple": self.dice.roll(2) == 0},
         });
         let count = 1 + self.dice.roll(2);
-        self.world.reserve(&name, wants_and(count, app, more));
+        let mut spec = wants_and(count, app, more);
+        let few = if self.trouble == Trouble::Crowds { 3 } else { 6 };
+        match self.dice.roll(few) {
+            0 => spec["replaces"] = self.replaced(),
+            1..=2 if spec["preAllocation"] == false => {
+                spec["preemptionPolicy"] = json!("PreemptLowerPriority");
+                spec["template"]["spec"]["priorityClassName"] = json!("high");
+            }
+            _ => {}
+        }
+        self.world.reserve(&name, spec);
+    }
+
+    /// Somebody who is to be moved; not always the one who has the name.
+    fn replaced(&mut self) -> serde_json::Value {
+        let Some(pod) = self.pick_pod() else { return json!(null) };
+        let uid = self.world.server.pods[&super::cluster::key(&pod)].is.uid.clone();
+        let uid = if self.dice.roll(4) == 0 { "other".to_owned() } else { uid };
+        json!({"namespace": "default", "name": pod, "uid": uid})
+    }
+
+    fn change_budget(&mut self) {
+        let app = ["web", "job", "db"][self.dice.roll(3)].to_owned();
+        let least = self.dice.roll(2);
+        self.world.server.budgets.insert(app, least);
     }
 
     fn come(&mut self) {
@@ -137,6 +184,8 @@ impl Chaos {
         };
         let wants = 1 + self.dice.roll(2);
         self.world.pod(&name, app, wants, &tolerates);
+        let priority = [0, 10, 2000][self.dice.roll(3)];
+        self.world.server.pods.get_mut(&super::cluster::key(&name)).unwrap().is.priority = priority;
     }
 
     fn change_node(&mut self) {
@@ -162,10 +211,11 @@ impl Chaos {
     }
 
     /// Everybody goes home: what was deleted must disappear, and nothing may be left.
-    fn end(mut self) -> (usize, usize, usize) {
+    fn end(mut self) -> Outcome {
         self.world.fates.clear();
         self.world.rival = None;
         self.world.daemons_down.clear();
+        self.world.server.budgets.clear();
         self.world.in_flight.clear();
         // None of those that expire is left then.
         self.world.settle_for(900);
@@ -184,12 +234,12 @@ impl Chaos {
         self.world.check_rest();
         let left: Vec<_> = self.world.server.node_fences.values().flat_map(|it| &it.fences).collect();
         assert!(left.is_empty(), "{left:?}");
-        (self.world.restarts, self.world.writes.len(), self.kept)
+        let evicted = self.world.server.evictions.iter().filter(|it| it.is_done).count();
+        Outcome { deaths: self.world.restarts, kept: self.kept, evicted }
     }
 }
 
-/// Says how often the controller died, how often it wrote, and at how many moments something was kept.
-fn live(seed: u64, steps: usize, trouble: Trouble) -> (usize, usize, usize) {
+fn live(seed: u64, steps: usize, trouble: Trouble) -> Outcome {
     let mut chaos = Chaos::new(seed, trouble);
     (0..steps).for_each(|_| chaos.step());
     chaos.end()
@@ -197,8 +247,16 @@ fn live(seed: u64, steps: usize, trouble: Trouble) -> (usize, usize, usize) {
 
 #[test]
 fn in_any_order_nothing_is_kept_twice_or_for_nobody() {
-    let kept: usize = (0..30).map(|seed| live(seed, 600, Trouble::Usual).2).sum();
+    let all: Vec<Outcome> = (0..30).map(|seed| live(seed, 600, Trouble::Usual)).collect();
+    let kept: usize = all.iter().map(|it| it.kept).sum();
     assert!(kept > 1000, "it comes to something: {kept}");
+}
+
+/// When anybody is asked to go, what must be true then is looked at: `World::check_command`.
+#[test]
+fn nobody_is_evicted_for_nothing_in_any_order() {
+    let evicted: usize = (200..230).map(|seed| live(seed, 1200, Trouble::Crowds).evicted).sum();
+    assert!(evicted > 20, "it comes to something: {evicted}");
 }
 
 #[test]
@@ -212,9 +270,9 @@ fn two_controllers_at_the_same_time_keep_nothing_twice() {
 fn die(deaths: usize) -> usize {
     let (mut died, mut kept, mut seed) = (0, 0, 1000);
     while died < deaths {
-        let (deaths, _, moments) = live(seed, 3000, Trouble::Deaths);
-        died += deaths;
-        kept += moments;
+        let outcome = live(seed, 3000, Trouble::Deaths);
+        died += outcome.deaths;
+        kept += outcome.kept;
         seed += 1;
     }
     kept

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     AllocatedClaim, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite,
-    PublishedSlice, ReservationObject, WrittenReservation,
+    PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
 };
 
 /// A pod that wants devices, by a claim of its own that has its name.
@@ -29,7 +29,7 @@ pub(super) struct Eviction {
 }
 
 /// The server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Server {
     pub(super) reservations: BTreeMap<String, ReservationObject>,
     pub(super) nodes: BTreeSet<String>,
@@ -38,6 +38,8 @@ pub(super) struct Server {
     pub(super) rules: BTreeMap<String, FenceRule>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
     pub(super) pods: BTreeMap<ObjectKey, ModelPod>,
+    /// What PriorityClasses say.
+    pub(super) priorities: Result<PriorityClasses, String>,
     /// How many pods with this label must stay.
     pub(super) budgets: BTreeMap<String, usize>,
     pub(super) evictions: Vec<Eviction>,
@@ -46,6 +48,28 @@ pub(super) struct Server {
     pub(super) facts: ClusterFacts,
     pub(super) log: Vec<HoldEvent>,
     pub(super) last: u64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let priorities = PriorityClasses { values: [("high".to_owned(), 1000)].into(), default: 0 };
+        Self {
+            reservations: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            node_fences: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            priorities: Ok(priorities),
+            budgets: BTreeMap::new(),
+            evictions: Vec::new(),
+            forbids_annotations: false,
+            facts: ClusterFacts::default(),
+            log: Vec::new(),
+            last: 0,
+        }
+    }
 }
 
 impl Server {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite,
-        ReservationObject,
+        PodWrite, ReservationObject,
     },
     server::{ModelPod, Server, read},
 };
@@ -173,7 +173,10 @@ impl World {
             match command {
                 HoldCommand::WakeAt(at) => self.controller.wake = Some(at),
                 HoldCommand::Tell(notice) => self.notices.push(notice),
-                command => self.controller.commands.push_back(command),
+                command => {
+                    self.check_command(&command);
+                    self.controller.commands.push_back(command);
+                }
             }
         }
     }
@@ -193,6 +196,10 @@ impl World {
             HoldCommand::FetchPod(key) => {
                 let pod = self.server.pods.get(&key).map(|pod| Box::new(pod.is.clone()));
                 self.feed(HoldEvent::Pod(key, Ok(pod)));
+            }
+            HoldCommand::ListPriorities => {
+                let classes = self.server.priorities.clone();
+                self.feed(HoldEvent::Priorities(classes));
             }
             HoldCommand::ListClaims(list) => {
                 let claims: Vec<_> = self.server.claims.values().cloned().collect();
@@ -447,6 +454,13 @@ pub(super) fn wants(count: usize, app: &str) -> Value {
         }},
         "owners": [{"labelSelector": {"matchLabels": {"app": app}}}],
     })
+}
+
+/// The same, for pods that are more important than others and have them evicted.
+pub(super) fn preempts(count: usize, app: &str) -> Value {
+    let mut spec = wants_and(count, app, json!({"preemptionPolicy": "PreemptLowerPriority"}));
+    spec["template"]["spec"]["priorityClassName"] = json!("high");
+    spec
 }
 
 /// The same, with more.
