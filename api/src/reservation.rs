@@ -54,6 +54,12 @@ pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
 pub const RESERVATION_UID_ANNOTATION: &str = "hostler.dev/reservation-uid";
 /// For how many pods a Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
+/// The annotation, in JSON, with which a pod says to which Reservations it wants to be led.
+pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
+/// The label with which a pod says `true` that it wants to be led to none.
+pub const RESERVATION_IGNORED: &str = "hostler.dev/reservation-ignored";
+/// The annotation of a claim that says, in JSON, to which Reservation it was led: name and uid.
+pub const CLAIM_RESERVATION: &str = "hostler.dev/led-to-reservation";
 /// What a Reservation may keep at once: its object must fit into the API server's store.
 pub const MAX_RESERVED_DEVICES: usize = 1024;
 

@@ -9,6 +9,10 @@ pub const HELD_TAINT: &str = "hostler.dev/held";
 /// The attribute that says the same where the API server stores no taints: true while the device is kept for somebody.
 pub const HELD_ATTRIBUTE: &str = "hostler.dev/held";
 
+/// The attribute that says for whom, as the value of the taint does: selectors see no taints, and who may take only what is kept
+/// for him is led to it by this.
+pub const HELD_FOR_ATTRIBUTE: &str = "hostler.dev/heldFor";
+
 /// The annotation with which a claim that was made from a template says what its pod calls it.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 

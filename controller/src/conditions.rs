@@ -4,19 +4,21 @@
 //! the controller from being ready.
 
 mod keeping;
+mod steering;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
 
-use self::keeping::keeping;
+use self::{keeping::keeping, steering::steering};
 use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     hold::adapter::HoldStatus,
     model::{KindStatus, ObservedKind},
     provision::adapter::ProvisionStatus,
+    steer::SteerPhase,
 };
 
 /// What is to be said of something that nobody wants.
@@ -70,6 +72,8 @@ pub(crate) enum FindingKind {
     ProvisioningRequests,
     /// Devices are kept for whom they were promised.
     Reservations,
+    /// Pods are led to that.
+    Webhook,
 }
 
 impl FindingKind {
@@ -84,6 +88,7 @@ impl FindingKind {
             Self::ClassicAllocation => "ClassicAllocation",
             Self::Reservations => "Reservations",
             Self::ProvisioningRequests => "ProvisioningRequests",
+            Self::Webhook => "Webhook",
         }
     }
 }
@@ -119,8 +124,9 @@ pub(crate) fn findings(
     classic: &ClassicStatus,
     provision: &ProvisionStatus,
     holds: &HoldStatus,
+    webhook: Option<&SteerPhase>,
 ) -> Vec<ClusterFinding> {
-    vec![
+    let mut all = vec![
         synced(modes, kinds),
         readable(kinds),
         of_kind(FindingKind::NodeReports, modes.node_reports, kinds.get(&ObservedKind::NodeHardware)),
@@ -129,7 +135,9 @@ pub(crate) fn findings(
         allocating(modes, classic),
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
         keeping(modes.reservations, holds),
-    ]
+    ];
+    all.extend(webhook.map(steering));
+    all
 }
 
 fn synced(modes: CapabilitiesConfig, kinds: &BTreeMap<ObservedKind, KindStatus>) -> ClusterFinding {
@@ -311,7 +319,7 @@ mod tests {
     fn said(modes: CapabilitiesConfig) -> [String; 2] {
         let (sums, classic) = (SumsOutcome::default(), ClassicStatus::default());
         let (provision, holds) = (ProvisionStatus::default(), HoldStatus::default());
-        let findings = findings(modes, &BTreeMap::new(), &sums, &classic, &provision, &holds);
+        let findings = findings(modes, &BTreeMap::new(), &sums, &classic, &provision, &holds, None);
         let of = |kind| findings.iter().find(|finding| finding.kind == kind).unwrap().line();
         [of(FindingKind::ClusterHardware), of(FindingKind::ClassicAllocation)]
     }

@@ -3,6 +3,7 @@
 mod listen;
 mod provisioning;
 mod reservations;
+mod webhook;
 
 use std::{
     fmt,
@@ -16,7 +17,9 @@ use hostler_process::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{listen::ListenAddress, provisioning::ProvisioningConfig, reservations::ReservationsConfig};
+pub(crate) use self::{
+    listen::ListenAddress, provisioning::ProvisioningConfig, reservations::ReservationsConfig, webhook::WebhookConfig,
+};
 use crate::model::ObservedKind;
 
 /// Where the controller looks for a configuration file when none is named.
@@ -42,6 +45,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) provisioning: ProvisioningConfig,
     /// How it keeps devices for whom they were promised.
     pub(crate) reservations: ReservationsConfig,
+    /// How pods are led to that.
+    pub(crate) webhook: WebhookConfig,
     /// Which of several controllers writes.
     pub(crate) lease: LeaseConfig,
     /// What is logged, and how.
@@ -57,6 +62,7 @@ impl Default for ControllerConfig {
             capabilities: CapabilitiesConfig::default(),
             provisioning: ProvisioningConfig::default(),
             reservations: ReservationsConfig::default(),
+            webhook: WebhookConfig::default(),
             lease: LeaseConfig::default(),
             log: LogConfig::default(),
         }
@@ -154,7 +160,7 @@ impl CapabilitiesConfig {
 }
 
 /// Sections that are read for themselves.
-const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning", "reservations"];
+const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning", "reservations", "webhook"];
 
 impl ControllerConfig {
     /// Reads and checks a file.
@@ -171,8 +177,9 @@ impl ControllerConfig {
         let log = reader.section("log", &mut root);
         let provisioning = reader.section("provisioning", &mut root);
         let reservations = reader.section("reservations", &mut root);
+        let webhook = reader.section("webhook", &mut root);
         let scalars: Self = reader.keys("", root, SECTIONS);
-        let config = Self { capabilities, lease, log, provisioning, reservations, ..scalars };
+        let config = Self { capabilities, lease, log, provisioning, reservations, webhook, ..scalars };
         config.mistakes().into_iter().for_each(|mistake| reader.mistake(mistake));
         let (mut problems, _) = reader.end();
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
@@ -193,6 +200,7 @@ impl ControllerConfig {
             mistakes.push(ConfigMistake::new("driver", format!("is {:?}, which is no driver", self.driver), fix));
         }
         mistakes.extend(self.provisioning.mistakes());
+        mistakes.extend(self.webhook.mistakes());
         let names = [("lease.name", Some(&self.lease.name)), ("lease.namespace", self.lease.namespace.as_ref())];
         for (key, name) in names {
             if let Some(name) = name.filter(|name| !is_object_name(name)) {
@@ -271,6 +279,16 @@ mod tests {
              letters, digits, '-' and '.', at most 253 of them\n\
              FILE:4: provisioning.atomic_scale_up_aliases: has \"a.b\", as has provisioning.check_capacity_aliases; name \
              it in one of them"
+        );
+        let text = "[webhook]\nkey = 'tls.key'\nservice = 'a.b'\nconfiguration = 'A'";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:1: webhook.certificate: is missing; write both, or none for a certificate that is made here\n\
+             FILE:2: webhook.key: is tls.key, which is relative; write an absolute path\n\
+             FILE:3: webhook.service: is \"a.b\", which no object can be called; write the name of the Service: lower-case \
+             letters, digits, and hyphens inside\n\
+             FILE:4: webhook.configuration: is \"A\", which no object can be called; write the name of the \
+             MutatingWebhookConfiguration: lower-case letters, digits, '-' and '.'"
         );
         let error = read("kubeconfig = 'x'").unwrap_err();
         assert_eq!(error, "FILE:1: kubeconfig: is x, which is relative; write an absolute path");

@@ -13,7 +13,6 @@ pub(crate) mod adapter;
 mod agenda;
 mod annotations;
 mod asking;
-#[cfg(test)]
 mod choice;
 mod core;
 mod devices;
@@ -35,9 +34,8 @@ mod tests;
 mod victims;
 mod writes;
 
-#[cfg(test)]
-use self::choice::{ReservationOffer, choose_reservation};
 pub(crate) use self::{
+    choice::{ReservationOffer, choose_reservation},
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTarget,

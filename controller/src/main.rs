@@ -26,6 +26,7 @@ mod reports;
 mod rounds;
 mod run;
 mod serve;
+mod steer;
 mod stock;
 mod text_table;
 mod view;

@@ -1,11 +1,13 @@
 //! Figures for Prometheus, made of the view when somebody asks.
 
+use std::sync::atomic::Ordering;
+
 use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
 use crate::{
     availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, serve::ServeState,
+    provision::adapter::ProvisionStatus, serve::ServeState, steer::SteerFigures,
 };
 
 /// What the text is.
@@ -46,6 +48,7 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     register_classic(&mut registry, &state.classic_rx.borrow());
     register_provisioning(&mut registry, &state.provision_rx.borrow());
     register_holds(&mut registry, &state.holds_rx.borrow());
+    register_webhook(&mut registry, &state.steering);
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -97,6 +100,17 @@ fn register_holds(registry: &mut Registry, status: &HoldStatus) {
     }
     registry.register("reservations", "Reservations, by phase", reservations);
     registry.register("reservation_writes", "Writes for Reservations since this controller leads, by outcome", writes);
+}
+
+/// What the webhook has answered, where there is one; zeros elsewhere.
+fn register_webhook(registry: &mut Registry, figures: &SteerFigures) {
+    let answers = KindGauge::default();
+    let SteerFigures { led, untouched, unanswered } = figures;
+    for (what, count) in [("led", led), ("untouched", untouched), ("unanswered", unanswered)] {
+        let count = i64::try_from(count.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        answers.get_or_create(&[("what", what)]).set(count);
+    }
+    registry.register("webhook_answers", "Claims that the webhook was asked about, by what it answered", answers);
 }
 
 /// What the controller says of itself.

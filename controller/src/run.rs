@@ -43,6 +43,7 @@ use crate::{
     observe,
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
+    steer::{self, SteerParts, SteerStatus},
     view::ClusterView,
 };
 
@@ -74,6 +75,15 @@ pub(crate) enum RunError {
     /// The address could not be bound.
     #[error("failed to listen on {address}")]
     Listen {
+        /// The address.
+        address: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The webhook's address could not be bound.
+    #[error("failed to listen on {address} (webhook.listen)")]
+    ListenWebhook {
         /// The address.
         address: String,
         /// What the kernel said.
@@ -141,13 +151,16 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         |patience| ApiClient::with_patience(config.kubeconfig.as_deref(), patience).map_err(RunError::Connect);
     // What is watched fills its connection when this process is busy: whatever must not wait has another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
-    let listener = listener(config.listen).await?;
+    let listener = self::listener(config.listen, |address, source| RunError::Listen { address, source }).await?;
+    let refused = |address, source| RunError::ListenWebhook { address, source };
+    let webhook = self::listener(config.webhook.listen, refused).await?;
     let modes = config.capabilities;
     let (view_rx, pulse) = watch_all(&watching, modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
     let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
+    let (steer_tx, steer_rx) = watch::channel(SteerStatus::default());
     let sources = FindingSources {
         modes,
         view_rx: view_rx.clone(),
@@ -155,10 +168,12 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         classic_rx: classic_rx.clone(),
         provision_rx: provision_rx.clone(),
         holds_rx: holds_rx.clone(),
+        steer_rx: webhook.as_ref().map(|_| steer_rx),
     };
     let findings_rx = findings::start(sources, tasks);
+    let leads = modes.leads() || config.webhook.leads();
     let leadership_rx =
-        if modes.leads() { lead(&config.lease, &calling, tasks) } else { watch::channel(Leadership::default()).1 };
+        if leads { lead(&config.lease, &calling, tasks) } else { watch::channel(Leadership::default()).1 };
     let state = ServeState {
         view_rx,
         findings_rx,
@@ -166,6 +181,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         provision_rx,
         holds_rx,
         leadership_rx,
+        steering: Arc::default(),
         client: calling,
         tasks: tasks.clone(),
     };
@@ -173,14 +189,41 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }
+    if let Some(listener) = webhook {
+        steer(config, &state, steer_tx, listener).map_err(RunError::Certificate)?;
+    }
     life::ready(state, pulse, tasks);
     Ok(())
 }
 
-async fn listener(address: ListenAddress) -> Result<Option<TcpListener>, RunError> {
+/// Leads pods to what is kept for them.
+fn steer(
+    config: &ControllerConfig,
+    state: &ServeState,
+    status_tx: watch::Sender<SteerStatus>,
+    listener: TcpListener,
+) -> Result<(), CertificateError> {
+    let ServeState { view_rx, leadership_rx, steering, client, tasks, .. } = state.clone();
+    let parts = SteerParts {
+        client,
+        config: config.webhook.clone(),
+        namespace: namespace(&config.lease),
+        driver: config.driver.clone(),
+        view_rx,
+        leadership_rx,
+        status_tx,
+        figures: steering,
+        tasks,
+    };
+    steer::start(parts, listener)
+}
+
+async fn listener(
+    address: ListenAddress,
+    refused: impl FnOnce(String, io::Error) -> RunError,
+) -> Result<Option<TcpListener>, RunError> {
     let ListenAddress::Tcp(address) = address else { return Ok(None) };
-    let failed = |source| RunError::Listen { address: address.to_string(), source };
-    Ok(Some(TcpListener::bind(address).await.map_err(failed)?))
+    TcpListener::bind(address).await.map(Some).map_err(|source| refused(address.to_string(), source))
 }
 
 /// Where the controller is at home.

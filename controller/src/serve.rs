@@ -47,7 +47,7 @@ pub(crate) use plans::{PlanFile, PlanRequest};
 
 use crate::{
     classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus, lead::Leadership,
-    provision::adapter::ProvisionStatus, view::ClusterView,
+    provision::adapter::ProvisionStatus, steer::SteerFigures, view::ClusterView,
 };
 
 /// Connections at once. A page has a few; probes and scrapers have one for a moment.
@@ -70,6 +70,8 @@ pub(crate) struct ServeState {
     pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
     /// How keeping devices goes.
     pub(crate) holds_rx: watch::Receiver<HoldStatus>,
+    /// What the webhook has answered.
+    pub(crate) steering: Arc<SteerFigures>,
     /// Who writes.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// For those who must be asked about.

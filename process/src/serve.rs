@@ -6,6 +6,7 @@
 //! ```
 
 mod certificate;
+mod given;
 mod tcp;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::Tasks;
 
 pub use self::{
     certificate::{CertificateError, OwnCertificate, own_tls},
+    given::{GivenCertificate, MadeCertificate, given_tls},
     tcp::{accept, accept_tls},
 };
 

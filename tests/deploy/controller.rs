@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{deploy, documents, objects};
+use super::{deploy, documents, objects, yaml_files};
 
 fn of_controller(kind: &str) -> Value {
     let all = objects(kind).into_iter().filter(|(path, _)| path.starts_with(deploy().join("controller")));
@@ -97,11 +97,37 @@ fn the_role_of_the_controller_changes_nothing_of_others() {
 #[test]
 fn the_installed_configuration_names_every_key() {
     let installed = keys("systemd/controller.toml");
-    for section in ["capabilities", "provisioning", "reservations", "lease", "log"] {
+    for section in ["capabilities", "provisioning", "reservations", "webhook", "lease", "log"] {
         assert!(installed[section].is_table(), "{section}");
     }
     let unit = fs::read_to_string(deploy().join("../systemd/hostler-controller.service")).unwrap();
     let kubeconfig = installed["kubeconfig"].as_str().unwrap();
     assert_eq!(kubeconfig, "/run/credentials/hostler-controller.service/kubeconfig");
     assert!(unit.contains("LoadCredential=kubeconfig:"), "{unit}");
+}
+
+/// The API server finds the webhook, and no claim ever waits for it.
+#[test]
+fn the_webhook_is_where_the_configuration_says_and_nobody_depends_on_it() {
+    let all = yaml_files(&deploy().join("holds/webhook")).into_iter().flat_map(|path| documents(&path));
+    let all: Vec<Value> = all.collect();
+    let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap();
+    let configuration = of("MutatingWebhookConfiguration");
+    let webhook = &configuration["webhooks"][0];
+    assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&"Ignore".into(), &1.into()));
+    let (service, named) = (of("Service"), &webhook["clientConfig"]["service"]);
+    for field in ["name", "namespace"] {
+        assert_eq!(named[field], service["metadata"][field], "{field}");
+    }
+    assert_eq!(named["port"], service["spec"]["ports"][0]["port"]);
+    let deployment = of_controller("Deployment");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]);
+    let listen = keys("deploy/holds/webhook/controller.toml")["webhook"]["listen"].as_str().unwrap().to_owned();
+    let port: u16 = listen.rsplit(':').next().unwrap().parse().unwrap();
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], port);
+    assert_eq!(of("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"], port);
+    let default = keys("systemd/controller.toml");
+    for (key, object) in [("configuration", configuration), ("service", service)] {
+        assert_eq!(default["webhook"][key].as_str(), object["metadata"]["name"].as_str(), "{key}");
+    }
 }

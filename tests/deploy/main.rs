@@ -26,7 +26,9 @@ use hostler_testing::{
 };
 use k8s_openapi::{
     api::{
-        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        },
         apps::v1::{DaemonSet, Deployment},
         core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
         networking::v1::NetworkPolicy,
@@ -119,6 +121,9 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "resource.k8s.io/v1/DeviceClass" => through::<DeviceClass>(object),
         "resource.k8s.io/v1/ResourceClaim" => through::<ResourceClaim>(object),
         "resource.k8s.io/v1/ResourceClaimTemplate" => through::<ResourceClaimTemplate>(object),
+        "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration" => {
+            through::<MutatingWebhookConfiguration>(object)
+        }
         "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" => through::<ValidatingAdmissionPolicy>(object),
         "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding" => {
             through::<ValidatingAdmissionPolicyBinding>(object)

@@ -13,6 +13,7 @@ use crate::{
     config::CapabilitiesConfig,
     hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus,
+    steer::SteerStatus,
     view::ClusterView,
 };
 
@@ -28,6 +29,8 @@ pub(super) struct FindingSources {
     pub(super) classic_rx: watch::Receiver<ClassicStatus>,
     pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
+    /// Absent where there is no webhook.
+    pub(super) steer_rx: Option<watch::Receiver<SteerStatus>>,
 }
 
 impl FindingSources {
@@ -35,7 +38,19 @@ impl FindingSources {
         let view = self.view_rx.borrow_and_update();
         let (outcome, classic) = (self.outcome_rx.borrow_and_update(), self.classic_rx.borrow_and_update());
         let (provision, holds) = (self.provision_rx.borrow_and_update(), self.holds_rx.borrow_and_update());
-        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds).into()
+        let steer = self.steer_rx.as_mut().map(|steer_rx| steer_rx.borrow_and_update().phase.clone());
+        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, steer.as_ref()).into()
+    }
+
+    /// Until the webhook is otherwise.
+    async fn steer_changed(steer_rx: &mut Option<watch::Receiver<SteerStatus>>) {
+        // Where nobody writes, nobody tells.
+        if let Some(steer_rx) = steer_rx
+            && steer_rx.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
     }
 }
 
@@ -57,6 +72,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}
                 Ok(()) = sources.holds_rx.changed() => {}
+                () = FindingSources::steer_changed(&mut sources.steer_rx) => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }

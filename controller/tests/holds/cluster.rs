@@ -212,6 +212,14 @@ impl HoldCluster {
         self.server.until(&format!("{pod} has a node"), look).await
     }
 
+    /// Waits until one of two has a node; says which.
+    pub(crate) async fn until_either_bound<'a>(&self, pods: [&'a str; 2]) -> &'a str {
+        let is_bound = |view: &ApiServerView<'_>, pod: &&str| {
+            view.get("pods", &format!("default/{pod}")).is_some_and(|it| it["spec"]["nodeName"].is_string())
+        };
+        self.server.until("one has a node", |view| pods.into_iter().find(|pod| is_bound(view, pod))).await
+    }
+
     /// Waits until the scheduler has said that there is nothing for the pod.
     pub(crate) async fn until_refused(&self, pod: &str) {
         let look = |view: &ApiServerView<'_>| {
@@ -286,6 +294,11 @@ fn publish(server: &ApiServer, told: &Value) {
             let taint =
                 hold.map(|hold| json!({ "key": "hostler.dev/held", "value": hold["value"], "effect": "NoSchedule" }));
             device["taints"] = taint.into_iter().collect();
+            let attributes = device.as_object_mut().unwrap().entry("attributes").or_insert_with(|| json!({}));
+            match hold {
+                Some(hold) => attributes["hostler.dev/heldFor"] = json!({ "string": hold["value"] }),
+                None => drop(attributes.as_object_mut().unwrap().remove("hostler.dev/heldFor")),
+            }
         }
         if slice != before {
             server.update(slice);

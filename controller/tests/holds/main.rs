@@ -10,6 +10,7 @@ mod people;
 mod requests;
 #[path = "../run/rig.rs"]
 mod rig;
+mod webhook;
 
 use std::process::Command;
 

@@ -22,7 +22,7 @@ const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long it is used: nobody is ever shown one that is about to expire.
 const USED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Clocks differ.
-const BACKDATED: Duration = Duration::from_secs(3600);
+pub(super) const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,9 @@ pub enum CertificateError {
     /// It cannot be used.
     #[error("failed to use the certificate that was made")]
     Use(#[from] rustls::Error),
+    /// What was given cannot be read.
+    #[error("the {0} is no PEM that can be read: {1}")]
+    Read(&'static str, String),
     /// Its key cannot be used.
     #[error("the key that was made is none: {0}")]
     Key(&'static str),

@@ -10,7 +10,7 @@ use hostler_api::{
         DeviceCounterConsumption, DeviceTaint, NodeAllocatableMapping136, NodeAllocatableMapping137,
         NodeAllocatableResource137, SliceDevice, SliceQuantity, SortedMap,
     },
-    well_known::{HELD_ATTRIBUTE, HELD_TAINT, TaintReason},
+    well_known::{HELD_ATTRIBUTE, HELD_FOR_ATTRIBUTE, HELD_TAINT, TaintReason},
 };
 use hostler_backend::{AttributeValue, Capacity, CounterUse, Device, Health, NodeAllocatable, RequestPolicy, Sharing};
 
@@ -41,15 +41,16 @@ pub(super) fn device(
 ) -> Result<SliceDevice, String> {
     let has_taints = !dropped.contains(&Feature::Taints);
     let by_attribute = against.held.is_some() && !has_taints;
+    let words = held_words(device, against.held, by_attribute, settings);
     let against = DeviceObjections { held: against.held.filter(|_| has_taints), ..against };
     let taints = taints(device, against, settings);
     if let Some(taint) = taints.first().filter(|_| !has_taints) {
         return Err(format!("it would have the taint {}, which the API server does not store", taint.key));
     }
-    let attributes = attributes(device, by_attribute, settings);
-    if by_attribute && attributes.iter().count() + device.capacity.len() > MAX_ATTRIBUTES_AND_CAPACITIES {
+    if by_attribute && words.is_empty() {
         return Err("it is held, and has no room for the attribute that says so".to_owned());
     }
+    let attributes = published_attributes(device, settings).chain(words).collect();
     let shared = device.sharing == Sharing::Shared && !dropped.contains(&Feature::Sharing);
     let binding = device.binding.as_ref().filter(|_| !dropped.contains(&Feature::Binding));
     let mut published = SliceDevice {
@@ -101,10 +102,31 @@ pub(super) fn is_list(value: &AttributeValue) -> bool {
     matches!(value, AttributeValue::Ints(_) | AttributeValue::Strings(_))
 }
 
-fn attributes(device: &Device, is_held: bool, settings: &SliceSettings) -> SortedMap<DeviceAttribute> {
-    let published = device.attributes.iter().filter(|(_, value)| settings.list_attributes || !is_list(value));
-    let published = published.map(|(name, value)| (name.as_str(), attribute(value)));
-    published.chain(is_held.then_some((HELD_ATTRIBUTE, DeviceAttribute::Bool(true)))).collect()
+fn published_attributes<'a>(
+    device: &'a Device,
+    settings: &SliceSettings,
+) -> impl Iterator<Item = (&'a str, DeviceAttribute)> {
+    let lists = settings.list_attributes;
+    let published = device.attributes.iter().filter(move |(_, value)| lists || !is_list(value));
+    published.map(|(name, value)| (name.as_str(), attribute(value)))
+}
+
+/// What attributes say of a device that is held, as far as there is room: for whom is the lesser word, since who may have the device
+/// can be given it without.
+fn held_words(
+    device: &Device,
+    held: Option<&str>,
+    by_attribute: bool,
+    settings: &SliceSettings,
+) -> Vec<(&'static str, DeviceAttribute)> {
+    let Some(value) = held else { return Vec::new() };
+    let mut words = vec![(HELD_FOR_ATTRIBUTE, DeviceAttribute::String(value.into()))];
+    if by_attribute {
+        words.insert(0, (HELD_ATTRIBUTE, DeviceAttribute::Bool(true)));
+    }
+    let taken = published_attributes(device, settings).count() + device.capacity.len();
+    words.truncate(MAX_ATTRIBUTES_AND_CAPACITIES.saturating_sub(taken));
+    words
 }
 
 fn attribute(value: &AttributeValue) -> DeviceAttribute {

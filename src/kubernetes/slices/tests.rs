@@ -209,11 +209,25 @@ fn a_held_device_says_for_whom_beside_all_that_is_wrong_with_it() {
 }
 
 #[test]
+fn an_attribute_says_for_whom_a_device_is_held_where_there_is_room() {
+    let full = |count: i64| {
+        let attributes = (0..count).map(|index| (qualified(&format!("x{index}")), AttributeValue::Int(index)));
+        let pool = held(Device { attributes: attributes.collect(), ..named("a") }, &[]);
+        assert!(pool.left_out.is_empty(), "{pool:?}");
+        serde_json::to_value(&pool.slices[0].content.devices[0].attributes).unwrap()["hostler.dev/heldFor"].clone()
+    };
+    assert_eq!(full(31), json!({"string": "0123456789abcdef"}));
+    assert_eq!(full(32), json!(null));
+}
+
+#[test]
 fn without_taints_an_attribute_says_that_a_device_is_held() {
     let pool = held(named("a"), &[Feature::Taints]);
     assert_eq!(
         serde_json::to_value(&pool.slices[0].content.devices[0]).unwrap(),
-        json!({"name": "a", "attributes": {"hostler.dev/held": {"bool": true}}})
+        json!({"name": "a", "attributes": {
+            "hostler.dev/held": {"bool": true}, "hostler.dev/heldFor": {"string": "0123456789abcdef"},
+        }})
     );
     let mut full = named("b");
     full.attributes = (0..32).map(|index| (qualified(&format!("x{index}")), AttributeValue::Int(index))).collect();

@@ -47,6 +47,7 @@ mod tls;
 mod topology;
 mod verbs;
 mod watch;
+mod webhooks;
 
 use std::{
     collections::BTreeMap,
@@ -68,6 +69,7 @@ pub use fields::fields_of;
 pub use refusal::StatusError;
 pub use resources::ApiServerRelease;
 pub use state::{AdmissionAttributes, LoggedRequest};
+pub use webhooks::ask_over_tls;
 
 use rules::ServerSettings;
 use state::SharedServerState;
@@ -207,6 +209,11 @@ impl ApiServer {
     /// Has every write admitted: by `policy`, which may refuse it with a reason.
     pub fn admit(&self, policy: impl Fn(&AdmissionAttributes<'_>) -> Result<(), String> + Send + Sync + 'static) {
         self.shared.write(|state| state.policies.push(state::AdmissionPolicy(Arc::new(policy))));
+    }
+
+    /// Has the server reach a Service at this address: webhooks that name it are asked there.
+    pub fn lead_to(&self, namespace: &str, service: &str, address: SocketAddr) {
+        self.shared.write(|state| state.services.insert((namespace.to_owned(), service.to_owned()), address));
     }
 
     /// Trouble to come.

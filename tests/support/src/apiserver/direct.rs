@@ -14,6 +14,7 @@ use super::{
     state::{LoggedRequest, ServerState},
     store::{ObjectKey, meta},
     verbs::{self, ApiRequest},
+    webhooks,
 };
 use crate::control_plane::{ControllerCommand, ControllerWrite};
 
@@ -146,6 +147,7 @@ impl ApiServer {
             user_agent: user_agent.to_owned(),
         };
         let shared = &self.shared;
+        let call = webhooks::mutated(shared, call)?;
         shared.write(|state| verbs::answer(state, &shared.settings, &call)).map(|(_, object)| object)
     }
 

@@ -36,6 +36,7 @@ use super::{
     state::ServerState,
     verbs::{self, ApiRequest},
     watch::ObjectWatch,
+    webhooks,
 };
 
 /// What the real server reads of a request at most.
@@ -214,6 +215,7 @@ async fn answered(
 
 fn carry_out(shared: &Arc<SharedServerState>, call: ApiRequest) -> Result<ApiResponse, StatusError> {
     if call.verb != "watch" {
+        let call = webhooks::mutated(shared, call)?;
         let (code, object) = shared.write(|state| verbs::answer(state, &shared.settings, &call))?;
         return Ok(ApiResponse::Json(code, object));
     }

@@ -71,6 +71,7 @@ const TOPOLOGY_VERSION: &str = "v1alpha2";
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 const POLICY: &str = "policy";
@@ -85,10 +86,12 @@ pub(crate) enum ObjectKind {
     PodTemplate,
     Event,
     ConfigMap,
+    Secret,
     ServiceAccount,
     Lease,
     PodDisruptionBudget,
     PriorityClass,
+    MutatingWebhookConfiguration,
     ResourceSlice,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -132,6 +135,16 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
     resource(ObjectKind::Event, "Event", "events", &["ev"], true, false, ""),
     resource(ObjectKind::ConfigMap, "ConfigMap", "configmaps", &["cm"], true, false, ""),
     resource(ObjectKind::ServiceAccount, "ServiceAccount", "serviceaccounts", &["sa"], true, false, ""),
+    resource(ObjectKind::Secret, "Secret", "secrets", &[], true, false, ""),
+    resource(
+        ObjectKind::MutatingWebhookConfiguration,
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        &[],
+        false,
+        false,
+        ADMISSION,
+    ),
     resource(ObjectKind::Lease, "Lease", "leases", &[], true, false, COORDINATION),
     resource(
         ObjectKind::PodDisruptionBudget,
@@ -242,11 +255,11 @@ impl Catalog {
 
     /// All groups with their versions, the preferred one first.
     pub(crate) fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let plain = ["", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, COORDINATION, EXTENSIONS, POLICY, SCHEDULING];
+        let core = ["", "events.k8s.io", ADMISSION, AUTHENTICATION, AUTHORIZATION];
+        let plain = core.into_iter().chain([COORDINATION, EXTENSIONS, POLICY, SCHEDULING]);
         let dra = (DRA, self.release.dra_versions().to_vec());
         let topology = self.has_topology.then(|| (TOPOLOGY, vec![TOPOLOGY_VERSION]));
-        let mut groups: Vec<_> =
-            plain.map(|group| (group, vec!["v1"])).into_iter().chain([dra]).chain(topology).collect();
+        let mut groups: Vec<_> = plain.map(|group| (group, vec!["v1"])).chain([dra]).chain(topology).collect();
         for resource in self.custom.iter() {
             let Some(version) = resource.custom.map(|custom| custom.version) else { continue };
             match groups.iter_mut().find(|(group, _)| *group == resource.group) {

@@ -3,8 +3,9 @@
 
 use k8s_openapi::{
     api::{
-        authentication::v1 as authentication, authorization::v1 as authorization, coordination::v1 as coordination,
-        core::v1 as core, policy::v1 as policy, resource::v1 as dra, scheduling::v1 as scheduling,
+        admissionregistration::v1 as admission, authentication::v1 as authentication,
+        authorization::v1 as authorization, coordination::v1 as coordination, core::v1 as core, policy::v1 as policy,
+        resource::v1 as dra, scheduling::v1 as scheduling,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions,
     apimachinery::pkg::apis::meta::v1 as common,
@@ -61,6 +62,8 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
         ObjectKind::SubjectAccessReview => through::<authorization::SubjectAccessReview>(object),
         ObjectKind::ConfigMap => through::<core::ConfigMap>(object),
         ObjectKind::ServiceAccount => through::<core::ServiceAccount>(object),
+        ObjectKind::Secret => through::<core::Secret>(object),
+        ObjectKind::MutatingWebhookConfiguration => through::<admission::MutatingWebhookConfiguration>(object),
         ObjectKind::Lease => through::<coordination::Lease>(object),
         ObjectKind::PodDisruptionBudget => through::<policy::PodDisruptionBudget>(object),
         ObjectKind::PriorityClass => through::<scheduling::PriorityClass>(object),

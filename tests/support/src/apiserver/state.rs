@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -131,6 +132,8 @@ pub(crate) struct ServerState {
     pub log: Vec<LoggedRequest>,
     pub policies: Vec<AdmissionPolicy>,
     pub catalog: Catalog,
+    /// Where Services lead, by namespace and name.
+    pub services: BTreeMap<(String, String), SocketAddr>,
 }
 
 impl ServerState {
@@ -178,6 +181,7 @@ impl SharedServerState {
             log: Vec::new(),
             policies: Vec::new(),
             catalog: Catalog::new(&settings),
+            services: BTreeMap::new(),
         };
         Self {
             settings,

@@ -65,7 +65,7 @@ impl ApiRequest {
         ObjectKey::new(self.target.resource.kind, self.target.namespace(), name)
     }
 
-    fn body(&self) -> Result<Value, StatusError> {
+    pub(crate) fn body(&self) -> Result<Value, StatusError> {
         if self.content_type.contains("yaml") {
             let text = std::str::from_utf8(&self.body).map_err(|error| StatusError::bad_request(error.to_string()))?;
             return serde_saphyr::from_str(text).map_err(|error| StatusError::bad_request(error.to_string()));

@@ -1,0 +1,21 @@
+//! Whether pods are led to what is kept for them.
+
+use hostler_api::hardware::ConditionStatus;
+
+use super::{ClusterFinding, FindingKind};
+use crate::steer::SteerPhase;
+
+/// How it stands with the webhook. The controller is ready without it, as the API server makes claims without it.
+pub(super) fn steering(phase: &SteerPhase) -> ClusterFinding {
+    let (status, reason, message) = match phase {
+        SteerPhase::NoCertificate => {
+            let message = "there is no certificate yet; the controller that leads makes one".to_owned();
+            (ConditionStatus::Unknown, "NoCertificate", message)
+        }
+        SteerPhase::Trouble(why) => (ConditionStatus::False, "Failed", why.clone()),
+        SteerPhase::Answering => {
+            (ConditionStatus::True, "Answering", "claims of owners are led to Reservations".to_owned())
+        }
+    };
+    ClusterFinding::new(FindingKind::Webhook, status, reason, message)
+}

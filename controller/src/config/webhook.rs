@@ -1,0 +1,78 @@
+//! `[webhook]`: how pods are led to what is kept for them.
+
+use std::path::PathBuf;
+
+use hostler_process::config::ConfigMistake;
+use serde::{Deserialize, Serialize};
+
+use super::{ListenAddress, is_driver_name, is_object_name};
+
+/// `[webhook]`: how pods are led to what is kept for them.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct WebhookConfig {
+    /// Where the API server asks, always over TLS.
+    pub(crate) listen: ListenAddress,
+    /// A certificate for `<service>.<namespace>.svc`, as PEM. Default: one that is made here, and kept in a Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its key, as PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<PathBuf>,
+    /// Name of the Service that leads to it, and of the Secret.
+    pub(crate) service: String,
+    /// Name of the MutatingWebhookConfiguration.
+    pub(crate) configuration: String,
+}
+
+impl Default for WebhookConfig {
+    fn default() -> Self {
+        let name = "hostler-webhook";
+        Self {
+            listen: ListenAddress::Off,
+            certificate: None,
+            key: None,
+            service: name.to_owned(),
+            configuration: name.to_owned(),
+        }
+    }
+}
+
+impl WebhookConfig {
+    /// Certificate and key that come from outside.
+    pub(crate) fn files(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.certificate.as_ref().zip(self.key.as_ref())
+    }
+
+    /// Whether anything is done that only one of several controllers may do.
+    pub(crate) fn leads(&self) -> bool {
+        self.listen != ListenAddress::Off && self.files().is_none()
+    }
+
+    /// What no type says of a value.
+    pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
+        let mut mistakes = Vec::new();
+        let paths = [("webhook.certificate", &self.certificate), ("webhook.key", &self.key)];
+        for (key, path) in paths {
+            if let Some(path) = path.as_ref().filter(|path| path.is_relative()) {
+                let what = format!("is {}, which is relative", path.display());
+                mistakes.push(ConfigMistake::new(key, what, "write an absolute path"));
+            }
+        }
+        if let [(_, Some(_)), (other, None)] | [(other, None), (_, Some(_))] = paths {
+            let fix = "write both, or none for a certificate that is made here";
+            mistakes.push(ConfigMistake::new(other, "is missing".to_owned(), fix));
+        }
+        if !is_object_name(&self.service) {
+            let fix = "write the name of the Service: lower-case letters, digits, and hyphens inside";
+            let what = format!("is {:?}, which no object can be called", self.service);
+            mistakes.push(ConfigMistake::new("webhook.service", what, fix));
+        }
+        if self.configuration.len() > 253 || !self.configuration.split('.').all(is_driver_name) {
+            let fix = "write the name of the MutatingWebhookConfiguration: lower-case letters, digits, '-' and '.'";
+            let what = format!("is {:?}, which no object can be called", self.configuration);
+            mistakes.push(ConfigMistake::new("webhook.configuration", what, fix));
+        }
+        mistakes
+    }
+}

@@ -1,0 +1,187 @@
+//! Answers the API server, over TLS, within its patience. Anybody who can connect may ask: what comes is bounded in bytes, in time
+//! and in number, and whoever gets no answer has his claim made as it is.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{StatusCode, header::CONTENT_LENGTH},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use hostler_api::Chain;
+use hostler_cluster::ApiClient;
+use hostler_process::{
+    Tasks,
+    serve::{self, CertificateError, ConnectionServer, GivenCertificate},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    decide::SteerFacts,
+    keeper::CertificateKeeper,
+    pod::pod_of,
+    review::{AdmissionRequest, AdmissionReview, SteerAnswer},
+    status::{SteerFigures, SteerStatus},
+};
+use crate::{config::WebhookConfig, lead::Leadership, view::ClusterView};
+
+/// Connections at once: each API server has a few.
+const CONNECTIONS: usize = 64;
+/// How old a connection can get.
+const OLDEST: Duration = Duration::from_secs(600);
+/// A claim with every field at its longest has less than half of it; all connections together have 32 MiB.
+const MOST_BYTES: usize = 512 << 10;
+/// For a question to come and be answered.
+const WHOLE_TIME: Duration = Duration::from_secs(2);
+/// The API server waits for a second, of which the way takes some.
+const ANSWER_TIME: Duration = Duration::from_millis(700);
+/// Pods that are asked for at once.
+const CALLS: usize = 32;
+
+/// What the webhook is made of.
+#[derive(Debug)]
+pub(crate) struct SteerParts {
+    /// A connection that no watch can hold up.
+    pub(crate) client: ApiClient,
+    /// How it is done.
+    pub(crate) config: WebhookConfig,
+    /// Where the controller is at home.
+    pub(crate) namespace: String,
+    /// The driver whose daemons say for whom devices are kept.
+    pub(crate) driver: String,
+    /// What is there.
+    pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// Whether this process may write.
+    pub(crate) leadership_rx: watch::Receiver<Leadership>,
+    /// How it goes, for whoever wants to know.
+    pub(crate) status_tx: watch::Sender<SteerStatus>,
+    /// How often what was answered.
+    pub(crate) figures: Arc<SteerFigures>,
+    /// Where it runs.
+    pub(crate) tasks: Tasks,
+}
+
+/// What answers are made of.
+#[derive(Clone)]
+struct SteerState {
+    client: ApiClient,
+    driver: Arc<str>,
+    view_rx: watch::Receiver<Arc<ClusterView>>,
+    figures: Arc<SteerFigures>,
+    calls: Arc<Semaphore>,
+}
+
+/// Answers until the process stops, whether it leads or not.
+pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), CertificateError> {
+    let SteerParts { client, config, namespace, driver, view_rx, leadership_rx, status_tx, figures, tasks } = parts;
+    if let Ok(address) = listener.local_addr() {
+        info!(webhook = %address, "the webhook listens");
+    }
+    let certificate = Arc::new(GivenCertificate::default());
+    let tls = serve::given_tls(certificate.clone())?;
+    let calls = Arc::new(Semaphore::new(CALLS));
+    let state = SteerState { client: client.clone(), driver: driver.into(), view_rx, figures, calls };
+    let server = ConnectionServer::new(router(state), OLDEST, &tasks);
+    let (places, own_tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.clone());
+    tasks.service("webhook", async move {
+        serve::accept_tls(listener, tls, places, server, &own_tasks).await;
+        Ok(())
+    });
+    let keeper = CertificateKeeper {
+        client,
+        config,
+        namespace,
+        certificate,
+        leadership_rx,
+        status_tx,
+        tasks: tasks.clone(),
+        shown: None,
+    };
+    let stop = tasks.stop_token();
+    tasks.service("webhook certificate", async move {
+        tokio::select! {
+            // Dropped at the end only. What was sent is written or not; whoever leads next finds out.
+            () = keeper.run() => {}
+            // Cancel safe: the token stays cancelled.
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+fn router(state: SteerState) -> Router {
+    Router::new()
+        .route("/claims", post(claims))
+        .with_state(state)
+        .layer(DefaultBodyLimit::max(MOST_BYTES))
+        .layer(from_fn(within_time))
+}
+
+/// Whoever sends slowly loses his place, and whoever says that he sends much is not read.
+async fn within_time(request: Request, next: Next) -> Response {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MOST_BYTES) {
+        return (StatusCode::PAYLOAD_TOO_LARGE, "no claim is so large\n").into_response();
+    }
+    let late = |_| (StatusCode::REQUEST_TIMEOUT, "it took too long\n").into_response();
+    timeout(WHOLE_TIME, next.run(request)).await.unwrap_or_else(late)
+}
+
+async fn claims(State(state): State<SteerState>, body: Bytes) -> Response {
+    let request = match serde_json::from_slice::<AdmissionReview>(&body) {
+        Ok(review) => review.request,
+        Err(error) => {
+            debug!(error = %error, "a question that is none");
+            return (StatusCode::BAD_REQUEST, "that is no AdmissionReview of admission.k8s.io/v1\n").into_response();
+        }
+    };
+    let uid = request.uid.clone();
+    let answer = timeout(ANSWER_TIME, state.answer(request)).await.unwrap_or_else(|_| {
+        state.unanswered("the API server did not say in time which pod the claim is for".to_owned())
+    });
+    Json(answer.review(&uid)).into_response()
+}
+
+impl SteerState {
+    async fn answer(&self, request: AdmissionRequest) -> SteerAnswer {
+        let Some(claim) = request.generated_claim() else { return SteerAnswer::default() };
+        let view = self.view_rx.borrow().clone();
+        let facts = SteerFacts { view: &view, own_driver: &self.driver };
+        if !facts.concern(&claim) {
+            self.figures.untouched.fetch_add(1, Ordering::Relaxed);
+            return SteerAnswer::default();
+        }
+        // Nobody closes the semaphore.
+        let Ok(_place) = self.calls.acquire().await else { return SteerAnswer::default() };
+        let answer = match pod_of(&self.client, &claim).await {
+            Ok(Some(pod)) => facts.answer(&claim, &pod),
+            Ok(None) => SteerAnswer::default(),
+            Err(failure) => return self.unanswered(Chain(&failure).to_string()),
+        };
+        let is_led = !answer.patch.is_empty();
+        let figure = if is_led { &self.figures.led } else { &self.figures.untouched };
+        figure.fetch_add(1, Ordering::Relaxed);
+        let (namespace, pod) = (&claim.namespace, &claim.pod.name);
+        debug!(%namespace, %pod, is_led, warnings = ?answer.warnings, "a claim is made");
+        answer
+    }
+
+    fn unanswered(&self, error: String) -> SteerAnswer {
+        self.figures.unanswered.fetch_add(1, Ordering::Relaxed);
+        warn!(error, "a claim is made as it is, since it could not be found out whether something is kept for it");
+        SteerAnswer::warning("it could not be found out whether devices are kept for the pod; its claim stays as it is")
+    }
+}

@@ -1,0 +1,275 @@
+//! Keeps the certificate that the webhook is served with, and has the API server know what signed it. Every controller reads, the
+//! one that leads writes; [`keys`](super::keys) says what.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_files::{FileError, read_text};
+use hostler_process::{
+    Tasks,
+    serve::{CertificateError, GivenCertificate, MadeCertificate},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::sleep};
+use tracing::{info, warn};
+
+use super::{
+    keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step},
+    status::{SteerPhase, SteerStatus},
+};
+use crate::{config::WebhookConfig, lead::Leadership};
+
+/// Whose fields these are, as the API server remembers it.
+const FIELD_MANAGER: &str = "hostler-controller";
+/// Where in the Secret the keys are.
+const FIELD: &str = "keys.json";
+/// A certificate with its chain has a few kilobytes.
+const MOST_BYTES: u64 = 1 << 20;
+/// Between two looks: a new certificate is in use long before the old one is of no use.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Between two looks as long as there is no certificate, or something goes wrong.
+const LOOK_SOON: Duration = Duration::from_secs(3);
+/// Writes that follow on one another at most: more than any protocol has.
+const MOST_STEPS: usize = 6;
+
+/// Why there is no certificate, or nobody believes it.
+#[derive(Debug, thiserror::Error)]
+enum KeeperError {
+    #[error("failed to read the webhook's certificate")]
+    File(#[source] FileError),
+    #[error("the thread that read the webhook's certificate has ended")]
+    Thread,
+    #[error("failed to use the webhook's certificate")]
+    Certificate(#[from] CertificateError),
+    #[error("failed to read Secret {0}; apply deploy/holds/webhook, whose role allows it")]
+    ReadSecret(String, #[source] ApiFailure),
+    #[error("failed to write Secret {0}; apply deploy/holds/webhook, whose role allows it")]
+    WriteSecret(String, #[source] ApiFailure),
+    #[error("failed to put the webhook's keys into JSON")]
+    Encode(#[source] serde_json::Error),
+    #[error("failed to read MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
+    ReadConfiguration(String, #[source] ApiFailure),
+    #[error("failed to write caBundle of MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
+    WriteConfiguration(String, #[source] ApiFailure),
+}
+
+/// Keeps the certificate.
+#[derive(Debug)]
+pub(super) struct CertificateKeeper {
+    pub(super) client: ApiClient,
+    pub(super) config: WebhookConfig,
+    /// Where Service and Secret are.
+    pub(super) namespace: String,
+    pub(super) certificate: Arc<GivenCertificate>,
+    pub(super) leadership_rx: watch::Receiver<Leadership>,
+    pub(super) status_tx: watch::Sender<SteerStatus>,
+    /// Where files are read.
+    pub(super) tasks: Tasks,
+    /// What is served with, as PEM.
+    pub(super) shown: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SeenSecret {
+    metadata: SeenMeta,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenMeta {
+    uid: String,
+    resource_version: String,
+}
+
+impl CertificateKeeper {
+    /// As long as the process runs.
+    pub(super) async fn run(mut self) {
+        loop {
+            let phase = match self.look().await {
+                Ok(()) if self.shown.is_some() => SteerPhase::Answering,
+                Ok(()) => SteerPhase::NoCertificate,
+                Err(error) => SteerPhase::Trouble(Chain(&error).to_string()),
+            };
+            let pause = if phase == SteerPhase::Answering { LOOK_AGAIN } else { LOOK_SOON };
+            self.tell(phase);
+            tokio::select! {
+                // Both are cancel safe: they only wait, and what has changed is looked at in the next round.
+                () = sleep(pause) => {}
+                Ok(()) = self.leadership_rx.changed() => {}
+            }
+        }
+    }
+
+    fn tell(&self, phase: SteerPhase) {
+        self.status_tx.send_if_modified(|last| {
+            let is_other = last.phase != phase;
+            if let (true, SteerPhase::Trouble(error)) = (is_other, &phase) {
+                warn!(error, "the webhook cannot do its work");
+            }
+            last.phase = phase;
+            is_other
+        });
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership_rx.borrow().is_ours(Instant::now())
+    }
+
+    async fn look(&mut self) -> Result<(), KeeperError> {
+        if let Some((certificate, key)) = self.config.files() {
+            let (certificate, key) = (certificate.clone(), key.clone());
+            let reading = self.tasks.looking(move || [certificate, key].map(|path| read(&path)));
+            let [certificate, key] = reading.await.map_err(|_| KeeperError::Thread)?;
+            let (certificate, key) = (certificate?, key?);
+            return self.show(&certificate, &key);
+        }
+        for _ in 0..MOST_STEPS {
+            let (keys, secret) = self.keys().await?;
+            if let Some(keys) = &keys {
+                self.show(&keys.in_use.certificate, &keys.in_use.key)?;
+            }
+            if !self.leads() || !self.step(keys, secret).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, certificate: &str, key: &str) -> Result<(), KeeperError> {
+        if self.shown.as_deref() != Some(certificate) {
+            self.certificate.replace(certificate.as_bytes(), key.as_bytes())?;
+            self.shown = Some(certificate.to_owned());
+            info!("the webhook has a certificate");
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let Self { config: WebhookConfig { service, .. }, namespace, .. } = self;
+        // The first is what the API server asks for.
+        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}"), service.clone()]
+    }
+
+    fn secrets(&self) -> Collection {
+        Collection::core("Secret", "secrets").of(&self.namespace)
+    }
+
+    /// What the Secret says, if it is there; what cannot be understood is as good as nothing.
+    async fn keys(&self) -> Result<(Option<WebhookKeys>, Option<ObjectVersion>), KeeperError> {
+        let name = &self.config.service;
+        let secret: SeenSecret = match self.client.get(&self.secrets(), name).await {
+            Ok(secret) => secret,
+            Err(failure) if failure.code() == Some(404) => return Ok((None, None)),
+            Err(failure) => return Err(KeeperError::ReadSecret(self.secret_name(), failure)),
+        };
+        let SeenMeta { uid, resource_version } = secret.metadata;
+        let text = secret.data.get(FIELD).and_then(|text| STANDARD.decode(text).ok());
+        let keys = text.and_then(|text| serde_json::from_slice(&text).ok());
+        Ok((keys, Some(ObjectVersion { uid, resource_version })))
+    }
+
+    fn secret_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.config.service)
+    }
+
+    /// One write, if there is one to make.
+    async fn step(&self, keys: Option<WebhookKeys>, secret: Option<ObjectVersion>) -> Result<bool, KeeperError> {
+        let webhooks = if keys.is_some() { Some(self.configuration().await?) } else { None };
+        let bundle = webhooks.as_ref().map(bundle_of).unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let Some(step) = next_step(keys.as_ref(), &bundle, &self.names(), now) else { return Ok(false) };
+        match (step, keys) {
+            (KeyStep::Make, _) => self.write_keys(&WebhookKeys::new(self.make(now)?), secret).await?,
+            (KeyStep::Prepare, Some(keys)) => self.write_keys(&keys.with_next(self.make(now)?), secret).await?,
+            (KeyStep::Keep(keys), _) => self.write_keys(&keys, secret).await?,
+            (KeyStep::Bundle(bundle), _) => self.write_bundle(webhooks.unwrap_or_default(), &bundle).await?,
+            (KeyStep::Prepare, None) => {}
+        }
+        Ok(true)
+    }
+
+    fn make(&self, now: u64) -> Result<ServingPair, KeeperError> {
+        let names = self.names();
+        let MadeCertificate { certificate, key, authority } = MadeCertificate::new(&names, VALID)?;
+        Ok(ServingPair { made: now, names, certificate, key, authority })
+    }
+
+    async fn write_keys(&self, keys: &WebhookKeys, secret: Option<ObjectVersion>) -> Result<(), KeeperError> {
+        let (all, name) = (self.secrets(), &self.config.service);
+        let text = serde_json::to_vec(keys).map_err(KeeperError::Encode)?;
+        let data = json!({ FIELD: STANDARD.encode(text) });
+        let written = match secret {
+            Some(ObjectVersion { uid, resource_version }) => {
+                let metadata = json!({ "uid": uid, "resourceVersion": resource_version });
+                let patch = json!({ "metadata": metadata, "data": data });
+                self.client.change::<Value>(&all, name, FIELD_MANAGER, &patch).await
+            }
+            None => {
+                let labels = json!({ "app.kubernetes.io/managed-by": FIELD_MANAGER });
+                let metadata = json!({ "name": name, "namespace": self.namespace, "labels": labels });
+                let object = json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data,
+                });
+                self.client.create::<Value>(&all, name, &object).await
+            }
+        };
+        but_for_others(written).map_err(|failure| KeeperError::WriteSecret(self.secret_name(), failure))
+    }
+
+    async fn configuration(&self) -> Result<Value, KeeperError> {
+        let name = &self.config.configuration;
+        let found = self.client.get(&configurations(), name).await;
+        found.map_err(|failure| KeeperError::ReadConfiguration(name.clone(), failure))
+    }
+
+    /// Lists are written as a whole: the version says that nobody else has changed them.
+    async fn write_bundle(&self, mut configuration: Value, bundle: &str) -> Result<(), KeeperError> {
+        let encoded = json!(STANDARD.encode(bundle));
+        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            webhook["clientConfig"]["caBundle"] = encoded.clone();
+        }
+        let metadata = &configuration["metadata"];
+        let metadata = json!({ "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] });
+        let patch = json!({ "metadata": metadata, "webhooks": configuration["webhooks"] });
+        let name = &self.config.configuration;
+        let written = self.client.change::<Value>(&configurations(), name, FIELD_MANAGER, &patch).await;
+        but_for_others(written).map_err(|failure| KeeperError::WriteConfiguration(name.clone(), failure))
+    }
+}
+
+/// Where somebody else has written before, it is read again.
+fn but_for_others(written: Result<Value, ApiFailure>) -> Result<(), ApiFailure> {
+    match written {
+        Err(failure) if failure.code() != Some(409) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+fn configurations() -> Collection {
+    let (group, kind) = ("admissionregistration.k8s.io", "MutatingWebhookConfiguration");
+    Collection::custom(group, "v1", kind, "mutatingwebhookconfigurations")
+}
+
+/// What the API server believes of all webhooks of a configuration; nothing where that is not one thing.
+fn bundle_of(configuration: &Value) -> String {
+    let webhooks = configuration["webhooks"].as_array();
+    let mut bundles = webhooks.into_iter().flatten().map(|it| it["clientConfig"]["caBundle"].as_str());
+    let first = bundles.next().flatten().unwrap_or_default();
+    let is_one = bundles.all(|it| it == Some(first));
+    let decoded = STANDARD.decode(first).ok().filter(|_| is_one);
+    decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+fn read(path: &Path) -> Result<String, KeeperError> {
+    read_text(path, MOST_BYTES).map_err(KeeperError::File)
+}

@@ -1,0 +1,276 @@
+//! How the requests of a claim are written anew, so that it gets what is kept for it.
+//!
+//! | Request | Aligned | Restricted |
+//! |---|---|---|
+//! | of a class of which nothing is kept, or with admin access | as it is | as it is |
+//! | `exactly` | `firstAvailable: [held, any]`: what is kept, else what is kept and others mixed | what is kept |
+//! | `firstAvailable` of up to four | what is kept of each alternative, then each with others | each alternative of what is kept |
+//! | all devices of a node, or one that cannot be written so | tolerates what is kept, no more | the same |
+//!
+//! Constraints and configurations that name a request name all its alternatives as well; those that name an alternative get the one
+//! beside it.
+
+use std::collections::BTreeMap;
+
+use hostler_api::{
+    reservation::ReservationAllocatePolicy,
+    well_known::{HELD_FOR_ATTRIBUTE, HELD_TAINT},
+};
+use serde_json::{Map, Value, json};
+
+/// Of a request.
+const MOST_TOLERATIONS: usize = 16;
+/// Of a request.
+const MOST_SELECTORS: usize = 32;
+/// Of a request.
+const MOST_ALTERNATIVES: usize = 8;
+/// That a constraint or a configuration names.
+const MOST_REQUESTS: usize = 32;
+/// All that a request of 1.36 and 1.37 says. One that says more may mean something that is lost in an alternative.
+const FIELDS: [&str; 7] =
+    ["adminAccess", "allocationMode", "capacity", "count", "deviceClassName", "selectors", "tolerations"];
+/// The alternative of what is kept.
+const HELD: &str = "held";
+/// The alternative of everything.
+const ANY: &str = "any";
+
+/// To what a claim is led.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steering {
+    /// What is tolerated.
+    pub(super) value: String,
+    /// Whether other devices may be taken.
+    pub(super) policy: ReservationAllocatePolicy,
+    /// Classes of which devices are kept, and whether all of these say for whom, so that selectors can tell.
+    pub(super) classes: BTreeMap<String, bool>,
+    /// Whether the API server takes alternatives (`firstAvailable`), whatever its feature gates are.
+    pub(super) has_alternatives: bool,
+}
+
+/// What becomes of the spec of a claim.
+#[derive(Debug, Default)]
+pub(super) struct Rewrite {
+    /// JSON patch of the claim; empty where it stays as it is.
+    pub(super) patch: Vec<Value>,
+    /// What could not be done.
+    pub(super) warnings: Vec<String>,
+}
+
+/// A request that is written anew.
+struct NewRequest {
+    request: Value,
+    /// Alternatives and those beside them, as other parts of the claim name them.
+    beside: Vec<(String, String)>,
+    warning: Option<String>,
+}
+
+/// Whether a claim says itself that it takes what is kept: then whoever wrote it leads it.
+pub(super) fn tolerates_held(spec: &Value) -> bool {
+    let of_request = |request: &Value| -> Vec<Value> {
+        let alternatives = list(&request["firstAvailable"]).iter();
+        let of_all = alternatives.chain([&request["exactly"]]).flat_map(|it| list(&it["tolerations"]));
+        of_all.cloned().collect()
+    };
+    let is_held = |it: &Value| it["key"] == HELD_TAINT || (text(&it["key"]).is_empty() && it["operator"] == "Exists");
+    list(&spec["devices"]["requests"]).iter().flat_map(of_request).any(|it| is_held(&it))
+}
+
+/// What becomes of a claim that is led somewhere.
+pub(super) fn rewrite(spec: &Value, steering: &Steering) -> Rewrite {
+    let mut rewrite = Rewrite::default();
+    let mut beside = Vec::new();
+    for (at, request) in list(&spec["devices"]["requests"]).iter().enumerate() {
+        let Some(new) = steering.request(request, spec) else { continue };
+        rewrite.warnings.extend(new.warning.map(|why| format!("request {}: {why}", text(&request["name"]))));
+        if new.request != *request {
+            let path = format!("/spec/devices/requests/{at}");
+            rewrite.patch.push(json!({ "op": "replace", "path": path, "value": new.request }));
+            beside.extend(new.beside);
+        }
+    }
+    for part in ["constraints", "config"] {
+        for (at, named) in names(spec, part).into_iter().enumerate() {
+            let new = named_beside(named, &beside);
+            if new.len() > named.len() {
+                let path = format!("/spec/devices/{part}/{at}/requests");
+                rewrite.patch.push(json!({ "op": "replace", "path": path, "value": new }));
+            }
+        }
+    }
+    rewrite
+}
+
+/// The requests that each constraint, or each configuration, names.
+fn names<'a>(spec: &'a Value, part: &str) -> Vec<&'a [Value]> {
+    list(&spec["devices"][part]).iter().map(|it| list(&it["requests"])).collect()
+}
+
+fn named_beside(named: &[Value], beside: &[(String, String)]) -> Vec<Value> {
+    let also = |name: &Value| beside.iter().find(|(is, _)| *name == **is).map(|(_, other)| json!(other));
+    named.iter().flat_map(|name| [Some(name.clone()), also(name)]).flatten().collect()
+}
+
+impl Steering {
+    /// `None`: it has nothing to do with what is kept.
+    fn request(&self, request: &Value, spec: &Value) -> Option<NewRequest> {
+        if request["exactly"].is_object() { self.exactly(request) } else { self.alternatives(request, spec) }
+    }
+
+    fn exactly(&self, request: &Value) -> Option<NewRequest> {
+        let exactly = &request["exactly"];
+        let can_select = *self.classes.get(text(&exactly["deviceClassName"]))?;
+        if exactly["adminAccess"] == true {
+            return None;
+        }
+        let new = |request, warning| Some(NewRequest { request, beside: Vec::new(), warning });
+        let Some(tolerant) = self.tolerant(exactly) else { return new(request.clone(), Some(no_room())) };
+        let problem = self.problem(exactly, can_select);
+        let is_plain = exactly.as_object().is_some_and(|it| it.keys().all(|key| FIELDS.contains(&&**key)));
+        let name = &request["name"];
+        match (self.policy, problem) {
+            // Others than what is kept are meant as well.
+            (ReservationAllocatePolicy::Aligned, Some(Problem::All)) => {
+                new(json!({ "name": name, "exactly": tolerant }), None)
+            }
+            (_, Some(problem)) => new(json!({ "name": name, "exactly": tolerant }), Some(problem.text())),
+            (ReservationAllocatePolicy::Restricted, None) => {
+                new(json!({ "name": name, "exactly": self.selective(&tolerant) }), None)
+            }
+            (ReservationAllocatePolicy::Aligned, None) if self.has_alternatives && is_plain => {
+                let alternatives = [alternative(HELD, &self.selective(&tolerant)), alternative(ANY, &tolerant)];
+                new(json!({ "name": name, "firstAvailable": alternatives }), None)
+            }
+            (ReservationAllocatePolicy::Aligned, None) => {
+                new(json!({ "name": name, "exactly": tolerant }), Some(Problem::NoAlternatives.text()))
+            }
+        }
+    }
+
+    fn alternatives(&self, request: &Value, spec: &Value) -> Option<NewRequest> {
+        let is = list(&request["firstAvailable"]);
+        let is_kept = |it: &&Value| self.classes.contains_key(text(&it["deviceClassName"]));
+        is.iter().find(is_kept)?;
+        let (name, mut warning) = (text(&request["name"]), None);
+        let (mut first, mut then, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+        for one in is {
+            let Some(can_select) = self.classes.get(text(&one["deviceClassName"])) else {
+                then.push(one.clone());
+                continue;
+            };
+            let Some(tolerant) = self.tolerant(one) else {
+                warning = Some(no_room());
+                then.push(one.clone());
+                continue;
+            };
+            match (self.policy, self.problem(one, *can_select)) {
+                (ReservationAllocatePolicy::Restricted, None) => then.push(self.selective(&tolerant)),
+                (ReservationAllocatePolicy::Aligned, None) => {
+                    let held = format!("{HELD}-{}", text(&one["name"]));
+                    beside.push((format!("{name}/{}", text(&one["name"])), format!("{name}/{held}")));
+                    first.push(alternative(&held, &self.selective(&tolerant)));
+                    then.push(tolerant);
+                }
+                (_, Some(problem)) => {
+                    warning = Some(problem.text());
+                    then.push(tolerant);
+                }
+            }
+        }
+        if !fits(&first, &then, &beside, spec) {
+            (first, beside, warning) = (Vec::new(), Vec::new(), Some(Problem::TooMany.text()));
+        }
+        first.extend(then);
+        Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })
+    }
+
+    /// The same, which takes what is kept as well; `None` where it has no room for that.
+    fn tolerant(&self, of: &Value) -> Option<Value> {
+        let toleration = json!({ "key": HELD_TAINT, "operator": "Equal", "value": self.value, "effect": "NoSchedule" });
+        with_one_more(of, "tolerations", toleration, MOST_TOLERATIONS)
+    }
+
+    /// The same, which takes nothing else.
+    fn selective(&self, of: &Value) -> Value {
+        let (domain, id) = HELD_FOR_ATTRIBUTE.split_once('/').unwrap_or(("", HELD_FOR_ATTRIBUTE));
+        let attribute = format!("device.attributes[{domain:?}].{id}");
+        let expression = format!("has({attribute}) && {attribute} == {:?}", self.value);
+        let selector = json!({ "cel": { "expression": expression } });
+        with_one_more(of, "selectors", selector, usize::MAX).unwrap_or_else(|| of.clone())
+    }
+
+    /// Why it cannot be said that something takes only what is kept.
+    fn problem(&self, of: &Value, can_select: bool) -> Option<Problem> {
+        if of["allocationMode"] == "All" {
+            Some(Problem::All)
+        } else if !can_select {
+            Some(Problem::OtherDriver)
+        } else {
+            (list(&of["selectors"]).len() >= MOST_SELECTORS).then_some(Problem::Selectors)
+        }
+    }
+}
+
+/// Why a request only tolerates what is kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Problem {
+    All,
+    OtherDriver,
+    Selectors,
+    TooMany,
+    NoAlternatives,
+}
+
+impl Problem {
+    fn text(self) -> String {
+        let why = match self {
+            Self::All => "it asks for all devices of a node",
+            Self::OtherDriver => "devices of other drivers do not say for whom they are kept",
+            Self::Selectors => "it has no room for another selector",
+            Self::TooMany => "it has no room for more alternatives",
+            Self::NoAlternatives => "the API server takes no alternatives for certain before 1.36",
+        };
+        format!("{why}, so that it may be given what is kept or anything else")
+    }
+}
+
+fn no_room() -> String {
+    format!(
+        "it has {MOST_TOLERATIONS} tolerations, and no room for that of what is kept; leave one out of the template"
+    )
+}
+
+/// Whether the API server takes it so.
+fn fits(first: &[Value], then: &[Value], beside: &[(String, String)], spec: &Value) -> bool {
+    let all: Vec<&str> = first.iter().chain(then).map(|it| text(&it["name"])).collect();
+    let is_good = |name: &&str| name.len() <= 63 && all.iter().filter(|it| *it == name).count() == 1;
+    let mut lists = ["constraints", "config"].into_iter().flat_map(|part| names(spec, part));
+    all.len() <= MOST_ALTERNATIVES
+        && all.iter().all(is_good)
+        && lists.all(|named| named_beside(named, beside).len() <= MOST_REQUESTS)
+}
+
+/// As one of several ways to satisfy a request.
+fn alternative(name: &str, exactly: &Value) -> Value {
+    let fields = exactly.as_object().cloned().unwrap_or_default();
+    let fields = fields.into_iter().filter(|(key, _)| key != "adminAccess" && key != "name");
+    Value::Object([("name".to_owned(), json!(name))].into_iter().chain(fields).collect::<Map<String, Value>>())
+}
+
+fn with_one_more(of: &Value, field: &str, one: Value, most: usize) -> Option<Value> {
+    let mut items = list(&of[field]).to_vec();
+    if items.len() >= most {
+        return None;
+    }
+    items.push(one);
+    let mut new = of.clone();
+    new[field] = Value::Array(items);
+    Some(new)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
