@@ -10,9 +10,14 @@ mod kind;
 mod known;
 mod marks;
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
+use hostler_api::{resource::ResourceClaim, well_known::POD_CLAIM_NAME};
 
 use self::known::KnownObjects;
 use crate::{
@@ -53,6 +58,7 @@ pub(crate) struct ClusterModel {
     provisioning: Arc<ProvisionObjects>,
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     marks: Arc<ReservationMarks>,
+    waiting_claims: Arc<BTreeSet<ObjectKey>>,
     /// What the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -158,6 +164,7 @@ impl ClusterModel {
             provisioning: self.provisioning.clone(),
             marks: self.marks.clone(),
             reservations: self.reservations.clone(),
+            waiting_claims: self.waiting_claims.clone(),
         }
     }
 
@@ -204,7 +211,10 @@ impl ClusterModel {
             ObservedObject::Node(node) => facts.add_node(*node),
             ObservedObject::ResourceSlice(slice) => facts.add_slice(*slice),
             ObservedObject::DeviceClass(class) => facts.add_class(*class),
-            ObservedObject::ResourceClaim(claim) => facts.add_claim(&claim),
+            ObservedObject::ResourceClaim(claim) => {
+                facts.add_claim(&claim);
+                self.note_waiting(key, is_waiting(&claim));
+            }
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
             ObservedObject::Pod(pod) => {
@@ -235,7 +245,10 @@ impl ClusterModel {
                 ObservedKind::Node => facts.remove_node(&key.name),
                 ObservedKind::ResourceSlice => facts.remove_slice(&key.name),
                 ObservedKind::DeviceClass => facts.remove_class(&key.name),
-                ObservedKind::ResourceClaim => facts.remove_claim(key),
+                ObservedKind::ResourceClaim => {
+                    facts.remove_claim(key);
+                    self.note_waiting(key.clone(), false);
+                }
                 ObservedKind::ResourceClaimTemplate => facts.remove_template(key),
                 ObservedKind::DeviceTaintRule => facts.remove_rule(&key.name),
                 ObservedKind::Pod => {
@@ -252,6 +265,18 @@ impl ClusterModel {
 }
 
 impl ClusterModel {
+    /// What has changed nothing is not copied.
+    fn note_waiting(&mut self, key: ObjectKey, is_waiting: bool) {
+        if self.waiting_claims.contains(&key) != is_waiting {
+            let waiting = Arc::make_mut(&mut self.waiting_claims);
+            if is_waiting {
+                waiting.insert(key)
+            } else {
+                waiting.remove(&key)
+            };
+        }
+    }
+
     /// Objects that no request is about are not copied for it.
     fn forget_for_requests(&mut self, kind: ObservedKind, key: &ObjectKey) {
         let known = &self.provisioning;
@@ -290,6 +315,13 @@ fn title(kind: ObservedKind, key: &ObjectKey) -> String {
         "" => format!("{} {}", kind.name(), key.name),
         _ => format!("{} {key}", kind.name()),
     }
+}
+
+/// Whether a claim was made for a pod from a template, and was given nothing yet.
+fn is_waiting(claim: &ResourceClaim) -> bool {
+    claim.metadata.annotations.contains_key(POD_CLAIM_NAME)
+        && claim.metadata.deletion_timestamp.is_none()
+        && claim.status.allocation.is_none()
 }
 
 #[cfg(test)]

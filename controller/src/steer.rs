@@ -16,6 +16,7 @@ mod decide;
 mod keeper;
 mod keys;
 mod pod;
+mod repair;
 mod review;
 mod rewrite;
 mod status;

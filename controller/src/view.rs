@@ -1,11 +1,11 @@
 //! What readers see of the cluster: a value of one moment, which nobody changes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
-use hostler_allocator::plan::{ClusterFacts, DeviceJudge, PlanOptions, Snapshot, StockDevice};
+use hostler_allocator::plan::{ClusterFacts, DeviceJudge, ObjectKey, PlanOptions, Snapshot, StockDevice};
 use hostler_api::hardware::DeviceState;
 
 use crate::{
@@ -34,6 +34,8 @@ pub(crate) struct ClusterView {
     pub(crate) provisioning: Arc<ProvisionObjects>,
     /// What is kept for whom, by the name of the Reservation.
     pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
+    /// Claims that were made for pods from templates, and were given nothing yet.
+    pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
 }
 
 /// A snapshot for the planner, which is made when somebody asks for the first time.

@@ -23,6 +23,8 @@ pub(crate) struct WebhookConfig {
     pub(crate) service: String,
     /// Name of the MutatingWebhookConfiguration.
     pub(crate) configuration: String,
+    /// Whether pods whose claims were made without it are deleted, for their owners to make them anew.
+    pub(crate) repair: bool,
 }
 
 impl Default for WebhookConfig {
@@ -34,6 +36,7 @@ impl Default for WebhookConfig {
             key: None,
             service: name.to_owned(),
             configuration: name.to_owned(),
+            repair: false,
         }
     }
 }
@@ -46,7 +49,7 @@ impl WebhookConfig {
 
     /// Whether anything is done that only one of several controllers may do.
     pub(crate) fn leads(&self) -> bool {
-        self.listen != ListenAddress::Off && self.files().is_none()
+        self.listen != ListenAddress::Off
     }
 
     /// What no type says of a value.

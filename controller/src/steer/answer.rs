@@ -32,6 +32,7 @@ use super::{
     decide::SteerFacts,
     keeper::CertificateKeeper,
     pod::pod_of,
+    repair::adapter::Repairer,
     review::{AdmissionRequest, AdmissionReview, SteerAnswer},
     status::{SteerFigures, SteerStatus},
 };
@@ -92,6 +93,14 @@ pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), Cert
     let certificate = Arc::new(GivenCertificate::default());
     let tls = serve::given_tls(certificate.clone())?;
     let calls = Arc::new(Semaphore::new(CALLS));
+    let repairer = Repairer {
+        client: client.clone(),
+        driver: driver.as_str().into(),
+        view_rx: view_rx.clone(),
+        leadership_rx: leadership_rx.clone(),
+        replaces: config.repair,
+        recorder: Repairer::recorder(&client),
+    };
     let state = SteerState { client: client.clone(), driver: driver.into(), view_rx, figures, calls };
     let server = ConnectionServer::new(router(state), OLDEST, &tasks);
     let (places, own_tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.clone());
@@ -109,17 +118,23 @@ pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), Cert
         tasks: tasks.clone(),
         shown: None,
     };
+    until_stop(&tasks, "webhook certificate", keeper.run());
+    until_stop(&tasks, "webhook repair", repairer.run());
+    Ok(())
+}
+
+/// What was sent when it ends is written or not; whoever leads next finds out.
+fn until_stop(tasks: &Tasks, name: &'static str, service: impl Future<Output = ()> + Send + 'static) {
     let stop = tasks.stop_token();
-    tasks.service("webhook certificate", async move {
+    tasks.service(name, async move {
         tokio::select! {
-            // Dropped at the end only. What was sent is written or not; whoever leads next finds out.
-            () = keeper.run() => {}
+            // Dropped at the end only.
+            () = service => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
         }
         Ok(())
     });
-    Ok(())
 }
 
 fn router(state: SteerState) -> Router {

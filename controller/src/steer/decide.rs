@@ -11,7 +11,7 @@ use hostler_api::{
 use serde_json::{Value, json};
 
 use super::{
-    affinity::{ReservationAffinity, ignores_reservations},
+    affinity::{AffinityError, ReservationAffinity, ignores_reservations},
     pod::SteeredPod,
     review::{GeneratedClaim, SteerAnswer},
     rewrite::{Rewrite, Steering, rewrite, tolerates_held},
@@ -39,22 +39,31 @@ impl SteerFacts<'_> {
 
     /// What becomes of the claim of a pod.
     pub(super) fn answer(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> SteerAnswer {
-        if ignores_reservations(&pod.owner) || tolerates_held(&claim.spec) {
-            return SteerAnswer::default();
+        match self.chosen(claim, pod) {
+            Ok(Some(reservation)) => self.led_to(claim, reservation),
+            Ok(None) => SteerAnswer::default(),
+            Err(error) => SteerAnswer::warning(error.to_string()),
         }
-        let affinity = match ReservationAffinity::of(&pod.owner) {
-            Ok(affinity) => affinity,
-            Err(error) => return SteerAnswer::warning(error.to_string()),
-        };
+    }
+
+    /// The Reservation that the claim would be led to now, and what it would tolerate, if that changed anything: by name and value.
+    pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&str, &str)> {
+        let reservation = self.chosen(claim, pod).ok()??;
+        let value = reservation.status.toleration_value.as_deref()?;
+        (!self.led_to(claim, reservation).patch.is_empty()).then_some((&*reservation.name, value))
+    }
+
+    fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<Option<&ReservationObject>, AffinityError> {
+        if ignores_reservations(&pod.owner) || tolerates_held(&claim.spec) {
+            return Ok(None);
+        }
+        let affinity = ReservationAffinity::of(&pod.owner)?;
         let key = ObjectKey::new(&claim.namespace, &claim.pod.name);
         let wants = self.wants(claim, pod);
         let offer =
             ReservationOffer { pod: pod.owner.candidate(&key), tolerations: &affinity.tolerations, wants: &wants };
         let all = self.view.reservations.values().map(|it| &**it);
-        match choose_reservation(all.filter(|it| affinity.wants(it)), &offer) {
-            Some(reservation) => self.led_to(claim, reservation),
-            None => SteerAnswer::default(),
-        }
+        Ok(choose_reservation(all.filter(|it| affinity.wants(it)), &offer))
     }
 
     /// What the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its claims.

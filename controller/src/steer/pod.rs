@@ -6,7 +6,7 @@ use hostler_api::{core::PodResourceClaim, reservation::OwnerController};
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
 
-use super::review::GeneratedClaim;
+use super::{repair::PodState, review::GeneratedClaim};
 use crate::hold::OwnerPod;
 
 /// A pod, as far as it decides where it is led.
@@ -16,6 +16,8 @@ pub(super) struct SteeredPod {
     pub(super) owner: OwnerPod,
     /// What it asks for.
     pub(super) claims: Vec<PodResourceClaim>,
+    /// The claims that were made for it.
+    pub(super) made_claims: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -23,12 +25,17 @@ struct SeenPod {
     metadata: SeenMeta,
     #[serde(default)]
     spec: SeenSpec,
+    #[serde(default)]
+    status: SeenStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SeenMeta {
     uid: String,
+    #[serde(default)]
+    resource_version: String,
+    deletion_timestamp: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -51,12 +58,44 @@ struct SeenOwner {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SeenSpec {
+    node_name: String,
     resource_claims: Vec<PodResourceClaim>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SeenStatus {
+    phase: String,
+    conditions: Vec<SeenCondition>,
+    resource_claim_statuses: Vec<PodResourceClaim>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SeenCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+}
+
+impl SeenPod {
+    fn state(&self) -> PodState {
+        let is_refusal =
+            |it: &SeenCondition| it.kind == "PodScheduled" && it.status == "False" && it.reason == "Unschedulable";
+        PodState {
+            version: self.metadata.resource_version.clone(),
+            phase: self.status.phase.clone(),
+            is_deleting: self.metadata.deletion_timestamp.is_some(),
+            has_node: !self.spec.node_name.is_empty(),
+            is_refused: self.status.conditions.iter().any(is_refusal),
+        }
+    }
+}
+
 impl From<SeenPod> for SteeredPod {
-    fn from(SeenPod { metadata, spec }: SeenPod) -> Self {
-        let SeenMeta { uid, labels, annotations, owner_references } = metadata;
+    fn from(SeenPod { metadata, spec, status }: SeenPod) -> Self {
+        let SeenMeta { uid, labels, annotations, owner_references, .. } = metadata;
         let controller = owner_references.into_iter().find(|it| it.controller).map(|it| OwnerController {
             api_version: it.api_version,
             kind: it.kind,
@@ -65,15 +104,31 @@ impl From<SeenPod> for SteeredPod {
             uid: it.uid,
         });
         let named = OwnerPod { uid, labels, annotations, ..OwnerPod::default() };
-        Self { owner: OwnerPod { controller, ..named }, claims: spec.resource_claims }
+        let made_claims = status.resource_claim_statuses.into_iter().filter_map(|it| it.resource_claim_name);
+        Self {
+            owner: OwnerPod { controller, ..named },
+            claims: spec.resource_claims,
+            made_claims: made_claims.collect(),
+        }
     }
 }
 
 /// The pod of a claim, if it is still the one that the claim is made for.
 pub(super) async fn pod_of(client: &ApiClient, claim: &GeneratedClaim) -> Result<Option<SteeredPod>, ApiFailure> {
+    Ok(pod_and_state(client, claim).await?.map(|(pod, _)| pod))
+}
+
+/// The same, and how it is.
+pub(super) async fn pod_and_state(
+    client: &ApiClient,
+    claim: &GeneratedClaim,
+) -> Result<Option<(SteeredPod, PodState)>, ApiFailure> {
     let pods = Collection::core("Pod", "pods").of(&claim.namespace);
     match client.get::<SeenPod>(&pods, &claim.pod.name).await {
-        Ok(pod) => Ok(Some(SteeredPod::from(pod)).filter(|pod| pod.owner.uid == claim.pod.uid)),
+        Ok(pod) => {
+            let state = pod.state();
+            Ok(Some((SteeredPod::from(pod), state)).filter(|(pod, _)| pod.owner.uid == claim.pod.uid))
+        }
         Err(failure) if failure.code() == Some(404) => Ok(None),
         Err(failure) => Err(failure),
     }

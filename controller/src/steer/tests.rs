@@ -2,4 +2,5 @@
 
 mod claims;
 mod keys;
+mod repair;
 mod rewriting;

@@ -7,6 +7,7 @@ mod claims;
 mod cluster;
 mod evictions;
 mod people;
+mod repair;
 mod requests;
 #[path = "../run/rig.rs"]
 mod rig;

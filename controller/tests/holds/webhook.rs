@@ -14,8 +14,8 @@ use crate::{
     rig::{USER, root},
 };
 
-const NAMESPACE: &str = "hostler-controller";
-const NAME: &str = "hostler-webhook";
+pub(crate) const NAMESPACE: &str = "hostler-controller";
+pub(crate) const NAME: &str = "hostler-webhook";
 const CONFIGURATIONS: &str = "mutatingwebhookconfigurations";
 /// What the API server expects of a certificate.
 const SERVER: &str = "hostler-webhook.hostler-controller.svc";
@@ -26,7 +26,7 @@ fn deployed(file: &str) -> String {
 }
 
 /// A cluster in which the webhook is installed, and a node with so many cards.
-async fn installed(cards: usize) -> HoldCluster {
+pub(crate) async fn installed(cards: usize) -> HoldCluster {
     let cluster = HoldCluster::start().await;
     let more = ["rbac.yaml", "../annotations/rbac.yaml"].map(|file| PolicyRule::from_yaml(&deployed(file)));
     cluster.server.allow(USER, rules().into_iter().chain(more.into_iter().flatten()).collect());
@@ -36,7 +36,7 @@ async fn installed(cards: usize) -> HoldCluster {
     cluster
 }
 
-fn options(cluster: &HoldCluster) -> ControllerOptions {
+pub(crate) fn options(cluster: &HoldCluster) -> ControllerOptions {
     let mut options = cluster.options();
     options.config.push_str("[webhook]\nlisten = \"127.0.0.1:0\"\n");
     options
@@ -45,14 +45,19 @@ fn options(cluster: &HoldCluster) -> ControllerOptions {
 /// A controller that answers; the API server is led to it.
 async fn answering(cluster: &HoldCluster) -> RunningController {
     let controller = RunningController::start(&options(cluster)).await;
-    controller.until_figure("hostler_controller_condition{type=\"Webhook\",status=\"True\"} 1").await;
-    cluster.server.lead_to(NAMESPACE, NAME, address(&controller));
-    let is_written = |view: &ApiServerView<'_>| bundle(&view.get(CONFIGURATIONS, NAME)?);
-    cluster.server.until("the API server knows the authority", is_written).await;
+    until_answering(cluster, &controller).await;
     controller
 }
 
-fn address(controller: &RunningController) -> SocketAddr {
+/// Waits until it answers, and has the API server led to it.
+pub(crate) async fn until_answering(cluster: &HoldCluster, controller: &RunningController) {
+    controller.until_figure("hostler_controller_condition{type=\"Webhook\",status=\"True\"} 1").await;
+    cluster.server.lead_to(NAMESPACE, NAME, address(controller));
+    let is_written = |view: &ApiServerView<'_>| bundle(&view.get(CONFIGURATIONS, NAME)?);
+    cluster.server.until("the API server knows the authority", is_written).await;
+}
+
+pub(crate) fn address(controller: &RunningController) -> SocketAddr {
     let log = controller.log();
     let mut words = log.iter().flat_map(|line| line.split_whitespace());
     words.find_map(|word| word.strip_prefix("webhook=")?.parse().ok()).unwrap()
@@ -70,7 +75,7 @@ async fn kept(cluster: &HoldCluster, controller: &RunningController, more: &Valu
 }
 
 /// The claim of a pod.
-fn claim(cluster: &HoldCluster, pod: &str) -> Value {
+pub(crate) fn claim(cluster: &HoldCluster, pod: &str) -> Value {
     let pod = cluster.server.get("pods", &format!("default/{pod}")).unwrap();
     let name = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].as_str().unwrap();
     cluster.server.get("resourceclaims", &format!("default/{name}")).unwrap()
@@ -97,7 +102,7 @@ async fn lead(cluster: &HoldCluster, pod: &str) {
     }
 }
 
-fn device(claim: &Value) -> (&str, &str) {
+pub(crate) fn device(claim: &Value) -> (&str, &str) {
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
     (result["request"].as_str().unwrap(), result["device"].as_str().unwrap())
 }
@@ -294,6 +299,17 @@ async fn its_role_allows_all_that_the_webhook_takes_and_nothing_that_it_never_do
     let cluster = installed(1).await;
     let controller = answering(&cluster).await;
     kept(&cluster, &controller, &json!({})).await;
+    // One that was made without the webhook is looked at.
+    cluster.server.lead_to(NAMESPACE, NAME, SocketAddr::from(([127, 0, 0, 1], 1)));
+    cluster.pod("owner", "any");
+    let is_told = |view: &ApiServerView<'_>| {
+        view.list("events").iter().any(|it| it["reason"] == "ReservationPassedBy").then_some(())
+    };
+    cluster.server.until("people are told", is_told).await;
+    let waiting = claim(&cluster, "owner")["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.server.delete("pods", "default/owner");
+    cluster.server.delete("resourceclaims", &format!("default/{waiting}"));
+    cluster.server.lead_to(NAMESPACE, NAME, address(&controller));
     lead(&cluster, "owner").await;
     cluster.until_phase("r", "Succeeded").await;
     // Nonsense in the Secret is written over.

@@ -20,7 +20,7 @@ use crate::{
 const GPUS: &str = "gpu.deviceclass.resource.k8s.io/devices";
 
 /// A question about a claim of the pod `p`, with these changes.
-fn question(more: &[(&str, Value)]) -> Value {
+pub(super) fn question(more: &[(&str, Value)]) -> Value {
     let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true });
     let metadata = json!({
         "generateName": "p-gpus-", "namespace": "default", "ownerReferences": [owner],
@@ -41,11 +41,11 @@ fn question(more: &[(&str, Value)]) -> Value {
     review
 }
 
-fn claim_of(question: Value) -> Option<GeneratedClaim> {
+pub(super) fn claim_of(question: Value) -> Option<GeneratedClaim> {
     serde_json::from_value::<AdmissionReview>(question).unwrap().request.generated_claim()
 }
 
-fn reservation(name: &str, more: Value) -> ReservationObject {
+pub(super) fn reservation(name: &str, more: Value) -> ReservationObject {
     let mut spec = json!({ "owners": [{ "labelSelector": { "matchLabels": { "app": "web" } } }] });
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -69,20 +69,20 @@ fn reservation(name: &str, more: Value) -> ReservationObject {
     }
 }
 
-fn view(reservations: Vec<ReservationObject>) -> ClusterView {
+pub(super) fn view(reservations: Vec<ReservationObject>) -> ClusterView {
     let reservations = reservations.into_iter().map(|it| (it.name.clone(), Arc::new(it)));
     ClusterView { reservations: Arc::new(reservations.collect()), ..ClusterView::default() }
 }
 
-fn pod(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> SteeredPod {
+pub(super) fn pod(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> SteeredPod {
     let map =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let owner =
         OwnerPod { uid: "u".to_owned(), labels: map(labels), annotations: map(annotations), ..OwnerPod::default() };
-    SteeredPod { owner, claims: Vec::new() }
+    SteeredPod { owner, ..SteeredPod::default() }
 }
 
-fn web(annotations: &[(&str, &str)]) -> SteeredPod {
+pub(super) fn web(annotations: &[(&str, &str)]) -> SteeredPod {
     pod(&[("app", "web")], annotations)
 }
 

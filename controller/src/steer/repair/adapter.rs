@@ -1,0 +1,219 @@
+//! Looks for pods that were passed by, while this process leads and something is kept, and does what is decided about them.
+//!
+//! | State read | Write |
+//! |---|---|
+//! | a pod that the scheduler has refused, whose claim has nothing and would be led now | X1 the pod is deleted, in the version that was read |
+//!
+//! Nothing is to be done after it: whoever made the pod makes another one, and the webhook is asked about that one's claim.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{Chain, reservation::ReservationPhase, resource::ApiVersion};
+use hostler_cluster::{
+    ApiClient, ApiFailure, Collection, ObjectVersion,
+    events::{EventNote, EventRecorder, EventSubject},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tracing::{debug, info, warn};
+
+use super::{PodState, Repair, RepairPace, WaitingPod, repair};
+use crate::{
+    lead::Leadership,
+    steer::{
+        decide::SteerFacts,
+        pod::{SteeredPod, pod_and_state},
+        review::{GeneratedClaim, ReviewedClaim},
+    },
+    view::ClusterView,
+};
+
+/// Between two looks. A scheduler needs a moment for its first word about a pod as well.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Claims that are looked at in one look; the others have their turn in the next.
+const MOST_CLAIMS: usize = 32;
+/// Who tells.
+const COMPONENT: &str = "hostler-controller";
+/// In one word.
+const REASON: &str = "ReservationPassedBy";
+
+/// Repairs.
+#[derive(Debug)]
+pub(in crate::steer) struct Repairer {
+    pub(in crate::steer) client: ApiClient,
+    pub(in crate::steer) driver: Arc<str>,
+    pub(in crate::steer) view_rx: watch::Receiver<Arc<ClusterView>>,
+    pub(in crate::steer) leadership_rx: watch::Receiver<Leadership>,
+    /// Whether pods may be deleted.
+    pub(in crate::steer) replaces: bool,
+    pub(in crate::steer) recorder: EventRecorder,
+}
+
+/// What is remembered between looks. All of it is only about not doing the same too often.
+#[derive(Debug, Default)]
+struct RepairMemory {
+    pace: RepairPace,
+    /// Claims whose pods people were told of.
+    told: BTreeSet<ObjectKey>,
+    /// The last claim that was looked at.
+    last: Option<ObjectKey>,
+}
+
+#[derive(Deserialize)]
+struct WaitingClaim {
+    #[serde(flatten)]
+    claim: ReviewedClaim,
+    #[serde(default)]
+    status: Value,
+}
+
+impl Repairer {
+    /// Who writes Events.
+    pub(in crate::steer) fn recorder(client: &ApiClient) -> EventRecorder {
+        EventRecorder::new(client.clone(), COMPONENT, &std::env::var("HOSTNAME").unwrap_or_default())
+    }
+
+    /// As long as the process runs.
+    pub(in crate::steer) async fn run(mut self) {
+        let (mut memory, began) = (RepairMemory::default(), Instant::now());
+        loop {
+            sleep(LOOK_AGAIN).await;
+            let view = self.view_rx.borrow().clone();
+            let is_kept = view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available);
+            if !self.leads() || !is_kept {
+                memory.told.clear();
+                continue;
+            }
+            for key in memory.turn(&view.waiting_claims) {
+                if let Err(failure) = self.look(&key, &view, &mut memory, began.elapsed()).await {
+                    debug!(claim = %key, error = %Chain(&failure), "a claim that waits cannot be looked at");
+                }
+            }
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership_rx.borrow().is_ours(Instant::now().into_std())
+    }
+
+    async fn look(
+        &mut self,
+        key: &ObjectKey,
+        view: &ClusterView,
+        memory: &mut RepairMemory,
+        now: Duration,
+    ) -> Result<(), ApiFailure> {
+        let Some(claim) = self.waiting(key).await? else { return Ok(()) };
+        let facts = SteerFacts { view, own_driver: &self.driver };
+        if !facts.concern(&claim) {
+            return Ok(());
+        }
+        let Some((pod, state)) = pod_and_state(&self.client, &claim).await? else { return Ok(()) };
+        let has_devices = self.has_devices(&claim.namespace, &pod).await?;
+        let waiting = WaitingPod { claim: &claim, name: &key.name, pod: &pod, state: &state, has_devices };
+        match repair(&facts, &waiting) {
+            Repair::Leave => {}
+            Repair::Tell(message) => self.tell(key, &claim, message, memory).await,
+            Repair::Replace { owner, message } if self.replaces => {
+                if memory.pace.may(&owner, now) && self.leads() {
+                    self.replace(&claim, &state, message).await?;
+                }
+            }
+            Repair::Replace { message, .. } => {
+                let message = format!(
+                    "{}; make it anew, or set webhook.repair",
+                    message.trim_end_matches("; the pod is made anew")
+                );
+                self.tell(key, &claim, message, memory).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn claims(namespace: &str) -> Collection {
+        Collection::resource(ApiVersion::V1, "ResourceClaim", "resourceclaims").of(namespace)
+    }
+
+    /// The claim, if it has nothing and nobody uses it.
+    async fn waiting(&self, key: &ObjectKey) -> Result<Option<GeneratedClaim>, ApiFailure> {
+        match self.client.get::<WaitingClaim>(&Self::claims(&key.namespace), &key.name).await {
+            Ok(WaitingClaim { claim, status }) => {
+                let is_waiting =
+                    status["allocation"].is_null() && status["reservedFor"].as_array().is_none_or(Vec::is_empty);
+                Ok(claim.generated(key.namespace.clone()).filter(|_| is_waiting))
+            }
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether any claim of the pod has devices: it would lose them.
+    async fn has_devices(&self, namespace: &str, pod: &SteeredPod) -> Result<bool, ApiFailure> {
+        for name in &pod.made_claims {
+            match self.client.get::<Value>(&Self::claims(namespace), name).await {
+                Ok(claim) if claim["status"]["allocation"].is_null() => {}
+                Ok(_) => return Ok(true),
+                Err(failure) if failure.code() == Some(404) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn replace(&mut self, claim: &GeneratedClaim, state: &PodState, message: String) -> Result<(), ApiFailure> {
+        let (namespace, pod) = (&claim.namespace, &claim.pod);
+        let pods = Collection::core("Pod", "pods").of(namespace);
+        let version = ObjectVersion { uid: pod.uid.clone(), resource_version: state.version.clone() };
+        match self.client.delete(&pods, &pod.name, &version).await {
+            Ok(()) => info!(%namespace, pod = %pod.name, "a pod that was passed by is made anew"),
+            // It has changed since: there is another look.
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => return Ok(()),
+            Err(failure) => {
+                let error = format!("{}; apply deploy/holds/repair, whose role allows it", Chain(&failure));
+                warn!(%namespace, pod = %pod.name, error, "a pod that was passed by cannot be made anew");
+                return Ok(());
+            }
+        }
+        self.write(claim, message).await;
+        Ok(())
+    }
+
+    async fn tell(&mut self, key: &ObjectKey, claim: &GeneratedClaim, message: String, memory: &mut RepairMemory) {
+        if memory.told.insert(key.clone()) {
+            self.write(claim, message).await;
+        }
+    }
+
+    async fn write(&mut self, claim: &GeneratedClaim, message: String) {
+        let subject = EventSubject {
+            api_version: "v1".to_owned(),
+            kind: "Pod",
+            namespace: claim.namespace.clone(),
+            name: claim.pod.name.clone(),
+            uid: claim.pod.uid.clone(),
+        };
+        let note = EventNote::new(REASON, message);
+        if let Err(failure) = self.recorder.tell(&subject, &note, std::time::SystemTime::now()).await {
+            debug!(error = %Chain(&failure), "an event is lost");
+        }
+    }
+}
+
+impl RepairMemory {
+    /// The claims that have their turn: behind the last one that had, and then from the first on.
+    fn turn(&mut self, waiting: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
+        self.told.retain(|key| waiting.contains(key));
+        let is_later = |key: &&ObjectKey| self.last.as_ref().is_none_or(|last| *key > last);
+        let later = waiting.iter().filter(is_later);
+        let earlier = waiting.iter().filter(|key| !is_later(key));
+        let open = later.chain(earlier).filter(|key| !self.told.contains(key));
+        let turn: Vec<ObjectKey> = open.take(MOST_CLAIMS).cloned().collect();
+        self.last = turn.last().cloned();
+        turn
+    }
+}

@@ -1,0 +1,99 @@
+//! Which pods are made anew, and whom people are told of.
+
+use std::time::Duration;
+
+use hostler_api::reservation::OwnerController;
+use serde_json::{Value, json};
+
+use super::claims::{claim_of, pod, question, reservation, view, web};
+use crate::steer::{
+    decide::SteerFacts,
+    pod::SteeredPod,
+    repair::{PodState, Repair, RepairPace, WaitingPod, repair},
+};
+
+fn refused() -> PodState {
+    PodState { phase: "Pending".to_owned(), is_refused: true, version: "7".to_owned(), ..PodState::default() }
+}
+
+fn made_by(mut pod: SteeredPod, api_version: &str, kind: &str) -> SteeredPod {
+    let [api_version, kind, name, uid] = [api_version, kind, "web", "owner"].map(str::to_owned);
+    pod.owner.controller = Some(OwnerController { api_version, kind, namespace: String::new(), name, uid });
+    pod
+}
+
+fn decided(pod: &SteeredPod, state: &PodState, has_devices: bool, requests: Option<Value>, more: Value) -> Repair {
+    let view = view(vec![reservation("train", more)]);
+    let facts = SteerFacts { view: &view, own_driver: "hostler.dev" };
+    let changes: Vec<(&str, Value)> =
+        requests.into_iter().map(|it| ("/request/object/spec/devices/requests", it)).collect();
+    let claim = claim_of(question(&changes)).unwrap();
+    repair(&facts, &WaitingPod { claim: &claim, name: "p-gpus-x", pod, state, has_devices })
+}
+
+fn plainly(pod: &SteeredPod, state: &PodState) -> Repair {
+    decided(pod, state, false, None, json!({}))
+}
+
+#[test]
+fn a_pod_that_somebody_makes_anew_goes() {
+    for (api_version, kind) in [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")] {
+        let Repair::Replace { owner, message } = plainly(&made_by(web(&[]), api_version, kind), &refused()) else {
+            panic!("{kind}")
+        };
+        assert_eq!(owner, "owner");
+        assert!(message.contains("Reservation train") && message.contains("p-gpus-x"), "{message}");
+    }
+}
+
+#[test]
+fn of_a_pod_that_nobody_makes_anew_people_are_told_what_to_write() {
+    for pod in [web(&[]), made_by(web(&[]), "v1", "Pod"), made_by(web(&[]), "example.com/v1", "ReplicaSet")] {
+        let Repair::Tell(message) = plainly(&pod, &refused()) else { panic!("{pod:?}") };
+        assert!(message.contains("hostler.dev/held with value value-train"), "{message}");
+    }
+    let owned = made_by(web(&[]), "apps/v1", "ReplicaSet");
+    assert!(matches!(decided(&owned, &refused(), true, None, json!({})), Repair::Tell(_)), "it has devices");
+}
+
+#[test]
+fn nobody_is_touched_who_may_be_given_something_yet_or_would_not_be_led_now() {
+    let owned = made_by(web(&[]), "apps/v1", "ReplicaSet");
+    for state in [
+        PodState { is_refused: false, ..refused() },
+        PodState { has_node: true, ..refused() },
+        PodState { is_deleting: true, ..refused() },
+        PodState { phase: "Running".to_owned(), ..refused() },
+    ] {
+        assert_eq!(plainly(&owned, &state), Repair::Leave, "{state:?}");
+    }
+    let stranger = made_by(pod(&[("app", "db")], &[]), "apps/v1", "ReplicaSet");
+    assert_eq!(plainly(&stranger, &refused()), Repair::Leave);
+    let ignoring =
+        made_by(pod(&[("app", "web"), ("hostler.dev/reservation-ignored", "true")], &[]), "apps/v1", "ReplicaSet");
+    assert_eq!(plainly(&ignoring, &refused()), Repair::Leave);
+    assert_eq!(decided(&owned, &refused(), false, None, json!({ "unschedulable": true })), Repair::Leave);
+    let tolerations = json!([{ "key": "hostler.dev/held", "value": "value-train", "effect": "NoSchedule" }]);
+    let led = json!([{ "name": "r", "exactly": { "deviceClassName": "gpu", "tolerations": tolerations } }]);
+    assert_eq!(decided(&owned, &refused(), false, Some(led), json!({})), Repair::Leave, "it tolerates already");
+    let other = json!([{ "name": "r", "exactly": { "deviceClassName": "nic" } }]);
+    assert_eq!(decided(&owned, &refused(), false, Some(other), json!({})), Repair::Leave);
+}
+
+#[test]
+fn pods_of_one_owner_are_made_anew_ever_more_seldom() {
+    let mut pace = RepairPace::default();
+    let mut times = Vec::new();
+    for second in 0..24 * 3600 {
+        if pace.may("a", Duration::from_secs(second)) {
+            times.push(second);
+        }
+    }
+    assert_eq!(times[..5], [0, 30, 90, 210, 450]);
+    assert!(times.len() < 34, "hardly more than one an hour: {}", times.len());
+    assert!(pace.may("b", Duration::from_secs(24 * 3600)), "another owner has its own pace");
+    let mut crowd = RepairPace::default();
+    let lucky = (0..2000).filter(|at| crowd.may(&at.to_string(), Duration::ZERO)).count();
+    assert_eq!(lucky, 1024, "what is remembered is bounded");
+    assert!(crowd.may("late", Duration::from_secs(600)), "and forgotten");
+}
