@@ -95,7 +95,11 @@ impl ProvisionCore {
         // Who was looked at last comes last, so that nobody waits for ever behind those that are told no again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
         let candidates = candidates.into_iter().map(|(_, candidate)| candidate).take(self.settings.batch).collect();
-        self.kept.retain(|_, turn| !turn.is_idle());
+        // What nobody waits for any more, and nobody wants to write just now, is forgotten.
+        self.kept.retain(|name, turn| {
+            let seen = sight.reservations.get(name).map(|it| &*it.version);
+            !turn.is_current(seen, now.steady)
+        });
         commands.extend(self.check(&ours, candidates, now, sight).map(ProvisionCommand::Check));
         commands.extend(self.wake.filter(|wake| *wake > now.steady).map(ProvisionCommand::WakeAt));
         commands

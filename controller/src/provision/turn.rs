@@ -72,11 +72,6 @@ impl WriteTurn {
         is_done
     }
 
-    /// Whether nothing is known of it that anybody has to remember.
-    pub(super) fn is_idle(&self) -> bool {
-        matches!(self.state, WriteState::Idle)
-    }
-
     /// When it can be decided about, if that waits for the time alone.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.state {

@@ -262,6 +262,7 @@ async fn its_roles_allow_all_that_it_asks_and_nothing_of_them_is_in_vain() {
     let controller = controller(&server).await;
     ask(&server, "r", 1, "v1");
     until(&server, "r", "Provisioned", FOUND).await;
+    server.until("people are told", |view| (!view.list("events").is_empty()).then_some(())).await;
     assert_eq!(controller.stop().await, Some(0));
     let asked: Vec<LoggedRequest> = server.log().into_iter().filter(|call| call.user == USER).collect();
     let refused: Vec<&LoggedRequest> = asked.iter().filter(|call| call.status == 403).collect();
