@@ -323,7 +323,7 @@ fn a_pod_of_lower_priority_makes_room_when_its_budget_allows_it_and_not_before()
     let Some(cluster) = HoldingCluster::start() else { return };
     let node = &cluster.node;
     for part in ["evictions", "annotations"] {
-        apply(node, &format!("holds/{part}/rbac.yaml"));
+        apply(node, &deployed(&format!("holds/{part}/rbac.yaml")));
     }
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     if node.get(&format!("{classes}/e2e-urgent")).is_none() {
