@@ -48,6 +48,10 @@ pub const RESERVATION_ALLOCATED: &str = "hostler.dev/reservation-allocated";
 pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
 /// What is remembered of pods that were evicted for a Reservation.
 pub const MAX_PAST_EVICTIONS: usize = 64;
+/// The scheduling gate of pods that are given their devices and their node before the scheduler sees them.
+pub const PLACEMENT_GATE: &str = "hostler.dev/placement";
+/// The label of a Reservation that was made for a gated pod: the UID of the pod.
+pub const PLACED_POD_LABEL: &str = "hostler.dev/placed-pod";
 /// On claims and pods that are made for a Reservation: its name.
 pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
 /// On the same: its UID, since a name can be given to another one later.

@@ -8,6 +8,7 @@ mod classic;
 mod cli;
 mod conditions;
 mod config;
+mod direct;
 mod explain;
 #[cfg(test)]
 mod faults;

@@ -179,6 +179,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "holds/annotations",
         "holds/evictions",
         "holds/claims",
+        "holds/direct",
         "holds/rules",
         "examples/overlay",
     ] {

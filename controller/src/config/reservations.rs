@@ -15,6 +15,8 @@ pub(crate) struct ReservationsConfig {
     pub(crate) keep_seconds: u32,
     /// Image of the pods for which the scheduler gives shared claims their devices: one that does nothing, for ever.
     pub(crate) reserve_image: String,
+    /// Whether pods with the scheduling gate `hostler.dev/placement` are given their devices and let go to their node.
+    pub(crate) direct: bool,
 }
 
 impl Default for ReservationsConfig {
@@ -24,6 +26,7 @@ impl Default for ReservationsConfig {
             settle_seconds: 5,
             grace_seconds: 60,
             keep_seconds: 24 * 3600,
+            direct: false,
             reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
         }
     }

@@ -23,7 +23,7 @@ mod term;
 
 use std::{sync::Arc, time::Duration};
 
-use hostler_cluster::ApiClient;
+use hostler_cluster::{ApiClient, Collection};
 use hostler_process::Tasks;
 use tokio::{
     sync::watch,
@@ -48,6 +48,11 @@ use crate::{config::ReservationsConfig, lead::Leadership, view::ClusterView};
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Between two looks whether a role was granted: each is a refusal in the server's books.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Where Reservations are.
+pub(crate) fn reservations() -> Collection {
+    HoldKind::reservations()
+}
 
 /// What keeping devices takes.
 #[derive(Debug)]

@@ -1,10 +1,13 @@
-//! Claims and pods that say that they were made for a Reservation: which there are, in which version. Whoever looks after them
-//! reads them anew where this changes.
+//! Pods and claims that somebody looks after: those that say that they were made for a Reservation, and pods that wait to be placed.
+//! Which there are, in which version; whoever looks after them reads them anew where this changes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::reservation::RESERVATION_ANNOTATION;
+use hostler_api::{
+    core::Pod,
+    reservation::{PLACEMENT_GATE, RESERVATION_ANNOTATION},
+};
 
 use super::{ObjectStamp, ObservedKind, ObservedObject};
 
@@ -17,8 +20,14 @@ pub(crate) struct ReservationMark {
     pub(crate) stamp: ObjectStamp,
 }
 
-/// Objects that were made for Reservations.
-pub(crate) type ReservationMarks = BTreeMap<(ObservedKind, ObjectKey), ReservationMark>;
+/// Pods and claims that somebody looks after.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReservationMarks {
+    /// Those that were made for Reservations.
+    pub(crate) made: BTreeMap<(ObservedKind, ObjectKey), ReservationMark>,
+    /// Pods that wait to be placed.
+    pub(crate) gated: BTreeMap<ObjectKey, ObjectStamp>,
+}
 
 /// Whether an object has another mark now; those that have none are not copied for it.
 pub(super) fn see(
@@ -27,23 +36,45 @@ pub(super) fn see(
     stamp: ObjectStamp,
     object: &ObservedObject,
 ) {
-    let annotations = match object {
-        ObservedObject::ResourceClaim(claim) => &claim.metadata.annotations,
-        ObservedObject::Pod(pod) => &pod.metadata.annotations,
+    let (annotations, is_gated) = match object {
+        ObservedObject::ResourceClaim(claim) => (&claim.metadata.annotations, false),
+        ObservedObject::Pod(pod) => (&pod.metadata.annotations, is_gated(pod)),
         _ => return,
     };
     match annotations.get(RESERVATION_ANNOTATION) {
         Some(reservation) => {
             let mark = ReservationMark { reservation: reservation.clone(), stamp };
-            Arc::make_mut(marks).insert((kind, key.clone()), mark);
+            Arc::make_mut(marks).made.insert((kind, key.clone()), mark);
         }
-        None => forget(marks, kind, key),
+        None => forget_made(marks, kind, key),
+    }
+    if is_gated {
+        Arc::make_mut(marks).gated.insert(key.clone(), stamp);
+    } else if kind == ObservedKind::Pod {
+        forget_gated(marks, key);
     }
 }
 
 pub(super) fn forget(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
+    forget_made(marks, kind, key);
+    if kind == ObservedKind::Pod {
+        forget_gated(marks, key);
+    }
+}
+
+fn is_gated(pod: &Pod) -> bool {
+    pod.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE)
+}
+
+fn forget_made(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
     let place = (kind, key.clone());
-    if marks.contains_key(&place) {
-        Arc::make_mut(marks).remove(&place);
+    if marks.made.contains_key(&place) {
+        Arc::make_mut(marks).made.remove(&place);
+    }
+}
+
+fn forget_gated(marks: &mut Arc<ReservationMarks>, key: &ObjectKey) {
+    if marks.gated.contains_key(key) {
+        Arc::make_mut(marks).gated.remove(key);
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     classic::adapter::{self as classic, ClassicParts, ClassicStatus},
     conditions::SumsOutcome,
     config::ControllerConfig,
+    direct::{self, DirectParts},
     hardware::{self, HardwareParts},
     hold::{
         adapter::{self as hold, HoldParts, HoldStatus},
@@ -46,6 +47,9 @@ impl CapabilityStarts<'_> {
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
             self.share();
+            if self.config.reservations.direct {
+                self.place();
+            }
         }
     }
 
@@ -72,6 +76,11 @@ impl CapabilityStarts<'_> {
         let config = self.config.provisioning.clone();
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
         provision::start(ProvisionParts { client, config, view_rx, holds_rx, leadership_rx, status_tx, tasks });
+    }
+
+    fn place(&self) {
+        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
+        direct::start(DirectParts { client, view_rx, leadership_rx, tasks });
     }
 
     fn share(&self) {

@@ -5,6 +5,7 @@
 
 mod claims;
 mod cluster;
+mod direct;
 mod evictions;
 mod people;
 mod repair;

@@ -256,7 +256,7 @@ fn fingerprints(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
     for reservation in view.reservations.values().filter(|it| is_shared(it.spec.mode())) {
         (&reservation.uid, &reservation.version).hash(seen.entry(reservation.name.clone()).or_default());
     }
-    for ((kind, key), mark) in view.marks.iter() {
+    for ((kind, key), mark) in &view.marks.made {
         (kind, key, mark.stamp).hash(seen.entry(mark.reservation.clone()).or_default());
     }
     seen.into_iter().map(|(name, hasher)| (name, hasher.finish())).collect()

@@ -221,7 +221,7 @@ impl Looker {
 
 /// Objects that say that they were made for the Reservation of this name.
 fn marked(view: &ClusterView, kind: ObservedKind, name: &str) -> Vec<ObjectKey> {
-    let marks = view.marks.iter().filter(|((of, _), mark)| *of == kind && mark.reservation == name);
+    let marks = view.marks.made.iter().filter(|((of, _), mark)| *of == kind && mark.reservation == name);
     marks.map(|((_, key), _)| key.clone()).collect()
 }
 

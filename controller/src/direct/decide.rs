@@ -1,0 +1,193 @@
+//! What a pod that is placed directly needs next. Pure: what was seen goes in, one write comes out.
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    reservation::{PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice, ReservedDeviceState as State},
+    resource::ResourceClaimConsumerReference,
+};
+use hostler_cluster::ObjectVersion;
+use serde_json::{Map, Value, json};
+
+use super::{
+    allocate::allocation,
+    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite},
+};
+use crate::{
+    claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus},
+    hold::ReservationObject,
+};
+
+/// Of a pod's spec: where it can run, and what it sets aside.
+const OF_POD: [&str; 9] = [
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "containers",
+    "initContainers",
+    "resources",
+    "overhead",
+    "priority",
+];
+
+/// What is done next.
+pub(super) fn decide(sight: &DirectSight) -> DirectStep {
+    let placed = sight.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
+    let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
+    let own = sight.reservations.iter().find(is_ours);
+    // Whose pod is bound, gone, or another one has nobody to keep anything for.
+    let mut others = sight.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
+    if let Some(other) = others.find(|it| !it.is_deleting) {
+        return DirectStep::Write(release(other));
+    }
+    match (placed, own) {
+        (Some(pod), own) if pod.is_gated() || own.is_some() => sight.step_of_pod(pod, own),
+        _ => DirectStep::Rest,
+    }
+}
+
+fn is_for(reservation: &ReservationObject, pod: &DirectPod) -> bool {
+    reservation.labels.get(PLACED_POD_LABEL) == Some(&pod.metadata.uid)
+}
+
+fn release(reservation: &ReservationObject) -> DirectWrite {
+    let version = ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() };
+    DirectWrite::Release(reservation.name.clone(), version)
+}
+
+impl DirectSight {
+    fn step_of_pod(&self, pod: &DirectPod, own: Option<&ReservationObject>) -> DirectStep {
+        let Some(names) = pod.claim_names() else { return DirectStep::Rest };
+        let claims: Option<Vec<(&String, &DirectClaim)>> =
+            names.iter().map(|(name, _)| self.claims.get_key_value(name)).collect();
+        // The controller of claims makes what is missing.
+        let Some(claims) = claims else { return DirectStep::Wait };
+        if claims.iter().any(|(_, claim)| claim.metadata.deletion_timestamp.is_some()) {
+            return DirectStep::Wait;
+        }
+        let Some(own) = own else {
+            // What has devices by now is where they are.
+            return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
+                true => ungate(pod),
+                false => DirectStep::Write(reserve(pod, &claims)),
+            };
+        };
+        if own.is_deleting || own.status.phase.is_over() {
+            return DirectStep::Wait;
+        }
+        self.step_of_kept(pod, own, &claims)
+    }
+
+    /// Its devices are being closed to others, or are.
+    fn step_of_kept(&self, pod: &DirectPod, own: &ReservationObject, claims: &[(&String, &DirectClaim)]) -> DirectStep {
+        let devices = &own.status.devices;
+        let of_claim = |name: &str| devices.iter().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
+        // Somebody has a device that was written: the claim gives way, and the fence stays until nobody has it.
+        let lost = claims.iter().find(|(name, claim)| {
+            is_written(claim, pod) && of_claim(name).iter().any(|device| device.state == State::Lost)
+        });
+        if let Some((_, claim)) = lost {
+            return status(claim, WrittenClaimStatus::default());
+        }
+        let lacking = claims.iter().find(|(name, claim)| !claim.is_allocated() && !of_claim(name).is_empty());
+        let is_kept = own.status.phase == ReservationPhase::Available;
+        match lacking {
+            Some((name, claim)) if is_kept => self.step_of_claim(pod, claim, &of_claim(name)),
+            Some(_) => DirectStep::Wait,
+            // Looked at once more when the one who keeps devices has seen it as well.
+            None if devices.iter().any(|device| device.state != State::HandedOver) => DirectStep::Wait,
+            None if pod.is_gated() && claims.iter().all(|(_, claim)| claim.is_allocated()) => ungate(pod),
+            None => DirectStep::Wait,
+        }
+    }
+
+    fn step_of_claim(&self, pod: &DirectPod, claim: &DirectClaim, devices: &[&ReservedDevice]) -> DirectStep {
+        if devices.iter().any(|device| device.state != State::Held) {
+            return DirectStep::Wait;
+        }
+        if !claim.metadata.finalizers.iter().any(|it| it == DELETE_PROTECTION) {
+            let finalizers = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
+            return DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(
+                claim.written(),
+                finalizers.collect(),
+            )));
+        }
+        let Some(allocation) = allocation(&claim.spec, devices, &self.classes, &self.now) else {
+            return DirectStep::Wait;
+        };
+        // With the pod among its consumers, the controller of claims frees it when the pod is gone.
+        let reserved_for = vec![ResourceClaimConsumerReference {
+            resource: "pods".to_owned(),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            ..ResourceClaimConsumerReference::default()
+        }];
+        status(claim, WrittenClaimStatus { allocation: Some(allocation), reserved_for })
+    }
+}
+
+/// Whether it was given its devices for this pod.
+fn is_written(claim: &DirectClaim, pod: &DirectPod) -> bool {
+    let consumers = &claim.status.reserved_for;
+    claim.is_allocated() && consumers.len() == 1 && consumers[0].uid == pod.metadata.uid && pod.is_gated()
+}
+
+fn status(claim: &DirectClaim, status: WrittenClaimStatus) -> DirectStep {
+    DirectStep::Write(DirectWrite::Claim(ClaimWrite::Status(claim.written(), Box::new(status))))
+}
+
+fn ungate(pod: &DirectPod) -> DirectStep {
+    let others = pod.spec.scheduling_gates.iter().filter(|gate| gate.name != PLACEMENT_GATE);
+    let key = ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name);
+    DirectStep::Write(DirectWrite::Gates(key, pod.metadata.version(), others.map(|gate| gate.name.clone()).collect()))
+}
+
+/// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from
+/// the pod: so it does not end with it, but is deleted when the pod is bound or gone.
+fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectWrite {
+    let metadata = &pod.metadata;
+    let name = format!("pod-{}", metadata.uid);
+    let spec: Map<String, Value> =
+        OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect();
+    let lacking = claims.iter().filter(|(_, claim)| !claim.is_allocated());
+    let device_claims: Vec<Value> = lacking.map(|(name, claim)| json!({"name": name, "spec": claim.spec})).collect();
+    let object = json!({
+        "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/managed-by": "hostler-controller", PLACED_POD_LABEL: metadata.uid},
+        },
+        "spec": {
+            "template": {"metadata": {"namespace": metadata.namespace}, "spec": without_claims(spec)},
+            "deviceClaims": device_claims, "allocateOnce": false, "ttl": "0",
+            "owners": [{"object": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}}],
+        },
+    });
+    DirectWrite::Reserve(name, Box::new(object))
+}
+
+/// Which container uses which claim is of no matter here, and the template has none.
+fn without_claims(mut spec: Map<String, Value>) -> Value {
+    for kind in ["containers", "initContainers"] {
+        for container in spec.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
+            let resources = container["resources"].take();
+            *container = json!({
+                "name": container["name"], "image": container["image"],
+                "restartPolicy": container["restartPolicy"],
+                "resources": {"requests": resources["requests"], "limits": resources["limits"]},
+            });
+        }
+    }
+    without_nulls(Value::Object(spec))
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let there = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(there.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}

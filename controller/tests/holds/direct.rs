@@ -1,0 +1,157 @@
+//! Gated pods: the running controller keeps devices for them, writes these into their claims, and lets them go to their node.
+
+use std::fs;
+
+use hostler_testing::{
+    apiserver::{ApiServerView, PolicyRule},
+    controller::RunningController,
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::HoldCluster,
+    rig::{USER, root},
+};
+
+const GATE: &str = "hostler.dev/placement";
+
+fn more_rules() -> Vec<PolicyRule> {
+    PolicyRule::from_yaml(&fs::read_to_string(root().join("deploy/holds/direct/rbac.yaml")).unwrap())
+}
+
+async fn cluster(cards: usize) -> HoldCluster {
+    let mut cluster = HoldCluster::start().await;
+    cluster.run_kubelets();
+    cluster.server.allow(USER, more_rules());
+    cluster.node("n1", cards);
+    cluster.template("cards", None);
+    cluster
+}
+
+async fn controller(cluster: &HoldCluster) -> RunningController {
+    let mut options = cluster.options();
+    options.config.push_str("direct = true\n");
+    let controller = RunningController::start(&options).await;
+    controller.until_figure("hostler_controller_condition{type=\"Reservations\",status=\"True\"} 1").await;
+    controller
+}
+
+/// A pod with these gates, and two claims of a card each.
+fn pod(cluster: &HoldCluster, name: &str, gates: &[&str]) {
+    let gates: Vec<Value> = gates.iter().map(|gate| json!({ "name": gate })).collect();
+    let claim = |name: &str| json!({ "name": name, "resourceClaimTemplateName": "cards" });
+    cluster.server.create(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "spec": {
+            "schedulingGates": gates, "containers": [{ "name": "c", "image": "i" }],
+            "resourceClaims": [claim("one"), claim("two")],
+        },
+    }));
+}
+
+async fn until_nothing_is_kept(cluster: &HoldCluster) {
+    cluster.server.until("no Reservation is left", |view| view.list("reservations").is_empty().then_some(())).await;
+    cluster.until_no_fence().await;
+}
+
+fn gates(view: &ApiServerView<'_>, pod: &str) -> Vec<String> {
+    let pod = view.get("pods", &format!("default/{pod}")).unwrap();
+    let gates = pod["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
+    gates.iter().map(|gate| gate["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gated_pod_is_given_what_was_kept_for_it_and_bound_there() {
+    let cluster = cluster(2).await;
+    let controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE]);
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
+    until_nothing_is_kept(&cluster).await;
+    let claims = cluster.server.list("resourceclaims");
+    assert_eq!(claims.len(), 2);
+    for claim in &claims {
+        assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+        let allocation = &claim["status"]["allocation"];
+        assert!(allocation["allocationTimestamp"].is_string(), "{allocation}");
+        assert_eq!(allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["values"], json!(["n1"]));
+        assert_eq!(claim["status"]["reservedFor"][0]["name"], "gang-0");
+    }
+    let written = |call: &hostler_testing::apiserver::LoggedRequest| {
+        call.verb == "patch" && call.resource == "resourceclaims/status" && call.status == 200
+    };
+    let by_us = cluster.server.log().iter().filter(|call| call.user == USER && written(call)).count();
+    assert_eq!(by_us, 2, "the scheduler allocated nothing");
+    // What was not a gated pod's is none of this mode's.
+    cluster.server.delete("pods", "default/gang-0");
+    cluster.pod("next", "cards");
+    assert_eq!(cluster.until_bound("next").await, "n1");
+    assert_eq!(controller.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_goes_before_it_has_a_node_leaves_nothing() {
+    let cluster = cluster(2).await;
+    let _controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE, "example.com/later"]);
+    let is_placed = |view: &ApiServerView<'_>| (gates(view, "gang-0") == ["example.com/later"]).then_some(());
+    cluster.server.until("its own gate is gone", is_placed).await;
+    assert_eq!(cluster.fences().len(), 2, "closed until it is bound");
+    cluster.server.delete("pods", "default/gang-0");
+    until_nothing_is_kept(&cluster).await;
+    cluster.server.until("no claim is left", |view| view.list("resourceclaims").is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_scheduler_takes_back_is_kept_and_given_again() {
+    let cluster = cluster(2).await;
+    let _controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE, "example.com/later"]);
+    let is_placed = |view: &ApiServerView<'_>| (gates(view, "gang-0") == ["example.com/later"]).then_some(());
+    cluster.server.until("its own gate is gone", is_placed).await;
+    // Meanwhile its node takes no pods any more: the scheduler finds no place, and frees its claims.
+    cluster.server.create(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n2" },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }], "allocatable": { "pods": "110" } },
+    }));
+    cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(true));
+    cluster.server.edit("pods", "default/gang-0", |pod| pod["spec"]["schedulingGates"] = json!([]));
+    cluster
+        .server
+        .until("the scheduler frees a claim", |view| {
+            let claims = view.list("resourceclaims");
+            claims.iter().any(|claim| claim["status"]["allocation"].is_null()).then_some(())
+        })
+        .await;
+    assert!(!cluster.fences().is_empty(), "nobody else gets them meanwhile");
+    cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(false));
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
+    until_nothing_is_kept(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_killed_after_any_write_places_the_pod_all_the_same() {
+    let cluster = cluster(2).await;
+    pod(&cluster, "gang-0", &[GATE]);
+    let writes = || {
+        let log = cluster.server.log();
+        let ours =
+            log.iter().filter(|call| call.user == USER && !["get", "list", "watch"].iter().any(|it| call.verb == *it));
+        ours.filter(|call| ["reservations", "resourceclaims", "pods"].iter().any(|it| call.resource.starts_with(it)))
+            .count()
+    };
+    let is_done = || cluster.server.get("pods", "default/gang-0").unwrap()["spec"]["nodeName"].is_string();
+    let mut options = cluster.options();
+    options.config.push_str("direct = true\n");
+    for after in [1, 1, 2, 1, 1, 1, 1] {
+        let controller = RunningController::start(&options).await;
+        let before = writes();
+        controller.until("it has written", async |_| (writes() >= before + after || is_done()).then_some(())).await;
+        controller.signal(Signal::SIGKILL);
+        drop(controller);
+        cluster.drop_lease();
+    }
+    let _controller = controller(&cluster).await;
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
+    until_nothing_is_kept(&cluster).await;
+}
