@@ -30,7 +30,7 @@ use k8s_openapi::{
             MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
         },
         apps::v1::{DaemonSet, Deployment},
-        core::v1::{ConfigMap, Namespace, Pod, Secret, Service, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, Pod, PodTemplate, Secret, Service, ServiceAccount},
         networking::v1::NetworkPolicy,
         policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
@@ -117,6 +117,10 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
         "rbac.authorization.k8s.io/v1/ClusterRole" => through::<ClusterRole>(object),
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding" => through::<ClusterRoleBinding>(object),
         "apiextensions.k8s.io/v1/CustomResourceDefinition" => through::<CustomResourceDefinition>(object),
+        "v1/PodTemplate" => through::<PodTemplate>(object),
+        "autoscaling.x-k8s.io/v1/ProvisioningRequest" => {
+            through_ours::<hostler_api::provisioning::ProvisioningRequest>(object)
+        }
         "hostler.dev/v1alpha1/Reservation" => through_ours::<hostler_api::reservation::Reservation>(object),
         "resource.k8s.io/v1/DeviceClass" => through::<DeviceClass>(object),
         "resource.k8s.io/v1/ResourceClaim" => through::<ResourceClaim>(object),
@@ -175,7 +179,14 @@ fn the_types_of_the_api_take_every_object_without_losing_a_word() {
                     let kind = object["kind"].as_str().unwrap_or("nothing");
                     let is_known = matches!(
                         kind,
-                        "Kustomization" | "Component" | "PodMonitor" | "PrometheusRule" | "KubeSchedulerConfiguration"
+                        "Kustomization"
+                            | "Component"
+                            | "PodMonitor"
+                            | "PrometheusRule"
+                            | "KubeSchedulerConfiguration"
+                            // What they say is compared with what is answered by the controller's own tests.
+                            | "AdmissionCheck"
+                            | "ProvisioningRequestConfig"
                     );
                     wrong.extend((!is_known).then(|| format!("{}: {kind} is not checked", path.display())));
                 }

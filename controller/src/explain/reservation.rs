@@ -9,8 +9,8 @@ use hostler_api::{
     few,
     hardware::{Condition, ConditionStatus},
     reservation::{
-        RESERVATION_FINALIZER, ReservationConditionReason as Reason, ReservationConditionType as Type,
-        ReservationPhase as Phase, ReservedDeviceState as State,
+        PodEviction, PodEvictionState, RESERVATION_FINALIZER, ReservationConditionReason as Reason,
+        ReservationConditionType as Type, ReservationPhase as Phase, ReservedDeviceState as State,
     },
     well_known::HELD_TAINT,
 };
@@ -121,6 +121,7 @@ impl ReservationWorld {
         }
         let mut lines = stand(reservation);
         lines.extend(device_lines(&status.devices, &self.holds));
+        lines.extend(status.evictions.iter().map(eviction));
         lines.extend(until(reservation, now));
         if is_in_need(reservation) {
             lines.extend(self.others(reservation));
@@ -168,6 +169,17 @@ fn said(condition: &Condition) -> String {
     let Condition { status, reason, message, last_transition_time, .. } = condition;
     let is_ready = if *status == ConditionStatus::True { "it can be relied on" } else { "it cannot be relied on" };
     format!("{is_ready} since {last_transition_time}: {message} ({reason})")
+}
+
+/// How far a pod is that makes room.
+fn eviction(eviction: &PodEviction) -> String {
+    let PodEviction { namespace, name, state, message, .. } = eviction;
+    match state {
+        PodEvictionState::Planned => format!("pod {namespace}/{name} is to be evicted"),
+        PodEvictionState::Blocked => format!("pod {namespace}/{name} cannot be evicted yet: {message}"),
+        PodEvictionState::Evicted => format!("pod {namespace}/{name} is evicted"),
+        PodEvictionState::Gone => format!("pod {namespace}/{name} went by itself"),
+    }
 }
 
 /// Whether it lacks devices.

@@ -12,6 +12,7 @@ mod repair;
 mod requests;
 #[path = "../run/rig.rs"]
 mod rig;
+mod stories;
 mod webhook;
 
 use std::process::Command;

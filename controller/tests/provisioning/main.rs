@@ -61,6 +61,11 @@ async fn controller(server: &ApiServer) -> RunningController {
     RunningController::start(&switched_on(server)).await
 }
 
+/// The objects of a file.
+fn manifests(text: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(text).unwrap()
+}
+
 /// A request for so many pods with a device each. Its template comes after it: it is the request's.
 fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
     server.create(json!({
@@ -159,6 +164,34 @@ async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
     let used = until(&server, "first", "BookingExpired", ["True", "CapacityBookingConsumed"]).await;
     assert_eq!(used, "all 2 pods have their node");
     assert_eq!(controller.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_ask_what_they_say_and_are_answered() {
+    let server = cluster(2, "v1").await;
+    server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "fpga.hostler.dev" },
+        "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"hostler.dev\"" } }] },
+    }));
+    let example = |file: &str| fs::read_to_string(root().join("deploy/examples").join(file)).unwrap();
+    server.create_yaml(&example("provisioning-request.yaml"));
+    let _controller = controller(&server).await;
+    until(&server, "encode", "Provisioned", FOUND).await;
+    assert!(explain(&server, "encode").contains("0 of its 2 pods have a node"));
+    // What Kueue is told to ask with is a class that is answered, and it leads pods by a detail that is there.
+    let [check, config] = <[Value; 2]>::try_from(manifests(&example("kueue-admission-check.yaml"))).unwrap();
+    assert_eq!(check["spec"]["controllerName"], "kueue.x-k8s.io/provisioning-request");
+    assert_eq!(check["spec"]["parameters"]["name"], config["metadata"]["name"]);
+    let request = server.get("provisioningrequests", "encode").unwrap();
+    for field in ["provisioningClassName", "parameters"] {
+        assert_eq!(config["spec"][field], request["spec"][field], "{field}");
+    }
+    let detail = &config["spec"]["podSetUpdates"]["nodeSelector"][0]["valueFromProvisioningClassDetail"];
+    server.delete("provisioningrequests", "default/encode");
+    ask(&server, "one", 1, "v1");
+    until(&server, "one", "Provisioned", FOUND).await;
+    let details = &server.get("provisioningrequests", "one").unwrap()["status"]["provisioningClassDetails"];
+    assert_eq!(details[detail.as_str().unwrap()], "n0", "{details}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

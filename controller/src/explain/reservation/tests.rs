@@ -105,6 +105,27 @@ fn who_has_a_device_that_is_lost_or_waited_for_is_named_and_so_are_other_reserva
 }
 
 #[test]
+fn a_budget_that_is_in_the_way_of_an_eviction_is_named() {
+    let mut waiting = status("Waiting", ["False", "Waiting", "0 of 1 devices are released"], &[]);
+    let eviction = |name: &str, state: &str, message: &str| json!({"namespace": "ml", "name": name, "uid": name, "state": state, "message": message});
+    waiting["evictions"] = json!([
+        eviction("a", "Blocked", "budget careful needs 1 healthy pods"),
+        eviction("b", "Planned", ""),
+        eviction("c", "Evicted", ""),
+        eviction("d", "Gone", ""),
+    ]);
+    let text = said(&world(&[reservation("r", &waiting)]), "r");
+    for line in [
+        "pod ml/a cannot be evicted yet: budget careful needs 1 healthy pods",
+        "pod ml/b is to be evicted",
+        "pod ml/c is evicted",
+        "pod ml/d went by itself",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
 fn who_does_not_close_a_device_is_named() {
     let fencing = status("Pending", ["False", "Fencing", "…"], &[device("a", "Fencing", &json!(null))]);
     let mut world = world(&[reservation("r", &fencing)]);
