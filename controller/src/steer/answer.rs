@@ -164,9 +164,9 @@ async fn claims(State(state): State<SteerState>, body: Bytes) -> Response {
         }
     };
     let uid = request.uid.clone();
-    let answer = timeout(ANSWER_TIME, state.answer(request)).await.unwrap_or_else(|_| {
-        state.unanswered("the API server did not say in time which pod the claim is for".to_owned())
-    });
+    let answer = timeout(ANSWER_TIME, state.answer(request))
+        .await
+        .unwrap_or_else(|_| state.unanswered("the API server did not say in time which pod the claim is for"));
     Json(answer.review(&uid)).into_response()
 }
 
@@ -184,7 +184,7 @@ impl SteerState {
         let answer = match pod_of(&self.client, &claim).await {
             Ok(Some(pod)) => facts.answer(&claim, &pod),
             Ok(None) => SteerAnswer::default(),
-            Err(failure) => return self.unanswered(Chain(&failure).to_string()),
+            Err(failure) => return self.unanswered(&Chain(&failure).to_string()),
         };
         let is_led = !answer.patch.is_empty();
         let figure = if is_led { &self.figures.led } else { &self.figures.untouched };
@@ -194,7 +194,7 @@ impl SteerState {
         answer
     }
 
-    fn unanswered(&self, error: String) -> SteerAnswer {
+    fn unanswered(&self, error: &str) -> SteerAnswer {
         self.figures.unanswered.fetch_add(1, Ordering::Relaxed);
         warn!(error, "a claim is made as it is, since it could not be found out whether something is kept for it");
         SteerAnswer::warning("it could not be found out whether devices are kept for the pod; its claim stays as it is")

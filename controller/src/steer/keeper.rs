@@ -50,15 +50,15 @@ enum KeeperError {
     #[error("failed to use the webhook's certificate")]
     Certificate(#[from] CertificateError),
     #[error("failed to read Secret {0}; apply deploy/holds/webhook, whose role allows it")]
-    ReadSecret(String, #[source] ApiFailure),
+    ReadSecret(String, #[source] Box<ApiFailure>),
     #[error("failed to write Secret {0}; apply deploy/holds/webhook, whose role allows it")]
-    WriteSecret(String, #[source] ApiFailure),
+    WriteSecret(String, #[source] Box<ApiFailure>),
     #[error("failed to put the webhook's keys into JSON")]
     Encode(#[source] serde_json::Error),
     #[error("failed to read MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
-    ReadConfiguration(String, #[source] ApiFailure),
+    ReadConfiguration(String, #[source] Box<ApiFailure>),
     #[error("failed to write caBundle of MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
-    WriteConfiguration(String, #[source] ApiFailure),
+    WriteConfiguration(String, #[source] Box<ApiFailure>),
 }
 
 /// Keeps the certificate.
@@ -170,7 +170,7 @@ impl CertificateKeeper {
         let secret: SeenSecret = match self.client.get(&self.secrets(), name).await {
             Ok(secret) => secret,
             Err(failure) if failure.code() == Some(404) => return Ok((None, None)),
-            Err(failure) => return Err(KeeperError::ReadSecret(self.secret_name(), failure)),
+            Err(failure) => return Err(KeeperError::ReadSecret(self.secret_name(), Box::new(failure))),
         };
         let SeenMeta { uid, resource_version } = secret.metadata;
         let text = secret.data.get(FIELD).and_then(|text| STANDARD.decode(text).ok());
@@ -223,13 +223,13 @@ impl CertificateKeeper {
                 self.client.create::<Value>(&all, name, &object).await
             }
         };
-        but_for_others(written).map_err(|failure| KeeperError::WriteSecret(self.secret_name(), failure))
+        but_for_others(written).map_err(|failure| KeeperError::WriteSecret(self.secret_name(), Box::new(failure)))
     }
 
     async fn configuration(&self) -> Result<Value, KeeperError> {
         let name = &self.config.configuration;
         let found = self.client.get(&configurations(), name).await;
-        found.map_err(|failure| KeeperError::ReadConfiguration(name.clone(), failure))
+        found.map_err(|failure| KeeperError::ReadConfiguration(name.clone(), Box::new(failure)))
     }
 
     /// Lists are written as a whole: the version says that nobody else has changed them.
@@ -243,7 +243,7 @@ impl CertificateKeeper {
         let patch = json!({ "metadata": metadata, "webhooks": configuration["webhooks"] });
         let name = &self.config.configuration;
         let written = self.client.change::<Value>(&configurations(), name, FIELD_MANAGER, &patch).await;
-        but_for_others(written).map_err(|failure| KeeperError::WriteConfiguration(name.clone(), failure))
+        but_for_others(written).map_err(|failure| KeeperError::WriteConfiguration(name.clone(), Box::new(failure)))
     }
 }
 

@@ -110,7 +110,12 @@ impl ReviewedClaim {
         let owner = metadata.owner_references.into_iter().find(is_pod)?;
         // They become parts of a path.
         let is_good = is_name(&namespace) && is_name(&owner.name);
-        is_good.then(|| GeneratedClaim { namespace, pod: PodRef { name: owner.name, uid: owner.uid }, pod_claim, spec })
+        is_good.then_some(GeneratedClaim {
+            namespace,
+            pod: PodRef { name: owner.name, uid: owner.uid },
+            pod_claim,
+            spec,
+        })
     }
 }
 
