@@ -28,9 +28,9 @@ pub(crate) enum ClusterReadError {
         verb: &'static str,
         /// What.
         plural: String,
-        /// What the server said.
+        /// What the server said, on the heap: every answer would have to have room for it.
         #[source]
-        source: ApiFailure,
+        source: Box<ApiFailure>,
     },
 }
 
@@ -141,9 +141,11 @@ impl LiveCluster {
         match self.client.get(&all, node).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if failure.code() == Some(404) => Ok(None),
-            Err(failure) if failure.code() == Some(403) => {
-                Err(ClusterReadError::Forbidden { verb: "get", plural: all.plural().to_owned(), source: failure })
-            }
+            Err(failure) if failure.code() == Some(403) => Err(ClusterReadError::Forbidden {
+                verb: "get",
+                plural: all.plural().to_owned(),
+                source: failure.into(),
+            }),
             Err(failure) => Err(ClusterReadError::Call(failure)),
         }
     }
@@ -170,7 +172,9 @@ impl LiveCluster {
             each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
         };
         self.client.list(all, &mut page).await.map_err(|failure| match failure.code() {
-            Some(403) => ClusterReadError::Forbidden { verb: "list", plural: all.plural().to_owned(), source: failure },
+            Some(403) => {
+                ClusterReadError::Forbidden { verb: "list", plural: all.plural().to_owned(), source: failure.into() }
+            }
             _ => ClusterReadError::Call(failure),
         })
     }
