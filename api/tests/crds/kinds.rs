@@ -400,6 +400,25 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         (&claims, &claims_are_fixed),
         (mode, "spec.mode cannot change; make another Reservation"),
     ]);
+    let spec = of_specs_of_reservations();
+    let owner = rules([(
+        "has(self.object) || has(self.controller) || has(self.labelSelector) || has(self.provisioningRequest)",
+        "it is about nobody; write object, controller, labelSelector or provisioningRequest",
+    )]);
+    let selector = rules([(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "values are for In and NotIn, which need one at least",
+    )]);
+    vec![
+        ("Reservation", changes),
+        ("ReservationSpec", spec),
+        ("ReservationOwner", owner),
+        ("LabelSelectorRequirement", selector),
+    ]
+}
+
+/// What does not go together.
+fn of_specs_of_reservations() -> Value {
     let with_shared = |must: &str| format!("!has(self.mode) || self.mode != 'SharedClaim' || {must}");
     let (one, no_victims, not_once, template) = (
         with_shared("!has(self.replicas) || self.replicas == 1"),
@@ -407,7 +426,7 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         with_shared("(has(self.allocateOnce) && !self.allocateOnce)"),
         with_shared("has(self.template)"),
     );
-    let spec = rules([
+    rules([
         (&one, "with mode SharedClaim all pods have the same devices; write replicas: 1, or mode: Fence"),
         (&no_victims, "mode SharedClaim takes what is free; leave preAllocation out, or write mode: Fence"),
         (&not_once, "mode SharedClaim is for one owner after the other; write allocateOnce: false, or mode: Fence"),
@@ -431,21 +450,7 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
             "!has(self.replaces) || !has(self.replicas) || self.replicas == 1",
             "replaces is about one pod; leave replicas out",
         ),
-    ]);
-    let owner = rules([(
-        "has(self.object) || has(self.controller) || has(self.labelSelector) || has(self.provisioningRequest)",
-        "it is about nobody; write object, controller, labelSelector or provisioningRequest",
-    )]);
-    let selector = rules([(
-        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-        "values are for In and NotIn, which need one at least",
-    )]);
-    vec![
-        ("Reservation", changes),
-        ("ReservationSpec", spec),
-        ("ReservationOwner", owner),
-        ("LabelSelectorRequirement", selector),
-    ]
+    ])
 }
 
 fn of_reservation_specs() -> Vec<(&'static str, Value)> {

@@ -1,6 +1,8 @@
 //! Shared claims against a scheduler, a controller of claims, users, and deaths of the controller. docs/reservations.md says which test is
 //! which scenario.
 
+#![allow(clippy::needless_pass_by_value, reason = "values are made for the call")]
+
 mod world;
 
 use std::time::Duration;
