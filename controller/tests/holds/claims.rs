@@ -111,9 +111,7 @@ async fn a_controller_that_is_killed_after_any_write_leaves_one_claim_and_no_pod
     reserve(&cluster);
     let writes = || {
         let log = cluster.server.log();
-        let ours = log
-            .iter()
-            .filter(|call| call.user == USER && ["create", "patch", "delete"].iter().any(|verb| call.verb == *verb));
+        let ours = log.iter().filter(|call| call.user == USER && ["create", "patch", "delete"].contains(&call.verb));
         ours.filter(|call| ["reservations", "resourceclaims", "pods"].iter().any(|it| call.resource.starts_with(it)))
             .count()
     };

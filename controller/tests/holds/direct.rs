@@ -135,8 +135,7 @@ async fn a_controller_that_is_killed_after_any_write_places_the_pod_all_the_same
     pod(&cluster, "gang-0", &[GATE]);
     let writes = || {
         let log = cluster.server.log();
-        let ours =
-            log.iter().filter(|call| call.user == USER && !["get", "list", "watch"].iter().any(|it| call.verb == *it));
+        let ours = log.iter().filter(|call| call.user == USER && !["get", "list", "watch"].contains(&call.verb));
         ours.filter(|call| ["reservations", "resourceclaims", "pods"].iter().any(|it| call.resource.starts_with(it)))
             .count()
     };

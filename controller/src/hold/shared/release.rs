@@ -6,12 +6,12 @@ use super::{
     decide::delete_pod,
     sight::{SharedSight, SharedWrite, SightedClaim},
 };
-use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus};
+use crate::claim_write::{ClaimWrite, DELETE_PROTECTION};
 
 /// Nobody uses the claim: it has nothing any more. In one write with our entry, since the controller of claims would not do it
 /// for consumers that are no pods; and before the claim is deleted, since deletions wake nobody who waits for devices.
 pub(super) fn cleared(claim: &SightedClaim) -> SharedWrite {
-    SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::new(WrittenClaimStatus::default())))
+    SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::default()))
 }
 
 impl SharedSight {
