@@ -420,15 +420,17 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
 /// What does not go together.
 fn of_specs_of_reservations() -> Value {
     let with_shared = |must: &str| format!("!has(self.mode) || self.mode != 'SharedClaim' || {must}");
-    let (one, no_victims, not_once, template) = (
+    let (one, no_victims, nobody, not_once, template) = (
         with_shared("!has(self.replicas) || self.replicas == 1"),
         with_shared("!has(self.preAllocation) || !self.preAllocation"),
+        with_shared("((!has(self.preemptionPolicy) || self.preemptionPolicy == 'Never') && !has(self.replaces))"),
         with_shared("(has(self.allocateOnce) && !self.allocateOnce)"),
         with_shared("has(self.template)"),
     );
     rules([
         (&one, "with mode SharedClaim all pods have the same devices; write replicas: 1, or mode: Fence"),
         (&no_victims, "mode SharedClaim takes what is free; leave preAllocation out, or write mode: Fence"),
+        (&nobody, "mode SharedClaim evicts nobody; leave preemptionPolicy and replaces out, or write mode: Fence"),
         (&not_once, "mode SharedClaim is for one owner after the other; write allocateOnce: false, or mode: Fence"),
         (
             &template,

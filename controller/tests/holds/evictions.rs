@@ -206,6 +206,8 @@ async fn what_contradicts_itself_is_refused_with_the_fix() {
         (json!({ "replaces": moved, "replicas": 2 }), "leave replicas out"),
         (json!({ "replaces": { "namespace": "default", "name": "p" } }), "uid"),
         (json!({ "preemptionPolicy": "Always" }), "preemptionPolicy"),
+        (json!({ "mode": "SharedClaim", "preemptionPolicy": "PreemptLowerPriority" }), "SharedClaim evicts nobody"),
+        (json!({ "mode": "SharedClaim", "replaces": moved }), "SharedClaim evicts nobody"),
     ] {
         let refusal = cluster.server.try_create(reservation(&more)).unwrap_err().status();
         assert!(refusal["message"].as_str().unwrap().contains(words), "{refusal}");
