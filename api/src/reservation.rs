@@ -64,6 +64,8 @@ pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
 pub const RESERVATION_IGNORED: &str = "hostler.dev/reservation-ignored";
 /// The annotation of a claim that says, in JSON, to which Reservation it was led: name and uid.
 pub const CLAIM_RESERVATION: &str = "hostler.dev/led-to-reservation";
+/// The label of a claim that stands for a part of a device: the UID of the Reservation that keeps the part.
+pub const RESERVATION_UID: &str = "hostler.dev/reservation-uid";
 /// What a Reservation may keep at once: its object must fit into the API server's store.
 pub const MAX_RESERVED_DEVICES: usize = 1024;
 
@@ -82,11 +84,24 @@ pub struct Reservation {
 /// With which value of the taint `hostler.dev/held` devices are kept for the Reservation with this UID: 16 hexadecimal
 /// digits. A name could be given to another object later, and a UID is longer than a value of a toleration that people write.
 pub fn toleration_value(uid: &str) -> String {
-    // FNV-1a: stable over versions and machines, and no secret.
-    let hash = uid
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    format!("{hash:016x}")
+    format!("{:016x}", fnv(uid))
+}
+
+/// The identity of a part of a device that is kept for the Reservation with this UID, in the form of a UUID. The same part has
+/// the same one for ever, and another part another one.
+pub fn part_share_id(uid: &str, part: &str) -> String {
+    let (high, low) = (fnv(&format!("{uid} {part}")), fnv(&format!("{part} {uid}")));
+    // Version 8, whose meaning is whoever makes it's own, and the variant of RFC 9562.
+    let high = (high & !0xf000) | 0x8000;
+    let low = (low & !(0b11 << 62)) | (0b10 << 62);
+    let (tail, head) = (low & 0xffff_ffff_ffff, low >> 48);
+    format!("{:08x}-{:04x}-{:04x}-{head:04x}-{tail:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xffff)
+}
+
+/// FNV-1a: stable over versions and machines, and no secret.
+fn fnv(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ mod devices;
 mod event;
 mod evictions;
 mod fences;
+mod parts;
+mod placeholder;
 mod planning;
 mod preemption;
 mod priorities;
@@ -29,6 +31,7 @@ mod settle;
 pub(crate) mod shared;
 mod status;
 mod taken;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod victims;
@@ -38,8 +41,9 @@ pub(crate) use self::{
     choice::{ReservationOffer, choose_reservation},
     core::{HoldCore, HoldSettings},
     event::{
-        AllocatedClaim, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome, HoldTarget,
-        HoldTime, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite, PriorityClasses, PublishedDevice, PublishedSlice,
+        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome,
+        HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodRef, PodWrite, PriorityClasses,
+        PublishedDevice, PublishedSlice,
         ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},

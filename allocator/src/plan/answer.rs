@@ -1,5 +1,8 @@
 //! What a plan says.
 
+use std::collections::BTreeMap;
+
+use hostler_api::ExactQuantity;
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
@@ -96,6 +99,9 @@ pub struct PlacedDevice {
     pub pool: String,
     /// Device.
     pub device: String,
+    /// What it takes of a device that several claims share.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumed: BTreeMap<String, ExactQuantity>,
 }
 
 /// Why nodes do not take a pod.

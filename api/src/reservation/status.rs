@@ -88,6 +88,12 @@ pub struct ReservedDevice {
     /// The node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
+    /// Of a device that several claims can share: what of its capacities is kept. All of the device where there is nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub consumed_capacity: BTreeMap<String, Quantity>,
+    /// The identity of that part, which names the claim that stands for it as well: `hold-<shareID>`.
+    #[serde(rename = "shareID", skip_serializing_if = "String::is_empty")]
+    pub share_id: String,
     /// How far it is.
     pub state: ReservedDeviceState,
     /// Who has it.
@@ -219,6 +225,11 @@ impl ReservationPhase {
 }
 
 impl ReservedDevice {
+    /// Whether only a part of the device is kept, and the rest of it is for others.
+    pub fn is_part(&self) -> bool {
+        !self.share_id.is_empty()
+    }
+
     /// Driver, pool and name.
     pub fn key(&self) -> (&str, &str, &str) {
         (&self.driver, &self.pool, &self.device)

@@ -531,6 +531,8 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
         ("ReservedDevice.pool", long.clone()),
         ("ReservedDevice.device", short.clone()),
         ("ReservedDevice.nodeName", long.clone()),
+        ("ReservedDevice.consumedCapacity", json!({"maxProperties": 32})),
+        ("ReservedDevice.shareID", json!({"maxLength": 36})),
         ("DeviceOwner.namespace", short.clone()),
         ("DeviceOwner.pod", long.clone()),
         ("DeviceOwner.claim", long.clone()),

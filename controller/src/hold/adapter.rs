@@ -63,6 +63,8 @@ pub(crate) struct HoldParts {
     pub(crate) calling: ApiClient,
     /// The driver whose daemons close devices themselves.
     pub(crate) driver: String,
+    /// Where claims are made that stand for parts of devices.
+    pub(crate) namespace: String,
     /// How it is done.
     pub(crate) config: ReservationsConfig,
     /// What is there.

@@ -14,6 +14,8 @@ pub(super) enum Topic {
     Rule(String),
     /// A pod that is to be evicted or annotated.
     Pod(ObjectKey),
+    /// The claim with this name, which stands for a part of a device.
+    Placeholder(String),
     /// Everybody who waits for devices.
     Plan,
 }

@@ -8,14 +8,15 @@ use std::{
 
 use hostler_allocator::plan::{ObjectKey, PlanOptions};
 use hostler_api::reservation::{
-    DeviceOwner, PodEviction, ReservationConditionReason, ReservationConditionType, ReservationPhase, ReservedDevice,
+    DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice,
     toleration_value,
 };
 
 use super::{
     agenda::{HoldClock, Topic},
-    event::{DeviceKey, HoldCommand, HoldEvent, HoldNotice, HoldTarget, HoldTime, ReservationObject},
+    event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, ReservationObject},
     evictions::EvictionAnswer,
+    parts::KnownParts,
     planning::Questions,
     priorities::Priorities,
     published::PoolName,
@@ -36,6 +37,8 @@ pub(crate) struct HoldSettings {
     pub(crate) own_driver: String,
     /// Whether the API server serves DeviceTaintRules, with which devices of other drivers are closed.
     pub(crate) has_rules: bool,
+    /// Where claims are made that stand for parts of devices, if they can be.
+    pub(crate) namespace: Option<String>,
     /// Whether a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings for taken.
     pub(crate) holds_partitions: bool,
     /// How long it takes at most until an allocation that a scheduler has decided on can be seen.
@@ -69,7 +72,7 @@ pub(super) struct Hold {
     /// Since when devices are not as they should be.
     pub(super) amiss: BTreeMap<DeviceKey, Duration>,
     /// What people were told last.
-    told: Option<(ReservationPhase, String)>,
+    pub(super) told: Option<(ReservationPhase, String)>,
 }
 
 /// Devices that are closed, until it is certain that nobody else has got them.
@@ -106,6 +109,7 @@ pub(crate) struct HoldCore {
     /// By the value with which their devices are closed.
     names: BTreeMap<String, String>,
     concerned: BTreeMap<Concern, BTreeSet<String>>,
+    pub(super) parts: KnownParts,
     pub(super) seen: Seen,
     pub(super) clock: HoldClock,
     pub(super) agenda: Agenda<Topic>,
@@ -132,6 +136,7 @@ impl HoldCore {
             holds: BTreeMap::new(),
             names: BTreeMap::new(),
             concerned: BTreeMap::new(),
+            parts: KnownParts::default(),
             seen: Seen::default(),
             clock: HoldClock::default(),
             agenda: Agenda::new(Topic::Plan),
@@ -165,6 +170,7 @@ impl HoldCore {
                 Topic::NodeFences(node) => self.settle_node(&node),
                 Topic::Rule(name) => self.settle_rule(&name),
                 Topic::Pod(pod) => self.settle_pod(&pod),
+                Topic::Placeholder(name) => self.settle_placeholder(&name),
                 Topic::Plan => self.plan(),
             }
         }
@@ -198,10 +204,14 @@ impl HoldCore {
                 self.rule_changed(name);
             }
             HoldEvent::Claim(claim) => {
+                let key = claim.key.clone();
+                self.look_at_claim(&key);
                 let pools = self.seen.claim(*claim);
                 self.look_at_pools(pools);
+                self.look_at_claim(&key);
             }
             HoldEvent::ClaimGone(key, uid) => {
+                self.look_at_claim(&key);
                 let pools = self.seen.claim_gone(&key, &uid);
                 self.look_at_pools(pools);
             }
@@ -232,6 +242,8 @@ impl HoldCore {
         nodes.into_iter().for_each(|node| self.agenda.now(Topic::NodeFences(node)));
         let rules: Vec<String> = self.seen.rules.keys().cloned().collect();
         rules.into_iter().for_each(|rule| self.agenda.now(Topic::Rule(rule)));
+        let placeholders: Vec<String> = self.seen.all_placeholders().map(|key| key.name.clone()).collect();
+        placeholders.into_iter().for_each(|name| self.agenda.now(Topic::Placeholder(name)));
     }
 
     fn reservation_seen(&mut self, object: ReservationObject) {
@@ -298,6 +310,9 @@ impl HoldCore {
                 }
             }
             self.fence_changed(device);
+            if device.is_part() {
+                self.part_changed(device, Some(&object.name).filter(|_| is_there));
+            }
         }
     }
 
@@ -359,7 +374,7 @@ impl HoldCore {
         }
     }
 
-    fn look_at_values(&mut self, values: &BTreeSet<String>) {
+    pub(super) fn look_at_values(&mut self, values: &BTreeSet<String>) {
         let names = values.iter().filter_map(|value| self.names.get(value));
         names.for_each(|name| self.agenda.now(Topic::Reservation(name.clone())));
     }
@@ -399,44 +414,6 @@ impl HoldCore {
         waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
     }
 
-    /// Tells people where a Reservation stands, if that is news.
-    pub(super) fn tell_of(&mut self, name: &str) {
-        let Some(hold) = self.holds.get_mut(name) else { return };
-        let status = &hold.object.status;
-        let Some(ready) = status.condition(ReservationConditionType::Ready) else { return };
-        let news = Some((status.phase, ready.reason.clone()));
-        if hold.told == news {
-            return;
-        }
-        hold.told = news;
-        let quiet = ["Fencing", "Unschedulable"];
-        if let Some(reason) = reason_of(&ready.reason).filter(|reason| !quiet.contains(reason)) {
-            let is_warning = matches!(reason, "Lost" | "Expired" | "NodeLost" | "Invalid");
-            let (uid, message) = (hold.object.uid.clone(), ready.message.clone());
-            self.commands.push(HoldCommand::Tell(HoldNotice {
-                name: name.to_owned(),
-                uid,
-                is_warning,
-                reason,
-                message,
-            }));
-        }
-    }
-}
-
-/// The word of a condition, if it is one of ours.
-fn reason_of(text: &str) -> Option<&'static str> {
-    use ReservationConditionReason as Reason;
-    let all = [
-        Reason::Invalid,
-        Reason::Waiting,
-        Reason::Available,
-        Reason::Succeeded,
-        Reason::Expired,
-        Reason::NodeLost,
-        Reason::Lost,
-    ];
-    all.into_iter().map(Reason::as_str).find(|word| *word == text)
 }
 
 pub(super) fn device_key(device: &ReservedDevice) -> DeviceKey {

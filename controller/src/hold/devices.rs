@@ -17,7 +17,7 @@ use super::{
 const AVOID: Duration = Duration::from_secs(300);
 
 /// Whose a claim is.
-enum Whose {
+pub(super) enum Whose {
     Owner(DeviceOwner),
     Stranger(DeviceOwner),
     /// Who its pods are is being asked.
@@ -41,9 +41,10 @@ impl HoldCore {
         let (known, replicas) = (hold.object.status.devices.clone(), hold.object.spec.replicas() as usize);
         let is_once = hold.object.spec.is_once();
         let owners = hold.object.status.current_owners.len();
+        let parts = self.look_at_all_parts(name, &known);
         let mut devices = Vec::new();
-        for device in known {
-            let now = self.look_at_device(name, &device);
+        for (device, part) in known.into_iter().zip(parts) {
+            let now = part.unwrap_or_else(|| self.look_at_device(name, &device));
             // One that an owner had once and gave back.
             let was_used = is_once && device.state == State::HandedOver && now.state != State::HandedOver;
             if !was_used {
@@ -88,7 +89,7 @@ impl HoldCore {
         holder
     }
 
-    fn whose(&mut self, name: &str, claim: &AllocatedClaim) -> Whose {
+    pub(super) fn whose(&mut self, name: &str, claim: &AllocatedClaim) -> Whose {
         let mut is_known = true;
         for pod in &claim.pods {
             let key = ObjectKey::new(&claim.key.namespace, &pod.name);
@@ -127,7 +128,7 @@ impl HoldCore {
     }
 
     /// Of a device that nobody has.
-    fn state_of_free(&mut self, name: &str, device: &ReservedDevice) -> State {
+    pub(super) fn state_of_free(&mut self, name: &str, device: &ReservedDevice) -> State {
         let key = device_key(device);
         let published = self.seen.device(&key).map(|(_, it)| it.is_usable);
         let value = fenced_for(&self.seen, &self.settings.own_driver, &key);

@@ -6,14 +6,21 @@ mod pods;
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::reservation::{ReservationSpec, ReservationStatus};
+use hostler_api::{
+    Quantity,
+    reservation::{ReservationSpec, ReservationStatus},
+};
 
 pub(crate) use self::pods::{OwnerPod, PodRef, PodWrite, PriorityClasses};
 
 use super::question::{HoldAnswer, HoldQuestion};
+use crate::claim_write::ClaimWrite;
+
+/// Amounts of capacities.
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// Driver, pool and name of a device.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct DeviceKey {
     pub(crate) driver: String,
     pub(crate) pool: String,
@@ -111,13 +118,16 @@ pub(crate) struct PublishedSlice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PublishedDevice {
     pub(crate) name: String,
-    /// Value of its taint `hostler.dev/held`, as the driver publishes it. Where taints are not served, the value that NodeHardware
-    /// says, of a device that is published with the attribute.
+    /// Value of its taint `hostler.dev/held`, as the driver publishes it.
     pub(crate) held_for: Option<String>,
+    /// Its attribute `hostler.dev/held` says that it is held, where taints are not served. For whom says only what its node was told.
+    pub(crate) is_held: bool,
     /// It works, and nobody has taken it out of service: no other taint keeps claims away.
     pub(crate) is_usable: bool,
     /// Several claims can have parts of it at once.
     pub(crate) is_shareable: bool,
+    /// All there is of its capacities, of one that is shared.
+    pub(crate) capacity: Amounts,
     /// It draws on counters of which other devices draw as well.
     pub(crate) is_partition: bool,
 }
@@ -159,8 +169,30 @@ pub(crate) struct AllocatedClaim {
     pub(crate) version: String,
     /// Without those that it only looks after (adminAccess).
     pub(crate) devices: Vec<DeviceKey>,
+    /// What of them are parts of devices that are shared.
+    pub(crate) parts: Vec<ClaimPart>,
     /// The pod that it was made for from a template, and its consumers that are pods: name and UID.
     pub(crate) pods: Vec<PodRef>,
+    /// Values of the taint `hostler.dev/held` that its requests tolerate by name.
+    pub(crate) tolerates: Vec<String>,
+    /// Where it stands for a part that a Reservation keeps.
+    pub(crate) placeholder: Option<PlaceholderMark>,
+}
+
+/// A part of a device that a claim has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClaimPart {
+    pub(crate) device: DeviceKey,
+    pub(crate) share_id: String,
+    pub(crate) amounts: Amounts,
+}
+
+/// What is special about a claim that stands for a part of a device: it is in the namespace of the controller, and nobody else's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PlaceholderMark {
+    pub(crate) reservation_uid: String,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) is_deleting: bool,
 }
 
 /// What came of a write.
@@ -189,6 +221,8 @@ pub(crate) enum HoldTarget {
     Rule(String),
     /// A pod that is not ours.
     Pod(ObjectKey),
+    /// A claim that stands for a part of a device.
+    Claim(ObjectKey),
 }
 
 /// Something to do.
@@ -235,6 +269,8 @@ pub(crate) enum HoldWrite {
     DeleteRule(FenceRule),
     /// Something about a pod.
     Pod(PodWrite),
+    /// A claim that stands for a part of a device.
+    Claim(Box<ClaimWrite>),
 }
 
 /// A word about a Reservation.
@@ -258,6 +294,7 @@ impl HoldWrite {
             Self::NodeFences { node, .. } => HoldTarget::NodeFences(node.clone()),
             Self::CreateRule(rule) | Self::DeleteRule(rule) => HoldTarget::Rule(rule.name.clone()),
             Self::Pod(write) => HoldTarget::Pod(write.pod().clone()),
+            Self::Claim(write) => HoldTarget::Claim(write.key().clone()),
         }
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn rule_name(device: &DeviceKey) -> String {
 pub(super) fn fenced_for<'a>(seen: &'a Seen, own_driver: &str, device: &DeviceKey) -> Option<&'a str> {
     let of_rule = || seen.rules.get(&rule_name(device)).filter(|rule| rule.device == *device);
     if device.driver == own_driver {
-        seen.device(device)?.1.held_for.as_deref()
+        let (slice, published) = seen.device(device)?;
+        let told = || seen.told_to_hold(&slice.node, device).filter(|_| published.is_held);
+        published.held_for.as_deref().or_else(told)
     } else {
         of_rule().map(|rule| &*rule.value)
     }
@@ -36,7 +38,7 @@ impl HoldCore {
             return false;
         }
         if !hold.object.status.phase.is_over() {
-            return true;
+            return !device.is_part() || self.is_part_closed(name, device, is_closed);
         }
         if device.state != ReservedDeviceState::HandedOver || !is_closed {
             return false;
@@ -51,7 +53,7 @@ impl HoldCore {
             self.agenda.after(self.settings.settle - age, Topic::Rule(rule_name(&device_key(device))));
             return true;
         }
-        self.seen.claims_on(&device_key(device)).count() > 1
+        !device.is_part() && self.seen.claims_on(&device_key(device)).count() > 1
     }
 
     /// Who of several that want a device gets it: who has it, then the oldest.

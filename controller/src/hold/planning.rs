@@ -1,19 +1,22 @@
 //! Who lacks devices is asked about, one question at a time, and what the planner answers is proposed to those that are still as
 //! they were asked about.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use hostler_allocator::plan::PlanOptions;
-use hostler_api::reservation::ReservedDevice;
+use hostler_api::reservation::{ReservedDevice, ReservedDeviceState};
 
 use super::{
     agenda::Topic,
     core::{HoldCore, device_key},
     event::{DeviceKey, HoldCommand},
     evictions::ReplacedNode,
-    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish, VictimChoice},
+    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish, OwnPart, VictimChoice},
     status::owners_of,
-    taken::taken_by_reservations,
+    taken::is_taken,
 };
 
 /// When a question is asked anew that got no answer.
@@ -54,7 +57,7 @@ impl HoldCore {
             holds_partitions: self.settings.holds_partitions,
         };
         let options = PlanOptions { names_devices: true, ..self.settings.plan.clone() };
-        self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion { number, wishes, taken, closing, options })));
+        self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion { number, wishes, taken, shared: self.shared(), closing, options })));
     }
 
     /// A question has its answer.
@@ -87,7 +90,8 @@ impl HoldCore {
     ) {
         let is_current =
             self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked);
-        let is_free = found.as_ref().is_ok_and(|devices| devices.iter().all(|it| self.is_free_still(it, taken)));
+        let own = self.own_parts(&asked.name, &asked.replicas);
+        let is_free = found.as_ref().is_ok_and(|devices| devices.iter().all(|it| self.is_free_still(it, &own, taken)));
         let evictions = found.as_deref().map(|devices| self.evictions_for(devices)).unwrap_or_default();
         let Some(hold) = self.holds.get_mut(&asked.name) else { return };
         match found {
@@ -110,9 +114,13 @@ impl HoldCore {
     }
 
     /// Whether nobody got the device since it was asked for, but the pod that it is waited for.
-    fn is_free_still(&self, device: &ReservedDevice, taken: &BTreeSet<DeviceKey>) -> bool {
+    fn is_free_still(&self, device: &ReservedDevice, own: &[OwnPart], taken: &BTreeSet<DeviceKey>) -> bool {
         let (key, victim) = (device_key(device), device.owner.as_ref().map(|owner| &*owner.uid));
         let mut claims = self.seen.claims_on(&key);
+        let is_own = || own.iter().any(|part| device_key(&part.device) == key);
+        if device.is_part() {
+            return !taken.contains(&key) || is_own();
+        }
         !taken.contains(&key) && claims.all(|claim| Some(&*claim.uid) == victim)
     }
 
@@ -139,7 +147,20 @@ impl HoldCore {
             (true, false) => (self.preemptable(name, &template)?, VictimChoice::LeastImportant),
         };
         let value = self.holds.get(name)?.value.clone();
-        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, choice })
+        let parts = self.own_parts(name, &asked.replicas);
+        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, choice, parts })
+    }
+
+    /// Parts that it keeps for other replicas than these.
+    fn own_parts(&self, name: &str, lacking: &[u32]) -> Vec<OwnPart> {
+        let devices = self.holds.get(name).map(|hold| &hold.object.status.devices).into_iter().flatten();
+        let intact = devices.filter(|device| device.is_part() && !lacking.contains(&device.replica));
+        intact
+            .map(|device| {
+                let is_given = device.state == ReservedDeviceState::HandedOver || self.is_accounted(device);
+                OwnPart { device: device.clone(), is_given }
+            })
+            .collect()
     }
 
     /// What is asked for a Reservation now, if it lacks anything.
@@ -161,19 +182,24 @@ impl HoldCore {
 
     /// What is promised to others, and what nobody can have for now. What one that lacks devices has already can be chosen again.
     fn taken<'a>(&self, asked: impl Iterator<Item = &'a HoldAsked>) -> BTreeSet<DeviceKey> {
-        let mut taken = taken_by_reservations(self.holds.values().map(|hold| &hold.object.status));
-        for asked in asked {
-            let devices = self.holds.get(&asked.name).map(|hold| &hold.object.status.devices).into_iter().flatten();
-            let own = devices.filter(|device| asked.replicas.contains(&device.replica)).map(device_key);
-            let own: BTreeSet<DeviceKey> = own.collect();
-            taken.retain(|key| !own.contains(key));
+        let lacking: BTreeMap<&str, &HoldAsked> = asked.map(|asked| (&*asked.name, asked)).collect();
+        let mut taken = BTreeSet::new();
+        for (name, hold) in self.holds.iter().filter(|(_, hold)| !hold.object.status.phase.is_over()) {
+            let is_lacking = |device: &&ReservedDevice| {
+                lacking.get(&**name).is_some_and(|asked| asked.replicas.contains(&device.replica))
+            };
+            let devices = hold.object.status.devices.iter().filter(|device| !is_lacking(device));
+            taken.extend(devices.filter(|device| is_taken(device)).map(device_key));
         }
         let proposed = self.holds.values().filter_map(|hold| hold.proposal.as_ref()).flatten();
         taken.extend(proposed.map(device_key));
         taken.extend(self.avoided.keys().cloned());
-        // All of a shared device is kept or nothing: one of which somebody has a part is none.
-        let is_shared = |key: &&DeviceKey| self.seen.device(key).is_some_and(|(_, device)| device.is_shareable);
-        taken.extend(self.seen.taken().filter(is_shared).cloned());
         taken
+    }
+
+    /// Shared devices of which somebody has a part: not for those who would keep all of one.
+    fn shared(&self) -> BTreeSet<DeviceKey> {
+        let is_shared = |key: &&DeviceKey| self.seen.device(key).is_some_and(|(_, device)| device.is_shareable);
+        self.seen.taken().filter(is_shared).cloned().collect()
     }
 }

@@ -11,13 +11,19 @@ use hostler_allocator::plan::{
 };
 use hostler_api::{
     core::{PodResourceClaim, PodTemplateSpec},
-    few,
-    reservation::{NamedDeviceClaim, ReservedDevice, ReservedDeviceState},
-    resource::{DeviceToleration, ResourceClaimSpec},
+    ExactQuantity, Quantity, few,
+    reservation::{NamedDeviceClaim, ReservedDevice, part_share_id},
+    resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
 
-use super::{core::device_key, event::DeviceKey, published::PublishedDevices, taken::add_taken, victims::Victim};
+use super::{
+    core::device_key,
+    event::{Amounts, DeviceKey},
+    published::PublishedDevices,
+    taken::add_promised,
+    victims::Victim,
+};
 
 /// What is to be answered.
 #[derive(Clone, Debug)]
@@ -28,6 +34,8 @@ pub(crate) struct HoldQuestion {
     pub(super) wishes: Vec<HoldWish>,
     /// What nobody can have.
     pub(super) taken: BTreeSet<DeviceKey>,
+    /// Shared devices of which somebody has a part: what nobody can have as a whole.
+    pub(super) shared: BTreeSet<DeviceKey>,
     /// What can be closed.
     pub(super) closing: Closing,
     /// Whose answers are given.
@@ -48,6 +56,16 @@ pub(super) struct HoldWish {
     pub(super) victims: Vec<Victim>,
     /// Who of them is taken.
     pub(super) choice: VictimChoice,
+    /// Parts that it keeps already: it may have others of the same devices, and nobody else may.
+    pub(super) parts: Vec<OwnPart>,
+}
+
+/// A part that a Reservation keeps already.
+#[derive(Clone, Debug)]
+pub(super) struct OwnPart {
+    pub(super) device: ReservedDevice,
+    /// Whether a claim has it, which everybody counts.
+    pub(super) is_given: bool,
 }
 
 /// Which of the pods whose devices it may have are taken.
@@ -96,6 +114,8 @@ pub(super) struct PlannedWish<'a> {
     set: PodSet,
     /// What its claims ask for, by what the pod calls them.
     specs: BTreeMap<String, ResourceClaimSpec>,
+    /// Whether it asks for parts of devices.
+    wants_parts: bool,
 }
 
 impl HoldQuestion {
@@ -104,16 +124,24 @@ impl HoldQuestion {
         let mut facts = snapshot.facts().clone();
         let wishes: Vec<PlannedWish<'_>> = self.wishes.iter().map(|wish| planned_wish(wish, &mut facts)).collect();
         let mut taken = self.taken.clone();
-        add_taken(&mut facts, &taken);
-        let plans = self.plan_together(snapshot.with(facts.clone()), &wishes);
-        let mut answers = Vec::new();
-        for (wish, plan) in wishes.iter().zip(plans) {
-            let found = self.found(wish, &plan, &taken);
-            let found = found.or_else(|problem| self.found_with_victims(&mut facts, wish, &taken).ok_or(problem));
-            taken.extend(found.iter().flatten().map(device_key));
-            answers.push((wish.wish.asked.clone(), found));
+        let mut found = Vec::new();
+        for group in groups(&wishes) {
+            let own = || group.iter().flat_map(|wish| &wish.wish.parts);
+            let shared = self.shared.iter().filter(|_| group.iter().all(|wish| !wish.wants_parts)).cloned();
+            let mut taken_here: BTreeSet<DeviceKey> = taken.iter().cloned().chain(shared).collect();
+            taken_here.retain(|key| own().all(|part| device_key(&part.device) != *key));
+            add_promised(&mut facts, &taken_here, own());
+            let plans = self.plan_together(&snapshot.with(facts.clone()), &group);
+            for (wish, plan) in group.into_iter().zip(plans) {
+                let devices = self.found(wish, &plan, &taken_here);
+                let devices =
+                    devices.or_else(|problem| self.found_with_victims(&mut facts, wish, &taken_here).ok_or(problem));
+                taken_here.extend(devices.iter().flatten().map(device_key));
+                taken.extend(devices.iter().flatten().map(device_key));
+                found.push((wish.wish.asked.clone(), devices));
+            }
         }
-        HoldAnswer { number: self.number, found: answers }
+        HoldAnswer { number: self.number, found }
     }
 
     /// That nothing is known: the thread that should answer has ended.
@@ -127,7 +155,7 @@ impl HoldQuestion {
     }
 
     /// One plan for all; who does not fit as a whole leaves what it could have to the others.
-    fn plan_together(&self, snapshot: Snapshot, wishes: &[PlannedWish<'_>]) -> Vec<SetPlan> {
+    fn plan_together(&self, snapshot: &Snapshot, wishes: &[&PlannedWish<'_>]) -> Vec<SetPlan> {
         let mut answers: BTreeMap<usize, SetPlan> = BTreeMap::new();
         loop {
             let open: Vec<usize> = (0..wishes.len()).filter(|at| !answers.contains_key(at)).collect();
@@ -153,19 +181,17 @@ impl HoldQuestion {
         if plan.placed < plan.wanted {
             return Err(problem_of(plan));
         }
-        let mut devices = BTreeMap::new();
-        for device in plan.placements.iter().flat_map(|placement| reserved(wish, placement)) {
-            // Parts of one device for several claims of the same Reservation are one device.
-            devices.entry(device_key(&device)).or_insert(device);
-        }
-        for (key, device) in &devices {
-            self.closing.can_close(key, device)?;
-            if taken.contains(key) {
+        let devices = once(plan.placements.iter().flat_map(|placement| reserved(wish, placement)));
+        for device in &devices {
+            let key = device_key(device);
+            self.closing.can_close(&key, device)?;
+            if taken.contains(&key) {
                 return Err(format!("{key} is promised to another Reservation"));
             }
+            if !device.is_part() && self.shared.contains(&key) {
+                return Err(format!("others have parts of {key}; ask for a part of it, with capacity.requests"));
+            }
         }
-        let mut devices: Vec<ReservedDevice> = devices.into_values().collect();
-        devices.sort_by_key(|device| (device.replica, device_key(device)));
         Ok(devices)
     }
 
@@ -180,7 +206,7 @@ impl HoldQuestion {
         if victims.is_empty() {
             return None;
         }
-        add_taken(facts, taken);
+        add_promised(facts, taken, wish.wish.parts.iter());
         let tries: Vec<&[Victim]> = match wish.wish.choice {
             VictimChoice::One => victims.chunks(1).collect(),
             VictimChoice::Several => (1..=victims.len()).map(|count| &victims[..count]).collect(),
@@ -239,6 +265,15 @@ impl Closing {
     }
 }
 
+/// Who is planned together: those that keep whole devices need others than those that keep parts, and each that keeps parts already
+/// may have others of the same devices.
+fn groups<'w, 'a>(wishes: &'w [PlannedWish<'a>]) -> Vec<Vec<&'w PlannedWish<'a>>> {
+    let (alone, others): (Vec<_>, Vec<_>) = wishes.iter().partition(|wish| !wish.wish.parts.is_empty());
+    let (parts, wholes): (Vec<_>, Vec<_>) = others.into_iter().partition(|wish| wish.wants_parts);
+    let all = [wholes, parts].into_iter().chain(alone.into_iter().map(|wish| vec![wish]));
+    all.filter(|group| !group.is_empty()).collect()
+}
+
 /// What the planner is asked for, with the claims that it needs among the facts.
 fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish<'a> {
     let name = &wish.asked.name;
@@ -259,25 +294,61 @@ fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish
         specs.insert(claim.name.clone(), asked);
     }
     let count = u32::try_from(wish.asked.replicas.len()).unwrap_or(u32::MAX);
-    PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs }
+    let wants_parts = specs.values().any(has_parts);
+    PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs, wants_parts }
 }
 
 /// The devices of a plan on one node.
 fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice> {
     let replicas = &wish.wish.asked.replicas;
-    let device = |device: &PlacedDevice| ReservedDevice {
-        replica: replicas.get(device.pod as usize).copied().unwrap_or_default(),
-        claim: device.claim.clone(),
-        request: device.request.clone(),
-        device_class_name: class_of(wish, &device.claim, &device.request),
-        driver: device.driver.clone(),
-        pool: device.pool.clone(),
-        device: device.device.clone(),
-        node_name: placement.node.clone(),
-        state: ReservedDeviceState::Fencing,
-        owner: None,
+    let device = |(at, device): (usize, &PlacedDevice)| {
+        let is_part = wish.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).1);
+        let reserved = ReservedDevice {
+            replica: replicas.get(device.pod as usize).copied().unwrap_or_default(),
+            claim: device.claim.clone(),
+            request: device.request.clone(),
+            device_class_name: class_of(wish, &device.claim, &device.request),
+            driver: device.driver.clone(),
+            pool: device.pool.clone(),
+            device: device.device.clone(),
+            node_name: placement.node.clone(),
+            ..ReservedDevice::default()
+        };
+        let same = placement.devices[..at].iter().filter(|other| *other == device).count();
+        if is_part { as_part(reserved, &wish.wish.asked.uid, &device.consumed, same) } else { reserved }
     };
-    placement.devices.iter().map(device).collect()
+    placement.devices.iter().enumerate().map(device).collect()
+}
+
+/// The part of a device that is kept; where its amounts are no amounts, the whole device. What it says follows from what the part
+/// is, and the claim that stands for it never says anything else: schedulers that missed a change of it count right all the same.
+fn as_part(
+    device: ReservedDevice,
+    uid: &str,
+    consumed: &BTreeMap<String, ExactQuantity>,
+    same: usize,
+) -> ReservedDevice {
+    let amount = |(name, amount): (&String, &ExactQuantity)| Some((name.clone(), Quantity::try_from(*amount).ok()?));
+    let Some(amounts) = consumed.iter().map(amount).collect::<Option<Amounts>>().filter(|it| !it.is_empty()) else {
+        return device;
+    };
+    let words: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+    let ReservedDevice { replica, claim, request, .. } = &device;
+    let part = format!("{} {replica} {claim} {request} {same} {}", device_key(&device), words.join(","));
+    ReservedDevice { share_id: part_share_id(uid, &part), consumed_capacity: amounts, ..device }
+}
+
+/// In order, and each whole device once, however many claims have it.
+fn once(devices: impl Iterator<Item = ReservedDevice>) -> Vec<ReservedDevice> {
+    let (mut parts, wholes): (Vec<_>, Vec<_>) = devices.partition(ReservedDevice::is_part);
+    let mut once = BTreeMap::new();
+    for device in wholes {
+        once.entry(device_key(&device)).or_insert(device);
+    }
+    parts.retain(|part| !once.contains_key(&device_key(part)));
+    let mut devices: Vec<ReservedDevice> = once.into_values().chain(parts).collect();
+    devices.sort_by_key(|device| (device.replica, device_key(device)));
+    devices
 }
 
 /// The class that a request, or one of its alternatives, asks for.
@@ -287,13 +358,27 @@ fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
 
 /// The same, of a claim that asks so.
 pub(super) fn class_of_spec(spec: &ResourceClaimSpec, request: &str) -> String {
+    asked_for(spec, request).0
+}
+
+/// Class, and whether a part of a device is asked for.
+fn asked_for(spec: &ResourceClaimSpec, request: &str) -> (String, bool) {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
     let found = spec.devices.requests.iter().find(|request| request.name == name);
     let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
-    let exactly = found.and_then(|request| request.exactly.as_ref()).map(|it| it.device_class_name.clone());
-    let of_alternative =
-        alternatives.into_iter().find(|it| it.name == alternative).map(|it| it.device_class_name.clone());
-    exactly.or(of_alternative).unwrap_or_default()
+    let exactly = found.and_then(|request| request.exactly.as_ref());
+    let exactly = exactly.map(|it| (it.device_class_name.clone(), it.capacity.is_some()));
+    let of_alternative = alternatives.into_iter().find(|it| it.name == alternative);
+    exactly.or(of_alternative.map(|it| (it.device_class_name.clone(), it.capacity.is_some()))).unwrap_or_default()
+}
+
+/// Whether anything is asked for by amounts of capacities.
+fn has_parts(spec: &ResourceClaimSpec) -> bool {
+    let of_request = |request: &DeviceRequest| {
+        let exactly = request.exactly.iter().any(|it| it.capacity.is_some());
+        exactly || request.first_available.iter().any(|it| it.capacity.is_some())
+    };
+    spec.devices.requests.iter().any(of_request)
 }
 
 /// The same requests, which get what is closed with the value.

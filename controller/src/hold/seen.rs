@@ -9,7 +9,7 @@ use std::{
 use hostler_allocator::plan::ObjectKey;
 
 use super::{
-    event::{AllocatedClaim, DeviceKey, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice},
+    event::{AllocatedClaim, DeviceKey, Fence, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice},
     published::{PoolName, PublishedDevices},
 };
 
@@ -30,6 +30,10 @@ pub(super) struct Seen {
     pub(super) rules: BTreeMap<String, FenceRule>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
     holders: BTreeMap<DeviceKey, BTreeSet<ObjectKey>>,
+    /// Claims that tolerate a value by name.
+    tolerating: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// Claims that stand for parts of devices, by the UID of the Reservation that keeps these.
+    placeholders: BTreeMap<String, BTreeSet<ObjectKey>>,
     pub(super) pods: BTreeMap<ObjectKey, PodKnowledge>,
     nodes: BTreeSet<String>,
     /// When a node was first missed.
@@ -39,6 +43,15 @@ pub(super) struct Seen {
 /// Versions are numbers that rise; where they are none, what comes later counts.
 pub(super) fn is_older(version: &str, known: &str) -> bool {
     matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
+}
+
+fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, entry: &K, claim: &ObjectKey) {
+    if let Some(claims) = index.get_mut(entry) {
+        claims.remove(claim);
+        if claims.is_empty() {
+            index.remove(entry);
+        }
+    }
 }
 
 impl Seen {
@@ -74,6 +87,12 @@ impl Seen {
         Some(values)
     }
 
+    /// For whom a node was told to hold a device.
+    pub(super) fn told_to_hold(&self, node: &str, device: &DeviceKey) -> Option<&str> {
+        let is_it = |fence: &&Fence| fence.pool == device.pool && fence.device == device.device;
+        self.node_fences.get(node)?.fences.iter().find(is_it).map(|fence| &*fence.value)
+    }
+
     pub(super) fn node_fences_gone(&mut self, node: &str) -> BTreeSet<String> {
         let Some(known) = self.node_fences.remove(node) else { return BTreeSet::new() };
         let values: BTreeSet<String> = known.fences.into_iter().map(|fence| fence.value).collect();
@@ -105,6 +124,12 @@ impl Seen {
             self.holders.entry(device.clone()).or_default().insert(key.clone());
             pools.push((device.driver.clone(), device.pool.clone()));
         }
+        for value in &claim.tolerates {
+            self.tolerating.entry(value.clone()).or_default().insert(key.clone());
+        }
+        if let Some(mark) = &claim.placeholder {
+            self.placeholders.entry(mark.reservation_uid.clone()).or_default().insert(key.clone());
+        }
         self.claims.insert(key, claim);
         pools
     }
@@ -119,13 +144,10 @@ impl Seen {
             // Somebody else may come under the name.
             self.pods.remove(&ObjectKey::new(&key.namespace, &pod.name));
         }
-        for device in &claim.devices {
-            if let Some(holders) = self.holders.get_mut(device) {
-                holders.remove(key);
-                if holders.is_empty() {
-                    self.holders.remove(device);
-                }
-            }
+        claim.devices.iter().for_each(|device| forget(&mut self.holders, device, key));
+        claim.tolerates.iter().for_each(|value| forget(&mut self.tolerating, value, key));
+        if let Some(mark) = &claim.placeholder {
+            forget(&mut self.placeholders, &mark.reservation_uid, key);
         }
         claim.devices.into_iter().map(|device| (device.driver, device.pool)).collect()
     }
@@ -133,6 +155,21 @@ impl Seen {
     /// The claims that have a device.
     pub(super) fn claims_on(&self, device: &DeviceKey) -> impl Iterator<Item = &AllocatedClaim> {
         self.holders.get(device).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    }
+
+    /// The claims that tolerate a value by name.
+    pub(super) fn tolerating(&self, value: &str) -> impl Iterator<Item = &AllocatedClaim> {
+        self.tolerating.get(value).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    }
+
+    /// The claims that stand for parts which this Reservation keeps.
+    pub(super) fn placeholders(&self, uid: &str) -> impl Iterator<Item = &ObjectKey> {
+        self.placeholders.get(uid).into_iter().flatten()
+    }
+
+    /// The claims that stand for parts of devices.
+    pub(super) fn all_placeholders(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.placeholders.values().flatten()
     }
 
     /// Devices of which claims have something.

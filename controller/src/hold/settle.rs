@@ -36,6 +36,7 @@ impl HoldCore {
     pub(super) fn settle_reservation(&mut self, name: &str) {
         let step = self.next_step(name);
         self.look_at_pods(name);
+        self.look_at_parts(name);
         let Some(object) = self.holds.get(name).map(|hold| &hold.object) else { return };
         let ReservationObject { name, uid, version, finalizers, .. } = object.clone();
         let target = HoldTarget::Reservation(name.clone());
@@ -55,12 +56,17 @@ impl HoldCore {
         }
     }
 
+    /// Whether anything is still closed for it, or stands for a part that it keeps.
+    fn is_kept_for(&self, value: &str, uid: &str) -> bool {
+        self.is_fenced(value) || self.has_placeholders(uid)
+    }
+
     fn next_step(&mut self, name: &str) -> HoldStep {
         let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
         let object = &hold.object;
         let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
         if object.is_deleting {
-            let is_ready = is_kept && !self.is_fenced(&hold.value);
+            let is_ready = is_kept && !self.is_kept_for(&hold.value, &object.uid);
             return if is_ready { HoldStep::RemoveFinalizer } else { HoldStep::Rest };
         }
         if object.status.phase.is_over() {
@@ -81,7 +87,7 @@ impl HoldCore {
     fn step_of_ended(&mut self, name: &str, is_kept: bool) -> HoldStep {
         let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
         let status = &hold.object.status;
-        if self.is_fenced(&hold.value) {
+        if self.is_kept_for(&hold.value, &hold.object.uid) {
             let devices = status.devices.clone();
             devices.iter().for_each(|device| self.fence_changed(device));
             return HoldStep::Rest;

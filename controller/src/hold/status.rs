@@ -228,6 +228,9 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool) -> (Phase, Reason, St
 fn lost(device: &ReservedDevice) -> String {
     let key = device_key(device);
     match &device.owner {
+        Some(owner) if device.is_part() => {
+            format!("a part of {key}, of which claim {}/{} has more than was left", owner.namespace, owner.claim)
+        }
         Some(owner) if owner.pod.is_empty() => format!("{key}, which claim {}/{} has", owner.namespace, owner.claim),
         Some(owner) => format!("{key}, which pod {}/{} has", owner.namespace, owner.pod),
         None => format!("{key}, which is gone, does not work or cannot be closed"),

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use hostler_allocator::plan::ClusterFacts;
 use hostler_api::{
-    reservation::{ReservationStatus, ReservedDeviceState},
+    reservation::{ReservationStatus, ReservedDevice, ReservedDeviceState},
     resource::{
         AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimMetadata,
         ResourceClaimStatus,
     },
 };
 
-use super::event::DeviceKey;
+use super::{core::device_key, event::DeviceKey, question::OwnPart};
 
 /// The devices that these Reservations keep, or are about to. What an owner has already is in its claim.
 pub(crate) fn taken_by_reservations<'a>(
@@ -19,19 +19,40 @@ pub(crate) fn taken_by_reservations<'a>(
 ) -> BTreeSet<DeviceKey> {
     let open = statuses.into_iter().filter(|status| !status.phase.is_over());
     let devices = open.flat_map(|status| &status.devices);
-    let kept = devices.filter(|device| device.state != ReservedDeviceState::HandedOver);
-    kept.map(|device| DeviceKey::new(&device.driver, &device.pool, &device.device)).collect()
+    // A part is in a claim of its own, or its device is closed.
+    devices.filter(|device| is_taken(device) && !device.is_part()).map(device_key).collect()
+}
+
+/// Whether no other Reservation can have the device. One that has a part of it closes it as a whole whenever an owner comes, and
+/// two could not both do that.
+pub(super) fn is_taken(device: &ReservedDevice) -> bool {
+    device.state != ReservedDeviceState::HandedOver || device.is_part()
 }
 
 /// Has whoever asks these facts take the devices for given.
 pub(crate) fn add_taken(facts: &mut ClusterFacts, taken: &BTreeSet<DeviceKey>) {
-    let results = taken.iter().map(|key| DeviceRequestAllocationResult {
+    add_promised(facts, taken, std::iter::empty());
+}
+
+/// The same, with parts that no claim has yet.
+pub(super) fn add_promised<'a>(
+    facts: &mut ClusterFacts,
+    taken: &BTreeSet<DeviceKey>,
+    parts: impl Iterator<Item = &'a OwnPart>,
+) {
+    let whole = |key: &DeviceKey| DeviceRequestAllocationResult {
         driver: key.driver.clone(),
         pool: key.pool.clone(),
         device: key.device.clone(),
         ..DeviceRequestAllocationResult::default()
-    });
-    let devices = DeviceAllocationResult { results: results.collect(), ..DeviceAllocationResult::default() };
+    };
+    let part = |OwnPart { device: part, .. }: &OwnPart| DeviceRequestAllocationResult {
+        share_id: Some(part.share_id.clone()),
+        consumed_capacity: part.consumed_capacity.iter().map(|(name, it)| (name.clone(), it.to_string().into())).collect(),
+        ..whole(&device_key(part))
+    };
+    let results = taken.iter().map(whole).chain(parts.filter(|part| !part.is_given).map(part)).collect();
+    let devices = DeviceAllocationResult { results, ..DeviceAllocationResult::default() };
     let allocation = AllocationResult { devices, ..AllocationResult::default() };
     facts.add_claim(&ResourceClaim {
         api_version: "resource.k8s.io/v1".to_owned(),

@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "values are made for the call")]
 
 mod annotations;
+mod attribute;
 mod cluster;
 mod crash;
 mod descheduling;
@@ -16,4 +17,5 @@ mod questions;
 mod random;
 mod scenarios;
 mod server;
+mod shares;
 mod world;

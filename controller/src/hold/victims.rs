@@ -61,9 +61,12 @@ impl Closing {
             for claim in &victim.claims {
                 let owner = owner_of(claim, &victim.pod.name);
                 for key in &claim.devices {
-                    match devices.iter_mut().find(|device| device_key(device) == *key) {
-                        Some(device) => device.owner = Some(owner.clone()),
-                        None => devices.push(self.beside(key, &owner, replica)?),
+                    let mut known = devices.iter_mut().filter(|device| device_key(device) == *key).peekable();
+                    if known.peek().is_some() {
+                        known.for_each(|device| device.owner = Some(owner.clone()));
+                    } else {
+                        drop(known);
+                        devices.push(self.beside(key, &owner, replica)?);
                     }
                 }
             }

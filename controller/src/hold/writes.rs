@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use hostler_api::reservation::RESERVATION_UID;
+
 use super::{
     agenda::Topic,
     core::HoldCore,
     event::{HoldCommand, HoldNotice, HoldOutcome, HoldTarget, HoldWrite},
 };
+use crate::claim_write::ClaimWrite;
 
 /// The first pause after a write that came to nothing; it doubles up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -27,6 +30,7 @@ impl HoldTarget {
             Self::NodeFences(node) => Topic::NodeFences(node),
             Self::Rule(name) => Topic::Rule(name),
             Self::Pod(pod) => Topic::Pod(pod),
+            Self::Claim(key) => Topic::Placeholder(key.name),
         }
     }
 }
@@ -60,6 +64,15 @@ impl HoldCore {
         })
     }
 
+    /// Whether a claim is being made that stands for a part that this Reservation keeps.
+    pub(super) fn is_making_placeholders(&self, uid: &str) -> bool {
+        let under_way = self.writes.values().filter_map(|state| state.under_way.as_ref());
+        under_way.into_iter().any(|write| match write {
+            HoldWrite::Claim(write) => matches!(&**write, ClaimWrite::Create(claim) if claim.labels.get(RESERVATION_UID).is_some_and(|it| it == uid)),
+            _ => false,
+        })
+    }
+
     /// The object is another one than before: a write that lost against somebody may win now.
     pub(super) fn came_anew(&mut self, target: &HoldTarget) {
         if let Some(state) = self.writes.get_mut(target) {
@@ -87,7 +100,7 @@ impl HoldCore {
             (HoldTarget::Reservation(name), outcome) => self.reservation_written(&name, write, &outcome),
             (HoldTarget::Pod(pod), outcome) => self.pod_written(&pod, write, &outcome),
             // Who waits until nothing is closed any more may have waited for this.
-            (HoldTarget::NodeFences(_) | HoldTarget::Rule(_), _) => self.look_at_those_that_go(),
+            (HoldTarget::NodeFences(_) | HoldTarget::Rule(_) | HoldTarget::Claim(_), _) => self.look_at_those_that_go(),
         }
     }
 

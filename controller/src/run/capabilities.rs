@@ -95,6 +95,7 @@ impl CapabilityStarts<'_> {
             watching: self.watching.clone(),
             calling: client,
             driver: self.config.driver.clone(),
+            namespace: namespace(&self.config.lease),
             config: self.config.reservations.clone(),
             view_rx,
             leadership_rx,

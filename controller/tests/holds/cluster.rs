@@ -116,8 +116,19 @@ impl HoldCluster {
         controller
     }
 
+    /// A node with a device of so many CPUs, of which several claims can have parts.
+    pub(crate) fn shared_node(&self, name: &str, cpus: u64) {
+        let capacity = json!({ "cpus": { "value": cpus.to_string() } });
+        self.node_with(name, &[json!({ "name": "cores", "allowMultipleAllocations": true, "capacity": capacity })]);
+    }
+
     /// A node with so many cards.
     pub(crate) fn node(&self, name: &str, cards: usize) {
+        let devices: Vec<Value> = (0..cards).map(|at| json!({ "name": format!("card-{at}") })).collect();
+        self.node_with(name, &devices);
+    }
+
+    fn node_with(&self, name: &str, devices: &[Value]) {
         self.server.create(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
             "status": { "conditions": [{ "type": "Ready", "status": "True" }], "allocatable": { "pods": "110" } },
@@ -128,13 +139,12 @@ impl HoldCluster {
         }));
         let states =
             ["capacity", "allocatable", "allocated", "held", "unhealthy", "drained", "unknown", "blocked", "free"];
-        let devices: serde_json::Map<String, Value> =
+        let counts: serde_json::Map<String, Value> =
             states.iter().map(|state| ((*state).to_owned(), json!(0))).collect();
         let status = json!({
-            "driver": "hostler.dev", "hostlerVersion": "0", "kernelVersion": "0", "bootID": "b", "devices": devices,
+            "driver": "hostler.dev", "hostlerVersion": "0", "kernelVersion": "0", "bootID": "b", "devices": counts,
         });
         self.server.set_status(HARDWARE, name, status);
-        let devices: Vec<Value> = (0..cards).map(|at| json!({ "name": format!("card-{at}") })).collect();
         self.server.create(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("0-{name}") },
             "spec": {
@@ -169,6 +179,15 @@ impl HoldCluster {
         }));
     }
 
+    /// A template of claims for so many CPUs, which tolerates what is held with this value.
+    pub(crate) fn template_of_part(&self, name: &str, cpus: u64, value: Option<&str>) {
+        self.template(name, value);
+        let part = json!({ "requests": { "cpus": cpus.to_string() } });
+        self.server.edit("resourceclaimtemplates", &format!("default/{name}"), |object| {
+            object["spec"]["spec"]["devices"]["requests"][0]["exactly"]["capacity"] = part.clone();
+        });
+    }
+
     /// A pod with a claim of a template.
     pub(crate) fn pod(&self, name: &str, template: &str) {
         self.server.create(json!({
@@ -197,6 +216,33 @@ impl HoldCluster {
         self.server.create(json!({
             "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": name }, "spec": spec,
         }));
+    }
+
+    /// Keeps so many CPUs of a shared device for pods with the label `app`.
+    pub(crate) fn reserve_part(&self, name: &str, cpus: u64, app: &str, more: &Value) {
+        let exactly = json!({ "deviceClassName": "card", "capacity": { "requests": { "cpus": cpus.to_string() } } });
+        let request = json!({ "name": "card", "exactly": exactly });
+        let mut spec = json!({
+            "deviceClaims": [{ "name": "c", "spec": { "devices": { "requests": [request] } } }],
+            "owners": [{ "labelSelector": { "matchLabels": { "app": app } } }],
+        });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        self.server.create(json!({
+            "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": name }, "spec": spec,
+        }));
+    }
+
+    /// Waits until so many claims stand for parts, and no device is held.
+    pub(crate) async fn until_accounted(&self, parts: usize) {
+        let look = |view: &ApiServerView<'_>| are_accounted(view, parts).then_some(());
+        self.server.until(&format!("{parts} claims stand for parts, and nothing is closed"), look).await;
+    }
+
+    /// The same, now.
+    pub(crate) fn is_accounted(&self, parts: usize) -> bool {
+        self.server.look(|view| are_accounted(view, parts))
     }
 
     pub(crate) async fn until_phase(&self, name: &str, phase: &str) -> Value {
@@ -258,6 +304,18 @@ impl HoldCluster {
     pub(crate) fn drop_lease(&self) {
         self.server.delete("leases", "hostler-controller/hostler-controller");
     }
+}
+
+/// Claims that stand for parts of devices.
+fn placeholders(view: &ApiServerView<'_>) -> Vec<Value> {
+    let is_one = |claim: &Value| claim["metadata"]["namespace"] == "hostler-controller";
+    view.list("resourceclaims").into_iter().filter(is_one).collect()
+}
+
+fn are_accounted(view: &ApiServerView<'_>, parts: usize) -> bool {
+    let claims = placeholders(view);
+    let is_given = |claim: &Value| !claim["status"]["allocation"].is_null();
+    claims.len() == parts && claims.iter().all(is_given) && fences(view).is_empty()
 }
 
 fn fences(view: &ApiServerView<'_>) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Taking the devices of a pod that has its place.
 
+use std::collections::BTreeMap;
+
 use super::{
     Cluster, GivenDevice, Known, PlacedDevice, Placement, Placing, Questions, Shape, Stage, Takes, Usage, Wish,
     slices_of,
@@ -91,5 +93,9 @@ fn placed_device(
         driver: text(slice.driver),
         pool: text(slice.pool),
         device: text(store.columns.get(slice.names)[at]),
+        consumed: match &device.takes {
+            Takes::Parts(consumed) => consumed.clone(),
+            Takes::All | Takes::Nothing => BTreeMap::new(),
+        },
     }
 }

@@ -6,7 +6,7 @@ use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
 use serde_json::{Value, json};
 
 use super::{
-    claims::{ClaimPage, SeenClaim},
+    claims::ClaimPage,
     kind::{HoldKind, HoldPlaces},
     pods, read,
 };
@@ -51,6 +51,8 @@ pub(super) enum CallAnswer {
 pub(in crate::hold) struct HoldCaller {
     pub(in crate::hold) client: ApiClient,
     pub(in crate::hold) places: HoldPlaces,
+    /// Where claims stand for parts of devices.
+    pub(in crate::hold) namespace: String,
 }
 
 impl HoldCaller {
@@ -84,7 +86,7 @@ impl HoldCaller {
         let all = Collection::resource(self.places.version, "ResourceClaim", HoldKind::Claim.plural());
         let (mut claims, mut wrong) = (Vec::new(), None);
         let mut read = |page: Vec<u8>| match serde_json::from_slice::<ClaimPage>(&page) {
-            Ok(page) => claims.extend(page.items.into_iter().map(SeenClaim::allocated)),
+            Ok(page) => claims.extend(page.items.into_iter().map(|claim| claim.allocated(&self.namespace))),
             Err(error) => wrong = Some(error),
         };
         self.client.list(&all, &mut read).await?;
@@ -118,6 +120,7 @@ impl HoldCaller {
             HoldWrite::CreateRule(rule) => self.create_rule(rule).await.map(Some),
             HoldWrite::DeleteRule(rule) => self.delete_rule(rule).await.map(|()| None),
             HoldWrite::Pod(write) => pods::write(&self.client, write).await.map(|()| None),
+            HoldWrite::Claim(write) => write.send(&self.client, self.places.version).await,
         }
     }
 
@@ -190,6 +193,7 @@ fn what(write: &HoldWrite) -> &'static str {
         HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) => "rules",
         HoldWrite::Pod(PodWrite::Evict { .. }) => "evictions",
         HoldWrite::Pod(PodWrite::Annotate { .. }) => ANNOTATIONS,
+        HoldWrite::Claim(write) => write.what(),
     }
 }
 

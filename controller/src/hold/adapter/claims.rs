@@ -1,15 +1,24 @@
 //! Claims, as far as it matters who has which device.
 
+use std::collections::BTreeMap;
+
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::resource::ResourceClaimStatus;
+use hostler_api::{
+    ExactQuantity, Quantity,
+    reservation::RESERVATION_UID,
+    resource::{DeviceRequestAllocationResult, DeviceToleration, ResourceClaimSpec, ResourceClaimStatus},
+    well_known::HELD_TAINT,
+};
 use serde::Deserialize;
 
-use crate::hold::{AllocatedClaim, DeviceKey, PodRef};
+use crate::hold::{AllocatedClaim, Amounts, ClaimPart, DeviceKey, PlaceholderMark, PodRef};
 
 /// A claim, as the server tells it in any version.
 #[derive(Deserialize)]
 pub(super) struct SeenClaim {
     metadata: SeenClaimMeta,
+    #[serde(default)]
+    spec: ResourceClaimSpec,
     #[serde(default)]
     status: ResourceClaimStatus,
 }
@@ -23,6 +32,12 @@ struct SeenClaimMeta {
     resource_version: String,
     #[serde(default)]
     owner_references: Vec<ClaimOwner>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
 }
 
 /// Somebody that a claim belongs to.
@@ -40,12 +55,19 @@ pub(super) struct ClaimPage {
 }
 
 impl SeenClaim {
-    /// What it has, and whose it is.
-    pub(super) fn allocated(self) -> AllocatedClaim {
-        let Self { metadata, status } = self;
+    /// What it has, and whose it is. Only in `namespace` claims stand for parts that Reservations keep.
+    pub(super) fn allocated(self, namespace: &str) -> AllocatedClaim {
+        let Self { metadata, spec, status } = self;
         let results = status.allocation.map(|allocation| allocation.devices.results).unwrap_or_default();
-        let given = results.iter().filter(|result| result.admin_access != Some(true));
-        let devices = given.map(|result| DeviceKey::new(&result.driver, &result.pool, &result.device)).collect();
+        let given = || results.iter().filter(|result| result.admin_access != Some(true));
+        let devices = given().map(device).collect();
+        let parts = given().filter_map(part).collect();
+        let uid = metadata.labels.get(RESERVATION_UID).filter(|_| metadata.namespace == namespace);
+        let placeholder = uid.map(|uid| PlaceholderMark {
+            reservation_uid: uid.clone(),
+            finalizers: metadata.finalizers.clone(),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+        });
         let owners = metadata.owner_references.into_iter().filter(|owner| owner.kind == "Pod");
         let owners = owners.map(|owner| PodRef { name: owner.name, uid: owner.uid });
         let consumers = status.reserved_for.into_iter().filter(|consumer| consumer.is_pod());
@@ -58,9 +80,39 @@ impl SeenClaim {
             uid: metadata.uid,
             version: metadata.resource_version,
             devices,
+            parts,
             pods,
+            tolerates: tolerated(&spec),
+            placeholder,
         }
     }
+}
+
+fn device(result: &DeviceRequestAllocationResult) -> DeviceKey {
+    DeviceKey::new(&result.driver, &result.pool, &result.device)
+}
+
+/// What of a device it is, where several claims share that.
+fn part(result: &DeviceRequestAllocationResult) -> Option<ClaimPart> {
+    let amount = |(name, amount): (&String, &serde_json::Value)| {
+        let amount = ExactQuantity::deserialize(amount).ok()?;
+        Some((name.clone(), Quantity::try_from(amount).ok()?))
+    };
+    let amounts = result.consumed_capacity.iter().filter_map(amount).collect::<Amounts>();
+    Some(ClaimPart { device: device(result), share_id: result.share_id.clone()?, amounts })
+}
+
+/// Values that it names of the taint of devices that are kept.
+fn tolerated(spec: &ResourceClaimSpec) -> Vec<String> {
+    let of_request = spec.devices.requests.iter().flat_map(|request| {
+        let exactly = request.exactly.iter().flat_map(|it| &it.tolerations);
+        exactly.chain(request.first_available.iter().flat_map(|it| &it.tolerations))
+    });
+    let named = of_request.filter(|it: &&DeviceToleration| it.key == HELD_TAINT && it.operator != "Exists");
+    let mut values: Vec<String> = named.map(|it| it.value.clone()).collect();
+    values.sort();
+    values.dedup();
+    values
 }
 
 #[cfg(test)]
@@ -88,9 +140,41 @@ mod tests {
             },
         }))
         .unwrap();
-        let claim = claim.allocated();
+        let claim = claim.allocated("hostler-controller");
         assert_eq!(claim.devices, [DeviceKey::new("d", "p", "a")]);
         assert_eq!(claim.pods.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["p", "q"]);
         assert_eq!((claim.key.to_string().as_str(), claim.uid.as_str(), claim.version.as_str()), ("n/c", "u", "7"));
+    }
+
+    #[test]
+    fn a_claim_tells_its_parts_what_it_tolerates_by_name_and_what_it_stands_for_in_our_namespace_only() {
+        let text = json!({
+            "metadata": {
+                "name": "hold-s", "namespace": "n", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"hostler.dev/reservation-uid": "r"}, "finalizers": ["f"],
+            },
+            "spec": {"devices": {"requests": [
+                {"name": "a", "exactly": {"deviceClassName": "c", "tolerations": [
+                    {"key": "hostler.dev/held", "operator": "Equal", "value": "v"}, {"operator": "Exists"},
+                    {"key": "other", "operator": "Equal", "value": "w"},
+                ]}},
+                {"name": "b", "firstAvailable": [{"name": "s", "deviceClassName": "c", "tolerations": [
+                    {"key": "hostler.dev/held", "value": "x"},
+                ]}]},
+            ]}},
+            "status": {"allocation": {"devices": {"results": [
+                {"request": "a", "driver": "d", "pool": "p", "device": "a", "shareID": "s", "consumedCapacity": {"cpus": "2", "memory": "1Ki"}},
+                {"request": "b", "driver": "d", "pool": "p", "device": "b"},
+            ]}}},
+        });
+        let read = |namespace| SeenClaim::deserialize(&text).unwrap().allocated(namespace);
+        let claim = read("n");
+        assert_eq!(claim.tolerates, ["v", "x"]);
+        let amounts = [("cpus".to_owned(), Quantity::whole(2)), ("memory".to_owned(), Quantity::whole(1024))].into();
+        assert_eq!(claim.parts, [ClaimPart { device: DeviceKey::new("d", "p", "a"), share_id: "s".to_owned(), amounts }]);
+        let mark =
+            PlaceholderMark { reservation_uid: "r".to_owned(), finalizers: vec!["f".to_owned()], is_deleting: true };
+        assert_eq!(claim.placeholder, Some(mark));
+        assert_eq!(read("hostler-controller").placeholder, None, "anybody can write a label elsewhere");
     }
 }

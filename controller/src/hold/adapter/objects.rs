@@ -13,10 +13,10 @@ use tracing::warn;
 use super::{
     claims::SeenClaim,
     kind::HoldKind,
-    read::{self, ReadSlice},
+    read,
 };
 use crate::{
-    hold::{HoldEvent, HoldTarget, NodeFences, ReservationObject},
+    hold::{HoldEvent, HoldTarget, ReservationObject},
     watchers::KindNews,
 };
 
@@ -24,12 +24,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct HoldReader {
     kinds: BTreeMap<HoldKind, KnownObjects>,
-    /// Slices that say of devices by an attribute only that they are held.
-    by_attribute: BTreeMap<String, ReadSlice>,
-    fences: BTreeMap<String, NodeFences>,
     /// Where Reservations stand.
     phases: BTreeMap<String, &'static str>,
     is_synced: bool,
+    /// Where claims stand for parts of devices.
+    namespace: String,
 }
 
 /// What is known of the objects of a kind.
@@ -44,8 +43,9 @@ struct KnownObjects {
 }
 
 impl HoldReader {
-    pub(super) fn new(kinds: impl Iterator<Item = HoldKind>) -> Self {
-        Self { kinds: kinds.map(|kind| (kind, KnownObjects::default())).collect(), ..Self::default() }
+    pub(super) fn new(kinds: impl Iterator<Item = HoldKind>, namespace: &str) -> Self {
+        let kinds = kinds.map(|kind| (kind, KnownObjects::default())).collect();
+        Self { kinds, namespace: namespace.to_owned(), ..Self::default() }
     }
 
     /// Kinds of which no complete list was seen yet.
@@ -96,6 +96,7 @@ impl HoldReader {
             HoldTarget::NodeFences(_) => HoldKind::NodeHardware,
             HoldTarget::Rule(_) => HoldKind::Rule,
             HoldTarget::Pod(_) => return Vec::new(),
+            HoldTarget::Claim(_) => HoldKind::Claim,
         };
         let of_server = read::written_at(object).map(HoldEvent::ServerTime);
         let read = self.read(kind, object).unwrap_or_default();
@@ -140,15 +141,9 @@ impl HoldReader {
                 self.phases.remove(&name);
                 HoldEvent::ReservationGone(name, uid)
             }
-            HoldKind::NodeHardware => {
-                self.fences.remove(&name);
-                HoldEvent::NodeFencesGone(name)
-            }
+            HoldKind::NodeHardware => HoldEvent::NodeFencesGone(name),
             HoldKind::Node => HoldEvent::NodeGone(name),
-            HoldKind::Slice => {
-                self.by_attribute.remove(&name);
-                HoldEvent::SliceGone(name)
-            }
+            HoldKind::Slice => HoldEvent::SliceGone(name),
             HoldKind::Rule => HoldEvent::RuleGone(name),
             HoldKind::Claim => HoldEvent::ClaimGone(key.clone(), uid),
         }]
@@ -174,44 +169,14 @@ impl HoldReader {
                     ReservationMode::SharedClaim => vec![HoldEvent::ReservationGone(read.name, read.uid)],
                 }
             }
-            HoldKind::NodeHardware => self.fences_seen(read::node_fences(object)?),
+            HoldKind::NodeHardware => vec![HoldEvent::NodeFences(Box::new(read::node_fences(object)?))],
             HoldKind::Node => {
                 object["metadata"]["name"].as_str().map(|name| HoldEvent::Node(name.to_owned())).into_iter().collect()
             }
-            HoldKind::Slice => vec![self.slice_seen(read::slice(object)?)],
+            HoldKind::Slice => vec![HoldEvent::Slice(Box::new(read::slice(object)?))],
             HoldKind::Rule => read::rule(object).map(HoldEvent::Rule).into_iter().collect(),
-            HoldKind::Claim => vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated()))],
+            HoldKind::Claim => vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated(&self.namespace)))],
         })
-    }
-
-    /// For whom a device is held whose slice only says that it is, follows from what its node was told.
-    fn fences_seen(&mut self, fences: NodeFences) -> Vec<HoldEvent> {
-        let node = fences.node.clone();
-        self.fences.insert(node.clone(), fences.clone());
-        let slices = self.by_attribute.values().filter(|read| read.slice.node == node);
-        let slices: Vec<HoldEvent> = slices.map(|read| HoldEvent::Slice(Box::new(self.valued(read)))).collect();
-        [HoldEvent::NodeFences(Box::new(fences))].into_iter().chain(slices).collect()
-    }
-
-    fn slice_seen(&mut self, read: ReadSlice) -> HoldEvent {
-        let name = read.slice.name.clone();
-        if read.by_attribute.is_empty() {
-            self.by_attribute.remove(&name);
-            return HoldEvent::Slice(Box::new(read.slice));
-        }
-        let slice = self.valued(&read);
-        self.by_attribute.insert(name, read);
-        HoldEvent::Slice(Box::new(slice))
-    }
-
-    fn valued(&self, read: &ReadSlice) -> crate::hold::PublishedSlice {
-        let mut slice = read.slice.clone();
-        let fences = self.fences.get(&slice.node).map(|it| it.fences.as_slice()).unwrap_or_default();
-        for device in slice.devices.iter_mut().filter(|device| read.by_attribute.contains(&device.name)) {
-            let fence = fences.iter().find(|fence| fence.pool == slice.pool && fence.device == device.name);
-            device.held_for = device.held_for.take().or_else(|| fence.map(|fence| fence.value.clone()));
-        }
-        slice
     }
 }
 

@@ -3,16 +3,17 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use hostler_api::{
+    Quantity,
     hardware::NodeHardwareSpec,
     reservation::{ReservationSpec, ReservationStatus},
-    resource::{DeviceAttribute, ResourceSliceSpec, SliceDevice},
+    resource::{DeviceAttribute, DeviceCapacity, ResourceSliceSpec, SliceDevice, SliceQuantity},
     well_known::{HELD_ATTRIBUTE, HELD_TAINT},
 };
 use hostler_cluster::from_rfc3339;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::hold::{DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject};
+use crate::hold::{Amounts, DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject};
 
 /// Names of rules that are ours.
 const RULE_PREFIX: &str = "hold-";
@@ -59,13 +60,6 @@ struct SeenSlice {
     spec: ResourceSliceSpec,
 }
 
-/// A slice, and the devices of it of which only an attribute says that they are held.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ReadSlice {
-    pub(super) slice: PublishedSlice,
-    pub(super) by_attribute: Vec<String>,
-}
-
 impl<'de> Deserialize<'de> for ReservationObject {
     fn deserialize<D: Deserializer<'de>>(object: D) -> Result<Self, D::Error> {
         let SeenReservation { metadata, spec, status } = SeenReservation::deserialize(object)?;
@@ -90,19 +84,17 @@ pub(super) fn node_fences(object: &Value) -> Result<NodeFences, serde_json::Erro
     Ok(NodeFences { node: metadata.name, version: metadata.resource_version, fences: fences.collect() })
 }
 
-pub(super) fn slice(object: &Value) -> Result<ReadSlice, serde_json::Error> {
+pub(super) fn slice(object: &Value) -> Result<PublishedSlice, serde_json::Error> {
     let SeenSlice { metadata, spec } = SeenSlice::deserialize(object)?;
     let devices: Vec<SliceDevice> = spec.devices.into_iter().map(SliceDevice::unwrapped).collect();
-    let by_attribute = devices.iter().filter(|device| has_attribute(device)).map(|it| it.name.to_string()).collect();
-    let slice = PublishedSlice {
+    Ok(PublishedSlice {
         name: metadata.name,
         version: metadata.resource_version,
         driver: spec.driver,
         pool: spec.pool.name,
         node: spec.node_name.unwrap_or_default(),
         devices: devices.iter().map(device).collect(),
-    };
-    Ok(ReadSlice { slice, by_attribute })
+    })
 }
 
 fn has_attribute(device: &SliceDevice) -> bool {
@@ -115,10 +107,20 @@ fn device(device: &SliceDevice) -> PublishedDevice {
     PublishedDevice {
         name: device.name.to_string(),
         held_for: held.map(|taint| taint.value.as_deref().unwrap_or_default().to_owned()),
+        is_held: has_attribute(device),
         is_usable: !others.any(hostler_api::resource::DeviceTaint::prevents_allocation),
         is_shareable: device.allow_multiple_allocations,
+        capacity: if device.allow_multiple_allocations { capacity(device) } else { Amounts::new() },
         is_partition: !device.consumes_counters.is_empty(),
     }
+}
+
+fn capacity(device: &SliceDevice) -> Amounts {
+    let amount = |capacity: &DeviceCapacity| match &capacity.value {
+        SliceQuantity::Exact(amount) => Quantity::try_from(*amount).ok(),
+        SliceQuantity::Unreadable(_) => None,
+    };
+    device.capacity.iter().filter_map(|(name, it)| Some((name.to_owned(), amount(it)?))).collect()
 }
 
 /// A rule, if it is one of ours.
@@ -166,7 +168,7 @@ mod tests {
             (device.held_for.clone(), device.is_usable, device.is_shareable, device.is_partition)
         };
         assert_eq!(
-            read.slice.devices.iter().map(words).collect::<Vec<_>>(),
+            read.devices.iter().map(words).collect::<Vec<_>>(),
             [
                 (Some("v".to_owned()), true, false, false),
                 (None, false, true, false),
@@ -174,7 +176,8 @@ mod tests {
                 (None, true, false, true),
             ]
         );
-        assert_eq!(read.by_attribute, ["c"]);
+        let by_attribute = read.devices.iter().filter(|device| device.is_held);
+        assert_eq!(by_attribute.map(|device| &*device.name).collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use hostler_api::resource::ApiVersion;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -73,6 +74,8 @@ impl<'a> HoldTerm<'a> {
         let core = HoldCore::new(HoldSettings {
             own_driver: parts.driver.clone(),
             has_rules: places.rules.is_some(),
+            // Parts of devices are known from that version on.
+            namespace: Some(parts.namespace.clone()).filter(|_| places.version == ApiVersion::V1),
             // No release says of itself whether its scheduler has the fix.
             holds_partitions: false,
             settle: seconds(config.settle_seconds),
@@ -86,9 +89,9 @@ impl<'a> HoldTerm<'a> {
         let (planned_tx, planned_rx) = mpsc::channel(1);
         Self {
             core,
-            objects: HoldReader::new(places.kinds().map(|(kind, _)| kind)),
+            objects: HoldReader::new(places.kinds().map(|(kind, _)| kind), &parts.namespace),
             notices: Notices::start(parts.calling.clone(), &parts.tasks),
-            caller: HoldCaller { client: parts.calling.clone(), places },
+            caller: HoldCaller { client: parts.calling.clone(), places, namespace: parts.namespace.clone() },
             queue: VecDeque::new(),
             later: None,
             under_way: 0,

@@ -104,7 +104,7 @@ impl SharedParts {
     async fn looker(&self) -> Result<Looker, String> {
         let places = HoldPlaces::find(&self.client).await.map_err(|error| format!("{error:?}"))?;
         let minor = self.client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
-        let caller = HoldCaller { client: self.client.clone(), places };
+        let caller = HoldCaller { client: self.client.clone(), places, namespace: String::new() };
         Ok(Looker { caller, minor, config: self.config.clone() })
     }
 

@@ -1,9 +1,10 @@
 //! Everybody else in the cluster: node daemons, kube-scheduler, the controller manager, users.
 
 use hostler_allocator::plan::ObjectKey;
+use hostler_api::Quantity;
 
 use super::{
-    super::{AllocatedClaim, DeviceKey, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice},
+    super::{AllocatedClaim, ClaimPart, DeviceKey, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice},
     server::ModelPod,
     world::World,
 };
@@ -46,29 +47,50 @@ impl World {
 
     /// One daemon publishes what is closed on its node: one write of its slice, however many devices. Says whether any did.
     pub(super) fn publish(&mut self) -> bool {
+        let by_attribute = self.by_attribute;
         let mut nodes = self.server.node_fences.values().filter(|it| !self.daemons_down.contains(&it.node));
         let changed = nodes.find_map(|fences| {
             let slice = self.server.slices.get(&fences.node)?;
             let mut new = slice.clone();
             for device in &mut new.devices {
                 let fence = fences.fences.iter().find(|it| it.pool == slice.pool && it.device == device.name);
-                device.held_for = fence.map(|fence| fence.value.clone());
+                device.is_held = by_attribute && fence.is_some();
+                device.held_for = fence.filter(|_| !by_attribute).map(|fence| fence.value.clone());
             }
             (new != *slice).then_some(new)
         });
         changed.map(|slice| self.server.put_slice(slice)).is_some()
     }
 
+    /// A device is one of which several claims can have parts, of so many CPUs.
+    pub(super) fn share(&mut self, node: &str, device: &str, cpus: u64) {
+        self.edit_device(node, device, |device| {
+            device.is_shareable = true;
+            device.capacity = [("cpus".to_owned(), Quantity::whole(cpus))].into();
+        });
+    }
+
     /// A pod with this label that wants so many devices and tolerates this value (`*`: all).
     pub(super) fn pod(&mut self, name: &str, app: &str, wants: usize, tolerates: &str) {
+        self.pod_with(name, app, (wants, 0), tolerates);
+    }
+
+    /// A pod that wants so many CPUs of a shared device.
+    pub(super) fn pod_of_part(&mut self, name: &str, app: &str, cpus: u64, tolerates: &str) {
+        self.pod_with(name, app, (1, cpus), tolerates);
+    }
+
+    fn pod_with(&mut self, name: &str, app: &str, (wants, part): (usize, u64), tolerates: &str) {
         let uid = format!("uid-{}", self.server.next());
         let labels = [("app".to_owned(), app.to_owned())].into();
         let is = OwnerPod { uid: uid.clone(), labels, ..OwnerPod::default() };
         let tolerates = tolerates.to_owned();
-        self.server.pods.insert(key(name), ModelPod { is, wants, tolerates });
+        let values = Some(tolerates.clone()).filter(|value| !["", "*"].contains(&&**value));
+        self.server.pods.insert(key(name), ModelPod { is, wants, part, tolerates });
         let pods = vec![PodRef { name: name.to_owned(), uid }];
         let uid = format!("uid-{}", self.server.next());
-        self.server.put_claim(AllocatedClaim { key: key(name), uid, pods, ..AllocatedClaim::default() });
+        let tolerates = values.into_iter().collect();
+        self.server.put_claim(AllocatedClaim { key: key(name), uid, pods, tolerates, ..AllocatedClaim::default() });
     }
 
     /// The same, which has its devices at once and is so important.
@@ -87,7 +109,7 @@ impl World {
             return false;
         }
         let found = self.server.slices.values().find_map(|slice| {
-            let is_open = |device: &&PublishedDevice| self.is_open(slice, device, &pod.tolerates);
+            let is_open = |device: &&PublishedDevice| self.is_open(slice, device, &pod);
             let free: Vec<DeviceKey> = slice
                 .devices
                 .iter()
@@ -102,13 +124,28 @@ impl World {
         is_found
     }
 
-    fn is_open(&self, slice: &PublishedSlice, device: &PublishedDevice, tolerates: &str) -> bool {
+    fn is_open(&self, slice: &PublishedSlice, device: &PublishedDevice, pod: &ModelPod) -> bool {
         let is_it = |it: &DeviceKey| it.driver == slice.driver && it.pool == slice.pool && it.device == device.name;
         let given = self.server.claims.values().flat_map(|claim| &claim.devices);
         let is_given = given.chain(self.in_flight.values().flatten()).any(is_it);
+        let is_given = if pod.part > 0 { !self.has_room(slice, device, pod.part) } else { is_given };
+        let tolerates = &pod.tolerates;
         let of_rule = self.server.rules.values().find(|rule| is_it(&rule.device)).map(|rule| &rule.value);
         let is_borne = |value: &String| tolerates == "*" || tolerates == value;
-        device.is_usable && !is_given && device.held_for.iter().chain(of_rule).all(is_borne)
+        // Who asks for a class that has devices that are held can have any of them.
+        let is_asked = !device.is_held || !tolerates.is_empty();
+        device.is_usable && !is_given && is_asked && device.held_for.iter().chain(of_rule).all(is_borne)
+    }
+
+    /// Whether so many CPUs of a shared device are left, by what claims have and what is decided.
+    fn has_room(&self, slice: &PublishedSlice, device: &PublishedDevice, cpus: u64) -> bool {
+        let is_it = |it: &DeviceKey| it.driver == slice.driver && it.pool == slice.pool && it.device == device.name;
+        let parts = self.server.claims.values().flat_map(|claim| &claim.parts).filter(|part| is_it(&part.device));
+        let given: u64 = parts.map(|part| part.amounts["cpus"].as_whole().unwrap()).sum();
+        let decided = self.in_flight.iter().filter(|(_, devices)| devices.iter().any(is_it));
+        let decided: u64 = decided.map(|(pod, _)| self.server.pods.get(pod).map_or(0, |pod| pod.part)).sum();
+        let all = device.capacity.get("cpus").and_then(|all| all.as_whole()).unwrap_or(0);
+        device.is_shareable && given + decided + cpus <= all
     }
 
     /// What was decided is written.
@@ -119,7 +156,15 @@ impl World {
                 if let Some(pod) = self.server.pods.get_mut(&key(name)) {
                     pod.is.node = devices.first().map(|device| device.pool.clone()).unwrap_or_default();
                 }
-                self.server.put_claim(AllocatedClaim { devices, ..claim });
+                let cpus = self.server.pods[&key(name)].part;
+                let amounts = || [("cpus".to_owned(), Quantity::whole(cpus))].into();
+                let part = |(at, device): (usize, &DeviceKey)| ClaimPart {
+                    device: device.clone(),
+                    share_id: format!("{}-{at}", claim.uid),
+                    amounts: amounts(),
+                };
+                let parts = devices.iter().enumerate().filter(|_| cpus > 0).map(part).collect();
+                self.server.put_claim(AllocatedClaim { devices, parts, ..claim });
                 true
             }
             _ => false,
@@ -136,13 +181,16 @@ impl World {
 
     /// One round of the controller manager: claims of pods that are gone are deallocated, then deleted.
     pub(super) fn control(&mut self) {
-        let orphans: Vec<AllocatedClaim> =
-            self.server.claims.values().filter(|claim| !self.server.pods.contains_key(&claim.key)).cloned().collect();
+        let is_orphan = |claim: &&AllocatedClaim| match &claim.placeholder {
+            Some(mark) => mark.is_deleting,
+            None => !self.server.pods.contains_key(&claim.key),
+        };
+        let orphans: Vec<AllocatedClaim> = self.server.claims.values().filter(is_orphan).cloned().collect();
         for claim in orphans {
             if claim.devices.is_empty() {
                 self.server.remove_claim(&claim.key);
             } else {
-                self.server.put_claim(AllocatedClaim { devices: Vec::new(), pods: Vec::new(), ..claim });
+                self.server.put_claim(AllocatedClaim { devices: Vec::new(), parts: Vec::new(), pods: Vec::new(), ..claim });
             }
         }
     }

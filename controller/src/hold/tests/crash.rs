@@ -3,12 +3,15 @@
 use hostler_api::reservation::ReservationPhase as Phase;
 use serde_json::json;
 
-use super::world::{Fate, World, settings, wants, wants_and};
-use crate::hold::HoldSettings;
+use super::{
+    cluster::key,
+    world::{Fate, World, settings, wants, wants_and, wants_part},
+};
+use crate::hold::{DeviceKey, HoldSettings};
 
 /// One is taken by its owner, one is used twice and deleted, one loses a device, one waits for a pod, one expires. Says how many
 /// writes that took.
-fn life(driver: &str, fates: &[(usize, Fate)]) -> usize {
+pub(super) fn life(driver: &str, fates: &[(usize, Fate)]) -> usize {
     let settings = HoldSettings { has_rules: true, ..settings() };
     let mut world = World::with(settings, driver, &[2, 2, 1]);
     world.fates.extend(fates.iter().copied());
@@ -43,6 +46,76 @@ fn life(driver: &str, fates: &[(usize, Fate)]) -> usize {
     let writes = world.writes.len();
     world.check_rest();
     writes
+}
+
+/// Parts of a device: taken by owners, twice; one goes before it has its part, one is too late, one expires, one is deleted. Says how
+/// many writes that took.
+fn life_of_parts(driver: &str, fates: &[(usize, Fate)]) -> usize {
+    let settings = HoldSettings { has_rules: true, ..settings() };
+    let mut world = World::with(settings, driver, &[1, 1]);
+    world.share("a", "gpu-0", 8);
+    world.share("b", "gpu-0", 8);
+    world.fates.extend(fates.iter().copied());
+    world.reserve("often", wants_part(3, "job", json!({"allocateOnce": false, "replicas": 2})));
+    world.settle();
+    assert_eq!(world.held("often").len(), 2, "{fates:?}");
+    let often = world.value("often");
+    world.pod_of_part("gone", "job", 3, &often);
+    world.settle();
+    world.end_pod("gone");
+    world.settle();
+    world.pod_of_part("job", "job", 3, &often);
+    world.settle();
+    assert!(world.schedule("job"), "{fates:?}");
+    world.settle();
+    assert_eq!(world.held("often").len(), 1, "{fates:?}");
+    world.end_pod("job");
+    world.settle();
+    assert_eq!(world.held("often").len(), 2, "{fates:?}");
+    world.pod_of_part("late", "db", 6, "");
+    world.in_flight.insert(key("late"), vec![DeviceKey::new(driver, "a", "gpu-0")]);
+    assert!(world.bind("late"), "{fates:?}");
+    world.settle();
+    assert_eq!(world.held("often"), ["b/gpu-0", "b/gpu-0"], "{fates:?}");
+    world.reserve("once", wants_part(1, "web", json!({"ttl": "30m"})));
+    world.settle();
+    world.server.delete_reservation("often");
+    world.settle();
+    assert!(!world.server.reservations.contains_key("often"), "{fates:?}");
+    world.settle_for(1800);
+    assert_eq!(world.phase("once"), Phase::Failed, "{fates:?}");
+    world.settle();
+    let writes = world.writes.len();
+    world.check_rest();
+    assert!(world.server.claims.values().all(|claim| claim.placeholder.is_none()), "{fates:?}");
+    writes
+}
+
+#[test]
+fn whatever_happens_at_any_write_no_part_is_lost_kept_twice_or_kept_for_nobody() {
+    for driver in DRIVERS {
+        let writes = life_of_parts(driver, &[]);
+        assert!(writes >= 30, "{writes}");
+        for at in 0..writes {
+            for fate in Fate::ALL {
+                life_of_parts(driver, &[(at, fate)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_deaths_at_any_two_writes_do_no_harm_to_parts() {
+    for driver in DRIVERS {
+        for first in 0..life_of_parts(driver, &[]) {
+            for second in first + 1..first + 5 {
+                for fates in [[Fate::DieAfter, Fate::DieBefore], [Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter; 2]]
+                {
+                    life_of_parts(driver, &[(first, fates[0]), (second, fates[1])]);
+                }
+            }
+        }
+    }
 }
 
 const DRIVERS: [&str; 2] = ["hostler.dev", "gpu.example.com"];

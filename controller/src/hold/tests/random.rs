@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     cluster::Dice,
-    world::{Fate, World, wants_and},
+    world::{Fate, World, by_attribute, wants_and, wants_part},
 };
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -33,6 +33,8 @@ struct Outcome {
     deaths: usize,
     /// At how many moments something was kept.
     kept: usize,
+    /// At how many moments claims stood for parts.
+    parts: usize,
     /// Pods that were evicted.
     evicted: usize,
 }
@@ -44,16 +46,29 @@ struct Chaos {
     names: usize,
     trouble: Trouble,
     kept: usize,
+    parts: usize,
+    /// Whether everybody wants parts of devices only.
+    only_parts: bool,
 }
 
 impl Chaos {
     fn new(seed: u64, trouble: Trouble) -> Self {
         let dice = Dice(seed);
         let mut world = World::new(&[3, 2, 2]);
+        world.share("a", "gpu-2", 4);
+        world.share("b", "gpu-1", 4);
         if trouble == Trouble::Crowds {
             (0..7).for_each(|at| world.running(&format!("first-{at}"), ["db", "web"][at % 2], 1, 10));
         }
-        Self { world, dice, names: 0, trouble, kept: 0 }
+        Self { world, dice, names: 0, trouble, kept: 0, parts: 0, only_parts: false }
+    }
+
+    /// Of devices that claims share.
+    fn of_parts(seed: u64, trouble: Trouble) -> Self {
+        let mut chaos = Self { only_parts: true, ..Self::new(seed, trouble) };
+        chaos.world = World::new(&[2, 2, 2]);
+        NODES.into_iter().for_each(|node| chaos.share(node));
+        chaos
     }
 
     fn name(&mut self) -> String {
@@ -134,6 +149,8 @@ impl Chaos {
         }
         self.world.check();
         self.kept += usize::from(self.world.server.reservations.values().any(|it| it.status.held > 0));
+        let has_part = self.world.server.claims.values().any(|it| it.placeholder.is_some() && !it.devices.is_empty());
+        self.parts += usize::from(has_part);
     }
 
     fn reserve(&mut self) {
@@ -147,7 +164,8 @@ impl Chaos {
             "preAllocationPolicy": {"enableMultiple": self.dice.roll(2) == 0},
         });
         let count = 1 + self.dice.roll(2);
-        let mut spec = wants_and(count, app, more);
+        let is_part = self.trouble != Trouble::Crowds && self.dice.roll(3) == 0 || self.only_parts;
+        let mut spec = if is_part { wants_part(count, app, more) } else { wants_and(count, app, more) };
         let few = if self.trouble == Trouble::Crowds { 3 } else { 6 };
         match self.dice.roll(few) {
             0 => spec["replaces"] = self.replaced(),
@@ -183,7 +201,11 @@ impl Chaos {
             _ => String::new(),
         };
         let wants = 1 + self.dice.roll(2);
-        self.world.pod(&name, app, wants, &tolerates);
+        if self.trouble != Trouble::Crowds && self.dice.roll(3) == 0 || self.only_parts {
+            self.world.pod_of_part(&name, app, u64::try_from(wants).unwrap(), &tolerates);
+        } else {
+            self.world.pod(&name, app, wants, &tolerates);
+        }
         let priority = [0, 10, 2000][self.dice.roll(3)];
         self.world.server.pods.get_mut(&super::cluster::key(&name)).unwrap().is.priority = priority;
     }
@@ -195,10 +217,10 @@ impl Chaos {
                 self.world.server.remove_node(node);
                 self.world.server.remove_slice(node);
             }
-            0 => self.world.node(node, super::world::DRIVER, 2),
+            0 => self.bring(node),
             1 => self.world.server.remove_slice(node),
             2 if self.world.server.nodes.contains(node) && !self.world.server.slices.contains_key(node) => {
-                self.world.node(node, super::world::DRIVER, 2);
+                self.bring(node);
             }
             3 => drop(self.world.daemons_down.insert(node.to_owned())),
             4 => drop(self.world.daemons_down.remove(node)),
@@ -208,6 +230,17 @@ impl Chaos {
             }
             _ => {}
         }
+    }
+
+    fn bring(&mut self, node: &str) {
+        self.world.node(node, super::world::DRIVER, 2);
+        if self.only_parts {
+            self.share(node);
+        }
+    }
+
+    fn share(&mut self, node: &str) {
+        ["gpu-0", "gpu-1"].into_iter().for_each(|device| self.world.share(node, device, 4));
     }
 
     /// Everybody goes home: what was deleted must disappear, and nothing may be left.
@@ -235,21 +268,52 @@ impl Chaos {
         let left: Vec<_> = self.world.server.node_fences.values().flat_map(|it| &it.fences).collect();
         assert!(left.is_empty(), "{left:?}");
         let evicted = self.world.server.evictions.iter().filter(|it| it.is_done).count();
-        Outcome { deaths: self.world.restarts, kept: self.kept, evicted }
+        Outcome { deaths: self.world.restarts, kept: self.kept, evicted, parts: self.parts }
     }
 }
 
 fn live(seed: u64, steps: usize, trouble: Trouble) -> Outcome {
-    let mut chaos = Chaos::new(seed, trouble);
+    run(Chaos::new(seed, trouble), steps)
+}
+
+fn run(mut chaos: Chaos, steps: usize) -> Outcome {
     (0..steps).for_each(|_| chaos.step());
     chaos.end()
 }
 
 #[test]
 fn in_any_order_nothing_is_kept_twice_or_for_nobody() {
-    let all: Vec<Outcome> = (0..30).map(|seed| live(seed, 600, Trouble::Usual)).collect();
-    let kept: usize = all.iter().map(|it| it.kept).sum();
-    assert!(kept > 1000, "it comes to something: {kept}");
+    let lives: Vec<_> = (0..30).map(|seed| live(seed, 600, Trouble::Usual)).collect();
+    let kept: usize = lives.iter().map(|it| it.kept).sum();
+    assert!(kept > 400, "it comes to something: {kept}");
+}
+
+/// What came of lives in which everybody wants parts.
+fn share(seeds: std::ops::Range<u64>, steps: usize, trouble: Trouble) -> usize {
+    seeds.map(|seed| run(Chaos::of_parts(seed, trouble), steps).parts).sum()
+}
+
+#[test]
+fn in_any_order_no_part_is_kept_twice_or_for_nobody() {
+    let parts = share(200..230, 800, Trouble::Usual);
+    assert!(parts > 500, "it comes to something: {parts}");
+}
+
+#[test]
+fn in_any_order_nothing_that_an_attribute_closes_is_kept_twice() {
+    let kept: usize = by_attribute(|| (500..520).map(|seed| live(seed, 600, Trouble::Usual).kept).sum());
+    assert!(kept > 200, "it comes to something: {kept}");
+}
+
+#[test]
+fn two_controllers_at_the_same_time_keep_no_part_twice() {
+    share(300..315, 800, Trouble::Rivals);
+}
+
+#[test]
+fn parts_outlive_deaths_and_nothing_stands_for_them_in_the_end() {
+    let parts = share(400..415, 2000, Trouble::Deaths);
+    assert!(parts > 100, "it comes to something in between: {parts}");
 }
 
 /// When anybody is asked to go, what must be true then is looked at: `World::check_command`.

@@ -7,7 +7,7 @@ use super::world::{DRIVER, World, settings, wants, wants_and};
 use crate::hold::{DeviceKey, HoldSettings, HoldWrite, taken_by_reservations};
 
 #[test]
-fn a_reservation_becomes_available_with_devices_and_few_writes() {
+pub(super) fn a_reservation_becomes_available_with_devices_and_few_writes() {
     let mut world = World::new(&[2, 2]);
     world.reserve("r", wants(2, "web"));
     world.settle();
@@ -27,18 +27,18 @@ fn a_reservation_becomes_available_with_devices_and_few_writes() {
 }
 
 #[test]
-fn nothing_is_promised_before_every_claim_was_listed_after_the_settle_time() {
+pub(super) fn nothing_is_promised_before_every_claim_was_listed_after_the_settle_time() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle_for(4);
     assert_eq!((world.phase("r"), world.reason("r")), (Phase::Pending, "Fencing"));
-    assert!(world.server.slices["a"].devices[0].held_for.is_some(), "others are kept off before it is promised");
+    assert!(world.server.slices["a"].devices[0].is_closed(), "others are kept off before it is promised");
     world.settle_for(3);
     assert_eq!(world.phase("r"), Phase::Available);
 }
 
 #[test]
-fn without_capacity_it_is_pending_with_a_reason_and_available_when_there_is_some() {
+pub(super) fn without_capacity_it_is_pending_with_a_reason_and_available_when_there_is_some() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(2, "web"));
     world.settle();
@@ -52,7 +52,7 @@ fn without_capacity_it_is_pending_with_a_reason_and_available_when_there_is_some
 }
 
 #[test]
-fn a_template_of_claims_that_is_not_there_is_named_and_taken_when_it_comes() {
+pub(super) fn a_template_of_claims_that_is_not_there_is_named_and_taken_when_it_comes() {
     let mut world = World::new(&[1]);
     let mut spec = wants(1, "web");
     spec["template"]["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = json!("later");
@@ -68,7 +68,7 @@ fn a_template_of_claims_that_is_not_there_is_named_and_taken_when_it_comes() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_said_and_nothing_else_is_done() {
+pub(super) fn what_cannot_be_understood_is_said_and_nothing_else_is_done() {
     let mut world = World::new(&[1]);
     world.reserve("r", json!({"owners": [{"object": {}}], "template": {}}));
     world.settle();
@@ -78,7 +78,7 @@ fn what_cannot_be_understood_is_said_and_nothing_else_is_done() {
 }
 
 #[test]
-fn claims_written_inline_are_kept_without_a_pod() {
+pub(super) fn claims_written_inline_are_kept_without_a_pod() {
     let mut world = World::new(&[2]);
     world.reserve(
         "r",
@@ -90,7 +90,7 @@ fn claims_written_inline_are_kept_without_a_pod() {
 }
 
 #[test]
-fn a_scheduler_gives_what_is_kept_to_those_who_tolerate_it_only() {
+pub(super) fn a_scheduler_gives_what_is_kept_to_those_who_tolerate_it_only() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -103,12 +103,12 @@ fn a_scheduler_gives_what_is_kept_to_those_who_tolerate_it_only() {
     assert_eq!((world.phase("r"), world.reason("r")), (Phase::Succeeded, "Succeeded"));
     assert_eq!(world.get("r").status.current_owners[0].name, "owner");
     world.settle();
-    assert!(world.server.slices["a"].devices[0].held_for.is_none());
+    assert!(!world.server.slices["a"].devices[0].is_closed());
     world.check_rest();
 }
 
 #[test]
-fn what_an_owner_did_not_take_is_open_at_once_and_what_it_took_after_the_settle_time() {
+pub(super) fn what_an_owner_did_not_take_is_open_at_once_and_what_it_took_after_the_settle_time() {
     let mut world = World::new(&[2]);
     world.reserve("r", wants(2, "web"));
     world.settle();
@@ -117,7 +117,7 @@ fn what_an_owner_did_not_take_is_open_at_once_and_what_it_took_after_the_settle_
     assert!(world.schedule("owner"));
     world.settle_for(1);
     assert_eq!(world.phase("r"), Phase::Succeeded);
-    let held = |world: &World| world.server.slices["a"].devices.iter().filter(|it| it.held_for.is_some()).count();
+    let held = |world: &World| world.server.slices["a"].devices.iter().filter(|it| it.is_closed()).count();
     assert_eq!(held(&world), 1);
     world.settle_for(10);
     assert_eq!(held(&world), 0);
@@ -125,7 +125,7 @@ fn what_an_owner_did_not_take_is_open_at_once_and_what_it_took_after_the_settle_
 }
 
 #[test]
-fn with_allocate_once_false_devices_come_back_when_their_owner_goes() {
+pub(super) fn with_allocate_once_false_devices_come_back_when_their_owner_goes() {
     let mut world = World::new(&[2]);
     world.reserve("r", wants_and(2, "web", json!({"allocateOnce": false})));
     world.settle();
@@ -145,7 +145,7 @@ fn with_allocate_once_false_devices_come_back_when_their_owner_goes() {
 }
 
 #[test]
-fn replicas_are_served_one_after_the_other_and_shrink_with_the_spec() {
+pub(super) fn replicas_are_served_one_after_the_other_and_shrink_with_the_spec() {
     let mut world = World::new(&[2, 2]);
     world.reserve("r", wants_and(1, "web", json!({"replicas": 4})));
     world.settle();
@@ -173,7 +173,7 @@ fn replicas_are_served_one_after_the_other_and_shrink_with_the_spec() {
 }
 
 #[test]
-fn two_reservations_never_plan_the_same_device() {
+pub(super) fn two_reservations_never_plan_the_same_device() {
     let mut world = World::new(&[1]);
     world.reserve("first", wants(1, "web"));
     world.reserve("second", wants(1, "web"));
@@ -187,7 +187,7 @@ fn two_reservations_never_plan_the_same_device() {
 }
 
 #[test]
-fn a_group_that_does_not_fit_as_a_whole_keeps_nothing_from_others() {
+pub(super) fn a_group_that_does_not_fit_as_a_whole_keeps_nothing_from_others() {
     let mut world = World::new(&[2, 1]);
     world.reserve("large", wants_and(2, "web", json!({"replicas": 2})));
     world.reserve("small", wants(2, "web"));
@@ -197,7 +197,7 @@ fn a_group_that_does_not_fit_as_a_whole_keeps_nothing_from_others() {
 }
 
 #[test]
-fn what_a_reservation_keeps_is_taken_for_all_who_plan() {
+pub(super) fn what_a_reservation_keeps_is_taken_for_all_who_plan() {
     let mut world = World::new(&[2]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -210,7 +210,7 @@ fn what_a_reservation_keeps_is_taken_for_all_who_plan() {
 }
 
 #[test]
-fn a_late_allocation_keeps_its_device_and_the_reservation_moves() {
+pub(super) fn a_late_allocation_keeps_its_device_and_the_reservation_moves() {
     let mut world = World::new(&[1, 1]);
     world.pod("late", "db", 1, "");
     assert!(world.decide("late"), "before anything is closed");
@@ -220,12 +220,12 @@ fn a_late_allocation_keeps_its_device_and_the_reservation_moves() {
     assert!(world.bind("late"));
     world.settle();
     assert_eq!((world.has("late"), world.held("r")), (vec!["a/gpu-0".into()], vec!["b/gpu-0".into()]));
-    assert!(world.server.slices["a"].devices[0].held_for.is_none());
+    assert!(!world.server.slices["a"].devices[0].is_closed());
     world.check_rest();
 }
 
 #[test]
-fn a_device_that_somebody_got_later_than_anybody_expects_is_lost_and_replaced() {
+pub(super) fn a_device_that_somebody_got_later_than_anybody_expects_is_lost_and_replaced() {
     let mut world = World::new(&[1, 1]);
     world.pod("late", "db", 1, "");
     assert!(world.decide("late"));
@@ -240,7 +240,7 @@ fn a_device_that_somebody_got_later_than_anybody_expects_is_lost_and_replaced() 
 }
 
 #[test]
-fn a_thief_that_tolerates_everything_is_named() {
+pub(super) fn a_thief_that_tolerates_everything_is_named() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -257,7 +257,7 @@ fn a_thief_that_tolerates_everything_is_named() {
 }
 
 #[test]
-fn a_device_that_stops_working_is_replaced() {
+pub(super) fn a_device_that_stops_working_is_replaced() {
     let mut world = World::new(&[1, 1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -268,7 +268,7 @@ fn a_device_that_stops_working_is_replaced() {
 }
 
 #[test]
-fn a_slice_that_goes_is_waited_for_and_then_replaced() {
+pub(super) fn a_slice_that_goes_is_waited_for_and_then_replaced() {
     let mut world = World::new(&[1, 1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -281,7 +281,7 @@ fn a_slice_that_goes_is_waited_for_and_then_replaced() {
 }
 
 #[test]
-fn a_node_that_goes_for_good_fails_the_reservation() {
+pub(super) fn a_node_that_goes_for_good_fails_the_reservation() {
     let mut world = World::new(&[1, 1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -295,11 +295,11 @@ fn a_node_that_goes_for_good_fails_the_reservation() {
 }
 
 #[test]
-fn slices_that_come_back_open_are_closed_before_anything_is_promised_again() {
+pub(super) fn slices_that_come_back_open_are_closed_before_anything_is_promised_again() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
-    world.edit_device("a", "gpu-0", |device| device.held_for = None);
+    world.edit_device("a", "gpu-0", |device| (device.held_for, device.is_held) = (None, false));
     world.daemons_down.insert("a".to_owned());
     world.settle_for(1);
     assert_eq!((world.phase("r"), world.reason("r")), (Phase::Pending, "Fencing"));
@@ -310,7 +310,7 @@ fn slices_that_come_back_open_are_closed_before_anything_is_promised_again() {
 }
 
 #[test]
-fn a_node_whose_daemon_does_not_answer_is_left_for_another() {
+pub(super) fn a_node_whose_daemon_does_not_answer_is_left_for_another() {
     let mut world = World::new(&[1, 1]);
     world.daemons_down.insert("a".to_owned());
     world.reserve("r", wants(1, "web"));
@@ -324,7 +324,7 @@ fn a_node_whose_daemon_does_not_answer_is_left_for_another() {
 }
 
 #[test]
-fn an_owner_that_goes_before_it_is_given_anything_changes_nothing() {
+pub(super) fn an_owner_that_goes_before_it_is_given_anything_changes_nothing() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -340,7 +340,7 @@ fn an_owner_that_goes_before_it_is_given_anything_changes_nothing() {
 }
 
 #[test]
-fn an_owner_that_goes_while_it_is_handed_over_leaves_nothing_closed() {
+pub(super) fn an_owner_that_goes_while_it_is_handed_over_leaves_nothing_closed() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -351,12 +351,12 @@ fn an_owner_that_goes_while_it_is_handed_over_leaves_nothing_closed() {
     assert_eq!(world.phase("r"), Phase::Succeeded);
     world.end_pod("owner");
     world.settle();
-    assert!(world.server.slices["a"].devices[0].held_for.is_none());
+    assert!(!world.server.slices["a"].devices[0].is_closed());
     world.check_rest();
 }
 
 #[test]
-fn where_two_claims_have_a_device_it_stays_closed_until_one_is_gone() {
+pub(super) fn where_two_claims_have_a_device_it_stays_closed_until_one_is_gone() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -369,15 +369,15 @@ fn where_two_claims_have_a_device_it_stays_closed_until_one_is_gone() {
     world.bind("second");
     world.settle();
     assert_eq!(world.phase("r"), Phase::Succeeded);
-    assert!(world.server.slices["a"].devices[0].held_for.is_some());
+    assert!(world.server.slices["a"].devices[0].is_closed());
     world.end_pod("owner");
     world.settle();
-    assert!(world.server.slices["a"].devices[0].held_for.is_none());
+    assert!(!world.server.slices["a"].devices[0].is_closed());
     world.check_rest();
 }
 
 #[test]
-fn devices_of_running_owners_are_kept_for_those_who_come_after_them() {
+pub(super) fn devices_of_running_owners_are_kept_for_those_who_come_after_them() {
     let mut world = World::new(&[2]);
     world.pod("old", "web", 2, "");
     assert!(world.schedule("old"));
@@ -396,7 +396,7 @@ fn devices_of_running_owners_are_kept_for_those_who_come_after_them() {
 }
 
 #[test]
-fn devices_of_several_owners_are_kept_only_where_that_is_allowed() {
+pub(super) fn devices_of_several_owners_are_kept_only_where_that_is_allowed() {
     for is_allowed in [false, true] {
         let mut world = World::new(&[2]);
         for pod in ["one", "two"] {
@@ -419,7 +419,7 @@ fn devices_of_several_owners_are_kept_only_where_that_is_allowed() {
 }
 
 #[test]
-fn devices_of_strangers_are_never_waited_for() {
+pub(super) fn devices_of_strangers_are_never_waited_for() {
     let mut world = World::new(&[1]);
     world.pod("stranger", "db", 1, "");
     world.schedule("stranger");
@@ -429,7 +429,7 @@ fn devices_of_strangers_are_never_waited_for() {
 }
 
 #[test]
-fn devices_of_other_drivers_are_closed_by_rules_or_refused_with_the_reason() {
+pub(super) fn devices_of_other_drivers_are_closed_by_rules_or_refused_with_the_reason() {
     let mut world = World::with(settings(), "gpu.example.com", &[1]);
     world.reserve("r", wants(1, "web"));
     world.settle();
@@ -458,7 +458,7 @@ fn devices_of_other_drivers_are_closed_by_rules_or_refused_with_the_reason() {
 }
 
 #[test]
-fn a_part_of_a_device_is_not_closed_unless_schedulers_can_bear_it() {
+pub(super) fn a_part_of_a_device_is_not_closed_unless_schedulers_can_bear_it() {
     for is_mended in [false, true] {
         let mut world = World::with(HoldSettings { holds_partitions: is_mended, ..settings() }, DRIVER, &[1]);
         world.edit_device("a", "gpu-0", |device| device.is_partition = true);
@@ -471,7 +471,7 @@ fn a_part_of_a_device_is_not_closed_unless_schedulers_can_bear_it() {
 }
 
 #[test]
-fn a_shared_device_is_kept_as_a_whole_or_not_at_all() {
+pub(super) fn a_shared_device_is_kept_as_a_whole_or_not_at_all() {
     let mut world = World::new(&[1]);
     world.edit_device("a", "gpu-0", |device| device.is_shareable = true);
     world.pod("user", "db", 1, "");
@@ -486,7 +486,7 @@ fn a_shared_device_is_kept_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn quotas_are_said_in_their_own_names() {
+pub(super) fn quotas_are_said_in_their_own_names() {
     let mut world = World::new(&[2]);
     world.reserve("r", wants_and(2, "web", json!({"allocateOnce": false})));
     world.settle();
@@ -512,7 +512,7 @@ fn reserve_at_once(count: usize) {
 }
 
 #[test]
-fn many_reservations_at_once_are_available_with_at_most_five_writes_each() {
+pub(super) fn many_reservations_at_once_are_available_with_at_most_five_writes_each() {
     reserve_at_once(100);
 }
 

@@ -3,19 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey};
-use hostler_api::{reservation::RESERVATION_ALLOCATED, resource::ResourceSlice};
+use hostler_api::{
+    reservation::{RESERVATION_ALLOCATED, RESERVATION_UID},
+    resource::ResourceSlice,
+    well_known::HELD_ATTRIBUTE,
+};
 use serde_json::{Value, json};
 
 use super::super::{
-    AllocatedClaim, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod, PodRef, PodWrite,
-    PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
+    AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod,
+    PlaceholderMark, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
 };
+use crate::claim_write::{ClaimWrite, WrittenClaimStatus};
 
 /// A pod that wants devices, by a claim of its own that has its name.
 #[derive(Clone, Debug)]
 pub(super) struct ModelPod {
     pub(super) is: OwnerPod,
     pub(super) wants: usize,
+    /// How many CPUs of a shared device it wants, where it wants no whole ones.
+    pub(super) part: u64,
     /// The value of the taint that it tolerates; `*`: all.
     pub(super) tolerates: String,
 }
@@ -181,6 +188,7 @@ impl Server {
                 self.log.push(HoldEvent::Rule(rule.clone()));
                 (HoldOutcome::Done, None)
             }
+            HoldWrite::Claim(write) => self.write_claim(write),
             HoldWrite::DeleteRule(rule) => {
                 if self.rules.get(&rule.name) != Some(rule) {
                     return (HoldOutcome::Gone, None);
@@ -243,6 +251,45 @@ impl Server {
         HoldOutcome::Done
     }
 
+    /// A write of a claim that stands for a part.
+    fn write_claim(&mut self, write: &ClaimWrite) -> (HoldOutcome, Option<HoldEvent>) {
+        let written = match write {
+            ClaimWrite::Create(new) if self.claims.contains_key(&new.key) => return (HoldOutcome::Conflict, None),
+            ClaimWrite::Create(new) => {
+                let uid = format!("uid-{}", self.next());
+                let mark = PlaceholderMark { reservation_uid: new.labels[RESERVATION_UID].clone(), ..PlaceholderMark::default() };
+                let claim = AllocatedClaim { key: new.key.clone(), uid, placeholder: Some(mark), ..AllocatedClaim::default() };
+                return self.claim_written(claim);
+            }
+            ClaimWrite::Consumers(..) => unreachable!("nobody is a consumer of such a claim"),
+            ClaimWrite::Finalizers(written, _) | ClaimWrite::Status(written, _) | ClaimWrite::Delete(written) => written,
+        };
+        let claim = match self.claims.get(&written.key).cloned() {
+            Some(known) if known.uid == written.uid && known.version == written.version => known,
+            Some(known) if known.uid == written.uid => return (HoldOutcome::Conflict, None),
+            _ => return (HoldOutcome::Gone, None),
+        };
+        let mut mark = claim.placeholder.clone().expect("only claims that stand for parts are written");
+        match write {
+            ClaimWrite::Create(_) | ClaimWrite::Consumers(..) => unreachable!("see above"),
+            ClaimWrite::Finalizers(_, finalizers) => mark.finalizers.clone_from(finalizers),
+            ClaimWrite::Delete(_) => mark.is_deleting = true,
+            ClaimWrite::Status(_, status) => return self.claim_written(with_status(claim, status)),
+        }
+        self.claim_written(AllocatedClaim { placeholder: Some(mark), ..claim })
+    }
+
+    fn claim_written(&mut self, claim: AllocatedClaim) -> (HoldOutcome, Option<HoldEvent>) {
+        let mark = claim.placeholder.clone().unwrap_or_default();
+        if mark.is_deleting && mark.finalizers.is_empty() {
+            self.remove_claim(&claim.key);
+            return (HoldOutcome::Done, None);
+        }
+        let key = claim.key.clone();
+        self.put_claim(claim);
+        (HoldOutcome::Done, Some(HoldEvent::Claim(Box::new(self.claims[&key].clone()))))
+    }
+
     /// Everything that there is, as somebody is told who begins.
     pub(super) fn everything(&self) -> Vec<HoldEvent> {
         let mut all: Vec<HoldEvent> = self.nodes.iter().cloned().map(HoldEvent::Node).collect();
@@ -255,12 +302,34 @@ impl Server {
     }
 }
 
+/// The claim with what was written.
+fn with_status(claim: AllocatedClaim, status: &WrittenClaimStatus) -> AllocatedClaim {
+    let results = status.allocation.iter().flat_map(|it| &it.devices.results);
+    let parts: Vec<ClaimPart> = results
+        .map(|it| ClaimPart {
+            device: DeviceKey::new(&it.driver, &it.pool, &it.device),
+            share_id: it.share_id.clone().unwrap(),
+            amounts: read(json!(it.consumed_capacity)),
+        })
+        .collect();
+    assert!(parts.is_empty() || claim.parts.is_empty(), "what a claim has is never changed");
+    assert!(status.allocation.iter().all(|it| it.allocation_timestamp.is_some() && it.node_selector.is_some()));
+    AllocatedClaim { devices: parts.iter().map(|part| part.device.clone()).collect(), parts, ..claim }
+}
+
 pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
 fn status_of(claim: &AllocatedClaim) -> Value {
-    let result = |it: &super::super::DeviceKey| json!({"request": "r", "driver": it.driver, "pool": it.pool, "device": it.device});
+    let result = |it: &super::super::DeviceKey| {
+        let mut result = json!({"request": "r", "driver": it.driver, "pool": it.pool, "device": it.device});
+        if let Some(part) = claim.parts.iter().find(|part| part.device == *it) {
+            result["shareID"] = json!(part.share_id);
+            result["consumedCapacity"] = json!(part.amounts);
+        }
+        result
+    };
     let pods: Vec<Value> =
         claim.pods.iter().map(|PodRef { name, uid }| json!({"resource": "pods", "name": name, "uid": uid})).collect();
     if claim.devices.is_empty() {
@@ -283,9 +352,13 @@ fn resource_slice(slice: &PublishedSlice) -> ResourceSlice {
             taints.push(json!({"key": "hostler.dev/unhealthy", "value": "failed", "effect": "NoSchedule"}));
         }
         let mut json = json!({"name": device.name, "taints": taints, "attributes": {"on": {"string": slice.node}}});
+        if device.is_held {
+            json["attributes"][HELD_ATTRIBUTE] = json!({"bool": true});
+        }
         if device.is_shareable {
             json["allowMultipleAllocations"] = json!(true);
-            json["capacity"] = json!({"cpus": {"value": "8"}});
+            let amounts = device.capacity.iter().map(|(name, all)| (name.clone(), json!({"value": all})));
+            json["capacity"] = amounts.collect::<serde_json::Map<_, _>>().into();
         }
         json
     };

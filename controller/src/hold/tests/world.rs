@@ -2,6 +2,7 @@
 //! lose or repeat.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite,
-        PodWrite, ReservationObject,
+        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite,
+        PodWrite, PublishedDevice, ReservationObject,
     },
     server::{ModelPod, Server, read},
 };
@@ -70,8 +71,29 @@ pub(super) struct World {
     /// Nodes whose daemons do nothing.
     pub(super) daemons_down: BTreeSet<String>,
     /// What the scheduler has decided and not written yet: a pod, and its devices.
-    pub(super) in_flight: BTreeMap<ObjectKey, Vec<super::super::DeviceKey>>,
+    pub(super) in_flight: BTreeMap<ObjectKey, Vec<DeviceKey>>,
     pub(super) restarts: usize,
+    /// Whether devices are closed by an attribute, since the server knows no taints.
+    pub(super) by_attribute: bool,
+}
+
+thread_local! {
+    static BY_ATTRIBUTE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has something happen where devices are closed by an attribute.
+pub(super) fn by_attribute<T>(what: impl FnOnce() -> T) -> T {
+    BY_ATTRIBUTE.set(true);
+    let value = what();
+    BY_ATTRIBUTE.set(false);
+    value
+}
+
+impl PublishedDevice {
+    /// Whether it is closed to those who do not tolerate that.
+    pub(super) fn is_closed(&self) -> bool {
+        self.held_for.is_some() || self.is_held
+    }
 }
 
 impl Controller {
@@ -85,6 +107,7 @@ pub(super) fn settings() -> HoldSettings {
     HoldSettings {
         own_driver: DRIVER.to_owned(),
         has_rules: false,
+        namespace: Some("hostler-controller".to_owned()),
         holds_partitions: false,
         settle: Duration::from_secs(5),
         grace: Duration::from_secs(60),
@@ -101,12 +124,15 @@ impl World {
 
     pub(super) fn with(settings: HoldSettings, driver: &str, devices: &[usize]) -> Self {
         let mut server = Server::default();
-        let expression = format!("device.driver == \"{driver}\"");
+        // An ordinary class leaves out what is held where an attribute says so.
+        let but = if BY_ATTRIBUTE.get() { " && !(\"held\" in device.attributes[\"hostler.dev\"])" } else { "" };
+        let expression = format!("device.driver == \"{driver}\"{but}");
         server.facts.add_class(read(
             json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}),
         ));
-        for count in 1..=4 {
+        for count in 1..=6 {
             server.facts.add_template(ObjectKey::new("default", &format!("gpus-{count}")), read(asks(count)));
+            server.facts.add_template(ObjectKey::new("default", &format!("cpus-{count}")), read(asks_part(count)));
         }
         let mut world = Self {
             server,
@@ -121,6 +147,7 @@ impl World {
             daemons_down: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             restarts: 0,
+            by_attribute: BY_ATTRIBUTE.get(),
         };
         for (at, count) in devices.iter().enumerate() {
             let node = char::from(b'a' + u8::try_from(at).unwrap()).to_string();
@@ -265,6 +292,11 @@ impl World {
                     self.server.put_fences(fences);
                 }
             }
+            HoldWrite::Claim(write) => {
+                if let Some(claim) = self.server.claims.get(write.key()).cloned() {
+                    self.server.put_claim(claim);
+                }
+            }
             HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) | HoldWrite::Pod(_) => {}
         }
     }
@@ -360,7 +392,8 @@ impl World {
     pub(super) fn check(&self) {
         let mut holders = BTreeMap::new();
         for claim in self.server.claims.values() {
-            for device in &claim.devices {
+            let is_part = |device: &&DeviceKey| claim.parts.iter().any(|part| part.device == **device);
+            for device in claim.devices.iter().filter(|device| !is_part(device)) {
                 let other = holders.insert(device.clone(), claim.key.clone());
                 assert!(other.is_none(), "{device} is given to {} and {other:?}", claim.key);
             }
@@ -368,10 +401,13 @@ impl World {
         let mut keepers = BTreeMap::new();
         for object in self.server.reservations.values() {
             for device in object.status.devices.iter().filter(|it| it.state == ReservedDeviceState::Held) {
-                let other = keepers.insert(short(device), object.name.clone());
-                assert!(other.is_none(), "{} is kept for {} and {other:?}", short(device), object.name);
+                let other = keepers.insert(short(device), (object.name.clone(), device.is_part()));
+                // Parts of one device are counted: see there.
+                let is_double = other.as_ref().is_some_and(|(_, is_part)| !device.is_part() || !is_part);
+                assert!(!is_double, "{} is kept for {} and {other:?}", short(device), object.name);
             }
         }
+        self.check_parts();
         // Two controllers can close something for a Reservation that the other one has just let go; they mend it at rest.
         if self.rival.is_none() {
             let values: BTreeSet<String> = self.server.reservations.keys().map(|name| self.value(name)).collect();
@@ -405,11 +441,14 @@ impl World {
             for device in &object.status.devices {
                 wanted.insert((device.pool.clone(), device.device.clone(), value.clone()));
                 let stranger = self.stranger(object, device);
-                let is_kept = device.state == ReservedDeviceState::Held;
+                let is_kept = device.state == ReservedDeviceState::Held && !device.is_part();
                 assert!(!is_kept || stranger.is_none(), "{} is not kept: {stranger:?}", short(device));
                 let slice = self.server.slices.values().find(|slice| slice.pool == device.pool);
                 let published = slice.and_then(|it| it.devices.iter().find(|it| it.name == device.device));
+                let told = self.server.node_fences.get(&device.node_name).map(|it| &it.fences);
+                let is_told = told.is_some_and(|it| it.iter().any(|it| it.device == device.device && it.value == value));
                 let is_closed = published.and_then(|it| it.held_for.as_ref()) == Some(&value)
+                    || published.is_some_and(|it| it.is_held) && is_told
                     || self
                         .server
                         .rules
@@ -418,6 +457,7 @@ impl World {
                 assert!(!is_kept || is_closed, "{} is not closed", short(device));
             }
         }
+        self.check_parts_at_rest();
         let fences = self.server.node_fences.values().flat_map(|it| &it.fences);
         let of_nodes = fences.map(|it| (it.pool.clone(), it.device.clone(), it.value.clone()));
         let rules = self.server.rules.values();
@@ -429,7 +469,7 @@ impl World {
 
     /// A claim that has the device and is no owner's.
     fn stranger(&self, object: &ReservationObject, device: &ReservedDevice) -> Option<ObjectKey> {
-        let has = |key: &super::super::DeviceKey| key.pool == device.pool && key.device == device.device;
+        let has = |key: &DeviceKey| key.pool == device.pool && key.device == device.device;
         let claim = self.server.claims.values().find(|claim| claim.devices.iter().any(has))?;
         let is_owned = |pod: &ModelPod, key: &ObjectKey| object.spec.is_owned_by(&pod.is.candidate(key));
         let pod = self.server.pods.get(&claim.key);
@@ -444,6 +484,19 @@ pub(super) fn short(device: &ReservedDevice) -> String {
 /// What asks for so many devices.
 pub(super) fn asks(count: usize) -> Value {
     json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}]}})
+}
+
+/// What asks for so many CPUs of a shared device.
+pub(super) fn asks_part(cpus: usize) -> Value {
+    let capacity = json!({"requests": {"cpus": cpus.to_string()}});
+    json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "capacity": capacity}}]}})
+}
+
+/// What a Reservation says that keeps so many CPUs of a shared device for pods with label `app`.
+pub(super) fn wants_part(cpus: usize, app: &str, more: Value) -> Value {
+    let mut spec = wants_and(1, app, more);
+    spec["template"]["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = json!(format!("cpus-{cpus}"));
+    spec
 }
 
 /// What a Reservation says that keeps so many devices for pods with label `app`.

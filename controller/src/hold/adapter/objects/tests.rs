@@ -37,7 +37,7 @@ fn list(objects: Vec<RawObject>) -> Vec<FollowEvent> {
 
 #[test]
 fn what_is_not_in_a_list_any_more_is_gone_and_what_cannot_be_read_stays_as_it_was() {
-    let mut reader = HoldReader::new([HoldKind::Reservation].into_iter());
+    let mut reader = HoldReader::new([HoldKind::Reservation].into_iter(), "n");
     let told = tell(&mut reader, HoldKind::Reservation, list(vec![reservation("a", "1"), reservation("b", "2")]));
     assert_eq!(told, ["reservation a", "reservation b", "Synced"]);
     let broken = object(&json!({"metadata": {"name": "a", "uid": "1", "resourceVersion": "2"}, "spec": {"owners": 7}}));
@@ -52,29 +52,9 @@ fn what_is_not_in_a_list_any_more_is_gone_and_what_cannot_be_read_stays_as_it_wa
 
 #[test]
 fn all_is_told_once_every_kind_was_listed() {
-    let mut reader = HoldReader::new(KINDS.into_iter());
+    let mut reader = HoldReader::new(KINDS.into_iter(), "n");
     assert!(tell(&mut reader, HoldKind::Reservation, list(Vec::new())).is_empty());
     assert_eq!(reader.missing(), ["nodehardware", "resourceslices"]);
     assert!(tell(&mut reader, HoldKind::Slice, list(Vec::new())).is_empty());
     assert_eq!(tell(&mut reader, HoldKind::NodeHardware, list(Vec::new())), ["Synced"]);
-}
-
-#[test]
-fn for_whom_an_attribute_says_that_a_device_is_held_is_what_the_node_was_told() {
-    let mut reader = HoldReader::new(KINDS.into_iter());
-    let slice = object(&json!({
-        "metadata": {"name": "s", "uid": "s", "resourceVersion": "1"},
-        "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [
-            {"name": "a", "attributes": {"hostler.dev/held": {"bool": true}}}, {"name": "b"},
-        ]},
-    }));
-    assert_eq!(tell(&mut reader, HoldKind::Slice, vec![FollowEvent::Applied(slice)]), ["slice [None, None]"]);
-    let hardware = object(&json!({
-        "metadata": {"name": "n", "uid": "h", "resourceVersion": "2"},
-        "spec": {"nodeName": "n", "holds": [{"pool": "p", "device": "a", "value": "v"}, {"pool": "p", "device": "b", "value": "w"}]},
-    }));
-    assert_eq!(
-        tell(&mut reader, HoldKind::NodeHardware, vec![FollowEvent::Applied(hardware)]),
-        ["fences 2", "slice [Some(\"v\"), None]"]
-    );
 }
