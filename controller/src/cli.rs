@@ -58,11 +58,24 @@ enum CommandError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
-    Availability(#[from] AvailabilityError),
+    Availability(Box<AvailabilityError>),
     #[error(transparent)]
     Explain(#[from] ExplainError),
     #[error(transparent)]
-    Holds(#[from] HoldsError),
+    Holds(Box<HoldsError>),
+}
+
+// What they say is long: on the heap it takes no room in every other answer.
+impl From<AvailabilityError> for CommandError {
+    fn from(error: AvailabilityError) -> Self {
+        Self::Availability(error.into())
+    }
+}
+
+impl From<HoldsError> for CommandError {
+    fn from(error: HoldsError) -> Self {
+        Self::Holds(error.into())
+    }
 }
 
 /// What a command is said to have come to, by those that are asked something.

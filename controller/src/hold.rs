@@ -41,10 +41,9 @@ pub(crate) use self::{
     choice::{ReservationOffer, choose_reservation},
     core::{HoldCore, HoldSettings},
     event::{
-        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice, HoldOutcome,
-        HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodRef, PodWrite, PriorityClasses,
-        PublishedDevice, PublishedSlice,
-        ReservationObject, WrittenReservation,
+        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
+        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodRef, PodWrite,
+        PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
     taken::{add_taken, taken_by_reservations},

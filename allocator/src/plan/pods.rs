@@ -77,6 +77,12 @@ impl ClaimWish {
     }
 }
 
+/// What a pod takes of its node. What has no container is no pod, but devices that are asked for by themselves: nodes have room
+/// for any number of these.
+fn taken_of_node(spec: &PodSpec) -> NodeUse {
+    if spec.containers.is_empty() { NodeUse::default() } else { NodeUse::of_pod(spec) }
+}
+
 impl Wish {
     pub(super) fn new(set: &PodSet, facts: &ClusterFacts) -> Self {
         let (mut claims, mut problem) = (Vec::new(), None);
@@ -94,7 +100,7 @@ impl Wish {
             count: set.count,
             priority,
             spec: set.spec.clone(),
-            holds: NodeUse::of_pod(&set.spec),
+            holds: taken_of_node(&set.spec),
             unsupported: unsupported(&set.spec, facts),
             claims,
             notes,

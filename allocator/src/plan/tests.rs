@@ -97,10 +97,23 @@ fn a_host_port_is_there_once_per_node() {
 fn a_named_claim_is_allocated_once_and_its_pods_follow() {
     let mut facts = cluster(&[1, 1]);
     facts.add_claim(&claim("shared", &[], &[]));
-    let set = pods("a", 300, r#""resourceClaims":[{"name":"gpu","resourceClaimName":"shared"}]"#);
+    let claims = r#""resourceClaims":[{"name":"gpu","resourceClaimName":"shared"}]"#;
+    let set = pods("a", 300, &format!(r#""containers":[{{"name":"c"}}],{claims}"#));
     let plan = plan(facts, &[set]);
     assert_eq!(placements(&plan.sets[0]), [("n0", 110)], "so many pods has the node");
     assert!(reasons(&plan.sets[0]).contains(&("the devices of claim default/shared cannot be used on the node", 1)));
+}
+
+#[test]
+fn devices_that_are_asked_for_without_a_pod_take_no_place_of_one() {
+    let mut facts = cluster(&[]);
+    let mut small = node("small", "");
+    small.status.allocatable = [("pods".to_owned(), hostler_api::Quantity::whole(1))].into();
+    facts.add_node(small);
+    facts.add_slice(slice("small", 3));
+    assert_eq!(plan(facts.clone(), &[pods("a", 3, &with_template("one"))]).sets[0].placed, 3);
+    let with_container = format!(r#""containers":[{{"name":"c"}}],{}"#, with_template("one"));
+    assert_eq!(plan(facts, &[pods("a", 3, &with_container)]).sets[0].placed, 1);
 }
 
 #[test]
@@ -125,7 +138,7 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn what_is_not_looked_at_is_named_and_leaves_the_answer_open() {
-    let spread = r#""topologySpreadConstraints":[{"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]"#;
+    let spread = r#""containers":[{"name":"c"}],"topologySpreadConstraints":[{"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]"#;
     let fits = &plan(cluster(&[0]), &[pods("a", 1, spread)]).sets[0];
     assert_eq!(fits.verdict, Verdict::Undecided);
     assert_eq!(fits.unsupported, ["topologySpreadConstraints over zone with DoNotSchedule"]);

@@ -104,8 +104,10 @@ fn owners_are_objects_controllers_and_labels_all_of_one_entry_and_any_of_the_ent
 fn the_identity_of_a_part_is_a_uuid_and_another_one_for_each_part() {
     let one = part_share_id("u", "d/p/a 0");
     assert_eq!(one, part_share_id("u", "d/p/a 0"));
-    let all: std::collections::BTreeSet<String> =
-        ["d/p/a 0", "d/p/a 1", "d/p/b 0"].iter().flat_map(|part| ["u", "v"].map(|uid| part_share_id(uid, part))).collect();
+    let all: std::collections::BTreeSet<String> = ["d/p/a 0", "d/p/a 1", "d/p/b 0"]
+        .iter()
+        .flat_map(|part| ["u", "v"].map(|uid| part_share_id(uid, part)))
+        .collect();
     assert_eq!(all.len(), 6);
     for id in all {
         let lengths: Vec<usize> = id.split('-').map(str::len).collect();

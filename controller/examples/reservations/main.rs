@@ -62,8 +62,12 @@ async fn measure(nodes: usize, devices: usize) {
     report("  writes of Reservations", of_reservations, "≤ 5 each");
     report("  writes of NodeHardware", of_nodes, "");
     tokio::time::sleep(REST).await;
-    report("  more of both, with a rest of ten seconds", writes() + server.writes(HARDWARE) - of_reservations - of_nodes, "0");
-    assert!(server.look(|view| are_kept_once(view)), "a device is kept twice");
+    report(
+        "  more of both, with a rest of ten seconds",
+        writes() + server.writes(HARDWARE) - of_reservations - of_nodes,
+        "0",
+    );
+    assert!(server.look(are_kept_once), "a device is kept twice");
     controller.stop().await;
     daemons.abort();
 }

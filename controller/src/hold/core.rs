@@ -8,8 +8,7 @@ use std::{
 
 use hostler_allocator::plan::{ObjectKey, PlanOptions};
 use hostler_api::reservation::{
-    DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice,
-    toleration_value,
+    DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
 };
 
 use super::{
@@ -413,7 +412,6 @@ impl HoldCore {
         let waiting = self.holds.iter().filter(|(_, hold)| hold.check.is_some());
         waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
     }
-
 }
 
 pub(super) fn device_key(device: &ReservedDevice) -> DeviceKey {

@@ -285,6 +285,11 @@ pub(crate) struct HoldNotice {
 }
 
 impl HoldWrite {
+    /// Whether it closes devices to others, or opens them.
+    pub(crate) fn is_of_fences(&self) -> bool {
+        matches!(self.target(), HoldTarget::NodeFences(_) | HoldTarget::Rule(_))
+    }
+
     /// The object.
     pub(crate) fn target(&self) -> HoldTarget {
         match self {

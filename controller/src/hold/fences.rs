@@ -31,6 +31,13 @@ pub(super) fn fenced_for<'a>(seen: &'a Seen, own_driver: &str, device: &DeviceKe
 }
 
 impl HoldCore {
+    /// Whether all devices of a Reservation that are to be closed are.
+    pub(super) fn is_closed(&self, name: &str, devices: &[ReservedDevice]) -> bool {
+        let value = self.holds.get(name).map(|hold| &*hold.value);
+        let mut fencing = devices.iter().filter(|device| device.state == ReservedDeviceState::Fencing);
+        fencing.all(|device| fenced_for(&self.seen, &self.settings.own_driver, &device_key(device)) == value)
+    }
+
     /// Whether a device of a Reservation shall be closed, or stay so.
     fn is_wanted(&mut self, name: &str, device: &ReservedDevice, is_closed: bool) -> bool {
         let Some(hold) = self.holds.get(name) else { return false };

@@ -111,9 +111,10 @@ fn next_write(claim: &AllocatedClaim, wanted: Option<&WantedPart>, now: String) 
     match wanted.filter(|_| !is_deleting) {
         Some(part) if has_devices => Some(empty(written)).filter(|_| part.is_wanted),
         Some(part) if !part.can_take => None,
-        Some(_) if !is_protected => {
-            Some(ClaimWrite::Finalizers(written, finalizers.into_iter().chain([DELETE_PROTECTION.to_owned()]).collect()))
-        }
+        Some(_) if !is_protected => Some(ClaimWrite::Finalizers(
+            written,
+            finalizers.into_iter().chain([DELETE_PROTECTION.to_owned()]).collect(),
+        )),
         Some(part) => Some(ClaimWrite::Status(written, Box::new(allocated(&part.device, now)))),
         None if has_devices => Some(empty(written)),
         None if is_protected => {
@@ -138,7 +139,9 @@ fn new_claim(key: &ObjectKey, part: &WantedPart) -> NewClaim {
     let label = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     NewClaim {
         key: key.clone(),
-        labels: [(RESERVATION_UID, &*part.uid), ("app.kubernetes.io/managed-by", "hostler-controller")].map(label).into(),
+        labels: [(RESERVATION_UID, &*part.uid), ("app.kubernetes.io/managed-by", "hostler-controller")]
+            .map(label)
+            .into(),
         annotations: [(RESERVATION_ANNOTATION, &*part.reservation)].map(label).into(),
         spec,
     }

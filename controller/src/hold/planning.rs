@@ -57,7 +57,14 @@ impl HoldCore {
             holds_partitions: self.settings.holds_partitions,
         };
         let options = PlanOptions { names_devices: true, ..self.settings.plan.clone() };
-        self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion { number, wishes, taken, shared: self.shared(), closing, options })));
+        self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion {
+            number,
+            wishes,
+            taken,
+            shared: self.shared(),
+            closing,
+            options,
+        })));
     }
 
     /// A question has its answer.

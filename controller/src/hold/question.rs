@@ -10,8 +10,9 @@ use hostler_allocator::plan::{
     ClusterFacts, ObjectKey, PlacedDevice, Placement, PlanOptions, PodSet, SetPlan, Snapshot,
 };
 use hostler_api::{
+    ExactQuantity, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
-    ExactQuantity, Quantity, few,
+    few,
     reservation::{NamedDeviceClaim, ReservedDevice, part_share_id},
     resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,

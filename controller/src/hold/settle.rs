@@ -169,7 +169,8 @@ impl HoldCore {
         if devices.is_empty() && problem.is_none() && is_new {
             return None;
         }
-        Some(NewStatus::of(self, name).open(self.holds.get(name)?, devices, owners, problem.as_deref()))
+        let is_closed = self.is_closed(name, &devices);
+        Some(NewStatus::of(self, name).open(self.holds.get(name)?, devices, owners, problem.as_deref(), is_closed))
     }
 
     /// Its devices as they are, with those that were chosen in the place of those that it lacks.

@@ -127,6 +127,7 @@ impl NewStatus {
         devices: Vec<ReservedDevice>,
         owners: Vec<ObjectReference>,
         problem: Option<&str>,
+        is_closed: bool,
     ) -> ReservationStatus {
         let (yes, no) = (ConditionStatus::True, ConditionStatus::False);
         match problem {
@@ -136,7 +137,7 @@ impl NewStatus {
             }
             None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
         }
-        let (phase, reason, mut message) = stand_of(&devices, problem.is_some());
+        let (phase, reason, mut message) = stand_of(&devices, problem.is_some(), is_closed);
         let is_available = phase == Phase::Available;
         let evictions = hold.evictions(&devices, is_available);
         if let Some(obstacle) = obstacle(&evictions).filter(|_| phase == Phase::Waiting) {
@@ -203,15 +204,15 @@ impl NewStatus {
     }
 }
 
-/// Where devices leave their Reservation.
-fn stand_of(devices: &[ReservedDevice], has_problem: bool) -> (Phase, Reason, String) {
+/// Where devices leave their Reservation. It waits for pods once nobody else can get what they leave, and not before.
+fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (Phase, Reason, String) {
     let of = |state: State| devices.iter().filter(move |device| device.state == state);
     let lost: Vec<String> = of(State::Lost).map(lost).collect();
     if !lost.is_empty() {
         return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
     }
     let busy = of(State::Fencing).filter(|device| device.owner.is_some()).count();
-    if busy > 0 {
+    if busy > 0 && is_closed {
         let all = devices.len();
         let message = format!("{} of {all} devices are released; pods have the others", all - busy);
         return (Phase::Waiting, Reason::Waiting, message);

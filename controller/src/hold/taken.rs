@@ -48,7 +48,11 @@ pub(super) fn add_promised<'a>(
     };
     let part = |OwnPart { device: part, .. }: &OwnPart| DeviceRequestAllocationResult {
         share_id: Some(part.share_id.clone()),
-        consumed_capacity: part.consumed_capacity.iter().map(|(name, it)| (name.clone(), it.to_string().into())).collect(),
+        consumed_capacity: part
+            .consumed_capacity
+            .iter()
+            .map(|(name, it)| (name.clone(), it.to_string().into()))
+            .collect(),
         ..whole(&device_key(part))
     };
     let results = taken.iter().map(whole).chain(parts.filter(|part| !part.is_given).map(part)).collect();

@@ -20,7 +20,7 @@ pub(crate) enum ClusterReadError {
     Connect(#[source] ConnectError),
     /// A call failed.
     #[error("failed to read the cluster")]
-    Call(#[source] ApiFailure),
+    Call(#[source] Box<ApiFailure>),
     /// It may not be read.
     #[error("failed to read the cluster; whoever asks needs the verb {verb} on {plural}")]
     Forbidden {
@@ -34,6 +34,12 @@ pub(crate) enum ClusterReadError {
     },
 }
 
+impl ClusterReadError {
+    fn call(failure: ApiFailure) -> Self {
+        Self::Call(failure.into())
+    }
+}
+
 /// The cluster that was asked.
 #[derive(Debug)]
 pub(crate) struct LiveCluster {
@@ -45,13 +51,13 @@ impl LiveCluster {
     /// Finds out what it serves.
     pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ClusterReadError> {
         let client = ApiClient::with_patience(kubeconfig, ApiPatience::BULK).map_err(ClusterReadError::Connect)?;
-        let version = client.version().await.map_err(ClusterReadError::Call)?;
+        let version = client.version().await.map_err(ClusterReadError::call)?;
         Ok(Self { client, version })
     }
 
     /// Its minor release: 36 for 1.36.
     pub(crate) async fn minor_release(&self) -> Result<u32, ClusterReadError> {
-        self.client.minor_release().await.map_err(ClusterReadError::Call)
+        self.client.minor_release().await.map_err(ClusterReadError::call)
     }
 
     /// Gives every list to `each` that tells which devices there are and who has them, page by page. A cluster
@@ -146,7 +152,7 @@ impl LiveCluster {
                 plural: all.plural().to_owned(),
                 source: failure.into(),
             }),
-            Err(failure) => Err(ClusterReadError::Call(failure)),
+            Err(failure) => Err(ClusterReadError::call(failure)),
         }
     }
 
@@ -175,7 +181,7 @@ impl LiveCluster {
             Some(403) => {
                 ClusterReadError::Forbidden { verb: "list", plural: all.plural().to_owned(), source: failure.into() }
             }
-            _ => ClusterReadError::Call(failure),
+            _ => ClusterReadError::call(failure),
         })
     }
 }

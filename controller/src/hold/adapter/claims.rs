@@ -171,7 +171,10 @@ mod tests {
         let claim = read("n");
         assert_eq!(claim.tolerates, ["v", "x"]);
         let amounts = [("cpus".to_owned(), Quantity::whole(2)), ("memory".to_owned(), Quantity::whole(1024))].into();
-        assert_eq!(claim.parts, [ClaimPart { device: DeviceKey::new("d", "p", "a"), share_id: "s".to_owned(), amounts }]);
+        assert_eq!(
+            claim.parts,
+            [ClaimPart { device: DeviceKey::new("d", "p", "a"), share_id: "s".to_owned(), amounts }]
+        );
         let mark =
             PlaceholderMark { reservation_uid: "r".to_owned(), finalizers: vec!["f".to_owned()], is_deleting: true };
         assert_eq!(claim.placeholder, Some(mark));

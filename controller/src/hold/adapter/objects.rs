@@ -10,11 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
-use super::{
-    claims::SeenClaim,
-    kind::HoldKind,
-    read,
-};
+use super::{claims::SeenClaim, kind::HoldKind, read};
 use crate::{
     hold::{HoldEvent, HoldTarget, ReservationObject},
     watchers::KindNews,
@@ -175,7 +171,9 @@ impl HoldReader {
             }
             HoldKind::Slice => vec![HoldEvent::Slice(Box::new(read::slice(object)?))],
             HoldKind::Rule => read::rule(object).map(HoldEvent::Rule).into_iter().collect(),
-            HoldKind::Claim => vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated(&self.namespace)))],
+            HoldKind::Claim => {
+                vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated(&self.namespace)))]
+            }
         })
     }
 }

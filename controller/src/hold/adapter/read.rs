@@ -13,7 +13,9 @@ use hostler_cluster::from_rfc3339;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::hold::{Amounts, DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject};
+use crate::hold::{
+    Amounts, DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject,
+};
 
 /// Names of rules that are ours.
 const RULE_PREFIX: &str = "hold-";

@@ -171,6 +171,8 @@ impl<'a> HoldTerm<'a> {
         let now = HoldTime { elapsed: self.began.elapsed(), wall };
         for command in self.core.step(now, event) {
             match command {
+                // What closes devices goes first: all else waits for it, and one write closes many.
+                HoldCommand::Write(write) if write.is_of_fences() => self.queue.push_front(HoldCall::Write(write)),
                 HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
                 HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
                 HoldCommand::ListPriorities => self.queue.push_back(HoldCall::Priorities),

@@ -190,7 +190,12 @@ impl World {
             if claim.devices.is_empty() {
                 self.server.remove_claim(&claim.key);
             } else {
-                self.server.put_claim(AllocatedClaim { devices: Vec::new(), parts: Vec::new(), pods: Vec::new(), ..claim });
+                self.server.put_claim(AllocatedClaim {
+                    devices: Vec::new(),
+                    parts: Vec::new(),
+                    pods: Vec::new(),
+                    ..claim
+                });
             }
         }
     }

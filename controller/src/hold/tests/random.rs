@@ -99,12 +99,7 @@ impl Chaos {
         }
         match self.dice.roll(48) {
             0 => self.reserve(),
-            1 => {
-                let names = self.world.server.reservations.keys().cloned().collect();
-                if let Some(name) = self.pick(names).filter(|_| self.dice.roll(2) == 0) {
-                    self.world.server.delete_reservation(&name);
-                }
-            }
+            1 => self.delete_reservation(),
             2..=3 => self.come(),
             4 => {
                 if let Some(pod) = self.pick_pod() {
@@ -151,6 +146,13 @@ impl Chaos {
         self.kept += usize::from(self.world.server.reservations.values().any(|it| it.status.held > 0));
         let has_part = self.world.server.claims.values().any(|it| it.placeholder.is_some() && !it.devices.is_empty());
         self.parts += usize::from(has_part);
+    }
+
+    fn delete_reservation(&mut self) {
+        let names = self.world.server.reservations.keys().cloned().collect();
+        if let Some(name) = self.pick(names).filter(|_| self.dice.roll(2) == 0) {
+            self.world.server.delete_reservation(&name);
+        }
     }
 
     fn reserve(&mut self) {

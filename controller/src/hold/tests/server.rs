@@ -257,12 +257,18 @@ impl Server {
             ClaimWrite::Create(new) if self.claims.contains_key(&new.key) => return (HoldOutcome::Conflict, None),
             ClaimWrite::Create(new) => {
                 let uid = format!("uid-{}", self.next());
-                let mark = PlaceholderMark { reservation_uid: new.labels[RESERVATION_UID].clone(), ..PlaceholderMark::default() };
-                let claim = AllocatedClaim { key: new.key.clone(), uid, placeholder: Some(mark), ..AllocatedClaim::default() };
+                let mark = PlaceholderMark {
+                    reservation_uid: new.labels[RESERVATION_UID].clone(),
+                    ..PlaceholderMark::default()
+                };
+                let claim =
+                    AllocatedClaim { key: new.key.clone(), uid, placeholder: Some(mark), ..AllocatedClaim::default() };
                 return self.claim_written(claim);
             }
             ClaimWrite::Consumers(..) => unreachable!("nobody is a consumer of such a claim"),
-            ClaimWrite::Finalizers(written, _) | ClaimWrite::Status(written, _) | ClaimWrite::Delete(written) => written,
+            ClaimWrite::Finalizers(written, _) | ClaimWrite::Status(written, _) | ClaimWrite::Delete(written) => {
+                written
+            }
         };
         let claim = match self.claims.get(&written.key).cloned() {
             Some(known) if known.uid == written.uid && known.version == written.version => known,

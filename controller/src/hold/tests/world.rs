@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime, HoldWrite,
-        PodWrite, PublishedDevice, ReservationObject,
+        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime,
+        HoldWrite, PublishedDevice, ReservationObject,
     },
     server::{ModelPod, Server, read},
 };
@@ -446,7 +446,8 @@ impl World {
                 let slice = self.server.slices.values().find(|slice| slice.pool == device.pool);
                 let published = slice.and_then(|it| it.devices.iter().find(|it| it.name == device.device));
                 let told = self.server.node_fences.get(&device.node_name).map(|it| &it.fences);
-                let is_told = told.is_some_and(|it| it.iter().any(|it| it.device == device.device && it.value == value));
+                let is_told =
+                    told.is_some_and(|it| it.iter().any(|it| it.device == device.device && it.value == value));
                 let is_closed = published.and_then(|it| it.held_for.as_ref()) == Some(&value)
                     || published.is_some_and(|it| it.is_held) && is_told
                     || self
