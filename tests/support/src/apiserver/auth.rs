@@ -31,6 +31,9 @@ pub struct PolicyRule {
     /// Paths that are no object's.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
+    /// Where it is of a Role: it counts in this namespace only.
+    #[serde(skip)]
+    pub namespace: Option<String>,
 }
 
 impl PolicyRule {
@@ -39,9 +42,13 @@ impl PolicyRule {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a YAML file");
         let roles =
             documents.into_iter().filter(|document| matches!(document["kind"].as_str(), Some("ClusterRole" | "Role")));
-        roles
-            .flat_map(|mut role| serde_json::from_value::<Vec<Self>>(role["rules"].take()).expect("rules of a role"))
-            .collect()
+        let rules_of = |mut role: Value| {
+            let namespace = (role["kind"] == "Role").then(|| role["metadata"]["namespace"].as_str().map(str::to_owned));
+            let rules: Vec<Self> = serde_json::from_value(role["rules"].take()).expect("rules of a role");
+            let namespace = namespace.flatten();
+            rules.into_iter().map(move |rule| Self { namespace: namespace.clone(), ..rule })
+        };
+        roles.flat_map(rules_of).collect()
     }
 
     fn allows(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
@@ -64,8 +71,15 @@ impl ApiUser {
         format!("token-of-{}", self.name)
     }
 
+    /// Whether he may in all namespaces.
     pub(crate) fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allows(verb, group, resource, name)))
+        self.may_in(None, verb, group, resource, name)
+    }
+
+    fn may_in(&self, namespace: Option<&str>, verb: &str, group: &str, resource: &str, name: &str) -> bool {
+        let is_here = |rule: &&PolicyRule| rule.namespace.is_none() || rule.namespace.as_deref() == namespace;
+        let allows = |rule: &PolicyRule| rule.allows(verb, group, resource, name);
+        self.rules.as_ref().is_none_or(|rules| rules.iter().filter(is_here).any(allows))
     }
 
     pub(crate) fn may_path(&self, verb: &str, path: &str) -> bool {
@@ -81,7 +95,7 @@ impl ApiUser {
             Some(sub) => format!("{}/{sub}", resource.plural),
             None => resource.plural.to_owned(),
         };
-        if self.may(verb, api.group, &path, name) {
+        if self.may_in(target.namespace.as_deref(), verb, api.group, &path, name) {
             return Ok(());
         }
         let scope = match &target.namespace {
