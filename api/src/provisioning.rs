@@ -31,6 +31,8 @@ pub const CONSUME_ANNOTATIONS: [&str; 2] = [
 pub const MAX_POD_SETS: usize = 32;
 /// Pods of a set. The kind's own schema knows no limit; the proposal does.
 pub const MAX_PODS_OF_A_SET: i64 = 16_384;
+/// On requests for which something is attached to nodes and nothing is booked yet.
+pub const PROVISIONING_FINALIZER: &str = "hostler.dev/provisioning";
 /// Bytes of a value in `provisioningClassDetails`, and of a condition's message.
 pub const MAX_DETAIL_BYTES: usize = 32_768;
 /// Characters of a value in `parameters`.
@@ -145,6 +147,10 @@ pub enum ProvisioningReason {
     CapacityIsNotFound,
     /// There is room, and its devices are being closed to others; not one of Cluster Autoscaler's reasons.
     BookingCapacity,
+    /// There will be room when devices are attached, which is being done; not one of Cluster Autoscaler's reasons.
+    AttachingCapacity,
+    /// It could not be had, and what was attached for it is being detached; not one of Cluster Autoscaler's reasons.
+    DetachingCapacity,
     /// Nobody can say.
     FailedToCheckCapacity,
     /// Its pods cannot be made.
@@ -167,6 +173,8 @@ impl ProvisioningReason {
             Self::CapacityIsFound => "CapacityIsFound",
             Self::CapacityIsNotFound => "CapacityIsNotFound",
             Self::BookingCapacity => "BookingCapacity",
+            Self::AttachingCapacity => "AttachingCapacity",
+            Self::DetachingCapacity => "DetachingCapacity",
             Self::FailedToCheckCapacity => "FailedToCheckCapacity",
             Self::FailedToCreatePods => "FailedToCreatePods",
             Self::FailedToBookCapacity => "FailedToBookCapacity",

@@ -8,6 +8,8 @@
 //!                                      └── what fits ◄── CheckBatch::run ◄── the planner's snapshot
 //! ```
 //!
+//! What lacks for requests of one class can be attached to nodes, where somebody can do that: see `attach`.
+//!
 //! The core decides, and keeps nothing that cannot be read again: what a request was told stands in its status, and what is
 //! booked follows from that. Every write names the version that it goes over.
 //!
@@ -17,6 +19,7 @@
 
 pub(crate) mod adapter;
 mod arrive;
+mod attach;
 mod booking;
 mod check;
 mod class;

@@ -20,6 +20,8 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) batch: u32,
     /// Seconds after which no further one of them is begun.
     pub(crate) time_box_seconds: u32,
+    /// Seconds after which devices that were attached for a request and that nobody needs are detached.
+    pub(crate) scale_down_unneeded_seconds: u32,
 }
 
 impl Default for ProvisioningConfig {
@@ -28,9 +30,10 @@ impl Default for ProvisioningConfig {
             instance: "hostler".to_owned(),
             check_capacity_aliases: Vec::new(),
             atomic_scale_up_aliases: Vec::new(),
-            // Both as Cluster Autoscaler has them.
+            // As Cluster Autoscaler has them.
             batch: 10,
             time_box_seconds: 10,
+            scale_down_unneeded_seconds: 600,
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
 
+pub(super) mod attach;
 mod calls;
 mod keep;
 mod status;
@@ -23,14 +24,16 @@ use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 use self::{
+    attach::{carry_out, no_answer},
     calls::{RequestWriter, WriteAnswer, WrittenObject},
     keep::keep,
 };
 use super::{
+    attach::{Attach, AttachCall},
     check::{CheckAnswer, CheckBatch},
     clock::ProvisionMoment,
     core::{ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
     sight::{Keeping, ProvisionSight},
 };
 use crate::{
@@ -59,6 +62,8 @@ pub(crate) struct ProvisionParts {
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
     /// How keeping devices goes; `None` where nobody here wants to.
     pub(crate) holds_rx: Option<watch::Receiver<HoldStatus>>,
+    /// Who attaches devices to nodes; `None`: nobody here does.
+    pub(crate) attach: Option<Arc<dyn Attach>>,
     /// Whether this process may write.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// How it goes, for whoever wants to know.
@@ -133,6 +138,7 @@ impl ProvisionParts {
 enum ProvisionWrite {
     Status(StatusWrite),
     Reservation(ReservationWrite),
+    Finalizers(FinalizerWrite),
 }
 
 /// What there is to know about keeping devices, when it is other than before.
@@ -153,6 +159,8 @@ struct ProvisionTerm<'a> {
     under_way: usize,
     written_tx: mpsc::Sender<WriteAnswer>,
     written_rx: mpsc::Receiver<WriteAnswer>,
+    called_tx: mpsc::Sender<ProvisionEvent>,
+    called_rx: mpsc::Receiver<ProvisionEvent>,
     checked_tx: mpsc::Sender<CheckAnswer>,
     checked_rx: mpsc::Receiver<CheckAnswer>,
     began: Instant,
@@ -168,9 +176,12 @@ impl<'a> ProvisionTerm<'a> {
             batch: usize::try_from(config.batch).unwrap_or(usize::MAX),
             time_box: Duration::from_secs(config.time_box_seconds.into()),
             term: Uuid::new_v4().to_string(),
+            attaches: parts.attach.is_some(),
+            unneeded: Duration::from_secs(config.scale_down_unneeded_seconds.into()),
         });
         let (written_tx, written_rx) = mpsc::channel(MOST_WRITES);
         let (checked_tx, checked_rx) = mpsc::channel(1);
+        let (called_tx, called_rx) = mpsc::channel(MOST_WRITES);
         Self {
             core,
             writer: RequestWriter::new(parts.client.clone()),
@@ -179,6 +190,8 @@ impl<'a> ProvisionTerm<'a> {
             under_way: 0,
             written_tx,
             written_rx,
+            called_tx,
+            called_rx,
             checked_tx,
             checked_rx,
             began: Instant::now(),
@@ -202,6 +215,8 @@ impl<'a> ProvisionTerm<'a> {
                 Some(answer) = self.written_rx.recv() => self.written(answer),
                 // Cancel safe: see there.
                 Some(answer) = self.checked_rx.recv() => ProvisionEvent::Checked(answer),
+                // Cancel safe: see there.
+                Some(answer) = self.called_rx.recv() => self.called(answer),
                 // Cancel safe: what has changed is looked at in the next round.
                 _ = self.parts.leadership_rx.changed() => ProvisionEvent::Changed,
                 // Cancel safe: see there.
@@ -229,6 +244,8 @@ impl<'a> ProvisionTerm<'a> {
             match command {
                 ProvisionCommand::Write(write) => self.queue.push_back(ProvisionWrite::Status(write)),
                 ProvisionCommand::Keep(write) => self.queue.push_back(ProvisionWrite::Reservation(write)),
+                ProvisionCommand::Finalize(write) => self.queue.push_back(ProvisionWrite::Finalizers(write)),
+                ProvisionCommand::Call(call) => self.call(call),
                 ProvisionCommand::Tell(notice) => {
                     debug!(request = %notice.key, reason = notice.reason, message = notice.message, "told");
                     let (subject, note) = self.writer.event_of(notice);
@@ -253,6 +270,7 @@ impl<'a> ProvisionTerm<'a> {
                 // Nobody wants to know when the term is over.
                 let answer = match write {
                     ProvisionWrite::Status(write) => writer.write(write).await,
+                    ProvisionWrite::Finalizers(write) => writer.finalize(write).await,
                     ProvisionWrite::Reservation(write) => keep(writer.client(), write).await,
                 };
                 let _ = written_tx.send(answer).await;
@@ -264,16 +282,35 @@ impl<'a> ProvisionTerm<'a> {
     fn check(&mut self, batch: CheckBatch, view: &Arc<ClusterView>) {
         self.status.checks += 1;
         let (view, checked_tx) = (view.clone(), self.checked_tx.clone());
-        let number = batch.number();
+        let (number, attach) = (batch.number(), self.parts.attach.clone());
         let answering = self.parts.tasks.blocking(move || {
             let began = std::time::Instant::now();
-            batch.run(view.planner.get(), &view.options, &mut || began.elapsed())
+            batch.run(view.planner.get(), &view.options, attach.as_deref(), &mut || began.elapsed())
         });
         self.parts.tasks.job(async move {
             let answer = answering.await.unwrap_or_else(|_| CheckBatch::unanswered(number));
             // Nobody wants to know when the term is over.
             let _ = checked_tx.send(answer).await;
         });
+    }
+
+    /// Has a device attached or detached, or asks what is attached; whoever does it may wait.
+    fn call(&self, call: AttachCall) {
+        let Some(attach) = self.parts.attach.clone() else { return };
+        let (called_tx, gone) = (self.called_tx.clone(), no_answer(&call));
+        let calling = self.parts.tasks.blocking(move || carry_out(&*attach, call));
+        self.parts.tasks.job(async move {
+            // Nobody wants to know when the term is over.
+            let _ = called_tx.send(calling.await.unwrap_or(gone)).await;
+        });
+    }
+
+    fn called(&mut self, answer: ProvisionEvent) -> ProvisionEvent {
+        if let ProvisionEvent::Listed(Err(failure)) | ProvisionEvent::Called(_, Err(failure)) = &answer {
+            warn!(error = %failure, "devices cannot be attached or detached");
+            self.status.trouble = Some(failure.to_string());
+        }
+        answer
     }
 
     fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {

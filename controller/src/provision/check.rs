@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use hostler_allocator::plan::{Plan, PlanOptions, PodSet, Snapshot, Verdict};
 
-use super::{class::ProvisionClass, words};
+use super::{
+    attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
+    class::ProvisionClass,
+    words::{self, Attachable},
+};
 use crate::hold::{DeviceKey, add_taken};
 
 /// What is to be answered.
@@ -19,6 +23,8 @@ pub(crate) struct CheckBatch {
     pub(super) taken: BTreeSet<DeviceKey>,
     /// Who is looked for room for, in turn.
     pub(super) candidates: Vec<CheckCandidate>,
+    /// What is planned to be attached, or is attached.
+    pub(super) planned: BTreeSet<AttachStep>,
     /// No further one is begun after that time.
     pub(super) time_box: Duration,
 }
@@ -29,6 +35,21 @@ pub(super) struct CheckCandidate {
     pub(super) uid: String,
     pub(super) class: ProvisionClass,
     pub(super) sets: Vec<PodSet>,
+    /// What attaching has to do with it.
+    pub(super) attaching: Attaching,
+}
+
+/// What attaching has to do with a request that room is looked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Attaching {
+    /// Nothing: nobody attaches anything here, or it is not asked for.
+    None,
+    /// What is attached is not known just now.
+    Unknown,
+    /// What lacks can be attached.
+    Possible,
+    /// Everything is attached.
+    Done,
 }
 
 /// What came of a question.
@@ -44,6 +65,8 @@ pub(crate) struct CheckAnswer {
 pub(super) enum CheckVerdict {
     /// There is.
     Found(FoundCapacity),
+    /// There will be, when that is attached.
+    Attachable(AttachPlan),
     /// There is not, and why.
     NotFound(String),
     /// Something that is not looked at decides.
@@ -67,9 +90,11 @@ impl CheckBatch {
         &self,
         snapshot: &Snapshot,
         options: &PlanOptions,
+        attach: Option<&dyn Attach>,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
         let mut cluster = self.without_taken(snapshot);
+        let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
         for sets in &self.bookings {
             cluster = cluster.plan(sets, options).after().clone();
         }
@@ -79,13 +104,46 @@ impl CheckBatch {
                 break;
             }
             let plan = cluster.plan(&candidate.sets, options);
-            let verdict = verdict(candidate, &plan);
+            let mut verdict = verdict(candidate, &plan);
+            if let (Some(attach), Attaching::Possible, Verdict::DoesNotFit) =
+                (attach, candidate.attaching, plan.verdict())
+            {
+                let with = |offers: &[AttachOffer]| self.plan_with(snapshot, options, &placed, offers, candidate);
+                let has_time = &mut || elapsed() < self.time_box;
+                let search = AttachSearch { attach, planned: &self.planned, plan: &with, has_time };
+                verdict = attaching(search.run(&plan, &candidate.sets), &plan, candidate);
+            }
             if matches!(verdict, CheckVerdict::Found(_)) {
                 cluster = plan.after().clone();
+                placed.push(&candidate.sets);
             }
+            let is_other = matches!(verdict, CheckVerdict::Attachable(_));
             verdicts.push((candidate.uid.clone(), verdict));
+            // What it will use of what is there is not known before it is attached: the others come then.
+            if is_other {
+                break;
+            }
         }
         CheckAnswer { number: self.number, verdicts }
+    }
+
+    /// Where the pods of a request would be if that were attached, beside everything else that is placed.
+    fn plan_with(
+        &self,
+        snapshot: &Snapshot,
+        options: &PlanOptions,
+        placed: &[&Vec<PodSet>],
+        offers: &[AttachOffer],
+        candidate: &CheckCandidate,
+    ) -> Plan {
+        let mut facts = snapshot.facts().clone();
+        add_taken(&mut facts, &self.taken);
+        offers.iter().for_each(|offer| facts.add_slice(offer.slice.clone()));
+        let mut cluster = snapshot.with(facts);
+        for sets in placed {
+            cluster = cluster.plan(sets, options).after().clone();
+        }
+        cluster.plan(&candidate.sets, options)
     }
 
     fn without_taken(&self, snapshot: &Snapshot) -> Snapshot {
@@ -108,6 +166,14 @@ impl CheckBatch {
     }
 }
 
+/// What came of looking for steps.
+fn attaching(found: Result<Vec<AttachStep>, usize>, plan: &Plan, candidate: &CheckCandidate) -> CheckVerdict {
+    match found {
+        Ok(steps) => CheckVerdict::Attachable(AttachPlan { message: words::attachable(&steps), steps }),
+        Err(offers) => CheckVerdict::NotFound(words::lacking(plan, candidate.class, Attachable::TooLittle(offers))),
+    }
+}
+
 fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
     match plan.verdict() {
         Verdict::Fits => CheckVerdict::Found(FoundCapacity {
@@ -115,7 +181,16 @@ fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
             nodes: words::nodes(plan),
             node: words::only_node(plan),
         }),
-        Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class)),
+        Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class, attachable(candidate))),
         Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),
+    }
+}
+
+/// What is said of attaching where nothing is planned.
+fn attachable(candidate: &CheckCandidate) -> Attachable {
+    match candidate.attaching {
+        Attaching::Unknown => Attachable::Unknown,
+        Attaching::Done => Attachable::Done,
+        Attaching::None | Attaching::Possible => Attachable::Nothing,
     }
 }

@@ -1,7 +1,7 @@
 //! Decides what requests are told, and which of them are looked at next. Holds no clock, and reads nothing but what it is given.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -10,12 +10,13 @@ use hostler_allocator::plan::PodSet;
 use hostler_api::provisioning::ProvisioningConditionType as Type;
 
 use super::{
-    booking::{parts, taken_back},
-    check::{CheckBatch, CheckCandidate, CheckVerdict},
+    attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, is_held, live},
+    booking::{made_for, parts, taken_back},
+    check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
     class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
     decide::{Decision, is_over},
-    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     memory::RequestMemory,
     objects::{ProvisionObjects, SeenRequest},
     room::booked,
@@ -39,6 +40,10 @@ pub(crate) struct ProvisionSettings {
     pub(crate) time_box: Duration,
     /// Of the time for which this controller leads, other in each.
     pub(crate) term: String,
+    /// Whether anything can be attached to nodes.
+    pub(crate) attaches: bool,
+    /// What is attached and nobody needs is detached after that time.
+    pub(crate) unneeded: Duration,
 }
 
 /// What decides.
@@ -53,13 +58,16 @@ pub(crate) struct ProvisionCore {
     checks: u64,
     /// Whose turn it is with which Reservation.
     kept: BTreeMap<String, WriteTurn>,
+    attach: AttachKeeper,
     wake: Option<Duration>,
 }
 
 impl ProvisionCore {
     pub(crate) fn new(settings: ProvisionSettings) -> Self {
+        let attach = AttachSettings { is_there: settings.attaches, unneeded: settings.unneeded };
         Self {
             settings,
+            attach: AttachKeeper::new(attach),
             began: None,
             memories: BTreeMap::new(),
             check: None,
@@ -80,18 +88,28 @@ impl ProvisionCore {
         self.wake = None;
         let mut commands = self.take(now, event);
         let ours = self.ours(sight.objects);
-        self.memories.retain(|uid, _| ours.iter().any(|(request, _)| request.uid() == uid));
-        let mut candidates = Vec::new();
+        let going = going(sight.objects);
+        let known: BTreeSet<&str> = ours.iter().map(|(it, _)| it).chain(&going).map(|it| it.uid()).collect();
+        self.memories.retain(|uid, _| known.contains(&**uid));
+        let (mut candidates, mut calls) = (Vec::new(), Vec::new());
         for (request, class) in &ours {
             let mut decision = self.decide(request, now, sight);
             let keep = std::mem::take(&mut decision.keep);
             commands.extend(self.keep(keep, now, sight).map(ProvisionCommand::Keep));
-            let (uid, class) = (request.uid().to_owned(), *class);
-            let turn = self.memories.get(&uid).map(|memory| memory.due);
-            candidates.extend(decision.wanted.take().map(|sets| (turn, CheckCandidate { uid, class, sets })));
+            calls.append(&mut decision.calls);
+            candidates.extend(decision.wanted.take().map(|sets| self.candidate(request, *class, sets)));
             self.wake(decision.due);
-            commands.extend(self.write(request, decision, now).map(ProvisionCommand::Write));
+            commands.extend(self.write(request, decision, now));
         }
+        for request in &going {
+            let mut decision = self.release(request, now, sight);
+            calls.append(&mut decision.calls);
+            let keep = std::mem::take(&mut decision.keep);
+            commands.extend(self.keep(keep, now, sight).map(ProvisionCommand::Keep));
+            self.wake(decision.due);
+            commands.extend(self.write(request, decision, now));
+        }
+        commands.extend(self.call(calls, &ours, &going, now, sight).map(ProvisionCommand::Call));
         // Who was looked at last comes last, so that nobody waits for ever behind those that are told no again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
         let candidates = candidates.into_iter().map(|(_, candidate)| candidate).take(self.settings.batch).collect();
@@ -135,6 +153,8 @@ impl ProvisionCore {
                     turn.written(outcome, now.steady);
                 }
             }
+            ProvisionEvent::Listed(told) => self.attach.listed(told, now.steady),
+            ProvisionEvent::Called(token, came) => self.attach.called(token, came, now.steady),
             ProvisionEvent::Checked(answer) if self.check == Some(answer.number) => {
                 self.check = None;
                 for (uid, verdict) in answer.verdicts {
@@ -169,7 +189,10 @@ impl ProvisionCore {
         if !memory.is_current(&request.version, now) {
             return Decision { due: memory.write_due(), ..Decision::default() };
         }
-        let mut decision = Decision::about(request, memory, now, sight);
+        let mut decision = Decision::about(request, memory, now, sight, &self.attach);
+        if decision.finalizers.is_none() {
+            decision.clear(request, memory, &self.attach, sight);
+        }
         let is_over = is_over(request);
         let named: Vec<String> = match is_over {
             true => Vec::new(),
@@ -206,23 +229,88 @@ impl ProvisionCore {
         begun.into_iter()
     }
 
-    fn write(&mut self, request: &SeenRequest, decision: Decision, now: ProvisionMoment) -> Option<StatusWrite> {
+    /// What is written into a request: its status, or where that stands there already, its finalizers.
+    fn write(&mut self, request: &SeenRequest, decision: Decision, now: ProvisionMoment) -> Option<ProvisionCommand> {
         let memory = self.memories.get_mut(request.uid())?;
-        let status = said(&request.status, &decision.words, decision.details, now.wall);
-        match &status {
-            Some(_) => memory.write_begins(notices(request, &decision.words)),
-            None if memory.is_current(&request.version, now) => memory.verdict = None,
-            None => {}
-        }
         let (key, version) = (request.key.clone(), request.version.clone());
-        status.map(|status| StatusWrite { key, version, status })
+        let status = said(&request.status, &decision.words, decision.details, now.wall);
+        match (status, decision.finalizers) {
+            (Some(status), _) => {
+                memory.write_begins(notices(request, &decision.words));
+                return Some(ProvisionCommand::Write(StatusWrite { key, version, status }));
+            }
+            (None, Some(finalizers)) => {
+                memory.write_begins(Vec::new());
+                return Some(ProvisionCommand::Finalize(FinalizerWrite { key, version, finalizers }));
+            }
+            (None, None) if memory.is_current(&request.version, now) => memory.verdict = None,
+            (None, None) => {}
+        }
+        None
+    }
+
+    /// What becomes of a request that was asked to go, and is held because something may be attached for it.
+    fn release(&mut self, request: &SeenRequest, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Decision {
+        let memory = self.memories.entry(request.uid().to_owned()).or_insert_with(|| RequestMemory::new(request, now));
+        if !memory.is_current(&request.version, now) {
+            return Decision { due: memory.write_due(), ..Decision::default() };
+        }
+        memory.verdict = None;
+        let mut decision = Decision::default();
+        if live(request).is_some() {
+            // It was not promised what is kept for it, and what is kept cannot be detached.
+            decision.keep = taken_back(request, sight.reservations, &[], true);
+        }
+        if live(request).is_none() || made_for(request, sight.reservations).all(|it| it.status.phase.is_over()) {
+            decision.clear(request, memory, &self.attach, sight);
+        }
+        decision
+    }
+
+    fn candidate(
+        &self,
+        request: &SeenRequest,
+        class: ProvisionClass,
+        sets: Vec<PodSet>,
+    ) -> (Option<Duration>, CheckCandidate) {
+        let uid = request.uid().to_owned();
+        let attaching = match class {
+            _ if live(request).is_some() => Attaching::Done,
+            ProvisionClass::AtomicScaleUp if self.attach.is_there() => match self.attach.is_known() {
+                true => Attaching::Possible,
+                false => Attaching::Unknown,
+            },
+            ProvisionClass::AtomicScaleUp | ProvisionClass::CheckCapacity => Attaching::None,
+        };
+        let turn = self.memories.get(&uid).map(|memory| memory.due);
+        (turn, CheckCandidate { uid, class, sets, attaching })
+    }
+
+    /// Those of the calls whose turn it is, and those for what nobody needs.
+    fn call(
+        &mut self,
+        mut calls: Vec<AttachCall>,
+        ours: &[(Arc<SeenRequest>, ProvisionClass)],
+        going: &[Arc<SeenRequest>],
+        now: ProvisionMoment,
+        sight: &ProvisionSight<'_>,
+    ) -> std::vec::IntoIter<AttachCall> {
+        let is_booked = |it: &SeenRequest| it.status.is(Type::Provisioned) && !is_over(it);
+        let looks = |it: &SeenRequest| !it.status.is(Type::Provisioned);
+        let of_ours = ours.iter().map(|(it, _)| &**it).filter(|it| is_booked(it) || looks(it));
+        let of_going = going.iter().map(|it| &**it).filter(|it| looks(it));
+        let needed: BTreeSet<&str> = of_ours.chain(of_going).map(SeenRequest::uid).collect();
+        calls.extend(self.attach.spare(|uid| needed.contains(uid), now.steady, sight));
+        let begun = self.attach.begin(calls, now.steady);
+        self.wake(self.attach.due(now.steady));
+        begun.into_iter()
     }
 
     /// The next question, when nothing is asked and everything that is open is marked.
     fn check(
         &mut self,
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
-        candidates: Vec<CheckCandidate>,
+        mut candidates: Vec<CheckCandidate>,
         now: ProvisionMoment,
         sight: &ProvisionSight<'_>,
     ) -> Option<CheckBatch> {
@@ -234,11 +322,27 @@ impl ProvisionCore {
             self.wake(Some(marks_due));
             return None;
         }
+        // What is attached could be of somebody who was not promised it yet.
+        if self.attach.is_there() && !self.attach.was_told() && now.steady < marks_due {
+            self.wake(Some(marks_due));
+            return None;
+        }
         self.checks += 1;
         self.check = Some(self.checks);
-        let bookings = ours.iter().filter_map(|(request, _)| self.booking(request, sight)).collect();
-        let taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
-        Some(CheckBatch { number: self.checks, bookings, taken, candidates, time_box: self.settings.time_box })
+        // Who has everything attached is looked at alone: what is attached for others is nobody's meanwhile.
+        if let Some(at) = candidates.iter().position(|it| it.attaching == Attaching::Done) {
+            candidates = vec![candidates.swap_remove(at)];
+        }
+        let asks = |uid: &str| candidates.iter().any(|it| it.uid == uid);
+        let others = ours.iter().map(|(request, _)| request).filter(|it| !asks(it.uid()));
+        let bookings = others.clone().filter_map(|request| self.booking(request, sight)).collect();
+        let closed: BTreeSet<&str> = others.filter(|it| !it.status.is(Type::Provisioned)).map(|it| it.uid()).collect();
+        let mut taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
+        taken.extend(self.attach.closed(|uid| closed.contains(uid)));
+        let steps = ours.iter().filter_map(|(request, _)| live(request)).flat_map(AttachJournal::into_steps);
+        let planned = steps.chain(self.attach.steps().cloned()).collect();
+        let time_box = self.settings.time_box;
+        Some(CheckBatch { number: self.checks, bookings, taken, candidates, planned, time_box })
     }
 
     fn is_marked(&self, request: &SeenRequest) -> bool {
@@ -249,7 +353,8 @@ impl ProvisionCore {
     /// What is booked for a request: as it says itself, or as it is about to.
     fn booking(&self, request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
         let verdict = self.memories.get(request.uid()).and_then(|memory| memory.verdict.as_ref());
-        let is_promised = request.status.is(Type::Provisioned) || !parts(request).is_empty();
+        let is_attaching = live(request).is_some_and(|journal| journal.back().is_none());
+        let is_promised = request.status.is(Type::Provisioned) || !parts(request).is_empty() || is_attaching;
         let is_booked = is_promised || matches!(verdict, Some(CheckVerdict::Found(_)));
         if is_over(request) || !is_booked { None } else { booked(request, sight) }
     }
@@ -257,4 +362,9 @@ impl ProvisionCore {
     fn wake(&mut self, at: Option<Duration>) {
         self.wake = self.wake.into_iter().chain(at).min();
     }
+}
+
+/// Requests that were asked to go, and do not go before we let them.
+fn going(world: &ProvisionObjects) -> Vec<Arc<SeenRequest>> {
+    world.requests.values().filter(|it| it.is_going && is_held(it)).cloned().collect()
 }

@@ -9,6 +9,7 @@ use hostler_api::{
 };
 
 use super::{
+    attach::{AttachCall, AttachKeeper, StepDecision, live},
     booking::{
         BOOKING_TAKES, BookingNeed, BookingState, can_be_kept, kept_on, made_for, names, need, parts, state,
         tolerations,
@@ -41,6 +42,10 @@ pub(super) struct Decision {
     pub(super) wanted: Option<Vec<PodSet>>,
     /// Reservations that are to be made or shrunk.
     pub(super) keep: Vec<ReservationWrite>,
+    /// What is to be attached or detached.
+    pub(super) calls: Vec<AttachCall>,
+    /// The finalizers that it is to have, if others than it has.
+    pub(super) finalizers: Option<Vec<String>>,
 }
 
 /// Whether nothing is said of it any more. Where somebody says that nobody can say whether it is provisioned, it is left to him.
@@ -56,6 +61,7 @@ impl Decision {
         memory: &mut RequestMemory,
         now: ProvisionMoment,
         sight: &ProvisionSight<'_>,
+        keeper: &AttachKeeper,
     ) -> Self {
         if is_over(request) {
             return Self::default();
@@ -79,15 +85,22 @@ impl Decision {
             };
         }
         let mut decision = Self { is_open: true, words: vec![accepted(&parameters)], ..Self::default() };
+        let ends = memory.created.reaches(parameters.validity);
+        if let Some(journal) = live(request).filter(|_| keeper.is_there()) {
+            let steps = StepDecision { request, journal, keeper, sight, now, ends };
+            if decision.go_on(&steps, &sets, memory, &parameters) {
+                return decision;
+            }
+        }
         if request.status.provisioning_class_details.contains_key(RESERVATION) && !memory.was_told_no() {
             return match sets {
                 Ok(sets) => decision.close(request, &sets, memory, now, sight, &parameters),
                 Err(template) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
-        let ends = memory.created.reaches(parameters.validity);
         match (&memory.verdict, sets) {
             (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, sight),
+            (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => {
                 let message = format!("no capacity was found within {}", words::time(parameters.validity));
@@ -102,6 +115,27 @@ impl Decision {
             (None, Ok(sets)) => (decision.due, decision.wanted) = (Some(ends), Some(sets)),
         }
         decision
+    }
+
+    /// Goes on with what is being attached for it, or detached; not where its devices are found or being closed to others.
+    fn go_on(
+        &mut self,
+        steps: &StepDecision<'_>,
+        sets: &Result<Vec<PodSet>, String>,
+        memory: &mut RequestMemory,
+        parameters: &RequestParameters,
+    ) -> bool {
+        if steps.journal.back().is_some() {
+            steps.detach(self, memory, parameters);
+            return true;
+        }
+        let is_closing = steps.request.status.provisioning_class_details.contains_key(RESERVATION);
+        match sets {
+            Err(template) if is_closing => steps.back(self, no_template(template)),
+            Ok(_) if is_closing || matches!(memory.verdict, Some(CheckVerdict::Found(_))) => return false,
+            sets => steps.attach(self, sets.clone(), memory),
+        }
+        true
     }
 
     /// What of its Reservations is still needed, as long as it has its booking.
@@ -139,11 +173,11 @@ impl Decision {
         match state {
             // Later than that, what is kept might be over before the booking is.
             BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, sight.reservations),
-            BookingState::Lacking(why) => self.say_lacking(why, memory, now, parameters),
+            BookingState::Lacking(why) => self.say_lacking(request, why, memory, now, parameters),
             _ if now.steady >= due => {
                 let time = words::time(BOOKING_TAKES);
                 let why = format!("there was room, but its devices could not be closed to others within {time}");
-                self.say_lacking(why, memory, now, parameters);
+                self.say_lacking(request, why, memory, now, parameters);
             }
             BookingState::Closing | BookingState::Kept => self.due = Some(due),
             BookingState::Incomplete(missing) => (self.due, self.keep) = (Some(due), missing),
@@ -153,11 +187,15 @@ impl Decision {
 
     fn say_lacking(
         &mut self,
+        request: &SeenRequest,
         why: String,
         memory: &mut RequestMemory,
         now: ProvisionMoment,
         parameters: &RequestParameters,
     ) {
+        if self.takes_back(request, &why) {
+            return;
+        }
         let verdict = CheckVerdict::NotFound(why);
         self.say(&verdict, parameters);
         memory.checked(verdict, now);
@@ -189,10 +227,12 @@ impl Decision {
         Some(Self { words: vec![StatusWord::yes(Type::BookingExpired, reason, message)], ..Self::default() })
     }
 
-    fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {
+    pub(super) fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {
         self.details.insert(RESERVATION, String::new());
         match verdict {
             CheckVerdict::Found(found) => self.say_found(found, parameters, None),
+            // Planned for, and its templates are gone: nothing is said.
+            CheckVerdict::Attachable(_) => {}
             CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
             CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
         }

@@ -6,7 +6,10 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{provisioning::ProvisioningRequestStatus, reservation::ReservationSpec};
 use hostler_cluster::ObjectVersion;
 
-use super::check::{CheckAnswer, CheckBatch};
+use super::{
+    attach::{AttachCall, AttachFailure, AttachToken, AttachedDevice},
+    check::{CheckAnswer, CheckBatch},
+};
 use crate::hold::WrittenReservation;
 
 /// Something that happened.
@@ -20,6 +23,10 @@ pub(crate) enum ProvisionEvent {
     Written(String, WriteOutcome),
     /// What came of the write of the Reservation with this name.
     Kept(String, WriteOutcome),
+    /// What is attached to nodes.
+    Listed(Result<Vec<AttachedDevice>, AttachFailure>),
+    /// What came of attaching or detaching.
+    Called(AttachToken, Result<(), AttachFailure>),
 }
 
 /// What came of a write.
@@ -42,6 +49,10 @@ pub(crate) enum ProvisionCommand {
     Write(StatusWrite),
     /// Make, shrink or delete a Reservation.
     Keep(ReservationWrite),
+    /// Write the finalizers of a request.
+    Finalize(FinalizerWrite),
+    /// Ask something of whoever attaches devices to nodes.
+    Call(AttachCall),
     /// Tell people, in an Event.
     Tell(ProvisionNotice),
     /// Ask the planner. There is never more than one question under way.
@@ -59,6 +70,17 @@ pub(crate) struct StatusWrite {
     pub(crate) version: ObjectVersion,
     /// Everything that this controller says of it.
     pub(crate) status: ProvisioningRequestStatus,
+}
+
+/// Who wants to do something before a request goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FinalizerWrite {
+    /// The request.
+    pub(crate) key: ObjectKey,
+    /// The version that it goes over.
+    pub(crate) version: ObjectVersion,
+    /// All of them.
+    pub(crate) finalizers: Vec<String>,
 }
 
 /// A write of a Reservation that keeps devices for a request.

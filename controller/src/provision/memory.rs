@@ -20,6 +20,9 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// Between two looks at what was attached: slices of it come in seconds.
+const VERIFIED_EVERY: Duration = Duration::from_secs(2);
+
 /// What is remembered of a request.
 #[derive(Debug)]
 pub(super) struct RequestMemory {
@@ -32,6 +35,9 @@ pub(super) struct RequestMemory {
     pub(super) due: Duration,
     /// What was found, as long as it does not stand in the request.
     pub(super) verdict: Option<CheckVerdict>,
+    /// Whether it is looked at because everything is attached for it, and since when everything is.
+    pub(super) verifies: bool,
+    pub(super) attached: Option<Duration>,
     /// Since when its devices are being closed to others.
     closing: Option<(String, SeenAge)>,
     /// What people are told once it is written.
@@ -47,6 +53,8 @@ impl RequestMemory {
             pause: FIRST_PAUSE,
             due: now.steady,
             verdict: None,
+            verifies: false,
+            attached: None,
             closing: None,
             notices: Vec::new(),
             write: WriteTurn::default(),
@@ -75,7 +83,9 @@ impl RequestMemory {
 
     /// The planner has answered, or what it found could not be kept.
     pub(super) fn checked(&mut self, verdict: CheckVerdict, now: ProvisionMoment) {
-        if !matches!(verdict, CheckVerdict::Found(_)) {
+        if std::mem::take(&mut self.verifies) {
+            self.due = now.steady + VERIFIED_EVERY;
+        } else if !matches!(verdict, CheckVerdict::Found(_) | CheckVerdict::Attachable(_)) {
             self.due = now.steady + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }

@@ -33,6 +33,8 @@ pub(crate) struct SeenRequest {
     pub(crate) created: Option<SystemTime>,
     /// Whether it was asked to go.
     pub(crate) is_going: bool,
+    /// Who wants to do something before it goes.
+    pub(crate) finalizers: Vec<String>,
     /// What is asked for.
     pub(crate) spec: ProvisioningRequestSpec,
     /// What was answered.
@@ -68,6 +70,7 @@ impl SeenRequest {
             version,
             created: metadata.creation_timestamp.as_deref().and_then(from_rfc3339),
             is_going: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers,
             spec,
             status,
         }

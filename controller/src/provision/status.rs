@@ -8,7 +8,7 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
-use super::{event::ProvisionNotice, objects::SeenRequest};
+use super::{attach::ATTACH, event::ProvisionNotice, objects::SeenRequest};
 
 /// Whose word the request waits for: other in every time that a controller leads.
 pub(super) const TERM: &str = "controllerTerm";
@@ -21,7 +21,7 @@ pub(super) const RESERVATION: &str = "reservation";
 /// What claims of its pods tolerate to be given what is kept.
 pub(super) const TOLERATION: &str = "tolerationValue";
 /// All details that are written here.
-const DETAILS: [&str; 5] = [TERM, NODES, NODE, RESERVATION, TOLERATION];
+const DETAILS: [&str; 6] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ATTACH];
 
 /// Of which somebody should know that it waits.
 const LACKS: [ProvisioningReason; 2] =
@@ -45,6 +45,11 @@ impl StatusWord {
     /// It is not.
     pub(super) fn no(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
         Self { kind, status: ConditionStatus::False, reason, message: message.into() }
+    }
+
+    /// Whether it is a word about that.
+    pub(super) fn is_about(&self, kind: ProvisioningConditionType) -> bool {
+        self.kind == kind
     }
 
     fn condition(&self, before: Option<&Condition>, now: SystemTime) -> Condition {

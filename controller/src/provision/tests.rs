@@ -1,6 +1,8 @@
 //! The core in a model of a cluster: a server that keeps versions, the real planner, users that make requests and pods.
 
+mod atomic;
 mod booking;
+mod fabric;
 mod keeper;
 mod kept;
 mod kueue;

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::{Order, Plan, Refusal, SetPlan};
-use hostler_api::provisioning::MAX_DETAIL_BYTES;
+use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
-use super::class::ProvisionClass;
+use super::{attach::AttachStep, class::ProvisionClass};
 
 /// Reasons that are told of a set, those of most nodes first.
 const REASONS: usize = 3;
@@ -22,13 +22,47 @@ pub(super) fn found(plan: &Plan) -> String {
 }
 
 /// There is not.
-pub(super) fn lacking(plan: &Plan, class: ProvisionClass) -> String {
+pub(super) fn lacking(plan: &Plan, class: ProvisionClass, attachable: Attachable) -> String {
     let sets: Vec<String> = plan.sets.iter().map(reasons).collect();
     let fabric = match class {
-        ProvisionClass::CheckCapacity => "",
-        ProvisionClass::AtomicScaleUp => "; nothing is booked, and nothing can be attached to nodes here",
+        ProvisionClass::CheckCapacity => String::new(),
+        ProvisionClass::AtomicScaleUp => format!("; nothing is booked, and {}", attachable.message()),
     };
     short(format!("there is not room for all pods: {}{fabric}", sets.join("; ")))
+}
+
+/// There will be, when devices are attached.
+pub(super) fn attachable(steps: &[AttachStep]) -> String {
+    let steps_of = |step: &AttachStep| step.to_string();
+    let devices = numbered(steps.len(), "device");
+    short(format!("there is room for all pods when {devices} are attached: {}", few(steps.iter().map(steps_of))))
+}
+
+/// What could be attached to nodes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Attachable {
+    /// Nobody here attaches anything.
+    Nothing,
+    /// Who does is not known to say now what is attached.
+    Unknown,
+    /// Everything that was planned is attached.
+    Done,
+    /// So many devices, and they are not enough.
+    TooLittle(usize),
+}
+
+impl Attachable {
+    fn message(self) -> String {
+        match self {
+            Self::Nothing => "nothing can be attached to nodes here".to_owned(),
+            Self::Unknown => "what is attached to nodes cannot be learnt just now".to_owned(),
+            Self::Done => "everything that was planned is attached".to_owned(),
+            Self::TooLittle(0) => "nothing is left that could be attached to nodes".to_owned(),
+            Self::TooLittle(offers) => {
+                format!("{} that could be attached to nodes are not enough", numbered(offers, "device"))
+            }
+        }
+    }
 }
 
 /// Nobody can say.
@@ -119,7 +153,7 @@ pub(super) fn time(duration: Duration) -> String {
 }
 
 /// As long as a condition's message may be, with room for what is said behind it.
-fn short(mut text: String) -> String {
+pub(super) fn short(mut text: String) -> String {
     const ROOM: usize = 1024;
     if text.len() > MAX_DETAIL_BYTES - ROOM {
         let end = (0..=MAX_DETAIL_BYTES - ROOM).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();

@@ -75,7 +75,9 @@ impl CapabilityStarts<'_> {
         let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         let config = self.config.provisioning.clone();
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
-        provision::start(ProvisionParts { client, config, view_rx, holds_rx, leadership_rx, status_tx, tasks });
+        // Nobody attaches devices to nodes yet.
+        let attach = None;
+        provision::start(ProvisionParts { client, config, view_rx, holds_rx, attach, leadership_rx, status_tx, tasks });
     }
 
     fn place(&self) {

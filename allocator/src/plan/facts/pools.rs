@@ -82,6 +82,13 @@ impl ClusterFacts {
         }
     }
 
+    /// Whether a claim was given the device, or a part of it.
+    pub fn has_given(&self, driver: &str, pool: &str, device: &str) -> bool {
+        let pool = self.pool_key(driver, pool).and_then(|key| self.pools.get(&key));
+        let number = self.store.texts.find(device);
+        pool.zip(number).is_some_and(|(pool, number)| pool.given.iter().any(|given| given.device == number))
+    }
+
     /// A pool's key, if anything is known of it.
     pub(in crate::plan) fn pool_key(&self, driver: &str, pool: &str) -> Option<PoolKey> {
         let texts: &Texts = &self.store.texts;

@@ -21,7 +21,7 @@ use hostler_cluster::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::provision::event::{ProvisionNotice, StatusWrite, WriteOutcome};
+use crate::provision::event::{FinalizerWrite, ProvisionNotice, StatusWrite, WriteOutcome};
 
 /// Whose fields these are, as the API server remembers it. Others who write conditions of a request have other names.
 pub(super) const FIELD_MANAGER: &str = "hostler-controller-provisioning";
@@ -94,6 +94,15 @@ impl RequestWriter {
         WriteAnswer { object, outcome, trouble }
     }
 
+    pub(super) async fn finalize(&self, write: FinalizerWrite) -> WriteAnswer {
+        let object = WrittenObject::Request(write.key.clone(), write.version.uid.clone());
+        let (outcome, trouble) = match self.replace(&write).await {
+            Ok(version) => (WriteOutcome::Done(version), None),
+            Err(failure) => outcome(&failure),
+        };
+        WriteAnswer { object, outcome, trouble }
+    }
+
     /// About which object people are told, and what.
     pub(super) fn event_of(&self, notice: ProvisionNotice) -> (EventSubject, EventNote) {
         let ProvisionNotice { key, uid, is_warning, reason, message } = notice;
@@ -125,10 +134,36 @@ impl RequestWriter {
         }
     }
 
+    async fn replace(&self, write: &FinalizerWrite) -> Result<ObjectVersion, ApiFailure> {
+        let first = self.place.load(Ordering::Relaxed);
+        match self.replace_in(first, write).await {
+            Err(failure) if failure.is_unknown_resource() => {
+                let next = (first + 1) % VERSIONS.len();
+                self.place.store(next, Ordering::Relaxed);
+                self.replace_in(next, write).await
+            }
+            replaced => replaced,
+        }
+    }
+
+    async fn replace_in(&self, place: usize, write: &FinalizerWrite) -> Result<ObjectVersion, ApiFailure> {
+        let FinalizerWrite { key, version, finalizers } = write;
+        let metadata = json!({
+            "uid": version.uid, "resourceVersion": version.resource_version, "finalizers": finalizers,
+        });
+        let all = Self::collection(place).of(&key.namespace);
+        let patch = json!({"metadata": metadata});
+        let written: SeenAfter = self.client.change(&all, &key.name, FIELD_MANAGER, &patch).await?;
+        Ok(written.version())
+    }
+
+    fn collection(place: usize) -> Collection {
+        Collection::custom(GROUP, VERSIONS[place], PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS)
+    }
+
     async fn apply_in(&self, place: usize, write: &StatusWrite) -> Result<ObjectVersion, ApiFailure> {
         let StatusWrite { key, version, status } = write;
-        let all = Collection::custom(GROUP, VERSIONS[place], PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS)
-            .of(&key.namespace);
+        let all = Self::collection(place).of(&key.namespace);
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),
             "metadata": {

@@ -26,18 +26,18 @@ use hostler_cluster::ObjectVersion;
 pub(super) type DeviceAt = (String, usize);
 
 fn device_at(device: &ReservedDevice) -> DeviceAt {
-    (device.node_name.clone(), device.device.trim_start_matches("gpu-").parse().unwrap())
+    (device.pool.clone(), device.device.trim_start_matches("gpu-").parse().unwrap())
 }
 
-fn device(replica: u32, (node, number): &DeviceAt) -> ReservedDevice {
+fn device(replica: u32, (pool, number): &DeviceAt, node: &str) -> ReservedDevice {
     ReservedDevice {
         replica,
         claim: "gpu".to_owned(),
         request: "r".to_owned(),
         driver: "gpu.example".to_owned(),
-        pool: node.clone(),
+        pool: pool.clone(),
         device: format!("gpu-{number}"),
-        node_name: node.clone(),
+        node_name: node.to_owned(),
         state: State::Held,
         ..ReservedDevice::default()
     }
@@ -184,7 +184,7 @@ impl ModelServer {
             let Some(on) = free.values_mut().find(|devices| devices.len() >= each) else {
                 return unschedulable(status, "no device is left");
             };
-            more.extend(on.drain(..each).map(|it| device(replica, &it)));
+            more.extend(on.drain(..each).map(|it| device(replica, &it, self.node_of(&it.0))));
         }
         status.devices.extend(more);
         status.phase = Phase::Available;

@@ -11,14 +11,18 @@ use hostler_api::provisioning::ProvisioningConditionType as Type;
 use hostler_cluster::from_rfc3339;
 use serde_json::json;
 
-use super::world::{CLASS, ModelServer};
+use super::{
+    fabric::Fabric,
+    world::{CLASS, ModelServer, WriteFault},
+};
 use crate::hold::ReservationObject;
 use crate::provision::{
+    attach::{Attach, AttachCall},
     check::CheckAnswer,
     class::ProvisionClasses,
     clock::ProvisionMoment,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
     objects::SeenRequest,
     sight::Keeping,
 };
@@ -48,12 +52,16 @@ impl Dice {
 enum ModelWrite {
     Status(StatusWrite),
     Keep(ReservationWrite),
+    Finalize(FinalizerWrite),
+    Call(AttachCall),
 }
 
 impl ModelWrite {
     fn answer(&self, outcome: WriteOutcome) -> ProvisionEvent {
         match self {
+            Self::Call(_) => unreachable!("a call has an answer of its own"),
             Self::Status(write) => ProvisionEvent::Written(write.version.uid.clone(), outcome),
+            Self::Finalize(write) => ProvisionEvent::Written(write.version.uid.clone(), outcome),
             Self::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), outcome),
         }
     }
@@ -77,6 +85,8 @@ impl ModelController {
             batch: 3,
             time_box: 10 * SECOND,
             term: format!("term-{term}"),
+            attaches: seen.fabric.is_some(),
+            unneeded: 600 * SECOND,
         };
         let (travelling, answers) = (Vec::new(), Vec::new());
         Self { core: ProvisionCore::new(settings), seen, began, travelling, answers, check: None }
@@ -123,6 +133,14 @@ impl RandomWorld {
         std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + self.now
     }
 
+    /// Somebody attaches devices to nodes, and one of them breaks.
+    fn attach_devices(&mut self) {
+        let fabric = Fabric::new(4, NODES);
+        fabric.breaks("fab-2");
+        self.server.fabric = Some(Arc::new(fabric));
+        self.leader = ModelController::new(0, self.server.clone(), Duration::ZERO);
+    }
+
     /// Another one begins to lead; it has listed everything.
     fn lead(&mut self) {
         self.terms += 1;
@@ -133,10 +151,11 @@ impl RandomWorld {
     fn ask(&mut self) {
         self.requests += 1;
         let pods = 1 + self.dice.below(5);
+        let class = if self.server.fabric.is_some() { "atomic-scale-up.hostler.dev" } else { CLASS };
         let request = json!({
             "metadata": {"name": format!("r{}", self.requests)},
             "spec": {
-                "provisioningClassName": CLASS, "podSets": [{"podTemplateRef": {"name": "t"}, "count": pods}],
+                "provisioningClassName": class, "podSets": [{"podTemplateRef": {"name": "t"}, "count": pods}],
             },
         });
         let wall = self.wall();
@@ -169,7 +188,7 @@ impl RandomWorld {
     fn delete(&mut self) {
         let names: Vec<_> = self.server.objects.requests.keys().cloned().collect();
         if !names.is_empty() {
-            self.server.objects.requests.remove(&names[self.dice.below(names.len())]);
+            self.server.delete(&names[self.dice.below(names.len())]);
         }
     }
 
@@ -193,9 +212,13 @@ impl RandomWorld {
             match command {
                 ProvisionCommand::Write(write) => controller.travelling.push(ModelWrite::Status(write)),
                 ProvisionCommand::Keep(write) => controller.travelling.push(ModelWrite::Keep(write)),
+                ProvisionCommand::Finalize(write) => controller.travelling.push(ModelWrite::Finalize(write)),
+                ProvisionCommand::Call(call) => controller.travelling.push(ModelWrite::Call(call)),
                 ProvisionCommand::Check(batch) => {
+                    let fabric = controller.seen.fabric.clone();
+                    let attach = fabric.as_deref().map(|it| -> &dyn Attach { it });
                     let snapshot = Snapshot::new(controller.seen.facts.clone());
-                    let answer = batch.run(&snapshot, &PlanOptions::default(), &mut || Duration::ZERO);
+                    let answer = batch.run(&snapshot, &PlanOptions::default(), attach, &mut || Duration::ZERO);
                     controller.check = Some(answer);
                 }
                 ProvisionCommand::WakeAt(_) | ProvisionCommand::Tell(_) => {}
@@ -231,11 +254,11 @@ impl RandomWorld {
             return;
         }
         let write = self.leader.travelling.swap_remove(self.dice.below(travelling));
-        let is_lost = self.dice.one_in(8);
-        let outcome = if is_lost { WriteOutcome::Failed } else { self.apply(&write) };
-        let outcome = if self.dice.one_in(8) { WriteOutcome::Failed } else { outcome };
+        let (is_lost, is_unheard) = (self.dice.one_in(8), self.dice.one_in(8));
+        let fault = is_lost.then_some(WriteFault::Lost).or_else(|| is_unheard.then_some(WriteFault::Unheard));
+        let answer = self.deliver(&write, fault);
         self.check_promises();
-        self.leader.answers.push(write.answer(outcome));
+        self.leader.answers.push(answer);
         self.until_crash = self.until_crash.map(|left| left - 1);
         if self.until_crash == Some(0) {
             self.until_crash = None;
@@ -258,8 +281,22 @@ impl RandomWorld {
         }
     }
 
+    /// What comes of a write or a call.
+    fn deliver(&mut self, write: &ModelWrite, fault: Option<WriteFault>) -> ProvisionEvent {
+        if let ModelWrite::Call(call) = write {
+            return self.server.call(call.clone(), fault);
+        }
+        let outcome = if fault == Some(WriteFault::Lost) { WriteOutcome::Failed } else { self.apply(write) };
+        write.answer(if fault.is_some() { WriteOutcome::Failed } else { outcome })
+    }
+
     fn apply(&mut self, write: &ModelWrite) -> WriteOutcome {
         match write {
+            ModelWrite::Call(call) => {
+                self.server.call(call.clone(), None);
+                WriteOutcome::Gone
+            }
+            ModelWrite::Finalize(write) => self.server.finalize(write),
             ModelWrite::Status(write) => self.server.apply(write),
             ModelWrite::Keep(write) => self.server.keep(write, self.wall()),
         }
@@ -267,6 +304,7 @@ impl RandomWorld {
 
     fn keep_devices(&mut self) {
         let wall = self.wall();
+        self.server.publish();
         self.server.keep_devices(wall);
     }
 
@@ -274,14 +312,26 @@ impl RandomWorld {
     fn check_promises(&self) {
         let used = self.server.given.len();
         let booked: usize = self.booked().map(|(_, left)| left).sum();
-        assert!(used + booked <= NODES * DEVICES, "{used} devices are used and {booked} promised");
+        let devices: usize = self.server.devices.values().sum();
+        assert!(used + booked <= devices, "{used} devices are used and {booked} promised of {devices}");
         let held = self.server.held();
+        let in_use = held.keys().chain(self.server.given.keys());
+        let gone = in_use.filter(|(pool, _)| !self.server.devices.contains_key(pool)).count();
+        assert_eq!(gone, 0, "what is kept or used was detached");
         for (name, left) in self.booked().filter(|(name, _)| self.is_in_time(name)) {
             let prefix = format!("provreq-{}-", self.server.request(&name).uid());
             let kept = held.iter().filter(|(at, of)| of.starts_with(&prefix) && !self.server.given.contains_key(at));
             let kept = kept.count();
             assert!(kept >= left || self.keeping != Keeping::Kept, "{kept} devices are kept for {left} pods of {name}");
         }
+    }
+
+    /// Whether nothing is attached that no pod has, and no request is held.
+    fn is_nothing_spare(&self) -> bool {
+        let is_given = |device: &String| self.server.given.contains_key(&(device.clone(), 0));
+        let attached = self.server.fabric.iter().flat_map(|fabric| fabric.attached());
+        attached.into_iter().all(|device| is_given(&device))
+            && self.server.objects.requests.values().all(|it| it.finalizers.is_empty())
     }
 
     /// Whether the time of a booking is not over yet.
@@ -351,9 +401,9 @@ impl RandomWorld {
         }
         self.step(ProvisionEvent::Changed);
         for write in std::mem::take(&mut self.leader.travelling) {
-            let outcome = self.apply(&write);
+            let answer = self.deliver(&write, None);
             self.check_promises();
-            self.leader.answers.push(write.answer(outcome));
+            self.leader.answers.push(answer);
         }
     }
 
@@ -364,6 +414,18 @@ impl RandomWorld {
         self.server.objects.requests.values().all(is_told)
             && self.booked().next().is_none()
             && !self.server.reservations.values().any(is_open)
+            && self.is_nothing_spare()
+    }
+}
+
+/// With a fabric that attaches devices, of which one does not work.
+#[test]
+fn whatever_is_late_or_lost_what_is_attached_is_used_in_the_end_or_nothing_is() {
+    for seed in 1..=40 {
+        let mut world = RandomWorld::new(seed);
+        world.attach_devices();
+        world.story();
+        world.end();
     }
 }
 

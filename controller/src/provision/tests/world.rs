@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions, Snapshot};
+use hostler_allocator::plan::{ClusterFacts, ObjectKey};
 use hostler_api::{
     core::Pod,
     hardware::Condition,
@@ -16,16 +16,17 @@ use hostler_cluster::{ObjectVersion, rfc3339};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::keeper::DeviceAt;
+use super::{fabric::Fabric, keeper::DeviceAt};
 use crate::provision::{
-    check::CheckBatch,
     class::ProvisionClasses,
     clock::ProvisionMoment,
     core::{ProvisionCore, ProvisionSettings},
-    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    event::{StatusWrite, WriteOutcome},
     objects::{ProvisionObjects, SeenRequest},
     sight::{Keeping, ProvisionSight, Reservations},
 };
+
+mod steps;
 
 pub(super) const CLASS: &str = "check-capacity.hostler.dev";
 const START: u64 = 1_800_000_000;
@@ -45,7 +46,11 @@ pub(super) struct ModelServer {
     pub(super) objects: ProvisionObjects,
     pub(super) facts: ClusterFacts,
     pub(super) reservations: Reservations,
-    /// How many devices nodes have.
+    /// What could be attached to nodes, and is.
+    pub(super) fabric: Option<Arc<Fabric>>,
+    /// Pools of what is attached and published, with their nodes.
+    pub(super) attached: BTreeMap<String, String>,
+    /// By pool, how many devices it has. Pools of nodes have their names.
     pub(super) devices: BTreeMap<String, usize>,
     /// Which pods have which devices.
     pub(super) given: BTreeMap<DeviceAt, String>,
@@ -157,13 +162,13 @@ impl ModelServer {
         let mut spec = Self::pod_spec("one");
         let mut made = Vec::new();
         if let Some((node, device)) = on {
-            spec["nodeName"] = json!(node);
+            spec["nodeName"] = json!(self.node_of(node));
             let other = self.given.insert((node.to_owned(), device), name.to_owned());
             assert_eq!(other, None, "two pods have device {device} of {node}");
             self.claim(name, None, Some((node, device)));
             made.push(json!({"name": "gpu", "resourceClaimName": format!("{name}-gpu")}));
         }
-        self.see_pod(name, annotations, spec, &made);
+        self.see_pod(name, annotations, &spec, &made);
     }
 
     /// A pod of a request that waits for its device; its claim tolerates what is kept with a value, or nothing.
@@ -171,10 +176,10 @@ impl ModelServer {
         self.claim(name, value, None);
         let annotations = json!({"autoscaling.x-k8s.io/consume-provisioning-request": request});
         let made = json!({"name": "gpu", "resourceClaimName": format!("{name}-gpu")});
-        self.see_pod(name, &annotations, Self::pod_spec("one"), &[made]);
+        self.see_pod(name, &annotations, &Self::pod_spec("one"), &[made]);
     }
 
-    fn see_pod(&mut self, name: &str, annotations: &Value, spec: Value, made: &[Value]) {
+    fn see_pod(&mut self, name: &str, annotations: &Value, spec: &Value, made: &[Value]) {
         let pod: Pod = read(json!({
             "metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec,
             "status": {"resourceClaimStatuses": made},
@@ -234,6 +239,11 @@ pub(super) struct World {
     pub(super) told: Vec<(String, &'static str)>,
     /// Writes of Reservations that get lost before any arrives.
     pub(super) lost_keeps: usize,
+    /// By number of the call that attaches or detaches: what happens to it.
+    pub(super) call_faults: BTreeMap<usize, WriteFault>,
+    pub(super) calls: usize,
+    /// Before how many writes and calls the controller dies; and whether that one is carried out.
+    pub(super) deaths: VecDeque<(usize, bool)>,
     terms: usize,
     wall: SystemTime,
     steady: Duration,
@@ -258,6 +268,8 @@ impl World {
             batch: 10,
             time_box: Duration::from_secs(10),
             term: "term-0".to_owned(),
+            attaches: false,
+            unneeded: Duration::from_secs(600),
         };
         Self {
             server: ModelServer::new(),
@@ -267,6 +279,9 @@ impl World {
             is_kept: true,
             told: Vec::new(),
             lost_keeps: 0,
+            call_faults: BTreeMap::new(),
+            calls: 0,
+            deaths: VecDeque::new(),
             terms: 0,
             wall: UNIX_EPOCH + Duration::from_secs(START),
             steady: Duration::ZERO,
@@ -324,72 +339,6 @@ impl World {
 
     pub(super) fn now(&self) -> ProvisionMoment {
         ProvisionMoment { wall: self.wall, steady: self.steady }
-    }
-
-    /// Until nothing is to be done but to wait.
-    pub(super) fn settle(&mut self) {
-        let (mut events, mut steps) = (VecDeque::from([ProvisionEvent::Changed]), 0);
-        while let Some(event) = events.pop_front() {
-            steps += 1;
-            assert!(steps < 1000, "it never comes to rest");
-            self.wake = None;
-            let server = self.server.clone();
-            for command in self.core.step(self.now(), &server.sight(&self.keeping), event) {
-                match command {
-                    ProvisionCommand::Write(write) => {
-                        let uid = write.version.uid.clone();
-                        events.push_back(ProvisionEvent::Written(uid, self.write(&write)));
-                    }
-                    ProvisionCommand::Keep(write) => {
-                        let name = write.name().to_owned();
-                        events.push_back(ProvisionEvent::Kept(name, self.keep(&write)));
-                    }
-                    ProvisionCommand::Tell(notice) => self.told.push((notice.key.name, notice.reason)),
-                    ProvisionCommand::Check(_) if self.batches.len() >= self.most_checks => {}
-                    ProvisionCommand::Check(batch) => events.push_back(ProvisionEvent::Checked(self.answer(&batch))),
-                    ProvisionCommand::WakeAt(at) => self.wake = Some(at),
-                }
-            }
-            let now = self.server_time();
-            if self.is_kept && self.server.keep_devices(now) {
-                events.push_back(ProvisionEvent::Changed);
-            }
-        }
-    }
-
-    fn keep(&mut self, write: &ReservationWrite) -> WriteOutcome {
-        if self.lost_keeps > 0 {
-            self.lost_keeps -= 1;
-            return WriteOutcome::Failed;
-        }
-        let now = self.server_time();
-        self.server.keep(write, now)
-    }
-
-    fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
-        match self.faults.remove(&write.key.name) {
-            Some(WriteFault::Lost) => WriteOutcome::Failed,
-            Some(WriteFault::Unheard) => {
-                self.server.apply(write);
-                WriteOutcome::Failed
-            }
-            Some(WriteFault::Overtaken) => {
-                self.server.touch(&write.key.name);
-                self.server.apply(write)
-            }
-            None => self.server.apply(write),
-        }
-    }
-
-    fn answer(&mut self, batch: &CheckBatch) -> crate::provision::check::CheckAnswer {
-        self.batches.push(batch.candidates.len());
-        let (mut elapsed, takes) = (Duration::ZERO, self.candidate_takes);
-        self.go_on(self.check_takes);
-        let snapshot = Snapshot::new(self.server.facts.clone());
-        batch.run(&snapshot, &PlanOptions::default(), &mut || {
-            elapsed += takes;
-            elapsed
-        })
     }
 
     /// Time passes, and whatever is due happens when it is.
@@ -459,7 +408,7 @@ impl World {
 
     /// A request goes.
     pub(super) fn delete(&mut self, name: &str) {
-        self.server.objects.requests.remove(&key(name));
+        self.server.delete(&key(name));
         self.settle();
     }
 

@@ -1,0 +1,197 @@
+//! The next step of a request for which something is attached, or is to be. Pure.
+
+use std::time::Duration;
+
+use hostler_allocator::plan::PodSet;
+use hostler_api::provisioning::{
+    PROVISIONING_FINALIZER, ProvisioningConditionType as Type, ProvisioningReason as Reason,
+};
+
+use super::{ATTACH, AttachCall, AttachJournal, AttachKeeper, AttachPlan, journal::live};
+use crate::provision::{
+    booking::made_for,
+    check::CheckVerdict,
+    clock::ProvisionMoment,
+    decide::{Decision, is_over},
+    memory::RequestMemory,
+    objects::SeenRequest,
+    parameters::RequestParameters,
+    sight::{Keeping, ProvisionSight},
+    status::{RESERVATION, StatusWord},
+    words,
+};
+
+/// What is attached is published, and seen, by then.
+const SEEN_BY: Duration = Duration::from_secs(120);
+
+/// What a decision about steps is made from.
+pub(in crate::provision) struct StepDecision<'a> {
+    pub(in crate::provision) request: &'a SeenRequest,
+    pub(in crate::provision) journal: AttachJournal,
+    pub(in crate::provision) keeper: &'a AttachKeeper,
+    pub(in crate::provision) sight: &'a ProvisionSight<'a>,
+    pub(in crate::provision) now: ProvisionMoment,
+    /// Until when the request is of use.
+    pub(in crate::provision) ends: Duration,
+}
+
+impl StepDecision<'_> {
+    /// The next device is attached; when all are, and are seen, the request is looked at as if it asked for what is there.
+    pub(in crate::provision) fn attach(
+        &self,
+        decision: &mut Decision,
+        sets: Result<Vec<PodSet>, String>,
+        memory: &mut RequestMemory,
+    ) {
+        let Self { request, keeper, now, .. } = *self;
+        decision.due = Some(self.ends);
+        let sets = match sets {
+            Ok(sets) => sets,
+            Err(template) => return self.back(decision, format!("there is no PodTemplate {template} any more")),
+        };
+        if now.steady >= self.ends {
+            return self.back(decision, "what was to be attached for it took longer than it is of use".to_owned());
+        }
+        let Some(listed) = keeper.of(request.uid()) else { return };
+        let is_there =
+            |order: &super::AttachOrder| listed.iter().any(|it| it.token == order.token && it.step == order.step);
+        let (there, missing): (Vec<_>, Vec<_>) = self.journal.orders(request).partition(is_there);
+        if !there.is_empty() {
+            self.say_attaching(decision, there.len());
+        }
+        let Some(next) = missing.into_iter().next() else { return self.verify(decision, sets, memory) };
+        memory.attached = None;
+        match keeper.failure(&next.token) {
+            Some(why) => self.back(decision, format!("{} could not be attached: {why}", next.step)),
+            None => decision.calls.push(AttachCall::Attach(next)),
+        }
+    }
+
+    /// All is attached: is there room now?
+    fn verify(&self, decision: &mut Decision, sets: Vec<PodSet>, memory: &mut RequestMemory) {
+        let now = self.now.steady;
+        let due = *memory.attached.get_or_insert(now) + SEEN_BY;
+        match memory.verdict.take() {
+            Some(CheckVerdict::NotFound(why) | CheckVerdict::Undecided(why)) if now >= due => {
+                return self.back(decision, format!("what was planned is attached, but {why}"));
+            }
+            _ => {}
+        }
+        let is_clear = made_for(self.request, self.sight.reservations).next().is_none();
+        if now < memory.due {
+            decision.due = Some(memory.due.min(self.ends));
+        } else if is_clear && *self.sight.keeping != Keeping::Unknown {
+            memory.verifies = true;
+            decision.wanted = Some(sets);
+        }
+    }
+
+    /// Everything that is attached for it is taken back, the last first; then it is told no.
+    pub(in crate::provision) fn detach(
+        &self,
+        decision: &mut Decision,
+        memory: &mut RequestMemory,
+        parameters: &RequestParameters,
+    ) {
+        let why = self.journal.back().unwrap_or_default().to_owned();
+        if made_for(self.request, self.sight.reservations).any(|it| !it.status.phase.is_over()) {
+            // They are deleted first: what is kept cannot be detached.
+            return;
+        }
+        let Some(left) = self.keeper.left(self.request.uid(), self.sight) else { return };
+        if let Some(last) = left.into_iter().next() {
+            decision.calls.push(AttachCall::Detach(last));
+            return;
+        }
+        let verdict = CheckVerdict::NotFound(why);
+        if memory.verdict.as_ref() != Some(&verdict) {
+            (memory.attached, memory.verifies) = (None, false);
+            memory.checked(verdict.clone(), self.now);
+        }
+        decision.say(&verdict, parameters);
+        decision.details.insert(ATTACH, self.journal.clone().done().text());
+    }
+
+    /// It is written that all is taken back, before any of it is.
+    pub(in crate::provision) fn back(&self, decision: &mut Decision, why: String) {
+        back(decision, self.journal.clone(), why);
+    }
+
+    fn say_attaching(&self, decision: &mut Decision, there: usize) {
+        let planned = self.journal.steps().len();
+        let message = format!(
+            "{there} of {planned} devices are attached to nodes for it; when all are, and are seen, its devices are booked"
+        );
+        decision.words.push(StatusWord::no(Type::Provisioned, Reason::AttachingCapacity, message));
+    }
+}
+
+/// See [`StepDecision::back`].
+fn back(decision: &mut Decision, journal: AttachJournal, why: String) {
+    decision.words.retain(|word| !word.is_about(Type::Provisioned));
+    let told = format!("{}; what was attached to nodes for it is being detached", words::short(why.clone()));
+    decision.words.push(StatusWord::no(Type::Provisioned, Reason::DetachingCapacity, told));
+    decision.words.push(StatusWord::no(Type::CapacityAvailable, Reason::CapacityIsNotFound, &*why));
+    decision.details.insert(RESERVATION, String::new());
+    decision.details.insert(ATTACH, journal.taken_back(why).text());
+    decision.due = None;
+}
+
+impl Decision {
+    /// The plan is written down: first our finalizer, then the steps.
+    pub(in crate::provision) fn plan_steps(&mut self, request: &SeenRequest, plan: &AttachPlan) {
+        if !is_held(request) {
+            self.finalizers = Some(with_own(request));
+            return;
+        }
+        let journal = AttachJournal::of(request).with(plan.steps.clone());
+        self.words.push(StatusWord::no(Type::Provisioned, Reason::AttachingCapacity, &*plan.message));
+        self.details.insert(ATTACH, journal.text());
+    }
+
+    /// What was attached and found could not be kept: all of it is taken back. Says whether it was attached at all.
+    pub(in crate::provision) fn takes_back(&mut self, request: &SeenRequest, why: &str) -> bool {
+        let journal = live(request);
+        if let Some(journal) = journal.clone() {
+            back(self, journal, why.to_owned());
+        }
+        journal.is_some()
+    }
+
+    /// What was left of something before is detached, and our finalizer goes when nothing is attached that is not promised.
+    pub(in crate::provision) fn clear(
+        &mut self,
+        request: &SeenRequest,
+        memory: &RequestMemory,
+        keeper: &AttachKeeper,
+        sight: &ProvisionSight<'_>,
+    ) {
+        let is_planned = matches!(memory.verdict, Some(CheckVerdict::Attachable(_)));
+        let carried_on = live(request).is_some() && !is_over(request) && !request.is_going;
+        if is_planned || carried_on {
+            return;
+        }
+        let is_promised = request.status.is(Type::Provisioned);
+        if !is_promised && (keeper.is_there() || live(request).is_some()) {
+            let Some(left) = keeper.left(request.uid(), sight) else { return };
+            if let Some(last) = left.into_iter().next() {
+                self.calls.push(AttachCall::Detach(last));
+                return;
+            }
+        }
+        self.finalizers = is_held(request).then(|| without_own(request));
+    }
+}
+
+/// Whether it does not go before we let it.
+pub(in crate::provision) fn is_held(request: &SeenRequest) -> bool {
+    request.finalizers.iter().any(|it| it == PROVISIONING_FINALIZER)
+}
+
+fn with_own(request: &SeenRequest) -> Vec<String> {
+    request.finalizers.iter().cloned().chain([PROVISIONING_FINALIZER.to_owned()]).collect()
+}
+
+fn without_own(request: &SeenRequest) -> Vec<String> {
+    request.finalizers.iter().filter(|it| *it != PROVISIONING_FINALIZER).cloned().collect()
+}

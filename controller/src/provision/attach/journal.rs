@@ -1,0 +1,75 @@
+//! The plan of a request as it stands in its status: written before the first step, and taken back when all is detached.
+
+use hostler_api::provisioning::ProvisioningConditionType as Type;
+use serde::{Deserialize, Serialize};
+
+use super::{AttachOrder, AttachStep, AttachToken};
+use crate::provision::objects::SeenRequest;
+
+/// The detail in which it stands.
+pub(in crate::provision) const ATTACH: &str = "attach";
+
+/// What is planned for a request, and what becomes of it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(in crate::provision) struct AttachJournal {
+    /// Steps that were planned before, and are taken back: a call of then that comes late means none of today's.
+    from: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<AttachStep>,
+    /// Why all of them are to be taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    back: Option<String>,
+}
+
+impl AttachJournal {
+    /// As it stands in a request. What somebody else wrote there is no plan.
+    pub(super) fn of(request: &SeenRequest) -> Self {
+        let text = request.status.provisioning_class_details.get(ATTACH);
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn with(self, steps: Vec<AttachStep>) -> Self {
+        Self { steps, back: None, ..self }
+    }
+
+    pub(super) fn taken_back(self, why: String) -> Self {
+        Self { back: Some(why), ..self }
+    }
+
+    pub(super) fn done(self) -> Self {
+        let planned = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        Self { from: self.from.saturating_add(planned), ..Self::default() }
+    }
+
+    pub(super) fn steps(&self) -> &[AttachStep] {
+        &self.steps
+    }
+
+    pub(in crate::provision) fn into_steps(self) -> Vec<AttachStep> {
+        self.steps
+    }
+
+    /// Why all is detached, if it is.
+    pub(in crate::provision) fn back(&self) -> Option<&str> {
+        self.back.as_deref()
+    }
+
+    /// The steps with their tokens.
+    pub(super) fn orders<'a>(&'a self, request: &'a SeenRequest) -> impl Iterator<Item = AttachOrder> + 'a {
+        (self.from..).zip(&self.steps).map(|(index, step)| AttachOrder {
+            token: AttachToken { request: request.uid().to_owned(), index },
+            step: step.clone(),
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// The plan of a request that was not promised what it is for: until then, or until all is detached, it is carried on.
+pub(in crate::provision) fn live(request: &SeenRequest) -> Option<AttachJournal> {
+    let journal = AttachJournal::of(request);
+    (!journal.steps.is_empty() && !request.status.is(Type::Provisioned)).then_some(journal)
+}

@@ -1,0 +1,166 @@
+//! What the core wants done, and what comes of it: with devices that are attached, and deaths.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use hostler_allocator::plan::{ObjectKey, PlanOptions, Snapshot};
+use hostler_cluster::ObjectVersion;
+
+use super::{ModelServer, World, WriteFault};
+use crate::provision::{
+    attach::{Attach, AttachCall},
+    check::{CheckAnswer, CheckBatch},
+    core::ProvisionCore,
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    objects::SeenRequest,
+    tests::fabric::Fabric,
+};
+
+impl ModelServer {
+    /// Writes the finalizers, if it goes over what is there. What was asked to go goes with the last one.
+    pub(in crate::provision::tests) fn finalize(&mut self, write: &FinalizerWrite) -> WriteOutcome {
+        let Some(known) = self.objects.requests.get(&write.key).filter(|it| it.uid() == write.version.uid) else {
+            return WriteOutcome::Gone;
+        };
+        if known.version != write.version {
+            return WriteOutcome::Conflict;
+        }
+        self.version += 1;
+        self.writes += 1;
+        let version = ObjectVersion { resource_version: self.version.to_string(), ..write.version.clone() };
+        let finalizers = write.finalizers.clone();
+        let written = SeenRequest { version: version.clone(), finalizers, ..(**known).clone() };
+        if written.is_going && written.finalizers.is_empty() {
+            self.objects.requests.remove(&write.key);
+        } else {
+            self.objects.see_request(written);
+        }
+        WriteOutcome::Done(version)
+    }
+
+    /// A request is asked to go, and goes where nobody holds it.
+    pub(in crate::provision::tests) fn delete(&mut self, request: &ObjectKey) {
+        self.version += 1;
+        let Some(mut known) = self.objects.requests.remove(request) else { return };
+        if !known.finalizers.is_empty() {
+            let going = Arc::make_mut(&mut known);
+            (going.is_going, going.version.resource_version) = (true, self.version.to_string());
+            self.objects.requests.insert(request.clone(), known);
+        }
+    }
+}
+
+impl World {
+    /// The same, and a fabric that can attach so many devices to them in turn.
+    pub(in crate::provision::tests) fn with_fabric(devices: &[usize], attachable: usize) -> Self {
+        let mut world = Self::of(devices);
+        world.server.fabric = Some(Arc::new(Fabric::new(attachable, devices.len())));
+        world.settings.attaches = true;
+        world.core = ProvisionCore::new(world.settings.clone());
+        world
+    }
+
+    /// Until nothing is to be done but to wait.
+    pub(in crate::provision::tests) fn settle(&mut self) {
+        let (mut events, mut steps) = (VecDeque::from([ProvisionEvent::Changed]), 0);
+        while let Some(event) = events.pop_front() {
+            steps += 1;
+            assert!(steps < 1000, "it never comes to rest");
+            self.wake = None;
+            let server = self.server.clone();
+            for command in self.core.step(self.now(), &server.sight(&self.keeping), event) {
+                let death = self.death(&command);
+                if death != Some(false) {
+                    events.extend(self.carry_out(command));
+                }
+                if death.is_some() {
+                    self.restart();
+                    events = VecDeque::from([ProvisionEvent::Changed]);
+                    break;
+                }
+            }
+            let now = self.server_time();
+            let is_published = self.server.publish();
+            if (self.is_kept && self.server.keep_devices(now)) || is_published {
+                events.push_back(ProvisionEvent::Changed);
+            }
+        }
+    }
+
+    /// Does what the core says, and gives what comes of it.
+    fn carry_out(&mut self, command: ProvisionCommand) -> Option<ProvisionEvent> {
+        Some(match command {
+            ProvisionCommand::Write(write) => ProvisionEvent::Written(write.version.uid.clone(), self.write(&write)),
+            ProvisionCommand::Finalize(write) => {
+                ProvisionEvent::Written(write.version.uid.clone(), self.server.finalize(&write))
+            }
+            ProvisionCommand::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), self.keep(&write)),
+            ProvisionCommand::Call(call) => {
+                self.calls += usize::from(call != AttachCall::List);
+                let fault = self.call_faults.remove(&self.calls);
+                self.server.call(call, fault)
+            }
+            ProvisionCommand::Check(batch) if self.batches.len() < self.most_checks => {
+                ProvisionEvent::Checked(self.answer(&batch))
+            }
+            ProvisionCommand::Check(_) => return None,
+            ProvisionCommand::Tell(notice) => {
+                self.told.push((notice.key.name, notice.reason));
+                return None;
+            }
+            ProvisionCommand::WakeAt(at) => {
+                self.wake = Some(at);
+                return None;
+            }
+        })
+    }
+
+    /// Whether the controller dies with this write or call, and if so, whether it is carried out.
+    fn death(&mut self, command: &ProvisionCommand) -> Option<bool> {
+        let is_write = match command {
+            ProvisionCommand::Write(_) | ProvisionCommand::Finalize(_) | ProvisionCommand::Keep(_) => true,
+            ProvisionCommand::Call(call) => *call != AttachCall::List,
+            ProvisionCommand::Tell(_) | ProvisionCommand::Check(_) | ProvisionCommand::WakeAt(_) => false,
+        };
+        let (left, is_done) = self.deaths.front_mut().filter(|_| is_write)?;
+        let (is_due, is_done) = (*left == 0, *is_done);
+        *left = left.saturating_sub(1);
+        is_due.then(|| self.deaths.pop_front())?.map(|_| is_done)
+    }
+
+    fn keep(&mut self, write: &ReservationWrite) -> WriteOutcome {
+        if self.lost_keeps > 0 {
+            self.lost_keeps -= 1;
+            return WriteOutcome::Failed;
+        }
+        let now = self.server_time();
+        self.server.keep(write, now)
+    }
+
+    fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
+        match self.faults.remove(&write.key.name) {
+            Some(WriteFault::Lost) => WriteOutcome::Failed,
+            Some(WriteFault::Unheard) => {
+                self.server.apply(write);
+                WriteOutcome::Failed
+            }
+            Some(WriteFault::Overtaken) => {
+                self.server.touch(&write.key.name);
+                self.server.apply(write)
+            }
+            None => self.server.apply(write),
+        }
+    }
+
+    fn answer(&mut self, batch: &CheckBatch) -> CheckAnswer {
+        self.batches.push(batch.candidates.len());
+        let (mut elapsed, takes) = (Duration::ZERO, self.candidate_takes);
+        self.go_on(self.check_takes);
+        let snapshot = Snapshot::new(self.server.facts.clone());
+        let fabric = self.server.fabric.clone();
+        let attach = fabric.as_deref().map(|it| -> &dyn Attach { it });
+        batch.run(&snapshot, &PlanOptions::default(), attach, &mut || {
+            elapsed += takes;
+            elapsed
+        })
+    }
+}
