@@ -65,6 +65,24 @@ enum CommandError {
     Holds(Box<HoldsError>),
 }
 
+impl CommandError {
+    /// Why an answer that was found could not be written.
+    fn output(&self) -> Option<&io::Error> {
+        match self {
+            Self::Plan(PlanError::Output(error)) => Some(error),
+            Self::Availability(error) => match &**error {
+                AvailabilityError::Output(error) => Some(error),
+                _ => None,
+            },
+            Self::Holds(error) => match &**error {
+                HoldsError::Output(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 // What they say is long: on the heap it takes no room in every other answer.
 impl From<AvailabilityError> for CommandError {
     fn from(error: AvailabilityError) -> Self {
@@ -96,11 +114,7 @@ pub(crate) fn main() -> ExitCode {
     let error = match done {
         Ok(code) => return code,
         // A reader that has seen enough is no failure.
-        Err(
-            CommandError::Plan(PlanError::Output(error))
-            | CommandError::Availability(AvailabilityError::Output(error))
-            | CommandError::Holds(HoldsError::Output(error)),
-        ) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(error) if error.output().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) => {
             return ExitCode::from(NO_ANSWER);
         }
         Err(error) => error,

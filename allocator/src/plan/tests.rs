@@ -108,7 +108,7 @@ fn a_named_claim_is_allocated_once_and_its_pods_follow() {
 fn devices_that_are_asked_for_without_a_pod_take_no_place_of_one() {
     let mut facts = cluster(&[]);
     let mut small = node("small", "");
-    small.status.allocatable = [("pods".to_owned(), hostler_api::Quantity::whole(1))].into();
+    small.status.allocatable = serde_json::from_str(r#"{"pods": "1"}"#).unwrap();
     facts.add_node(small);
     facts.add_slice(slice("small", 3));
     assert_eq!(plan(facts.clone(), &[pods("a", 3, &with_template("one"))]).sets[0].placed, 3);
