@@ -368,11 +368,22 @@ impl RandomWorld {
                 break;
             }
             self.now += 60 * SECOND;
-            self.round();
+            self.rounds();
         }
         let left: Vec<_> = self.server.objects.requests.values().map(|it| (&it.key.name, &it.status)).collect();
         assert!(self.is_at_rest(), "a request is told nothing, or a booking never ends: {left:?}");
         self.end_in_quiet();
+    }
+
+    /// What is attached comes step by step: until nothing is under way any more.
+    fn rounds(&mut self) {
+        for _ in 0..60 {
+            self.round();
+            let is_quiet = self.leader.travelling.is_empty() && self.leader.answers.is_empty();
+            if self.server.fabric.is_none() || (is_quiet && self.leader.check.is_none()) {
+                return;
+            }
+        }
     }
 
     /// Without any time passing, it writes nothing more soon.
@@ -421,7 +432,7 @@ impl RandomWorld {
 /// With a fabric that attaches devices, of which one does not work.
 #[test]
 fn whatever_is_late_or_lost_what_is_attached_is_used_in_the_end_or_nothing_is() {
-    for seed in 1..=40 {
+    for seed in 1..=12 {
         let mut world = RandomWorld::new(seed);
         world.attach_devices();
         world.story();
