@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::NodeSelector,
-    reservation::{RESERVATION_ANNOTATION, RESERVATION_UID, ReservedDevice, ReservedDeviceState as State},
+    reservation::{RESERVATION_UID, ReservedDevice, ReservedDeviceState as State},
     resource::{
         AllocationResult, CapacityRequirements, DeviceAllocationResult, DeviceRequest, DeviceRequestAllocationResult,
         ExactDeviceRequest, ResourceClaimSpec, SliceQuantity,
@@ -20,6 +20,8 @@ use super::{
 };
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, NewClaim, WrittenClaim, WrittenClaimStatus};
 
+/// For people: the name of the Reservation. Another word than in claims that pods name, which somebody else looks after.
+const PART_OF: &str = "hostler.dev/part-of-reservation";
 /// What the request of such a claim is called.
 const REQUEST: &str = "part";
 
@@ -142,7 +144,7 @@ fn new_claim(key: &ObjectKey, part: &WantedPart) -> NewClaim {
         labels: [(RESERVATION_UID, &*part.uid), ("app.kubernetes.io/managed-by", "hostler-controller")]
             .map(label)
             .into(),
-        annotations: [(RESERVATION_ANNOTATION, &*part.reservation)].map(label).into(),
+        annotations: [(PART_OF, &*part.reservation)].map(label).into(),
         spec,
     }
 }

@@ -172,7 +172,7 @@ trait Visits {
 impl Visits for hostler_testing::controller::RunningController {
     fn visit(&self, cluster: &HoldCluster, name: &str, resources: &[&str]) -> Visitor {
         cluster.server.allow(name, resources.iter().map(|it| lists(it)).collect());
-        Visitor::with_token(self.address(), &format!("token-of-{name}"))
+        Visitor::with_token(self.address(), format!("token-of-{name}"))
     }
 }
 
