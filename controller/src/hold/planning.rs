@@ -19,6 +19,8 @@ use super::{
     taken::is_taken,
 };
 
+/// Devices that turned out not to be free, though the planner had them so, are not asked for again before.
+const LEAVE_ALONE: Duration = Duration::from_secs(30);
 /// When a question is asked anew that got no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -98,11 +100,12 @@ impl HoldCore {
         let is_current =
             self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked);
         let own = self.own_parts(&asked.name, &asked.replicas);
-        let is_free = found.as_ref().is_ok_and(|devices| devices.iter().all(|it| self.is_free_still(it, &own, taken)));
+        let lost: Vec<DeviceKey> =
+            found.iter().flatten().filter(|device| !self.is_free_still(device, &own, taken)).map(device_key).collect();
         let evictions = found.as_deref().map(|devices| self.evictions_for(devices)).unwrap_or_default();
         let Some(hold) = self.holds.get_mut(&asked.name) else { return };
         match found {
-            Ok(devices) if is_current && is_free => {
+            Ok(devices) if is_current && lost.is_empty() => {
                 taken.extend(devices.iter().map(device_key));
                 (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
                 hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
@@ -115,7 +118,13 @@ impl HoldCore {
                 }
                 hold.problem = Some(problem);
             }
-            _ => return self.plan_soon(),
+            _ => {
+                // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and
+                // is not any more, it does not know.
+                let until = self.agenda.now + LEAVE_ALONE;
+                self.avoided.extend(lost.into_iter().map(|device| (device, until)));
+                return self.plan_soon();
+            }
         }
         self.agenda.now(Topic::Reservation(asked.name.clone()));
     }

@@ -87,3 +87,22 @@ fn who_comes_while_the_planner_thinks_is_answered_next() {
     assert_eq!((world.phase("first"), world.phase("second")), (Phase::Available, Phase::Available));
     world.check_rest();
 }
+
+#[test]
+fn a_device_that_the_planner_takes_for_free_and_a_claim_has_is_not_asked_for_again_and_again() {
+    let mut world = World::new(&[1]);
+    world.share("a", "gpu-0", 4);
+    world.pod_of_part("part", "db", 2, "");
+    assert!(world.schedule("part"));
+    // It is published as one that nobody shares: its part does not count any more, for any scheduler.
+    world.node("a", super::world::DRIVER, 1);
+    world.reserve("r", wants(1, "web"));
+    let before = world.questions;
+    world.settle_for(600);
+    assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Pending, 0));
+    assert!(world.questions - before < 60, "{}", world.questions - before);
+    world.end_pod("part");
+    world.settle_for(120);
+    assert_eq!(world.phase("r"), Phase::Available);
+    world.check_rest();
+}

@@ -73,6 +73,8 @@ pub(super) struct World {
     /// What the scheduler has decided and not written yet: a pod, and its devices.
     pub(super) in_flight: BTreeMap<ObjectKey, Vec<DeviceKey>>,
     pub(super) restarts: usize,
+    /// How often the planner was asked.
+    pub(super) questions: u64,
     /// Whether devices are closed by an attribute, since the server knows no taints.
     pub(super) by_attribute: bool,
 }
@@ -147,6 +149,7 @@ impl World {
             daemons_down: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             restarts: 0,
+            questions: 0,
             by_attribute: BY_ATTRIBUTE.get(),
         };
         for (at, count) in devices.iter().enumerate() {
@@ -173,7 +176,9 @@ impl World {
 
     pub(super) fn settle_for(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
+        let most = self.questions + 50 + seconds;
         for _ in 0..100_000 {
+            assert!(self.questions <= most, "the planner is asked again and again");
             if self.deliver() || self.execute_next(0) || self.answer() || self.publish() || self.end_going_pods() {
                 continue;
             }
@@ -235,6 +240,7 @@ impl World {
             }
             HoldCommand::Plan(question) => {
                 let snapshot = Snapshot::new(self.server.facts.clone());
+                self.questions += 1;
                 self.controller.answers.push_back(question.run(&snapshot));
             }
             HoldCommand::Write(write) => self.send(write),
