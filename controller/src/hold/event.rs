@@ -130,6 +130,8 @@ pub(crate) struct PublishedDevice {
     pub(crate) capacity: Amounts,
     /// It draws on counters of which other devices draw as well.
     pub(crate) is_partition: bool,
+    /// Something must become true before a pod that was given it is bound.
+    pub(crate) has_binding_conditions: bool,
 }
 
 /// What a NodeHardware says is to be kept of its node's devices.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hostler_allocator::plan::PlanOptions;
-use hostler_api::reservation::{ReservedDevice, ReservedDeviceState};
+use hostler_api::reservation::{PLACED_POD_LABEL, ReservedDevice, ReservedDeviceState};
 
 use super::{
     agenda::Topic,
@@ -162,9 +162,10 @@ impl HoldCore {
             (true, true) => (self.victims(name), VictimChoice::One),
             (true, false) => (self.preemptable(name, &template)?, VictimChoice::LeastImportant),
         };
-        let value = self.holds.get(name)?.value.clone();
+        let hold = self.holds.get(name)?;
+        let (value, is_direct) = (hold.value.clone(), hold.object.labels.contains_key(PLACED_POD_LABEL));
         let parts = self.own_parts(name, &asked.replicas);
-        Some(HoldWish { asked, value, template, claims: spec.device_claims, victims, choice, parts })
+        Some(HoldWish { asked, value, is_direct, template, claims: spec.device_claims, victims, choice, parts })
     }
 
     /// Parts that it keeps for other replicas than these.

@@ -13,7 +13,7 @@ use hostler_api::{
     ExactQuantity, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
     few,
-    reservation::{NamedDeviceClaim, ReservedDevice, part_share_id},
+    reservation::{NamedDeviceClaim, PLACEMENT_GATE, ReservedDevice, part_share_id},
     resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
@@ -49,6 +49,8 @@ pub(super) struct HoldWish {
     pub(super) asked: HoldAsked,
     /// What its devices are closed with: it tolerates that itself.
     pub(super) value: String,
+    /// Whether its devices are written into the claims of a gated pod by us, and not by a scheduler.
+    pub(super) is_direct: bool,
     /// A pod that gets its devices.
     pub(super) template: PodTemplateSpec,
     /// What it asks for beside the template.
@@ -186,6 +188,9 @@ impl HoldQuestion {
         for device in &devices {
             let key = device_key(device);
             self.closing.can_close(&key, device)?;
+            if wish.wish.is_direct {
+                self.closing.can_be_written(&key)?;
+            }
             if taken.contains(&key) {
                 return Err(format!("{key} is promised to another Reservation"));
             }
@@ -243,6 +248,18 @@ impl PlannedWish<'_> {
 }
 
 impl Closing {
+    /// Whether it can be given to a claim without a scheduler: of some devices only schedulers know all that goes with them.
+    fn can_be_written(&self, key: &DeviceKey) -> Result<(), String> {
+        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
+        if published.is_shareable || published.has_binding_conditions {
+            return Err(format!(
+                "{key} is given by schedulers only: several claims can have parts of it, or it has binding conditions; leave \
+                 the scheduling gate {PLACEMENT_GATE} out of the pod"
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether a device can be closed to others.
     pub(super) fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
         let is_own = key.driver == self.own_driver;

@@ -114,6 +114,7 @@ fn device(device: &SliceDevice) -> PublishedDevice {
         is_shareable: device.allow_multiple_allocations,
         capacity: if device.allow_multiple_allocations { capacity(device) } else { Amounts::new() },
         is_partition: !device.consumes_counters.is_empty(),
+        has_binding_conditions: !device.binding_conditions.is_empty(),
     }
 }
 

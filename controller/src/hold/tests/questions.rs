@@ -1,6 +1,6 @@
 //! What happens while the planner thinks.
 
-use hostler_api::reservation::ReservationPhase as Phase;
+use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase};
 use serde_json::json;
 
 use super::world::{World, wants, wants_and};
@@ -105,4 +105,26 @@ fn a_device_that_the_planner_takes_for_free_and_a_claim_has_is_not_asked_for_aga
     world.settle_for(120);
     assert_eq!(world.phase("r"), Phase::Available);
     world.check_rest();
+}
+
+#[test]
+fn what_only_schedulers_can_give_is_not_kept_for_a_gated_pod_and_it_is_said_why() {
+    for is_shared in [true, false] {
+        let mut world = World::new(&[1]);
+        world.edit_device("a", "gpu-0", |device| {
+            (device.is_shareable, device.has_binding_conditions) = (is_shared, !is_shared);
+        });
+        world.reserve("pod-u", wants(1, "web"));
+        world.change("pod-u", |object| drop(object.labels.insert(PLACED_POD_LABEL.to_owned(), "u".to_owned())));
+        world.settle();
+        assert_eq!((world.phase("pod-u"), world.held("pod-u").len()), (Phase::Pending, 0));
+        let message = &world.get("pod-u").status.conditions[0].message;
+        assert!(message.contains("leave the scheduling gate hostler.dev/placement out"), "{message}");
+        world.edit_device("a", "gpu-0", |device| {
+            (device.is_shareable, device.has_binding_conditions) = (false, false);
+        });
+        world.settle();
+        assert_eq!(world.phase("pod-u"), Phase::Available);
+        world.check_rest();
+    }
 }
