@@ -16,6 +16,7 @@ mod hardware;
 mod held;
 mod hold;
 mod lead;
+mod leading;
 mod metrics;
 mod model;
 mod notices;

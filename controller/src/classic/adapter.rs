@@ -30,7 +30,7 @@ use tracing::{debug, info};
 
 pub(crate) use self::status::{ClassicPhase, ClassicStatus};
 use self::term::{Term, TermEnd};
-use crate::lead::Leadership;
+use crate::{lead::Leadership, leading};
 
 /// Between two looks whether the server has become one of ours.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -90,15 +90,9 @@ async fn run(mut parts: ClassicParts) {
 }
 
 impl ClassicParts {
-    /// Until when this process leads.
-    fn until(&mut self) -> Option<Instant> {
-        let leadership = self.leadership_rx.borrow_and_update();
-        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
-    }
-
     /// Waits until this process leads.
     async fn lead(&mut self) {
-        while self.until().is_none() {
+        while leading::until(&mut self.leadership_rx).is_none() {
             self.tell(ClassicPhase::NotLeading);
             // Nobody can lead any more when the process stops, which ends this too.
             if self.leadership_rx.changed().await.is_err() {

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     hold::{ReservationObject, adapter::reservations},
     lead::Leadership,
+    leading,
     rounds::{LookEnd, Rounds},
     view::ClusterView,
 };
@@ -94,7 +95,7 @@ struct DirectTerm<'a> {
 impl DirectParts {
     async fn run(&mut self) {
         loop {
-            self.lead().await;
+            leading::wait(&mut self.leadership_rx, &mut self.view_rx, || {}).await;
             match self.client.version().await {
                 Ok(version) => {
                     let (client, leadership_rx) = (self.client.clone(), self.leadership_rx.clone());
@@ -104,24 +105,6 @@ impl DirectParts {
                     debug!(error = %Chain(&failure), "no pods are placed");
                     sleep(ASK_AGAIN).await;
                 }
-            }
-        }
-    }
-
-    /// Until when this process leads.
-    fn until(&mut self) -> Option<Instant> {
-        let leadership = self.leadership_rx.borrow_and_update();
-        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
-    }
-
-    /// Waits until this process leads, and everything is known.
-    async fn lead(&mut self) {
-        while self.until().is_none() || !self.view_rx.borrow_and_update().missing().is_empty() {
-            tokio::select! {
-                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
-                Ok(()) = self.leadership_rx.changed() => {}
-                Ok(()) = self.view_rx.changed() => {}
-                else => std::future::pending::<()>().await,
             }
         }
     }
@@ -137,7 +120,7 @@ impl<'a> DirectTerm<'a> {
 
     async fn run(mut self) {
         self.view_changed();
-        while let Some(until) = self.parts.until() {
+        while let Some(until) = leading::until(&mut self.parts.leadership_rx) {
             self.begin_looks();
             let next = self.rounds.next(MOST_LOOKS).map_or(until, |at| (self.began + at).min(until));
             tokio::select! {

@@ -25,13 +25,9 @@ use std::{sync::Arc, time::Duration};
 
 use hostler_cluster::{ApiClient, Collection};
 use hostler_process::Tasks;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
-pub(crate) use self::status::{HoldPhase, HoldStatus};
 pub(in crate::hold) use self::{
     calls::{HoldCaller, outcome},
     kind::{HoldKind, HoldPlaces},
@@ -42,7 +38,11 @@ use self::{
     kind::PlaceError,
     term::{HoldTerm, TermEnd},
 };
-use crate::{config::ReservationsConfig, lead::Leadership, view::ClusterView};
+pub(crate) use self::{
+    pods::{PodOwner, controller_of},
+    status::{HoldPhase, HoldStatus},
+};
+use crate::{config::ReservationsConfig, lead::Leadership, leading, view::ClusterView};
 
 /// Between two looks whether a kind was installed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -111,27 +111,10 @@ async fn run(mut parts: HoldParts) {
 }
 
 impl HoldParts {
-    /// Until when this process leads.
-    fn until(&mut self) -> Option<Instant> {
-        let leadership = self.leadership_rx.borrow_and_update();
-        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
-    }
-
     /// Waits until this process leads, and everything is known.
     async fn lead(&mut self) {
-        loop {
-            let is_known = self.view_rx.borrow_and_update().missing().is_empty();
-            if self.until().is_some() && is_known {
-                return;
-            }
-            self.tell(HoldStatus::default());
-            tokio::select! {
-                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
-                Ok(()) = self.leadership_rx.changed() => {}
-                Ok(()) = self.view_rx.changed() => {}
-                else => std::future::pending::<()>().await,
-            }
-        }
+        let Self { leadership_rx, view_rx, status_tx, .. } = self;
+        leading::wait(leadership_rx, view_rx, || tell(status_tx, HoldStatus::default())).await;
     }
 
     async fn rest(&self, phase: HoldPhase) {
@@ -141,10 +124,14 @@ impl HoldParts {
     }
 
     fn tell(&self, new: HoldStatus) {
-        self.status_tx.send_if_modified(|last| {
-            let is_other = *last != new;
-            *last = new;
-            is_other
-        });
+        tell(&self.status_tx, new);
     }
+}
+
+fn tell(status_tx: &watch::Sender<HoldStatus>, new: HoldStatus) {
+    status_tx.send_if_modified(|last| {
+        let is_other = *last != new;
+        *last = new;
+        is_other
+    });
 }

@@ -40,6 +40,7 @@ use crate::{
     config::ProvisioningConfig,
     hold::adapter::{HoldPhase, HoldStatus},
     lead::Leadership,
+    leading,
     notices::Notices,
     view::ClusterView,
 };
@@ -96,12 +97,6 @@ async fn run(mut parts: ProvisionParts) {
 }
 
 impl ProvisionParts {
-    /// Until when this process leads.
-    fn until(&mut self) -> Option<Instant> {
-        let leadership = self.leadership_rx.borrow_and_update();
-        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
-    }
-
     /// Whether somebody keeps what Reservations ask for: whoever leads answers requests and keeps devices.
     fn keeping(&mut self) -> Keeping {
         let Some(holds_rx) = &mut self.holds_rx else {
@@ -117,19 +112,8 @@ impl ProvisionParts {
 
     /// Waits until this process leads, and everything is known.
     async fn wait_to_lead(&mut self) {
-        loop {
-            let is_known = self.view_rx.borrow_and_update().missing().is_empty();
-            if self.until().is_some() && is_known {
-                return;
-            }
-            self.status_tx.send_replace(ProvisionStatus::default());
-            tokio::select! {
-                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
-                Ok(()) = self.leadership_rx.changed() => {}
-                Ok(()) = self.view_rx.changed() => {}
-                else => std::future::pending::<()>().await,
-            }
-        }
+        let Self { leadership_rx, view_rx, status_tx, .. } = self;
+        leading::wait(leadership_rx, view_rx, || drop(status_tx.send_replace(ProvisionStatus::default()))).await;
     }
 }
 
@@ -204,7 +188,7 @@ impl<'a> ProvisionTerm<'a> {
     async fn run(mut self) {
         let mut event = ProvisionEvent::Changed;
         loop {
-            let Some(until) = self.parts.until() else { return };
+            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return };
             self.step(event);
             self.begin_writes();
             let due = self.wake.unwrap_or_else(|| Instant::now() + LATER).min(until);

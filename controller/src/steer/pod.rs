@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{core::PodResourceClaim, reservation::OwnerController};
+use hostler_api::core::PodResourceClaim;
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
 
 use super::{repair::PodState, review::GeneratedClaim};
-use crate::hold::OwnerPod;
+use crate::hold::{
+    OwnerPod,
+    adapter::{PodOwner, controller_of},
+};
 
 /// A pod, as far as it decides where it is led.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,18 +44,7 @@ struct SeenMeta {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     #[serde(default)]
-    owner_references: Vec<SeenOwner>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenOwner {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
-    #[serde(default)]
-    controller: bool,
+    owner_references: Vec<PodOwner>,
 }
 
 #[derive(Default, Deserialize)]
@@ -96,13 +88,7 @@ impl SeenPod {
 impl From<SeenPod> for SteeredPod {
     fn from(SeenPod { metadata, spec, status }: SeenPod) -> Self {
         let SeenMeta { uid, labels, annotations, owner_references, .. } = metadata;
-        let controller = owner_references.into_iter().find(|it| it.controller).map(|it| OwnerController {
-            api_version: it.api_version,
-            kind: it.kind,
-            namespace: String::new(),
-            name: it.name,
-            uid: it.uid,
-        });
+        let controller = controller_of(owner_references);
         let named = OwnerPod { uid, labels, annotations, ..OwnerPod::default() };
         let made_claims = status.resource_claim_statuses.into_iter().filter_map(|it| it.resource_claim_name);
         Self {

@@ -22,6 +22,7 @@ use crate::{
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent, WriteOutcome},
     },
+    leading,
     notices::Notices,
     watchers::{self, KindNews, Watchers},
 };
@@ -95,7 +96,7 @@ impl<'a> Term<'a> {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
         let _watchers = self.watch(&news_tx);
         loop {
-            let Some(until) = self.parts.until() else { return TermEnd::Deposed };
+            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
             self.begin_calls();
             tokio::select! {
                 // What the server answered is known before anything else that it says, and before more is asked of it.

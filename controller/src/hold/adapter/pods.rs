@@ -44,9 +44,10 @@ struct SeenPodSpec {
     priority: i32,
 }
 
+/// Somebody that a pod belongs to.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PodOwner {
+pub(crate) struct PodOwner {
     api_version: String,
     kind: String,
     name: String,
@@ -76,23 +77,26 @@ struct SeenClassMeta {
     name: String,
 }
 
+/// The one of them that makes pods like this one anew. It is in their namespace.
+pub(crate) fn controller_of(owners: Vec<PodOwner>) -> Option<OwnerController> {
+    owners.into_iter().find(|owner| owner.controller).map(|owner| OwnerController {
+        api_version: owner.api_version,
+        kind: owner.kind,
+        namespace: String::new(),
+        name: owner.name,
+        uid: owner.uid,
+    })
+}
+
 impl SeenPod {
     fn owner(self) -> OwnerPod {
         let Self { metadata, spec } = self;
-        let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
-        let controller = controller.map(|owner| OwnerController {
-            api_version: owner.api_version,
-            kind: owner.kind,
-            namespace: String::new(),
-            name: owner.name,
-            uid: owner.uid,
-        });
         OwnerPod {
             uid: metadata.uid,
             labels: metadata.labels,
             // Others can be long, and there are many pods.
             annotations: metadata.annotations.into_iter().filter(|(key, _)| is_read(key)).collect(),
-            controller,
+            controller: controller_of(metadata.owner_references),
             node: spec.node_name,
             priority: spec.priority,
             is_deleting: metadata.deletion_timestamp.is_some(),

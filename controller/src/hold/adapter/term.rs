@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTime},
+    leading,
     watchers::{self, KindNews, Watchers},
 };
 
@@ -112,7 +113,7 @@ impl<'a> HoldTerm<'a> {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
         let _watchers = self.watch(&news_tx);
         loop {
-            let Some(until) = self.parts.until() else { return TermEnd::Deposed };
+            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
             self.begin_calls();
             let next = [Some(until), self.status_due, self.wake, self.later.map(|(at, _)| at)];
             let next = next.into_iter().flatten().min().unwrap_or(until);

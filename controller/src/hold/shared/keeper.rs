@@ -28,6 +28,7 @@ use crate::{
         agenda::HoldClock,
     },
     lead::Leadership,
+    leading,
     rounds::{LookEnd, Rounds},
     view::ClusterView,
 };
@@ -89,7 +90,7 @@ struct SharedTerm<'a> {
 impl SharedParts {
     async fn run(&mut self) {
         loop {
-            self.lead().await;
+            leading::wait(&mut self.leadership_rx, &mut self.view_rx, || {}).await;
             match self.looker().await {
                 Ok(looker) => SharedTerm::new(self, looker).run().await,
                 // Whoever keeps devices by fences has said it.
@@ -106,24 +107,6 @@ impl SharedParts {
         let minor = self.client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
         let caller = HoldCaller { client: self.client.clone(), places, namespace: String::new() };
         Ok(Looker { caller, minor, config: self.config.clone() })
-    }
-
-    /// Until when this process leads.
-    fn until(&mut self) -> Option<Instant> {
-        let leadership = self.leadership_rx.borrow_and_update();
-        leadership.until.filter(|_| leadership.is_ours(Instant::now().into_std())).map(Instant::from_std)
-    }
-
-    /// Waits until this process leads, and everything is known.
-    async fn lead(&mut self) {
-        while self.until().is_none() || !self.view_rx.borrow_and_update().missing().is_empty() {
-            tokio::select! {
-                // Both are cancel safe: what has changed is looked at in the next round. They end with the process.
-                Ok(()) = self.leadership_rx.changed() => {}
-                Ok(()) = self.view_rx.changed() => {}
-                else => std::future::pending::<()>().await,
-            }
-        }
     }
 }
 
@@ -148,7 +131,7 @@ impl<'a> SharedTerm<'a> {
 
     async fn run(mut self) {
         self.view_changed();
-        while let Some(until) = self.parts.until() {
+        while let Some(until) = leading::until(&mut self.parts.leadership_rx) {
             self.begin_looks();
             let next = self.rounds.next(MOST_LOOKS).map_or(until, |at| (self.began + at).min(until));
             tokio::select! {
