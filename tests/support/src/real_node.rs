@@ -223,19 +223,23 @@ impl RealNode {
 
     /// Makes a pod whose one container runs until it is stopped. It gets all claims of `claims`, which are entries of the pod.
     pub fn run_pod(&self, name: &str, claims: &[Value], node_selector: &Value) {
+        self.run_pod_with(name, claims, &json!({"nodeSelector": node_selector}));
+    }
+
+    /// The same, with more fields of its spec.
+    pub fn run_pod_with(&self, name: &str, claims: &[Value], more: &Value) {
         let image = env::var(IMAGE).unwrap_or_else(|_| "docker.io/library/busybox:latest".to_owned());
         let used: Vec<Value> = claims.iter().map(|claim| json!({"name": claim["name"]})).collect();
         let script = format!("while :; do sleep 1; done # {}", self.marker(name));
-        self.create(
-            &self.of("/api/v1", "pods"),
-            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-                "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "nodeSelector": node_selector,
-                "tolerations": [{"operator": "Exists"}],
-                "resourceClaims": claims,
-                "containers": [{"name": "main", "image": image, "imagePullPolicy": "Never",
-                    "command": ["sh", "-c", script], "resources": {"claims": used}}],
-            }}),
-        );
+        let mut spec = json!({
+            "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "tolerations": [{"operator": "Exists"}],
+            "resourceClaims": claims,
+            "containers": [{"name": "main", "image": image, "imagePullPolicy": "Never",
+                "command": ["sh", "-c", script], "resources": {"claims": used}}],
+        });
+        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        self.create(&self.of("/api/v1", "pods"), &pod);
     }
 
     fn marker(&self, pod: &str) -> String {

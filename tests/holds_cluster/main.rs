@@ -10,12 +10,16 @@
     reason = "a test fails by panicking, and shows what it measured"
 )]
 
+mod figures;
+mod modes;
+mod requests;
+
 use std::{
     fs,
     io::{self, Write},
     net::TcpListener,
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -57,10 +61,14 @@ fn apply(node: &RealNode, objects: &[Value]) {
             "MutatingWebhookConfiguration" => "mutatingwebhookconfigurations",
             "ClusterRole" => "clusterroles",
             "ClusterRoleBinding" => "clusterrolebindings",
+            "Role" => "roles",
+            "RoleBinding" => "rolebindings",
             other => panic!("{other} is not applied here"),
         };
         let name = object["metadata"]["name"].as_str().unwrap();
-        let path = format!("/apis/{version}/{plural}/{name}?fieldManager=test&force=true");
+        let namespace =
+            object["metadata"]["namespace"].as_str().map(|it| format!("namespaces/{it}/")).unwrap_or_default();
+        let path = format!("/apis/{version}/{namespace}{plural}/{name}?fieldManager=test&force=true");
         let answer = node.ask("PATCH", &path, "application/apply-patch+yaml", object);
         answer.unwrap_or_else(|(code, message)| panic!("{kind} {name}: {code}: {message}"));
     }
@@ -73,6 +81,11 @@ impl HoldingCluster {
 
     /// With more lines of the controller's configuration.
     fn start_with(config: &str) -> Option<Self> {
+        Self::start_as(&format!("[[device]]\nname = \"card\"\ncount = {CARDS}\n"), CARDS, config)
+    }
+
+    /// With these devices, so many.
+    fn start_as(script: &str, count: usize, config: &str) -> Option<Self> {
         let Some(node) = RealNode::find() else {
             skipped("HOSTLER_E2E_KUBECONFIG and HOSTLER_E2E_NODE name no node");
             return None;
@@ -89,7 +102,7 @@ impl HoldingCluster {
         }
         let mut host =
             Host::real_node("[backends.cpu]\nenabled = false\n[backends.memory]\nenabled = false\n", node.membership());
-        host.script(&format!("[[device]]\nname = \"card\"\ncount = {CARDS}\n"));
+        host.script(script);
         host.start();
         let class = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "kept-card"},
@@ -103,7 +116,7 @@ impl HoldingCluster {
         let controller = node.block_on(RunningController::start(&options));
         node.block_on(controller.until_figure("hostler_controller_condition{type=\"Reservations\",status=\"True\"} 1"));
         let cluster = Self { node, host, controller };
-        eventually("the cards", || (cluster.fences()?.len() == CARDS).then_some(()));
+        eventually("the cards", || (cluster.fences()?.len() == count).then_some(()));
         Some(cluster)
     }
 
@@ -365,25 +378,5 @@ fn a_pod_of_lower_priority_makes_room_when_its_budget_allows_it_and_not_before()
     });
     node.delete(&node.of("/api/v1", "pods/urgent"), 1);
     cluster.release("e2e-urgent");
-    cluster.stop();
-}
-
-#[test]
-fn how_long_it_takes_until_others_are_refused() {
-    const ROUNDS: usize = 30;
-    let Some(cluster) = HoldingCluster::start() else { return };
-    let mut times: Vec<Duration> = Vec::new();
-    for round in 0..ROUNDS {
-        let name = format!("e2e-time-{round}");
-        let began = Instant::now();
-        cluster.reserve(&name, 1, "nobody");
-        eventually("the fence", || (cluster.held() == 1).then_some(()));
-        times.push(began.elapsed());
-        cluster.release(&name);
-        eventually("no fence", || (cluster.held() == 0).then_some(()));
-    }
-    times.sort();
-    let (middle, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
-    println!("creation until the slice is closed to others, {ROUNDS} times: median {middle:?}, longest {worst:?}");
     cluster.stop();
 }
