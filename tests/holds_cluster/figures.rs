@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::{CARDS, HoldingCluster, eventually};
+use crate::{CARDS, HoldingCluster, RESOURCE, eventually};
 
 #[test]
 fn how_long_it_takes_until_a_slice_is_closed() {
@@ -34,7 +34,7 @@ fn how_long_it_takes_until_a_slice_is_closed() {
 #[test]
 fn how_long_after_its_creation_a_reservation_lets_others_in() {
     const STEP: Duration = Duration::from_millis(25);
-    const STEPS: u32 = 40;
+    const STEPS: u32 = 60;
     const ROUNDS: u32 = 2;
     let Some(cluster) = HoldingCluster::start() else { return };
     cluster.template("any", &json!([])).unwrap();
@@ -58,7 +58,11 @@ fn how_long_after_its_creation_a_reservation_lets_others_in() {
         }
         let path = cluster.node.of("/api/v1", &format!("pods/{pod}"));
         cluster.node.delete(&path, 0);
-        eventually("the pod to be gone", || cluster.node.get(&path).is_none().then_some(()));
+        eventually("the pod and its claim to be gone", || {
+            let claims = cluster.node.get(&cluster.node.of(RESOURCE, "resourceclaims"))?;
+            let are_gone = cluster.node.get(&path).is_none() && claims["items"].as_array()?.is_empty();
+            are_gone.then_some(())
+        });
         cluster.release(&name);
         eventually("no fence", || (cluster.held() == 0).then_some(()));
     }
