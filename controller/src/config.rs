@@ -200,6 +200,7 @@ impl ControllerConfig {
             mistakes.push(ConfigMistake::new("driver", format!("is {:?}, which is no driver", self.driver), fix));
         }
         mistakes.extend(self.provisioning.mistakes());
+        mistakes.extend(self.reservations.mistakes());
         mistakes.extend(self.webhook.mistakes());
         let names = [("lease.name", Some(&self.lease.name)), ("lease.namespace", self.lease.namespace.as_ref())];
         for (key, name) in names {
@@ -289,6 +290,14 @@ mod tests {
              letters, digits, and hyphens inside\n\
              FILE:4: webhook.configuration: is \"A\", which no object can be called; write the name of the \
              MutatingWebhookConfiguration: lower-case letters, digits, '-' and '.'"
+        );
+        let text = "[reservations]\nreserve_image = ''\nsettle_seconds = 0\ngrace_seconds = 0";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:2: reservations.reserve_image: is \"\", which is no image; write an image that does nothing, for ever, such as \
+             \"registry.k8s.io/pause:3.10\"\n\
+             FILE:3: reservations.settle_seconds: is 0; write at least 1: as long as a scheduler takes from its decision to the \
+             allocation that everybody sees"
         );
         let error = read("kubeconfig = 'x'").unwrap_err();
         assert_eq!(error, "FILE:1: kubeconfig: is x, which is relative; write an absolute path");

@@ -405,6 +405,17 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         "has(self.object) || has(self.controller) || has(self.labelSelector) || has(self.provisioningRequest)",
         "it is about nobody; write object, controller, labelSelector or provisioningRequest",
     )]);
+    // What is not written does not matter: whoever leaves all out would mean every pod there is. `namespace` is a word of CEL.
+    let says = |fields: &[&str]| {
+        fields.iter().map(|field| format!("(has(self.{field}) && self.{field} != '')")).collect::<Vec<_>>().join(" || ")
+    };
+    let (object, controller) =
+        (says(&["__namespace__", "name", "uid"]), says(&["kind", "__namespace__", "name", "uid"]));
+    let object = rules([(&*object, "it is about every pod; write namespace, name or uid of the one that is meant")]);
+    let controller = rules([(
+        &*controller,
+        "it is about every pod that anything made; write kind, namespace, name or uid of what made those that are meant",
+    )]);
     let selector = rules([(
         "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
         "values are for In and NotIn, which need one at least",
@@ -413,6 +424,8 @@ fn of_reservation_rules() -> Vec<(&'static str, Value)> {
         ("Reservation", changes),
         ("ReservationSpec", spec),
         ("ReservationOwner", owner),
+        ("OwnerObject", object),
+        ("OwnerController", controller),
         ("LabelSelectorRequirement", selector),
     ]
 }
@@ -447,6 +460,10 @@ fn of_specs_of_reservations() -> Value {
         (
             "!(has(self.preemptionPolicy) && self.preemptionPolicy != 'Never') || !(has(self.preAllocation) && self.preAllocation)",
             "preAllocation waits for pods of the owners and preemptionPolicy evicts others; leave one of both out",
+        ),
+        (
+            "!has(self.preAllocationPolicy) || (has(self.preAllocation) && self.preAllocation)",
+            "preAllocationPolicy says which pods preAllocation waits for; write preAllocation: true, or leave it out",
         ),
         (
             "!has(self.replaces) || !has(self.replicas) || self.replicas == 1",

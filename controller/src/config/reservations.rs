@@ -1,5 +1,6 @@
 //! `[reservations]`: how devices are kept for whom they were promised.
 
+use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
 /// `[reservations]`: how devices are kept for whom they were promised.
@@ -29,5 +30,23 @@ impl Default for ReservationsConfig {
             direct: false,
             reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
         }
+    }
+}
+
+impl ReservationsConfig {
+    /// What no type says of a value.
+    pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
+        // Without a moment between closing and promising, what a scheduler has decided already would be promised as well.
+        let settle = (self.settle_seconds == 0).then(|| {
+            let fix = "write at least 1: as long as a scheduler takes from its decision to the allocation that everybody sees";
+            ConfigMistake::new("reservations.settle_seconds", "is 0".to_owned(), fix)
+        });
+        let is_image = !self.reserve_image.is_empty() && !self.reserve_image.contains(char::is_whitespace);
+        let image = (!is_image).then(|| {
+            let what = format!("is {:?}, which is no image", self.reserve_image);
+            let fix = "write an image that does nothing, for ever, such as \"registry.k8s.io/pause:3.10\"";
+            ConfigMistake::new("reservations.reserve_image", what, fix)
+        });
+        settle.into_iter().chain(image).collect()
     }
 }

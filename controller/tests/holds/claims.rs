@@ -156,35 +156,6 @@ async fn without_its_role_it_says_what_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_contradicts_the_mode_is_refused_with_the_fix() {
-    let cluster = cluster(1).await;
-    let refused = |spec: Value| {
-        let object = json!({
-            "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": "bad" }, "spec": spec,
-        });
-        cluster.server.try_create(object).unwrap_err().status()["message"].as_str().unwrap().to_owned()
-    };
-    let spec = |more: Value| {
-        let mut spec = json!({
-            "mode": "SharedClaim", "allocateOnce": false, "owners": [{ "object": { "name": "p" } }],
-            "template": { "metadata": { "namespace": "default" } },
-        });
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        spec
-    };
-    for (more, words) in [
-        (json!({ "allocateOnce": true }), "write allocateOnce: false"),
-        (json!({ "replicas": 2 }), "write replicas: 1"),
-        (json!({ "preAllocation": true }), "leave preAllocation out"),
-    ] {
-        let told = refused(spec(more));
-        assert!(told.contains(words), "{told:?} does not say {words:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn its_role_allows_all_that_shared_claims_take_and_nothing_else() {
     let cluster = cluster(1).await;
     let controller = cluster.controller().await;

@@ -185,35 +185,3 @@ async fn a_pod_of_a_deployment_is_moved_as_the_example_says() {
     until_eviction(&cluster, "move-encoder", "Evicted").await;
     end(&cluster, "low").await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_contradicts_itself_is_refused_with_the_fix() {
-    let cluster = HoldCluster::start().await;
-    let request = json!({ "name": "card", "exactly": { "deviceClassName": "card" } });
-    let reservation = |more: &Value| {
-        let mut spec = json!({
-            "deviceClaims": [{ "name": "c", "spec": { "devices": { "requests": [request] } } }],
-            "owners": [{ "object": { "name": "p" } }],
-        });
-        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
-        json!({
-            "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": "r" }, "spec": spec,
-        })
-    };
-    let moved = json!({ "namespace": "default", "name": "p", "uid": "u" });
-    for (more, words) in [
-        (json!({ "preAllocation": true, "preemptionPolicy": "PreemptLowerPriority" }), "leave one of both out"),
-        (json!({ "replaces": moved, "replicas": 2 }), "leave replicas out"),
-        (json!({ "replaces": { "namespace": "default", "name": "p" } }), "uid"),
-        (json!({ "preemptionPolicy": "Always" }), "preemptionPolicy"),
-        (json!({ "mode": "SharedClaim", "preemptionPolicy": "PreemptLowerPriority" }), "SharedClaim evicts nobody"),
-        (json!({ "mode": "SharedClaim", "replaces": moved }), "SharedClaim evicts nobody"),
-    ] {
-        let refusal = cluster.server.try_create(reservation(&more)).unwrap_err().status();
-        assert!(refusal["message"].as_str().unwrap().contains(words), "{refusal}");
-    }
-    let made = cluster.server.create(reservation(&json!({ "replaces": moved })));
-    let other = json!({ "spec": { "replaces": { "uid": "other" } } });
-    let refusal = cluster.server.try_merge(&made, &other).unwrap_err().status();
-    assert!(refusal["message"].as_str().unwrap().contains("make another Reservation"), "{refusal}");
-}

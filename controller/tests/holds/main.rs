@@ -9,6 +9,7 @@ mod direct;
 mod evictions;
 mod parts;
 mod people;
+mod refusals;
 mod repair;
 mod requests;
 #[path = "../run/rig.rs"]
