@@ -17,4 +17,4 @@ mod sight;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::keeper::{DirectParts, start};
+pub(crate) use self::keeper::start;

@@ -17,6 +17,7 @@ mod held;
 mod hold;
 mod lead;
 mod leading;
+mod looks;
 mod metrics;
 mod model;
 mod notices;

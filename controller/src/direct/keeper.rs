@@ -1,9 +1,7 @@
-//! The edge of direct mode to the API server: while this process leads, each gated pod is looked at until it is bound or gone. A
-//! look reads everything anew, and ends with at most one write.
+//! The edge of direct mode to the API server: each gated pod is looked at until it is bound or gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -14,13 +12,8 @@ use hostler_api::{
     resource::{ApiVersion, DeviceClass},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, rfc3339};
-use hostler_process::Tasks;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::{
-    sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until},
-};
 use tracing::{debug, warn};
 
 use super::{
@@ -29,165 +22,83 @@ use super::{
 };
 use crate::{
     hold::{ReservationObject, adapter::reservations},
-    lead::Leadership,
-    leading,
-    rounds::{LookEnd, Rounds},
+    looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
+    rounds::LookEnd,
     view::ClusterView,
 };
 
 const FIELD_MANAGER: &str = "hostler-controller";
-/// Looks that are under way at once.
-const MOST_LOOKS: usize = 8;
 /// While others do something: a pod that is placed is waited for by somebody.
 const SOON: Duration = Duration::from_secs(1);
 /// Everything is looked at this often at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Before the server is asked again what it serves.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-
-/// What placing pods takes.
-#[derive(Debug)]
-pub(crate) struct DirectParts {
-    /// A connection that no watch can hold up.
-    pub(crate) client: ApiClient,
-    /// What is there.
-    pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// Whether this process may write.
-    pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// Where looks run.
-    pub(crate) tasks: Tasks,
-}
 
 /// Places pods as long as this process leads.
-pub(crate) fn start(mut parts: DirectParts) {
-    let tasks = parts.tasks.clone();
-    let stop = tasks.stop_token();
-    tasks.service("direct placement", async move {
-        tokio::select! {
-            // Dropped at the end only. What was sent is done or not; whoever leads next finds out.
-            () = parts.run() => {}
-            // Cancel safe: the token stays cancelled.
-            () = stop.cancelled() => {}
-        }
-        Ok(())
-    });
+pub(crate) fn start(parts: LookParts) {
+    looks::start("direct placement", DirectKeeper, parts);
 }
+
+struct DirectKeeper;
 
 /// Looks at pods.
 #[derive(Clone)]
 struct Placer {
     client: ApiClient,
     version: ApiVersion,
-    leadership_rx: watch::Receiver<Leadership>,
 }
 
-struct DirectTerm<'a> {
-    parts: &'a mut DirectParts,
-    placer: Placer,
-    rounds: Rounds,
-    /// Pods by `namespace/name`, and what makes another look worth it.
-    known: BTreeMap<String, (ObjectKey, String)>,
-    began: Instant,
-    answers_tx: mpsc::Sender<(String, LookEnd)>,
-    answers_rx: mpsc::Receiver<(String, LookEnd)>,
-}
+impl LookKeeper for DirectKeeper {
+    type Term = Placer;
 
-impl DirectParts {
-    async fn run(&mut self) {
-        loop {
-            leading::wait(&mut self.leadership_rx, &mut self.view_rx, || {}).await;
-            match self.client.version().await {
-                Ok(version) => {
-                    let (client, leadership_rx) = (self.client.clone(), self.leadership_rx.clone());
-                    DirectTerm::new(self, Placer { client, version, leadership_rx }).run().await;
-                }
-                Err(failure) => {
-                    debug!(error = %Chain(&failure), "no pods are placed");
-                    sleep(ASK_AGAIN).await;
-                }
-            }
-        }
+    async fn begin(&self, parts: &LookParts) -> Result<Placer, String> {
+        let client = parts.client.clone();
+        let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
+        Ok(Placer { client, version })
     }
 }
 
-impl<'a> DirectTerm<'a> {
-    fn new(parts: &'a mut DirectParts, placer: Placer) -> Self {
-        // Each look under way gives one answer.
-        let (answers_tx, answers_rx) = mpsc::channel(MOST_LOOKS);
-        let (rounds, known, began) = (Rounds::default(), BTreeMap::new(), Instant::now());
-        Self { parts, placer, rounds, known, began, answers_tx, answers_rx }
-    }
+impl LookTerm for Placer {
+    type Answer = LookEnd;
 
-    async fn run(mut self) {
-        self.view_changed();
-        while let Some(until) = leading::until(&mut self.parts.leadership_rx) {
-            self.begin_looks();
-            let next = self.rounds.next(MOST_LOOKS).map_or(until, |at| (self.began + at).min(until));
-            tokio::select! {
-                // What the server answered is known before more is asked of it.
-                biased;
-                // Cancel safe: an answer that was not taken stays in the channel.
-                Some((name, end)) = self.answers_rx.recv() => {
-                    self.rounds.ended(&name, self.began.elapsed(), end);
-                    if !self.known.contains_key(&name) {
-                        self.rounds.forget(&name);
-                    }
-                }
-                // Cancel safe: it only waits.
-                () = sleep_until(next) => {}
-                // Cancel safe: what has changed is looked at in the next round.
-                _ = self.parts.leadership_rx.changed() => {}
-                // Cancel safe: what has changed is looked at at once.
-                Ok(()) = self.parts.view_rx.changed() => self.view_changed(),
+    /// Pods that are gated, and those for which a Reservation was made, by `namespace/name`.
+    fn objects(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        for (key, stamp) in &view.marks.gated {
+            seen.entry(key.to_string()).or_default().add(stamp);
+        }
+        for reservation in view.reservations.values() {
+            if let Some(key) = pod_of(reservation) {
+                seen.entry(key.to_string()).or_default().add(&reservation.version);
             }
         }
+        seen
     }
 
-    /// Those of which something is another than before are looked at.
-    fn view_changed(&mut self) {
-        let view = self.parts.view_rx.borrow_and_update().clone();
-        let (now, seen) = (self.began.elapsed(), pods_of(&view));
-        for (name, found) in &seen {
-            if self.known.get(name) != Some(found) {
-                self.rounds.changed(name, now);
-            }
+    fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = LookEnd> + Send + 'static {
+        let (placer, key) = (self.clone(), key_of(name));
+        async move {
+            let made = reservations_for(&now.view, &key);
+            placer.place(&key, &made, &now).await.unwrap_or_else(|failure| {
+                warn!(pod = %key, error = %Chain(&failure), "a pod cannot be placed for now");
+                LookEnd::Failed
+            })
         }
-        let gone: Vec<String> = self.known.keys().filter(|name| !seen.contains_key(*name)).cloned().collect();
-        gone.iter().for_each(|name| self.rounds.forget(name));
-        self.known = seen;
     }
 
-    fn begin_looks(&mut self) {
-        while let Some(name) = self.rounds.begin(self.began.elapsed(), MOST_LOOKS) {
-            let Some((key, _)) = self.known.get(&name).cloned() else {
-                self.rounds.ended(&name, self.began.elapsed(), LookEnd::Again);
-                self.rounds.forget(&name);
-                continue;
-            };
-            let made = reservations_for(&self.parts.view_rx.borrow(), &key);
-            let (placer, answers_tx) = (self.placer.clone(), self.answers_tx.clone());
-            self.parts.tasks.job(async move {
-                let end = placer.look(&key, &made).await.unwrap_or_else(|failure| {
-                    warn!(pod = %key, error = %Chain(&failure), "a pod cannot be placed for now");
-                    LookEnd::Failed
-                });
-                // Nobody wants to know when the term is over.
-                let _ = answers_tx.send((name, end)).await;
-            });
-        }
+    fn answered(&mut self, _name: &str, end: LookEnd) -> LookEnd {
+        end
     }
+
+    fn forget(&mut self, _name: &str) {}
 }
 
 impl Placer {
-    async fn look(&self, key: &ObjectKey, made: &[String]) -> Result<LookEnd, ApiFailure> {
+    async fn place(&self, key: &ObjectKey, made: &[String], now: &LookMoment) -> Result<LookEnd, ApiFailure> {
         let sight = self.sight(key, made).await?;
         match decide(&sight) {
             DirectStep::Rest => Ok(LookEnd::Rest(LOOK_AGAIN)),
             DirectStep::Wait => Ok(LookEnd::Rest(SOON)),
-            // What was read is of the time of who leads; what is written is as well.
-            DirectStep::Write(_) if !self.leadership_rx.borrow().is_ours(Instant::now().into_std()) => {
-                Ok(LookEnd::Failed)
-            }
+            DirectStep::Write(_) if !now.may_write() => Ok(LookEnd::Failed),
             DirectStep::Write(write) => {
                 debug!(pod = %key, what = write.what(), "a write for a gated pod");
                 match self.send(&write).await {
@@ -256,18 +167,10 @@ impl Placer {
     }
 }
 
-/// Pods that are gated, and those for which a Reservation was made.
-fn pods_of(view: &ClusterView) -> BTreeMap<String, (ObjectKey, String)> {
-    let mut seen: BTreeMap<String, (ObjectKey, String)> = BTreeMap::new();
-    for (key, stamp) in &view.marks.gated {
-        seen.insert(key.to_string(), (key.clone(), format!("{stamp:?}")));
-    }
-    for reservation in view.reservations.values() {
-        let Some(key) = pod_of(reservation) else { continue };
-        let (_, found) = seen.entry(key.to_string()).or_insert_with(|| (key, String::new()));
-        found.push_str(&reservation.version);
-    }
-    seen
+/// What [`LookTerm::objects`] calls a pod; no name has a slash.
+fn key_of(name: &str) -> ObjectKey {
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    ObjectKey::new(namespace, name)
 }
 
 fn reservations_for(view: &ClusterView, key: &ObjectKey) -> Vec<String> {

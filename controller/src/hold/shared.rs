@@ -17,4 +17,4 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::keeper::{SharedParts, start};
+pub(crate) use self::keeper::start;

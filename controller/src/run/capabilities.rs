@@ -8,12 +8,13 @@ use crate::{
     classic::adapter::{self as classic, ClassicParts, ClassicStatus},
     conditions::SumsOutcome,
     config::ControllerConfig,
-    direct::{self, DirectParts},
+    direct,
     hardware::{self, HardwareParts},
     hold::{
         adapter::{self as hold, HoldParts, HoldStatus},
-        shared::{self, SharedParts},
+        shared,
     },
+    looks::LookParts,
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
 };
@@ -46,9 +47,9 @@ impl CapabilityStarts<'_> {
         }
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
-            self.share();
+            shared::start(self.config.reservations.clone(), self.looks());
             if self.config.reservations.direct {
-                self.place();
+                direct::start(self.looks());
             }
         }
     }
@@ -80,15 +81,9 @@ impl CapabilityStarts<'_> {
         provision::start(ProvisionParts { client, config, view_rx, holds_rx, attach, leadership_rx, status_tx, tasks });
     }
 
-    fn place(&self) {
+    fn looks(&self) -> LookParts {
         let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        direct::start(DirectParts { client, view_rx, leadership_rx, tasks });
-    }
-
-    fn share(&self) {
-        let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        let config = self.config.reservations.clone();
-        shared::start(SharedParts { client, config, view_rx, leadership_rx, tasks });
+        LookParts { client, view_rx, leadership_rx, tasks }
     }
 
     fn hold(&self, status_tx: watch::Sender<HoldStatus>) {

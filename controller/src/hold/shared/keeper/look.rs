@@ -2,8 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hostler_allocator::plan::ObjectKey;
@@ -14,7 +13,6 @@ use hostler_api::{
 use hostler_cluster::{ApiFailure, Collection};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::super::{
@@ -28,7 +26,7 @@ use crate::{
         HoldNotice, HoldOutcome, HoldWrite, OwnerPod, ReservationObject,
         adapter::{HoldCaller, HoldKind, outcome, written_at},
     },
-    lead::Leadership,
+    looks::LookMoment,
     model::ObservedKind,
     rounds::LookEnd,
     view::ClusterView,
@@ -51,16 +49,14 @@ pub(super) struct Looker {
 /// What a look begins with.
 pub(super) struct LookQuestion {
     pub(super) name: String,
-    pub(super) view: Arc<ClusterView>,
+    pub(super) moment: LookMoment,
     pub(super) lost_nodes: BTreeSet<String>,
     pub(super) trouble: Option<String>,
     pub(super) now: Duration,
-    pub(super) leadership_rx: watch::Receiver<Leadership>,
 }
 
 /// What came of a look.
 pub(super) struct LookAnswer {
-    pub(super) name: String,
     pub(super) end: LookEnd,
     /// What the server says against a write, or that it has nothing against it any more.
     pub(super) trouble: Option<Option<String>>,
@@ -70,8 +66,8 @@ pub(super) struct LookAnswer {
 }
 
 impl LookAnswer {
-    fn new(name: String, end: LookEnd) -> Self {
-        Self { name, end, trouble: None, server_time: None, notice: None }
+    fn new(end: LookEnd) -> Self {
+        Self { end, trouble: None, server_time: None, notice: None }
     }
 }
 
@@ -79,29 +75,24 @@ impl Looker {
     pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
         let sight = match self.sight(&question).await {
             Ok(Some(sight)) => sight,
-            Ok(None) => return LookAnswer::new(question.name, LookEnd::Rest(LOOK_AGAIN)),
+            Ok(None) => return LookAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
             Err(failure) => {
                 warn!(reservation = question.name, error = %Chain(&failure), "a Reservation cannot be looked at");
-                return LookAnswer::new(question.name, LookEnd::Failed);
+                return LookAnswer::new(LookEnd::Failed);
             }
         };
         match decide(&sight) {
-            SharedStep::Rest(left) => {
-                LookAnswer::new(question.name, LookEnd::Rest(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)))
-            }
-            // What was read is of the time of who leads; what is written is as well.
-            SharedStep::Write(_) if !question.leadership_rx.borrow().is_ours(Instant::now()) => {
-                LookAnswer::new(question.name, LookEnd::Failed)
-            }
-            SharedStep::Write(write) => self.write(question.name, &sight, &write).await,
+            SharedStep::Rest(left) => LookAnswer::new(LookEnd::Rest(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))),
+            SharedStep::Write(_) if !question.moment.may_write() => LookAnswer::new(LookEnd::Failed),
+            SharedStep::Write(write) => self.write(&sight, &write).await,
         }
     }
 
-    async fn write(&self, name: String, sight: &SharedSight, write: &SharedWrite) -> LookAnswer {
+    async fn write(&self, sight: &SharedSight, write: &SharedWrite) -> LookAnswer {
         let written = self.send(write).await;
         let outcome = written.as_ref().map_or_else(outcome, |_| HoldOutcome::Done);
         let is_reservation = matches!(write, SharedWrite::Reservation(_));
-        let mut answer = LookAnswer::new(name, LookEnd::Failed);
+        let mut answer = LookAnswer::new(LookEnd::Failed);
         match outcome {
             HoldOutcome::Done => {
                 answer.end = LookEnd::Again;
@@ -111,10 +102,10 @@ impl Looker {
             }
             // What it is now is read anew.
             HoldOutcome::Conflict | HoldOutcome::Gone => {}
-            HoldOutcome::Failed(error) => warn!(reservation = answer.name, error, "a write for a Reservation failed"),
+            HoldOutcome::Failed(error) => warn!(reservation = sight.name, error, "a write for a Reservation failed"),
             HoldOutcome::Refused(error) => answer.trouble = Some(Some(error)),
         }
-        debug!(reservation = answer.name, what = write.what(), end = ?answer.end, "a write was sent");
+        debug!(reservation = sight.name, what = write.what(), end = ?answer.end, "a write was sent");
         answer
     }
 
@@ -139,7 +130,7 @@ impl Looker {
 
     /// Everything as the server has it; `None` where it is not for this mode to look at.
     async fn sight(&self, question: &LookQuestion) -> Result<Option<SharedSight>, ApiFailure> {
-        let (name, view) = (&question.name, &question.view);
+        let (name, view) = (&question.name, &question.moment.view);
         let reservation: Option<ReservationObject> = self.get(&HoldKind::reservations(), name).await?;
         if reservation.as_ref().is_some_and(|it| it.spec.mode() != ReservationMode::SharedClaim) {
             return Ok(None);
