@@ -1,6 +1,7 @@
 //! Calls to the API server: each with a time limit, and a failure that says what was tried and what the server said.
 
 mod evict;
+mod status;
 
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
 

@@ -92,6 +92,25 @@ pub(super) fn said(
     (!is_there).then_some(after)
 }
 
+/// Details of this controller that stand there and shall not: a patch that takes them away, empty where there are none.
+pub(super) fn taken_back(
+    wanted: &ProvisioningRequestStatus,
+    stands: &ProvisioningRequestStatus,
+) -> BTreeMap<&'static str, Option<String>> {
+    let has = |status: &ProvisioningRequestStatus, key: &str| status.provisioning_class_details.contains_key(key);
+    let left = DETAILS.into_iter().filter(|key| has(stands, key) && !has(wanted, key));
+    left.map(|key| (key, None)).collect()
+}
+
+/// Whether everything stands there that this controller says, and nothing that it has taken back.
+pub(super) fn stands(wanted: &ProvisioningRequestStatus, there: &ProvisioningRequestStatus) -> bool {
+    let is_said = |key: &&str| {
+        let detail = |status: &ProvisioningRequestStatus| status.provisioning_class_details.get(*key).cloned();
+        detail(wanted) == detail(there)
+    };
+    wanted.conditions.iter().all(|condition| there.conditions.contains(condition)) && DETAILS.iter().all(is_said)
+}
+
 /// What people are told when this is written: what has become of their request, and nothing twice.
 pub(super) fn notices(request: &SeenRequest, words: &[StatusWord]) -> Vec<ProvisionNotice> {
     use ProvisioningConditionType as Type;

@@ -15,7 +15,7 @@ use crate::rig::{USER, install, install_rules_for_devices, options, root};
 
 const HARDWARE: &str = "nodehardware";
 const SLICES: &str = "resourceslices";
-const RESERVATIONS: &str = "reservations";
+pub(crate) const RESERVATIONS: &str = "reservations";
 
 /// A cluster; who acts in it ends with it.
 pub(crate) struct HoldCluster {

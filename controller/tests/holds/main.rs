@@ -15,6 +15,7 @@ mod requests;
 #[path = "../run/rig.rs"]
 mod rig;
 mod stories;
+mod strangers;
 mod webhook;
 
 use std::process::Command;

@@ -244,6 +244,24 @@ async fn what_others_say_of_a_request_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_others_wrote_in_its_place_goes_when_it_is_taken_back() {
+    let server = cluster(1, "v1").await;
+    ask(&server, "r", 1, "v1");
+    let uid = server.get("provisioningrequests", "r").unwrap()["metadata"]["uid"].clone();
+    // A Reservation that nobody here could make.
+    let details = json!({ "reservation": format!("provreq-{}-0-0", uid.as_str().unwrap()), "theirs": "x" });
+    server.set_status("provisioningrequests", "r", json!({ "provisioningClassDetails": details }));
+    let _controller = controller(&server).await;
+    until(&server, "r", "Provisioned", NOT_FOUND).await;
+    let taken_back = |view: &ApiServerView<'_>| {
+        let details = view.get("provisioningrequests", "r")?["status"]["provisioningClassDetails"].take();
+        details["reservation"].is_null().then_some(details)
+    };
+    let details = server.until("it is taken back", taken_back).await;
+    assert_eq!(details["theirs"], "x");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_fails_stops_no_other_and_is_made_good() {
     let server = cluster(3, "v1").await;
     let controller = controller(&server).await;

@@ -1,8 +1,9 @@
 //! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{Chain, well_known::HELD_TAINT};
+use hostler_api::{Chain, reservation::ReservationStatus, well_known::HELD_TAINT};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::hold::{
     AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodWrite, PriorityClasses,
-    WrittenReservation,
+    ReservationObject, WrittenReservation,
 };
 
 /// Whose fields these are, as the API server remembers it.
@@ -100,11 +101,9 @@ impl HoldCaller {
         match write {
             HoldWrite::Finalizers(of, finalizers) => self.finalizers(of, finalizers).await.map(Some),
             HoldWrite::Status(of, status) => {
-                let all = HoldKind::reservations();
-                let object = json!({
-                    "apiVersion": all.api_version(), "kind": all.kind(), "metadata": metadata(of), "status": status,
-                });
-                self.client.apply_status(&all, &of.name, FIELD_MANAGER, &object).await.map(Some)
+                let (all, whole) = (HoldKind::reservations(), (&*of.version, &**status));
+                let object = self.client.write_status(&all, &of.name, FIELD_MANAGER, whole).await?;
+                is_as_written(&of.name, status, &object).map(|()| Some(object))
             }
             HoldWrite::Delete(of) => {
                 let version = ObjectVersion { uid: of.uid.clone(), resource_version: of.version.clone() };
@@ -160,6 +159,18 @@ impl HoldCaller {
         let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
         self.client.delete(all, &rule.name, &version).await
     }
+}
+
+/// What the server has left out would be written again and again: it counts as not written.
+fn is_as_written(name: &str, status: &ReservationStatus, object: &Value) -> Result<(), ApiFailure> {
+    let step = || format!("write the status of Reservation {name}");
+    let has = ReservationObject::deserialize(object).map_err(|error| ApiFailure::unusable(step(), error))?.status;
+    if has == *status {
+        return Ok(());
+    }
+    let why = "the API server has kept another status than it was given: apply deploy/holds of this release, and look \
+        for webhooks that change Reservations";
+    Err(ApiFailure::unusable(step(), why))
 }
 
 fn metadata(of: &WrittenReservation) -> Value {

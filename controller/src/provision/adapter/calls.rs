@@ -11,7 +11,7 @@ use std::{
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
-    provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, VERSIONS},
+    provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, ProvisioningRequestStatus, VERSIONS},
     reservation::RESERVATION_KIND,
 };
 use hostler_cluster::{
@@ -21,7 +21,10 @@ use hostler_cluster::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::provision::event::{FinalizerWrite, ProvisionNotice, StatusWrite, WriteOutcome};
+use crate::provision::{
+    event::{FinalizerWrite, ProvisionNotice, StatusWrite, WriteOutcome},
+    status::{stands, taken_back},
+};
 
 /// Whose fields these are, as the API server remembers it. Others who write conditions of a request have other names.
 pub(super) const FIELD_MANAGER: &str = "hostler-controller-provisioning";
@@ -72,6 +75,14 @@ pub(super) struct SeenAfter {
 struct MetadataAfter {
     uid: String,
     resource_version: String,
+}
+
+/// The same, with what it says then.
+#[derive(Deserialize)]
+struct WrittenRequest {
+    metadata: MetadataAfter,
+    #[serde(default)]
+    status: ProvisioningRequestStatus,
 }
 
 impl SeenAfter {
@@ -172,8 +183,23 @@ impl RequestWriter {
             },
             "status": status,
         });
-        let written: SeenAfter = self.client.apply_status(&all, &key.name, FIELD_MANAGER, &object).await?;
-        Ok(written.version())
+        let mut written: WrittenRequest = self.client.apply_status(&all, &key.name, FIELD_MANAGER, &object).await?;
+        // What somebody else has written as well does not go when it is applied no more.
+        let left = taken_back(status, &written.status);
+        if !left.is_empty() {
+            let after = written.metadata;
+            let patch = json!({
+                "metadata": {"uid": after.uid, "resourceVersion": after.resource_version},
+                "status": {"provisioningClassDetails": left},
+            });
+            written = self.client.change_status(&all, &key.name, FIELD_MANAGER, &patch).await?;
+        }
+        if stands(status, &written.status) {
+            return Ok(SeenAfter { metadata: written.metadata }.version());
+        }
+        // It would be written again and again.
+        let why = "the API server has kept another status than it was given: look for webhooks that change requests";
+        Err(ApiFailure::unusable(format!("write the status of {PROVISIONING_REQUEST_KIND} {key}"), why))
     }
 }
 

@@ -1,0 +1,40 @@
+//! The status of an object as a whole, whoever wrote what is there.
+
+use hyper::{
+    Request,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use kube::core::request;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use super::ApiClient;
+use crate::{ApiFailure, Collection};
+
+impl ApiClient {
+    /// Has the status of an object be what is given and nothing else, if the object is still in this version; gives it as the server
+    /// has it then. `manager` owns the fields from then on. Where fields are applied instead, one that is not named any more stays
+    /// if somebody else has written it.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn write_status<T: DeserializeOwned>(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        (version, status): (&str, &impl Serialize),
+    ) -> Result<T, ApiFailure> {
+        let step = || format!("write the status of {}", all.title(name));
+        // A `test` that fails is told as a mistake of the caller; another version than the object's as the conflict that it is.
+        let operations = json!([
+            {"op": "add", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let request = Request::patch(format!("{}/status?fieldManager={manager}", all.path(name)))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json-patch+json")
+            .body(super::json(step, &operations)?);
+        self.call(step, request.map_err(request::Error::BuildRequest)).await
+    }
+}
