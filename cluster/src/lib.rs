@@ -47,5 +47,5 @@ pub use pace::WritePace;
 pub use patience::ApiPatience;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
 pub use service::HttpService;
-pub use time::{from_rfc3339, rfc3339, rfc3339_micros};
+pub use time::{from_rfc3339, rfc3339, rfc3339_micros, since_1970, written_at};
 pub use watch::{ListFreshness, WatchEvent, Watching};

@@ -1,8 +1,9 @@
 //! Times as the API writes them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 /// `2026-11-22T18:40:00Z`: what Kubernetes calls a Time.
 pub fn rfc3339(at: SystemTime) -> String {
@@ -21,11 +22,29 @@ pub fn from_rfc3339(text: &str) -> Option<SystemTime> {
     text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
+/// The same, since 1970.
+pub fn since_1970(text: &str) -> Option<Duration> {
+    from_rfc3339(text)?.duration_since(UNIX_EPOCH).ok()
+}
+
+/// When the server has written an object last, by its own clock and since 1970, from what it keeps of each writer in
+/// `metadata.managedFields`. To the second, and never later than it was.
+pub fn written_at(managed_fields: &Value) -> Option<Duration> {
+    managed_fields.as_array()?.iter().filter_map(|fields| since_1970(fields["time"].as_str()?)).max()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_last_word_of_all_writers_tells_the_servers_time() {
+        let managed = json!([{"time": "2026-01-01T00:00:05Z"}, {"time": "2026-01-01T00:00:09Z"}, {}]);
+        assert_eq!(written_at(&managed), since_1970("2026-01-01T00:00:09Z"));
+        assert_eq!(written_at(&Value::Null), None);
+    }
 
     #[test]
     fn times_have_as_many_digits_as_the_server_takes() {

@@ -42,6 +42,23 @@ pub(crate) struct Leadership {
     pub(crate) until: Option<std::time::Instant>,
     /// Why the Lease cannot be read or written, if so.
     pub(crate) trouble: Option<Arc<str>>,
+    /// What time it is, as the server said with the last renewal.
+    pub(crate) server_time: Option<ServerTime>,
+}
+
+/// What time the server has said that it is, and when that was heard.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ServerTime {
+    /// Since 1970.
+    said: Duration,
+    heard: std::time::Instant,
+}
+
+impl ServerTime {
+    /// What time it is now by that, since 1970; never later than the server's clock is.
+    pub(crate) fn now(self) -> Duration {
+        self.said + self.heard.elapsed()
+    }
 }
 
 impl Leadership {
@@ -69,7 +86,8 @@ pub(crate) fn start(parts: LeadParts, tasks: &Tasks) -> watch::Receiver<Leadersh
     let (leadership_tx, leadership_rx) = watch::channel(Leadership::default());
     let core = LeaseCore::new(&parts.identity, std::time::Instant::now());
     let leases = Collection::custom("coordination.k8s.io", "v1", "Lease", "leases").of(&parts.namespace);
-    let candidate = Candidate { parts, leases, core, last: Lease::default(), trouble: None, leadership_tx };
+    let (last, trouble, server_time) = (Lease::default(), None, None);
+    let candidate = Candidate { parts, leases, core, last, trouble, server_time, leadership_tx };
     let stop = tasks.stop_token();
     tasks.service("lead", async move {
         candidate.run(stop).await;
@@ -86,6 +104,7 @@ struct Candidate {
     /// What was read or written last: what others put there stays there.
     last: Lease,
     trouble: Option<Arc<str>>,
+    server_time: Option<ServerTime>,
     leadership_tx: watch::Sender<Leadership>,
 }
 
@@ -161,6 +180,8 @@ impl Candidate {
         match written {
             Ok(lease) => {
                 self.last = lease;
+                let heard = std::time::Instant::now();
+                self.server_time = self.last.written_at().map(|said| ServerTime { said, heard });
                 Ok(LeaseEvent::Written(self.last.seen()))
             }
             // It was written, or deleted, by somebody else in the meantime. Where it was to be made, what is not there is its
@@ -184,7 +205,7 @@ impl Candidate {
     /// Has readers know, and the log.
     fn tell(&mut self) {
         let now = std::time::Instant::now();
-        let leadership = self.core.leadership(self.trouble.clone());
+        let leadership = Leadership { server_time: self.server_time, ..self.core.leadership(self.trouble.clone()) };
         let before = self.leadership_tx.send_replace(leadership.clone());
         match (before.is_ours(now), leadership.is_ours(now)) {
             (false, true) => info!(identity = self.parts.identity, "this controller leads"),

@@ -17,7 +17,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    lead::Leadership,
+    lead::{Leadership, ServerTime},
     leading,
     rounds::{LookEnd, Rounds},
     view::ClusterView,
@@ -80,6 +80,11 @@ impl LookMoment {
     /// What was read is of the time of who leads; what is written is as well.
     pub(crate) fn may_write(&self) -> bool {
         self.leadership_rx.borrow().is_ours(Instant::now().into_std())
+    }
+
+    /// What time the server says that it is, since 1970.
+    pub(crate) fn server_time(&self) -> Option<Duration> {
+        self.leadership_rx.borrow().server_time.map(ServerTime::now)
     }
 }
 

@@ -32,7 +32,6 @@ pub(in crate::hold) use self::{
     calls::{HoldCaller, outcome},
     kind::{HoldKind, HoldPlaces},
     notices::Notices,
-    read::written_at,
 };
 use self::{
     kind::PlaceError,

@@ -37,9 +37,15 @@ impl HoldClock {
         self.server = Some((time, self.now.elapsed));
     }
 
-    /// The earlier one of what this machine and the server say, since 1970.
-    pub(super) fn certain(&self) -> Duration {
-        let of_server = self.server.map(|(time, at)| time + self.now.elapsed.saturating_sub(at));
-        of_server.map_or(self.now.wall, |time| time.min(self.now.wall))
+    /// The earlier one of what this machine and the server say, since 1970; `None` before the server has said anything: this
+    /// machine alone may be years ahead.
+    pub(super) fn certain(&self) -> Option<Duration> {
+        let (time, at) = self.server?;
+        Some((time + self.now.elapsed.saturating_sub(at)).min(self.now.wall))
+    }
+
+    /// What time people are told that it is.
+    pub(super) fn told(&self) -> Duration {
+        self.certain().unwrap_or(self.now.wall)
     }
 }

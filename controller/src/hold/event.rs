@@ -71,7 +71,7 @@ pub(crate) enum HoldEvent {
     FactsChanged,
     /// Every claim that there was when this list was asked for has been told.
     ClaimsListed(u64),
-    /// The API server said what time it is, in the header Date of an answer: since 1970.
+    /// The API server said what time it is, in what it keeps of the last write of an object: since 1970.
     ServerTime(Duration),
     /// The planner has answered.
     Planned(HoldAnswer),

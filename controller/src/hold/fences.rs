@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::reservation::{ReservationConditionType, ReservedDevice, ReservedDeviceState, toleration_value};
-use hostler_cluster::from_rfc3339;
+use hostler_cluster::since_1970;
 
 use super::{
     agenda::Topic,
@@ -54,7 +54,7 @@ impl HoldCore {
         // not open it to a third.
         let ready = hold.object.status.condition(ReservationConditionType::Ready);
         let since = ready.and_then(|it| since_1970(&it.last_transition_time)).unwrap_or_default();
-        let age = self.clock.certain().saturating_sub(since);
+        let age = self.clock.certain().unwrap_or_default().saturating_sub(since);
         if age < self.settings.settle {
             self.agenda.after(self.settings.settle - age, Topic::NodeFences(device.node_name.clone()));
             self.agenda.after(self.settings.settle - age, Topic::Rule(rule_name(&device_key(device))));
@@ -141,9 +141,4 @@ impl HoldCore {
     pub(super) fn is_fenced(&self, value: &str) -> bool {
         self.seen.has_fences(value) || self.is_closing(value)
     }
-}
-
-/// A time in an object.
-pub(super) fn since_1970(text: &str) -> Option<std::time::Duration> {
-    from_rfc3339(text)?.duration_since(std::time::UNIX_EPOCH).ok()
 }

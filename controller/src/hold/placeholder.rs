@@ -60,7 +60,7 @@ impl HoldCore {
         let key = ObjectKey { namespace, name: name.to_owned() };
         let wanted = self.wanted_part(name);
         let known = self.seen.claims.get(&key).cloned();
-        let now = rfc3339(UNIX_EPOCH + self.clock.certain());
+        let now = rfc3339(UNIX_EPOCH + self.clock.told());
         let write = match (known, wanted) {
             (None, Some(part)) if part.can_take => Some(ClaimWrite::Create(Box::new(new_claim(&key, &part)))),
             (None, _) => None,

@@ -9,12 +9,12 @@ use hostler_api::{
         ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState, TemplateError,
     },
 };
+use hostler_cluster::since_1970;
 
 use super::{
     agenda::Topic,
     core::HoldCore,
     event::{HoldTarget, HoldWrite, ReservationObject, WrittenReservation},
-    fences::since_1970,
     status::{NewStatus, owners_of, served},
 };
 
@@ -110,11 +110,12 @@ impl HoldCore {
 
     /// Whether it is later than that, by all clocks; else it is looked at again.
     fn is_past(&mut self, until: Duration, name: &str) -> bool {
-        let left = until.saturating_sub(self.clock.certain());
-        if !left.is_zero() {
-            self.agenda.after(left.max(SHORTEST_WAIT), Topic::Reservation(name.to_owned()));
+        let left = self.clock.certain().map(|now| until.saturating_sub(now));
+        let is_past = left.is_some_and(|left| left.is_zero());
+        if !is_past {
+            self.agenda.after(left.unwrap_or_default().max(SHORTEST_WAIT), Topic::Reservation(name.to_owned()));
         }
-        left.is_zero()
+        is_past
     }
 
     /// When it expires, since 1970.

@@ -74,7 +74,7 @@ fn count<'a>(devices: impl Iterator<Item = &'a ReservedDevice>) -> BTreeMap<Stri
 
 impl NewStatus {
     pub(super) fn of(core: &HoldCore, name: &str) -> Self {
-        let now = core.clock.certain();
+        let now = core.clock.told();
         let Some(hold) = core.holds.get(name) else {
             return Self { status: ReservationStatus::default(), now: rfc3339(UNIX_EPOCH + now) };
         };

@@ -109,7 +109,7 @@ impl LeaseCore {
     pub(crate) fn leadership(&self, trouble: Option<Arc<str>>) -> Leadership {
         let holder = self.seen.as_ref().map(|(seen, _)| &*seen.record.holder).filter(|holder| !holder.is_empty());
         let until = self.renewed.map(|renewed| renewed + RENEW_TIME);
-        Leadership { holder: holder.map(Arc::from), until, trouble }
+        Leadership { holder: holder.map(Arc::from), until, trouble, server_time: None }
     }
 
     /// Whether this candidate leads.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hostler_cluster::rfc3339_micros;
+use hostler_cluster::{rfc3339_micros, written_at};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,11 @@ impl Lease {
                 transitions: self.spec.lease_transitions.unwrap_or_default(),
             },
         }
+    }
+
+    /// When it was written last, by the server's clock and since 1970.
+    pub(super) fn written_at(&self) -> Option<Duration> {
+        written_at(self.metadata.get("managedFields")?)
     }
 
     /// The same, saying something else, over the version that was seen.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::ReservationMode;
-use hostler_cluster::{FollowEvent, RawObject};
+use hostler_cluster::{FollowEvent, RawObject, written_at};
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
@@ -94,7 +94,7 @@ impl HoldReader {
             HoldTarget::Pod(_) => return Vec::new(),
             HoldTarget::Claim(_) => HoldKind::Claim,
         };
-        let of_server = read::written_at(object).map(HoldEvent::ServerTime);
+        let of_server = written_at(&object["metadata"]["managedFields"]).map(HoldEvent::ServerTime);
         let read = self.read(kind, object).unwrap_or_default();
         of_server.into_iter().chain(read).collect()
     }

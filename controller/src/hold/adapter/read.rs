@@ -1,7 +1,5 @@
 //! From objects as the server tells them to what the core is told. Pure.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use hostler_api::{
     Quantity,
     hardware::NodeHardwareSpec,
@@ -9,7 +7,7 @@ use hostler_api::{
     resource::{DeviceAttribute, DeviceCapacity, ResourceSliceSpec, SliceDevice, SliceQuantity},
     well_known::{HELD_ATTRIBUTE, HELD_TAINT},
 };
-use hostler_cluster::from_rfc3339;
+use hostler_cluster::since_1970;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -32,13 +30,6 @@ struct SeenMeta {
     deletion_timestamp: Option<String>,
     finalizers: Vec<String>,
     labels: std::collections::BTreeMap<String, String>,
-    managed_fields: Vec<ManagedFields>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ManagedFields {
-    time: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -138,17 +129,6 @@ pub(super) fn rule(object: &Value) -> Option<FenceRule> {
     })
 }
 
-/// When the server has written the object last, by its own clock: the last of the times that it keeps for each writer. To the
-/// second, and never later than it was.
-pub(in crate::hold) fn written_at(object: &Value) -> Option<Duration> {
-    let metadata = SeenMeta::deserialize(&object["metadata"]).ok()?;
-    metadata.managed_fields.iter().filter_map(|fields| since_1970(fields.time.as_deref()?)).max()
-}
-
-pub(super) fn since_1970(text: &str) -> Option<Duration> {
-    from_rfc3339(text)?.duration_since(UNIX_EPOCH).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -194,14 +174,5 @@ mod tests {
         let ours = rule_called("hold-1", HELD_TAINT).unwrap();
         assert_eq!((ours.device, ours.value.as_str()), (DeviceKey::new("d", "p", "a"), "v"));
         assert_eq!((rule_called("repair", HELD_TAINT), rule_called("hold-1", "x")), (None, None));
-    }
-
-    #[test]
-    fn the_last_word_of_all_writers_tells_the_servers_time() {
-        let object = json!({"metadata": {"managedFields": [
-            {"time": "2026-01-01T00:00:05Z"}, {"time": "2026-01-01T00:00:09Z"}, {},
-        ]}});
-        assert_eq!(written_at(&object), since_1970("2026-01-01T00:00:09Z"));
-        assert_eq!(written_at(&json!({"metadata": {}})), None);
     }
 }

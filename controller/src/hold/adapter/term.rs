@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTime},
+    lead::ServerTime,
     leading,
     watchers::{self, KindNews, Watchers},
 };
@@ -64,6 +65,8 @@ pub(super) struct HoldTerm<'a> {
     /// Facts that the core was told of.
     revision: u64,
     status: HoldStatus,
+    /// What time the server said last that it is.
+    server_time: Option<ServerTime>,
     /// When it is told how it goes, if there is anything new.
     status_due: Option<Instant>,
 }
@@ -104,6 +107,7 @@ impl<'a> HoldTerm<'a> {
             wake: None,
             revision: 0,
             status: HoldStatus::default(),
+            server_time: None,
             status_due: Some(Instant::now()),
             parts,
         }
@@ -114,6 +118,7 @@ impl<'a> HoldTerm<'a> {
         let _watchers = self.watch(&news_tx);
         loop {
             let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
+            self.hear_time();
             self.begin_calls();
             let next = [Some(until), self.status_due, self.wake, self.later.map(|(at, _)| at)];
             let next = next.into_iter().flatten().min().unwrap_or(until);
@@ -143,6 +148,15 @@ impl<'a> HoldTerm<'a> {
 
     fn watch(&self, news_tx: &mpsc::Sender<(HoldKind, KindNews)>) -> Watchers {
         watchers::start(&self.parts.watching, self.caller.places.kinds(), "Reservations", news_tx, &self.parts.tasks)
+    }
+
+    /// With each renewal of the Lease the server says what time it is: before the first list, and where nothing else is written.
+    fn hear_time(&mut self) {
+        let heard = self.parts.leadership_rx.borrow().server_time;
+        if heard != self.server_time {
+            self.server_time = heard;
+            heard.into_iter().for_each(|time| self.step(HoldEvent::ServerTime(time.now())));
+        }
     }
 
     fn time_passed(&mut self) {

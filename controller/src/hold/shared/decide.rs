@@ -11,6 +11,7 @@ use hostler_api::{
     },
     resource::ResourceClaimConsumerReference,
 };
+use hostler_cluster::since_1970;
 
 use super::{
     objects::{claim_key, new_claim, pod_key, reserve_pod},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     claim_write::ClaimWrite,
-    hold::{HoldWrite, ReservationObject, WrittenReservation, core::HoldCore, fences::since_1970},
+    hold::{HoldWrite, ReservationObject, WrittenReservation, core::HoldCore},
 };
 
 /// Clocks are looked at anew after this, where one of them is behind.

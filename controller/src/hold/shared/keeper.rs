@@ -81,6 +81,9 @@ impl LookTerm for SharedTerm {
     fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = LookAnswer> + Send + 'static {
         let (elapsed, wall) = (now.elapsed, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         self.clock.pass(HoldTime { elapsed, wall });
+        if let Some(time) = now.server_time() {
+            self.clock.server_said(time);
+        }
         let question = LookQuestion {
             name: name.to_owned(),
             lost_nodes: self.lost_nodes(&now.view, elapsed),
@@ -93,10 +96,7 @@ impl LookTerm for SharedTerm {
     }
 
     fn answered(&mut self, name: &str, answer: LookAnswer) -> LookEnd {
-        let LookAnswer { end, trouble, server_time, notice } = answer;
-        if let Some(time) = server_time {
-            self.clock.server_said(time);
-        }
+        let LookAnswer { end, trouble, notice } = answer;
         if let Some(notice) = notice {
             self.notices.tell(notice);
         }

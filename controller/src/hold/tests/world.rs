@@ -59,6 +59,8 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) settings: HoldSettings,
     pub(super) now: Duration,
+    /// The server does not say what time it is.
+    pub(super) is_silent: bool,
     /// By how much the clock of the controller's machine is wrong, in seconds.
     pub(super) skew: i64,
     pub(super) controller: Controller,
@@ -142,6 +144,7 @@ impl World {
             rival: None,
             settings,
             now: Duration::from_secs(1000),
+            is_silent: false,
             skew: 0,
             notices: Vec::new(),
             writes: Vec::new(),
@@ -156,6 +159,7 @@ impl World {
             let node = char::from(b'a' + u8::try_from(at).unwrap()).to_string();
             world.node(&node, driver, *count);
         }
+        world.hear_time();
         world.feed(HoldEvent::Synced);
         world
     }
@@ -328,8 +332,16 @@ impl World {
         self.read_everything();
     }
 
+    /// What the server says with each renewal of the Lease.
+    fn hear_time(&mut self) {
+        if !self.is_silent {
+            self.feed(HoldEvent::ServerTime(self.true_time()));
+        }
+    }
+
     fn read_everything(&mut self) {
         self.controller.seen = self.server.log.len();
+        self.hear_time();
         for event in self.server.everything() {
             self.feed(event);
         }

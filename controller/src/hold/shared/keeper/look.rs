@@ -24,7 +24,7 @@ use crate::{
     config::ReservationsConfig,
     hold::{
         HoldNotice, HoldOutcome, HoldWrite, OwnerPod, ReservationObject,
-        adapter::{HoldCaller, HoldKind, outcome, written_at},
+        adapter::{HoldCaller, HoldKind, outcome},
     },
     looks::LookMoment,
     model::ObservedKind,
@@ -36,6 +36,8 @@ use crate::{
 const FIRST_MINOR: u32 = 36;
 /// Everything is looked at this often at least: templates and nodes come and go without a word.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The server says what time it is with each renewal of the Lease.
+const TIME_COMES: Duration = Duration::from_secs(1);
 
 /// Looks at Reservations.
 #[derive(Clone, Debug)]
@@ -52,7 +54,8 @@ pub(super) struct LookQuestion {
     pub(super) moment: LookMoment,
     pub(super) lost_nodes: BTreeSet<String>,
     pub(super) trouble: Option<String>,
-    pub(super) now: Duration,
+    /// `None` before the server has said what time it is.
+    pub(super) now: Option<Duration>,
 }
 
 /// What came of a look.
@@ -60,20 +63,20 @@ pub(super) struct LookAnswer {
     pub(super) end: LookEnd,
     /// What the server says against a write, or that it has nothing against it any more.
     pub(super) trouble: Option<Option<String>>,
-    /// What time the server says that it is.
-    pub(super) server_time: Option<Duration>,
     pub(super) notice: Option<HoldNotice>,
 }
 
 impl LookAnswer {
     fn new(end: LookEnd) -> Self {
-        Self { end, trouble: None, server_time: None, notice: None }
+        Self { end, trouble: None, notice: None }
     }
 }
 
 impl Looker {
     pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
-        let sight = match self.sight(&question).await {
+        // By this machine's clock alone everything might be over.
+        let Some(now) = question.now else { return LookAnswer::new(LookEnd::Rest(TIME_COMES)) };
+        let sight = match self.sight(&question, now).await {
             Ok(Some(sight)) => sight,
             Ok(None) => return LookAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
             Err(failure) => {
@@ -97,7 +100,6 @@ impl Looker {
             HoldOutcome::Done => {
                 answer.end = LookEnd::Again;
                 answer.trouble = (!is_reservation).then_some(None);
-                answer.server_time = written.ok().flatten().as_ref().and_then(written_at);
                 answer.notice = news(sight, write);
             }
             // What it is now is read anew.
@@ -129,7 +131,7 @@ impl Looker {
     }
 
     /// Everything as the server has it; `None` where it is not for this mode to look at.
-    async fn sight(&self, question: &LookQuestion) -> Result<Option<SharedSight>, ApiFailure> {
+    async fn sight(&self, question: &LookQuestion, now: Duration) -> Result<Option<SharedSight>, ApiFailure> {
         let (name, view) = (&question.name, &question.moment.view);
         let reservation: Option<ReservationObject> = self.get(&HoldKind::reservations(), name).await?;
         if reservation.as_ref().is_some_and(|it| it.spec.mode() != ReservationMode::SharedClaim) {
@@ -146,7 +148,7 @@ impl Looker {
             lost_node: None,
             is_served: self.minor >= FIRST_MINOR,
             trouble: question.trouble.clone(),
-            now: question.now,
+            now,
             keep: Duration::from_secs(self.config.keep_seconds.into()),
             image: self.config.reserve_image.clone(),
         };
