@@ -265,8 +265,9 @@ impl Closing {
         let is_own = key.driver == self.own_driver;
         if !is_own && !self.has_rules {
             return Err(format!(
-                "{key} cannot be closed to others: it is of another driver, and the API server serves no DeviceTaintRules; \
-                 turn on the feature gate DRADeviceTaintRules and its API"
+                "{key} cannot be closed to others: it is of another driver, and there were no DeviceTaintRules to write when \
+                 this controller began to lead; turn on the feature gate DRADeviceTaintRules and its API, apply \
+                 deploy/holds/rules, and restart the controller"
             ));
         }
         if is_own && device.node_name.is_empty() {

@@ -154,6 +154,28 @@ impl HoldCluster {
         }));
     }
 
+    /// A device on a node of a driver that is not ours, and its class.
+    pub(crate) fn other_driver(&self, node: &str) {
+        self.server.create(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("1-{node}") },
+            "spec": {
+                "driver": "gpu.example.com", "nodeName": node,
+                "pool": { "name": node, "generation": 1, "resourceSliceCount": 1 }, "devices": [{ "name": "gpu-0" }],
+            },
+        }));
+        self.server.create(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "gpu" },
+            "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"gpu.example.com\"" } }] },
+        }));
+    }
+
+    /// Keeps one for the pod `owner`.
+    pub(crate) fn reserve_of_other_driver(&self, name: &str) {
+        let request = json!({ "name": "gpu", "exactly": { "deviceClassName": "gpu" } });
+        let claims = json!([{ "name": "gpu", "spec": { "devices": { "requests": [request] } } }]);
+        self.reserve(name, 0, "owner", &json!({ "deviceClaims": claims }));
+    }
+
     /// Rules for devices of all drivers, which the controller may make.
     pub(crate) fn serve_rules(&self) {
         install_rules_for_devices(&self.server);

@@ -195,21 +195,11 @@ async fn a_device_of_another_driver_is_closed_by_a_rule_for_as_long_as_it_is_kep
     let cluster = HoldCluster::start().await;
     cluster.node("n1", 0);
     cluster.serve_rules();
-    cluster.server.create(json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": "1-n1" },
-        "spec": {
-            "driver": "gpu.example.com", "nodeName": "n1",
-            "pool": { "name": "n1", "generation": 1, "resourceSliceCount": 1 }, "devices": [{ "name": "gpu-0" }],
-        },
-    }));
-    cluster.server.create(json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "gpu" },
-        "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"gpu.example.com\"" } }] },
-    }));
+    cluster.other_driver("n1");
+    // Whether there are rules is asked once in a term: no answer is neither yes nor no.
+    cluster.server.fail(ApiFault::new("get", "devicetaintrules", 2, FaultEffect::Status(503, None)));
     let _controller = cluster.controller().await;
-    let request = json!({ "name": "gpu", "exactly": { "deviceClassName": "gpu" } });
-    let claims = json!([{ "name": "gpu", "spec": { "devices": { "requests": [request] } } }]);
-    cluster.reserve("r", 0, "owner", &json!({ "deviceClaims": claims }));
+    cluster.reserve_of_other_driver("r");
     let kept = cluster.until_phase("r", "Available").await;
     let rules = cluster.server.list("devicetaintrules");
     assert_eq!(

@@ -48,20 +48,22 @@ impl HoldPlaces {
             .list(&HoldKind::reservations(), &mut |_| {})
             .await
             .map_err(|failure| PlaceError::of(RESERVATIONS, &failure))?;
-        Ok(Self { version, rules: Self::rules(client).await })
+        Ok(Self { version, rules: Self::rules(client).await? })
     }
 
-    /// A role that does not allow rules is as a server without them: both leave devices of other drivers open.
-    async fn rules(client: &ApiClient) -> Option<Collection> {
+    /// A role that does not allow rules is as a server without them: both leave devices of other drivers open. What is not known is
+    /// neither: rules that there are would be forgotten for as long as this process leads.
+    async fn rules(client: &ApiClient) -> Result<Option<Collection>, PlaceError> {
         for version in RULE_VERSIONS {
             let all = Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules");
             match client.get::<IgnoredAny>(&all, NO_RULE).await {
-                Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => return Some(all),
-                Ok(_) => return Some(all),
-                Err(_) => {}
+                Ok(_) => return Ok(Some(all)),
+                Err(failure) if failure.is_unknown_resource() || failure.code() == Some(403) => {}
+                Err(failure) if failure.code() == Some(404) => return Ok(Some(all)),
+                Err(failure) => return Err(PlaceError::of(all.plural(), &failure)),
             }
         }
-        None
+        Ok(None)
     }
 
     pub(super) fn kinds(&self) -> impl Iterator<Item = (HoldKind, Collection)> {
