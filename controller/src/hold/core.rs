@@ -107,6 +107,8 @@ pub(crate) struct HoldCore {
     pub(super) holds: BTreeMap<String, Hold>,
     /// By the value with which their devices are closed.
     names: BTreeMap<String, String>,
+    /// UIDs of those that cannot be understood, by that value.
+    pub(super) unreadable: BTreeMap<String, String>,
     concerned: BTreeMap<Concern, BTreeSet<String>>,
     pub(super) parts: KnownParts,
     pub(super) seen: Seen,
@@ -134,6 +136,7 @@ impl HoldCore {
             is_synced: false,
             holds: BTreeMap::new(),
             names: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             concerned: BTreeMap::new(),
             parts: KnownParts::default(),
             seen: Seen::default(),
@@ -179,6 +182,7 @@ impl HoldCore {
     fn take(&mut self, event: HoldEvent) {
         match event {
             HoldEvent::Reservation(object) => self.reservation_seen(*object),
+            HoldEvent::ReservationUnreadable(uid) => self.unreadable_seen(uid),
             HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
             HoldEvent::Slice(slice) => {
                 let pools = self.seen.slice(*slice);
@@ -247,6 +251,7 @@ impl HoldCore {
 
     fn reservation_seen(&mut self, object: ReservationObject) {
         let name = object.name.clone();
+        self.unreadable_gone(&object.uid);
         if object.is_deleting && object.finalizers.is_empty() {
             // Nothing keeps it any more. What a write returns of it is the last that is heard.
             return self.reservation_gone(&name, &object.uid);
@@ -281,6 +286,7 @@ impl HoldCore {
     }
 
     pub(super) fn reservation_gone(&mut self, name: &str, uid: &str) {
+        self.unreadable_gone(uid);
         if self.holds.get(name).is_none_or(|hold| hold.object.uid != uid) {
             return;
         }

@@ -41,6 +41,8 @@ pub(crate) struct HoldTime {
 pub(crate) enum HoldEvent {
     /// A Reservation is there, or is another one than before. Also what a write of one returned, before its outcome.
     Reservation(Box<ReservationObject>),
+    /// The Reservation with this UID is there, and cannot be understood.
+    ReservationUnreadable(String),
     /// The Reservation with this name and UID is gone.
     ReservationGone(String, String),
     /// A ResourceSlice is there, or is another one than before.

@@ -97,8 +97,11 @@ impl HoldCore {
         let wanted = self.wanted_by(names, has).into_iter().filter(|(key, _)| key.driver == own);
         // A Reservation may have devices of several nodes.
         let here = wanted.filter(|(key, _)| self.node_of(key).is_none_or(|it| it == node));
-        let fences: BTreeSet<Fence> =
-            here.map(|(key, value)| Fence { pool: key.pool, device: key.device, value }).collect();
+        let left_alone: Vec<&Fence> = known.fences.iter().filter(|fence| self.is_unreadable(&fence.value)).collect();
+        let is_free = |key: &DeviceKey| !left_alone.iter().any(|it| it.pool == key.pool && it.device == key.device);
+        let here = here.filter(|(key, _)| is_free(key));
+        let fences = here.map(|(key, value)| Fence { pool: key.pool, device: key.device, value });
+        let fences: BTreeSet<Fence> = fences.chain(left_alone.iter().copied().cloned()).collect();
         if fences != known.fences.iter().cloned().collect() && self.can_write(&HoldTarget::NodeFences(node.to_owned()))
         {
             let (node, version) = (node.to_owned(), known.version);
@@ -124,6 +127,7 @@ impl HoldCore {
             (None, Some(value)) if self.settings.has_rules => {
                 HoldWrite::CreateRule(FenceRule { name: name.to_owned(), device, value })
             }
+            (Some(rule), _) if self.is_unreadable(&rule.value) => return,
             (Some(rule), wanted) if wanted.as_ref() != Some(&rule.value) => HoldWrite::DeleteRule(rule),
             _ => return,
         };

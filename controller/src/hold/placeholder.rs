@@ -64,6 +64,11 @@ impl HoldCore {
         let write = match (known, wanted) {
             (None, Some(part)) if part.can_take => Some(ClaimWrite::Create(Box::new(new_claim(&key, &part)))),
             (None, _) => None,
+            (Some(claim), _)
+                if claim.placeholder.as_ref().is_some_and(|it| self.is_of_unreadable(&it.reservation_uid)) =>
+            {
+                None
+            }
             (Some(claim), wanted) => next_write(&claim, wanted.as_ref(), now),
         };
         if let Some(write) = write.filter(|_| self.can_write(&HoldTarget::Claim(key))) {

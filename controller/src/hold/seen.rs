@@ -107,6 +107,11 @@ impl Seen {
         values
     }
 
+    /// Nodes that were told to close something with this value.
+    pub(super) fn nodes_closed_with(&self, value: &str) -> impl Iterator<Item = &String> {
+        self.values.get(value).into_iter().flatten()
+    }
+
     /// Whether anything is still closed with this value.
     pub(super) fn has_fences(&self, value: &str) -> bool {
         self.values.contains_key(value) || self.rules.values().any(|rule| rule.value == value)

@@ -18,4 +18,5 @@ mod random;
 mod scenarios;
 mod server;
 mod shares;
+mod unreadable;
 mod world;

@@ -34,7 +34,8 @@ struct KnownObjects {
     known: BTreeMap<ObjectKey, String>,
     /// What the list that is under way has named so far.
     listed: Option<BTreeSet<ObjectKey>>,
-    unreadable: BTreeSet<ObjectKey>,
+    /// UIDs of those that cannot be understood.
+    unreadable: BTreeMap<ObjectKey, String>,
     is_synced: bool,
 }
 
@@ -104,7 +105,7 @@ impl HoldReader {
     }
 
     fn seen(&mut self, kind: HoldKind, object: &RawObject) -> Vec<HoldEvent> {
-        let key = key(object);
+        let (key, uid) = (key(object), object.version().uid);
         let read = object.read::<Value>().map_err(|error| error.to_string());
         let read = read.and_then(|object| self.read(kind, &object).map_err(|error| error.to_string()));
         let known = self.known(kind);
@@ -114,23 +115,27 @@ impl HoldReader {
         match read {
             Ok(events) => {
                 known.unreadable.remove(&key);
-                known.known.insert(key, object.version().uid);
+                known.known.insert(key, uid);
                 events
             }
             // What was known of it counts until it is mended.
             Err(reason) => {
-                if known.unreadable.insert(key.clone()) {
+                let is_other = known.known.get(&key).is_some_and(|known| *known != uid);
+                let mut events = if is_other { self.gone(kind, &key) } else { Vec::new() };
+                if self.known(kind).unreadable.insert(key.clone(), uid.clone()).is_none() {
                     warn!(kind = kind.plural(), object = %key, reason, "an object cannot be understood and is left out");
                 }
-                Vec::new()
+                // What is closed for it is not opened.
+                events.extend((kind == HoldKind::Reservation).then_some(HoldEvent::ReservationUnreadable(uid)));
+                events
             }
         }
     }
 
     fn gone(&mut self, kind: HoldKind, key: &ObjectKey) -> Vec<HoldEvent> {
         let known = self.known(kind);
-        known.unreadable.remove(key);
-        let Some(uid) = known.known.remove(key) else { return Vec::new() };
+        let unreadable = known.unreadable.remove(key);
+        let Some(uid) = known.known.remove(key).or(unreadable) else { return Vec::new() };
         let name = key.name.clone();
         vec![match kind {
             HoldKind::Reservation => {
@@ -149,8 +154,8 @@ impl HoldReader {
         let known = self.known(kind);
         known.is_synced = true;
         let Some(listed) = known.listed.take() else { return Vec::new() };
-        known.unreadable.retain(|key| listed.contains(key));
-        let gone: Vec<ObjectKey> = known.known.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        let all: BTreeSet<&ObjectKey> = known.known.keys().chain(known.unreadable.keys()).collect();
+        let gone: Vec<ObjectKey> = all.into_iter().filter(|key| !listed.contains(*key)).cloned().collect();
         gone.iter().flat_map(|key| self.gone(kind, key)).collect()
     }
 

@@ -61,6 +61,8 @@ pub(super) struct World {
     pub(super) now: Duration,
     /// The server does not say what time it is.
     pub(super) is_silent: bool,
+    /// Reservations that the controller cannot understand.
+    pub(super) unreadable: BTreeSet<String>,
     /// By how much the clock of the controller's machine is wrong, in seconds.
     pub(super) skew: i64,
     pub(super) controller: Controller,
@@ -145,6 +147,7 @@ impl World {
             settings,
             now: Duration::from_secs(1000),
             is_silent: false,
+            unreadable: BTreeSet::new(),
             skew: 0,
             notices: Vec::new(),
             writes: Vec::new(),
@@ -205,6 +208,12 @@ impl World {
 
     pub(super) fn feed(&mut self, event: HoldEvent) {
         let time = self.time();
+        let event = match event {
+            HoldEvent::Reservation(object) if self.unreadable.contains(&object.name) => {
+                HoldEvent::ReservationUnreadable(object.uid)
+            }
+            event => event,
+        };
         for command in self.controller.core.step(time, event) {
             match command {
                 HoldCommand::WakeAt(at) => self.controller.wake = Some(at),

@@ -18,6 +18,7 @@ fn word(event: &HoldEvent) -> String {
     match event {
         HoldEvent::Reservation(it) => format!("reservation {}", it.name),
         HoldEvent::ReservationGone(name, uid) => format!("gone {name} {uid}"),
+        HoldEvent::ReservationUnreadable(uid) => format!("unreadable {uid}"),
         HoldEvent::NodeFences(it) => format!("fences {}", it.fences.len()),
         HoldEvent::Slice(it) => {
             format!("slice {:?}", it.devices.iter().map(|it| it.held_for.clone()).collect::<Vec<_>>())
@@ -40,14 +41,22 @@ fn what_is_not_in_a_list_any_more_is_gone_and_what_cannot_be_read_stays_as_it_wa
     let mut reader = HoldReader::new([HoldKind::Reservation].into_iter(), "n");
     let told = tell(&mut reader, HoldKind::Reservation, list(vec![reservation("a", "1"), reservation("b", "2")]));
     assert_eq!(told, ["reservation a", "reservation b", "Synced"]);
-    let broken = object(&json!({"metadata": {"name": "a", "uid": "1", "resourceVersion": "2"}, "spec": {"owners": 7}}));
-    assert_eq!(tell(&mut reader, HoldKind::Reservation, list(vec![broken])), ["gone b 2"]);
+    let broken = |uid: &str| {
+        object(&json!({"metadata": {"name": "a", "uid": uid, "resourceVersion": "2"}, "spec": {"owners": 7}}))
+    };
+    let told = tell(&mut reader, HoldKind::Reservation, list(vec![broken("1")]));
+    assert_eq!(told, ["unreadable 1", "gone b 2"]);
     assert_eq!(reader.unreadable(), 1);
     assert_eq!(
         tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation("a", "1"))]),
         ["gone a 1"]
     );
     assert_eq!(reader.unreadable(), 0);
+    // One that was never understood, and is another one than before, or gone.
+    tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Applied(reservation("a", "3"))]);
+    let told = tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Applied(broken("4"))]);
+    assert_eq!(told, ["gone a 3", "unreadable 4"]);
+    assert_eq!(tell(&mut reader, HoldKind::Reservation, list(Vec::new())), ["gone a 4"]);
 }
 
 #[test]
