@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::{claims::SeenClaim, kind::HoldKind, read};
 use crate::{
-    hold::{HoldEvent, HoldTarget, ReservationObject},
+    hold::{AllocatedClaim, HoldEvent, HoldTarget, ReservationObject},
     watchers::KindNews,
 };
 
@@ -96,8 +96,33 @@ impl HoldReader {
             HoldTarget::Claim(_) => HoldKind::Claim,
         };
         let of_server = written_at(&object["metadata"]["managedFields"]).map(HoldEvent::ServerTime);
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = ObjectKey { namespace: text("namespace").to_owned(), name: text("name").to_owned() };
+        // What the watch has called gone does not come back by the answer to a write that was made before.
+        let is_made = matches!(kind, HoldKind::Rule | HoldKind::Claim);
+        if !is_made && !self.known(kind).known.contains_key(&key) {
+            return of_server.into_iter().collect();
+        }
         let read = self.read(kind, object).unwrap_or_default();
+        if is_made && !read.is_empty() {
+            self.learned(kind, key, text("uid").to_owned());
+        }
         of_server.into_iter().chain(read).collect()
+    }
+
+    /// All claims that have devices were listed apart from the watch.
+    pub(super) fn claims_listed(&mut self, claims: &[AllocatedClaim]) {
+        claims.iter().for_each(|claim| self.learned(HoldKind::Claim, claim.key.clone(), claim.uid.clone()));
+    }
+
+    /// An object was heard of apart from the watch, which may never tell of it: if it is gone by the next list, that is told.
+    fn learned(&mut self, kind: HoldKind, key: ObjectKey, uid: String) {
+        let known = self.known(kind);
+        // The list that is under way may have begun before.
+        if let Some(listed) = &mut known.listed {
+            listed.insert(key.clone());
+        }
+        known.known.insert(key, uid);
     }
 
     fn known(&mut self, kind: HoldKind) -> &mut KnownObjects {

@@ -236,6 +236,7 @@ impl<'a> HoldTerm<'a> {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
             CallAnswer::Claims(list, Ok(claims)) => {
+                self.objects.claims_listed(&claims);
                 claims.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
                 self.step(HoldEvent::ClaimsListed(list));
             }

@@ -67,3 +67,31 @@ fn all_is_told_once_every_kind_was_listed() {
     assert!(tell(&mut reader, HoldKind::Slice, list(Vec::new())).is_empty());
     assert_eq!(tell(&mut reader, HoldKind::NodeHardware, list(Vec::new())), ["Synced"]);
 }
+
+#[test]
+fn what_was_heard_of_beside_the_watch_is_gone_when_a_list_lacks_it() {
+    let mut reader = HoldReader::new([HoldKind::Claim, HoldKind::Rule].into_iter(), "n");
+    let key = ObjectKey::new("default", "c");
+    let claim = AllocatedClaim { key, uid: "1".to_owned(), ..AllocatedClaim::default() };
+    tell(&mut reader, HoldKind::Claim, vec![FollowEvent::ListStarted]);
+    reader.claims_listed(&[claim]);
+    assert!(tell(&mut reader, HoldKind::Claim, vec![FollowEvent::ListEnded]).is_empty(), "that list may be older");
+    let told = tell(&mut reader, HoldKind::Claim, list(Vec::new()));
+    assert!(told[0].starts_with("ClaimGone(") && told[0].contains("\"c\""), "{told:?}");
+    let rule = json!({
+        "metadata": {"name": "hold-1", "uid": "2"},
+        "spec": {"deviceSelector": {"driver": "d", "pool": "p", "device": "a"}, "taint": {"key": "hostler.dev/held", "value": "v", "effect": "NoSchedule"}},
+    });
+    assert_eq!(reader.answered(&HoldTarget::Rule("hold-1".to_owned()), &rule).len(), 1);
+    assert_eq!(tell(&mut reader, HoldKind::Rule, list(Vec::new())), ["RuleGone(\"hold-1\")", "Synced"]);
+}
+
+#[test]
+fn an_answer_brings_nothing_back_that_the_watch_has_called_gone() {
+    let mut reader = HoldReader::new([HoldKind::Reservation].into_iter(), "n");
+    tell(&mut reader, HoldKind::Reservation, list(vec![reservation("a", "1")]));
+    let (target, written) = (HoldTarget::Reservation("a".to_owned()), reservation("a", "1").read::<Value>().unwrap());
+    assert_eq!(reader.answered(&target, &written).len(), 1);
+    tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation("a", "1"))]);
+    assert!(reader.answered(&target, &written).is_empty());
+}
