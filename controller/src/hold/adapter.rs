@@ -14,6 +14,7 @@
 mod calls;
 mod claims;
 mod kind;
+mod listing;
 mod notices;
 mod objects;
 mod pods;

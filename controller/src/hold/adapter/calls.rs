@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    claims::ClaimPage,
+    claims::claims_of,
     kind::{HoldKind, HoldPlaces},
+    listing::ListFailure,
     pods, read,
 };
 use crate::hold::{
@@ -36,7 +37,7 @@ pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
     /// Those that have devices.
-    Claims(u64, Result<Vec<AllocatedClaim>, String>),
+    Claims(u64, Result<Vec<AllocatedClaim>, ListFailure>),
     Written {
         target: HoldTarget,
         /// What was written, in one word.
@@ -64,9 +65,7 @@ impl HoldCaller {
                 CallAnswer::Pod(key, pod)
             }
             HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
-            HoldCall::Claims(list) => {
-                CallAnswer::Claims(list, self.claims().await.map_err(|failure| Chain(&failure).to_string()))
-            }
+            HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {
                     Ok(object) => (HoldOutcome::Done, object),
@@ -86,13 +85,13 @@ impl HoldCaller {
     async fn claims(&self) -> Result<Vec<AllocatedClaim>, ApiFailure> {
         let all = Collection::resource(self.places.version, "ResourceClaim", HoldKind::Claim.plural());
         let (mut claims, mut wrong) = (Vec::new(), None);
-        let mut read = |page: Vec<u8>| match serde_json::from_slice::<ClaimPage>(&page) {
-            Ok(page) => claims.extend(page.items.into_iter().map(|claim| claim.allocated(&self.namespace))),
-            Err(error) => wrong = Some(error),
+        let mut read = |page: Vec<u8>| match claims_of(&page, &self.namespace) {
+            Ok(page) => claims.extend(page),
+            Err(failure) => wrong = Some(failure),
         };
         self.client.list(&all, &mut read).await?;
         // Whoever is left out might have the device.
-        wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable("read the list of all claims", error)))?;
+        wrong.map_or(Ok(()), Err)?;
         claims.retain(|claim| !claim.devices.is_empty());
         Ok(claims)
     }

@@ -9,7 +9,9 @@ use hostler_api::{
     resource::{DeviceRequestAllocationResult, DeviceToleration, ResourceClaimSpec, ResourceClaimStatus},
     well_known::HELD_TAINT,
 };
+use hostler_cluster::{ApiFailure, RawObject};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::hold::{AllocatedClaim, Amounts, ClaimPart, DeviceKey, PlaceholderMark, PodRef};
 
@@ -50,8 +52,24 @@ struct ClaimOwner {
 
 /// A page of a list.
 #[derive(Deserialize)]
-pub(super) struct ClaimPage {
-    pub(super) items: Vec<SeenClaim>,
+struct ClaimPage {
+    items: Vec<Box<RawValue>>,
+}
+
+/// What the claims of a page have, or which of them cannot be understood.
+pub(super) fn claims_of(page: &[u8], namespace: &str) -> Result<Vec<AllocatedClaim>, ApiFailure> {
+    let page: ClaimPage = serde_json::from_slice(page)
+        .map_err(|error| ApiFailure::unusable("read the list of all ResourceClaims", error))?;
+    let read = |text: &Box<RawValue>| match serde_json::from_str::<SeenClaim>(text.get()) {
+        Ok(claim) => Ok(claim.allocated(namespace)),
+        Err(error) => Err(ApiFailure::unusable(format!("read {}", title(text)), error)),
+    };
+    page.items.iter().map(read).collect()
+}
+
+fn title(text: &RawValue) -> String {
+    let claim = RawObject::from_text(text.get());
+    claim.map_or_else(|_| "a ResourceClaim".to_owned(), |it| format!("ResourceClaim {}/{}", it.namespace(), it.name()))
 }
 
 impl SeenClaim {
@@ -144,6 +162,21 @@ mod tests {
         assert_eq!(claim.devices, [DeviceKey::new("d", "p", "a")]);
         assert_eq!(claim.pods.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["p", "q"]);
         assert_eq!((claim.key.to_string().as_str(), claim.uid.as_str(), claim.version.as_str()), ("n/c", "u", "7"));
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_understood_is_named() {
+        let claim = |name: &str, devices: serde_json::Value| {
+            json!({
+                "metadata": {"name": name, "namespace": "n", "uid": "u", "resourceVersion": "7"},
+                "status": {"allocation": {"devices": devices}},
+            })
+        };
+        let page = |claims: &[serde_json::Value]| claims_of(json!({"items": claims}).to_string().as_bytes(), "h");
+        let fine = claim("fine", json!({"results": []}));
+        assert_eq!(page(std::slice::from_ref(&fine)).unwrap().len(), 1);
+        let failure = page(&[fine, claim("wrong", json!({"results": 7}))]).unwrap_err();
+        assert!(failure.to_string().contains("read ResourceClaim n/wrong"), "{failure}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::{
     HoldParts,
     calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller, came_of_it},
     kind::{HoldKind, HoldPlaces},
+    listing::ListTurn,
     notices::Notices,
     objects::HoldReader,
     status::{HoldPhase, HoldStatus},
@@ -33,8 +34,6 @@ const NEWS: usize = 64;
 const MOST_CALLS: usize = 32;
 /// Between two looks at how it goes.
 const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
-/// Before a list of all claims that failed is asked for again.
-const LIST_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a term is over.
 pub(super) enum TermEnd {
@@ -53,8 +52,7 @@ pub(super) struct HoldTerm<'a> {
     notices: Notices,
     /// Calls that are to be made.
     queue: VecDeque<HoldCall>,
-    /// Lists that are asked for again.
-    later: Option<(Instant, u64)>,
+    lists: ListTurn,
     under_way: usize,
     answers_tx: mpsc::Sender<CallAnswer>,
     answers_rx: mpsc::Receiver<CallAnswer>,
@@ -97,7 +95,7 @@ impl<'a> HoldTerm<'a> {
             notices: Notices::start(parts.calling.clone(), &parts.tasks),
             caller: HoldCaller { client: parts.calling.clone(), places, namespace: parts.namespace.clone() },
             queue: VecDeque::new(),
-            later: None,
+            lists: ListTurn::new(),
             under_way: 0,
             answers_tx,
             answers_rx,
@@ -120,7 +118,7 @@ impl<'a> HoldTerm<'a> {
             let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
             self.hear_time();
             self.begin_calls();
-            let next = [Some(until), self.status_due, self.wake, self.later.map(|(at, _)| at)];
+            let next = [Some(until), self.status_due, self.wake, self.lists.due()];
             let next = next.into_iter().flatten().min().unwrap_or(until);
             tokio::select! {
                 // What the server answered is known before anything else that it says, and before more is asked of it.
@@ -164,7 +162,7 @@ impl<'a> HoldTerm<'a> {
         if self.status_due.is_some_and(|due| due <= now) {
             self.tell_status();
         }
-        if let Some((_, list)) = self.later.take_if(|(at, _)| *at <= now) {
+        if let Some(list) = self.lists.take_due(now) {
             self.queue.push_back(HoldCall::Claims(list));
         }
         if self.wake.take_if(|wake| *wake <= now).is_some() {
@@ -236,13 +234,16 @@ impl<'a> HoldTerm<'a> {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
             CallAnswer::Claims(list, Ok(claims)) => {
+                self.lists.succeeded();
                 self.objects.claims_listed(&claims);
                 claims.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
                 self.step(HoldEvent::ClaimsListed(list));
             }
-            CallAnswer::Claims(list, Err(error)) => {
-                warn!(error, "the claims that devices are compared with cannot be listed");
-                self.later = Some((Instant::now() + LIST_AGAIN, list));
+            CallAnswer::Claims(list, Err(failure)) => {
+                if self.lists.failed(list, &failure, Instant::now()) {
+                    let error = failure.error;
+                    warn!(error, "the claims that devices are compared with cannot be listed");
+                }
             }
             CallAnswer::Written { target, what, outcome, object } => {
                 *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
