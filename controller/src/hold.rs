@@ -34,6 +34,7 @@ mod taken;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod unreadable;
 mod victims;
 mod writes;

@@ -3,7 +3,7 @@
 
 mod pods;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
@@ -308,14 +308,26 @@ impl HoldWrite {
     }
 }
 
+impl fmt::Display for HoldTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reservation(name) => write!(f, "Reservation {name}"),
+            Self::NodeFences(name) => write!(f, "NodeHardware {name}"),
+            Self::Rule(name) => write!(f, "DeviceTaintRule {name}"),
+            Self::Pod(key) => write!(f, "Pod {key}"),
+            Self::Claim(key) => write!(f, "ResourceClaim {key}"),
+        }
+    }
+}
+
 impl DeviceKey {
     pub(crate) fn new(driver: &str, pool: &str, device: &str) -> Self {
         Self { driver: driver.to_owned(), pool: pool.to_owned(), device: device.to_owned() }
     }
 }
 
-impl std::fmt::Display for DeviceKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hostler_testing::apiserver::ApiServerView;
+use hostler_testing::{apiserver::ApiServerView, controller::RunningController};
 use serde_json::json;
 
 use crate::{
@@ -17,7 +17,7 @@ async fn what_others_write_into_its_status_goes_with_the_next_write_and_holds_no
     cluster.node("n1", 1);
     let mut options = cluster.options();
     options.config.push_str("keep_seconds = 1\n");
-    let controller = hostler_testing::controller::RunningController::start(&options).await;
+    let controller = RunningController::start(&options).await;
     cluster.reserve("r", 1, "owner", &json!({}));
     let mut status = cluster.until_phase("r", "Available").await["status"].clone();
     status["allocated"] = json!({ "theirs": "1" });
@@ -51,9 +51,15 @@ async fn a_server_that_leaves_out_what_is_written_is_told_of_and_not_asked_again
     cluster.node("n1", 1);
     let controller = cluster.controller().await;
     cluster.reserve("r", 1, "owner", &json!({}));
-    let is_told = async |it: &hostler_testing::controller::RunningController| {
-        it.log().iter().any(|line| line.contains("has kept another status than it was given")).then_some(())
+    let has_failed = async |it: &RunningController| {
+        let figure = "hostler_controller_reservation_writes{what=\"status\",outcome=\"failed\"} ";
+        let (_, figures) = it.get("/metrics").await?;
+        let count: u32 = figures.lines().find_map(|line| line.strip_prefix(figure))?.parse().ok()?;
+        (count >= 3).then_some(())
     };
-    controller.until("it says what is wrong", is_told).await;
+    controller.until("it has failed some times", has_failed).await;
+    let log = controller.log();
+    let told: Vec<&String> = log.iter().filter(|it| it.contains("has kept another status than it was given")).collect();
+    assert!(told.len() == 1 && told[0].contains("Reservation r"), "it is told once: {told:?}");
     assert_eq!(controller.stop().await, Some(0));
 }

@@ -22,7 +22,10 @@ use super::{
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
-    hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTime},
+    hold::{
+        HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTarget, HoldTime,
+        troubles::Troubles,
+    },
     lead::ServerTime,
     leading,
     watchers::{self, KindNews, Watchers},
@@ -53,6 +56,8 @@ pub(super) struct HoldTerm<'a> {
     /// Calls that are to be made.
     queue: VecDeque<HoldCall>,
     lists: ListTurn,
+    /// Of writes, by what was written of which object.
+    troubles: Troubles<(HoldTarget, &'static str)>,
     under_way: usize,
     answers_tx: mpsc::Sender<CallAnswer>,
     answers_rx: mpsc::Receiver<CallAnswer>,
@@ -96,6 +101,7 @@ impl<'a> HoldTerm<'a> {
             caller: HoldCaller { client: parts.calling.clone(), places, namespace: parts.namespace.clone() },
             queue: VecDeque::new(),
             lists: ListTurn::new(),
+            troubles: Troubles::default(),
             under_way: 0,
             answers_tx,
             answers_rx,
@@ -247,9 +253,7 @@ impl<'a> HoldTerm<'a> {
             }
             CallAnswer::Written { target, what, outcome, object } => {
                 *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
-                if let HoldOutcome::Failed(error) | HoldOutcome::Refused(error) = &outcome {
-                    warn!(what, error, "a write for a Reservation failed");
-                }
+                self.log_outcome(&target, what, &outcome);
                 if what == ANNOTATIONS && matches!(outcome, HoldOutcome::Refused(_)) {
                     self.status.is_silent_to_pods = true;
                 }
@@ -257,6 +261,20 @@ impl<'a> HoldTerm<'a> {
                 seen.into_iter().for_each(|event| self.step(event));
                 self.step(HoldEvent::Written(target, outcome));
             }
+        }
+    }
+
+    /// It is tried again and again: the same trouble is told once.
+    fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &HoldOutcome) {
+        let object = (target.clone(), what);
+        match outcome {
+            HoldOutcome::Failed(error) | HoldOutcome::Refused(error) => {
+                if self.troubles.is_news(object, error) {
+                    warn!(what, %target, error, "a write for a Reservation failed");
+                }
+            }
+            HoldOutcome::Done | HoldOutcome::Gone => self.troubles.mended(&object),
+            HoldOutcome::Conflict => {}
         }
     }
 

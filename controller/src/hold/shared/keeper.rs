@@ -17,6 +17,7 @@ use crate::{
         HoldTime,
         adapter::{HoldCaller, HoldPlaces, Notices},
         agenda::HoldClock,
+        troubles::Troubles,
     },
     looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
     rounds::LookEnd,
@@ -38,6 +39,8 @@ struct SharedTerm {
     notices: Notices,
     /// What the server said to the last write that it refused.
     troubles: BTreeMap<String, String>,
+    /// Why looks came to nothing.
+    errors: Troubles<String>,
     /// Since when nodes are missed.
     missed: BTreeMap<String, Duration>,
     clock: HoldClock,
@@ -56,6 +59,7 @@ impl LookKeeper for SharedKeeper {
             looker: Looker { caller, minor, config: self.config.clone() },
             notices: Notices::start(client, &parts.tasks),
             troubles: BTreeMap::new(),
+            errors: Troubles::default(),
             missed: BTreeMap::new(),
             clock: HoldClock::default(),
         })
@@ -96,23 +100,33 @@ impl LookTerm for SharedTerm {
     }
 
     fn answered(&mut self, name: &str, answer: LookAnswer) -> LookEnd {
-        let LookAnswer { end, trouble, notice } = answer;
+        let LookAnswer { end, trouble, notice, error } = answer;
         if let Some(notice) = notice {
             self.notices.tell(notice);
         }
         match trouble {
             Some(Some(trouble)) => {
-                warn!(reservation = name, error = trouble, "a write for a Reservation failed");
+                if self.troubles.get(name) != Some(&trouble) {
+                    warn!(reservation = name, error = trouble, "a write for a Reservation failed");
+                }
                 self.troubles.insert(name.to_owned(), trouble);
             }
             Some(None) => drop(self.troubles.remove(name)),
             None => {}
+        }
+        match error {
+            Some(error) if self.errors.is_news(name.to_owned(), &error) => {
+                warn!(reservation = name, error, "a Reservation cannot be looked at");
+            }
+            Some(_) => {}
+            None => self.errors.mended(&name.to_owned()),
         }
         end
     }
 
     fn forget(&mut self, name: &str) {
         self.troubles.remove(name);
+        self.errors.mended(&name.to_owned());
     }
 }
 

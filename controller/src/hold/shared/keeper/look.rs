@@ -13,7 +13,7 @@ use hostler_api::{
 use hostler_cluster::{ApiFailure, Collection};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::super::{
     decide::decide,
@@ -64,11 +64,13 @@ pub(super) struct LookAnswer {
     /// What the server says against a write, or that it has nothing against it any more.
     pub(super) trouble: Option<Option<String>>,
     pub(super) notice: Option<HoldNotice>,
+    /// Why it came to nothing.
+    pub(super) error: Option<String>,
 }
 
 impl LookAnswer {
     fn new(end: LookEnd) -> Self {
-        Self { end, trouble: None, notice: None }
+        Self { end, trouble: None, notice: None, error: None }
     }
 }
 
@@ -80,8 +82,7 @@ impl Looker {
             Ok(Some(sight)) => sight,
             Ok(None) => return LookAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
             Err(failure) => {
-                warn!(reservation = question.name, error = %Chain(&failure), "a Reservation cannot be looked at");
-                return LookAnswer::new(LookEnd::Failed);
+                return LookAnswer { error: Some(Chain(&failure).to_string()), ..LookAnswer::new(LookEnd::Failed) };
             }
         };
         match decide(&sight) {
@@ -104,7 +105,7 @@ impl Looker {
             }
             // What it is now is read anew.
             HoldOutcome::Conflict | HoldOutcome::Gone => {}
-            HoldOutcome::Failed(error) => warn!(reservation = sight.name, error, "a write for a Reservation failed"),
+            HoldOutcome::Failed(error) => answer.error = Some(error),
             HoldOutcome::Refused(error) => answer.trouble = Some(Some(error)),
         }
         debug!(reservation = sight.name, what = write.what(), end = ?answer.end, "a write was sent");
