@@ -206,6 +206,8 @@ impl HoldCore {
                 self.seen.rules.remove(&name);
                 self.rule_changed(name);
             }
+            // Each list of all claims names them all again: what is known of their pods is not asked for anew.
+            HoldEvent::Claim(claim) if self.seen.is_known(&claim) => {}
             HoldEvent::Claim(claim) => {
                 let key = claim.key.clone();
                 self.look_at_claim(&key);

@@ -117,6 +117,12 @@ impl Seen {
         self.values.contains_key(value) || self.rules.values().any(|rule| rule.value == value)
     }
 
+    /// Whether a claim is what was seen of it last.
+    pub(super) fn is_known(&self, claim: &AllocatedClaim) -> bool {
+        let known = self.claims.get(&claim.key);
+        known.is_some_and(|known| known.uid == claim.uid && known.version == claim.version)
+    }
+
     /// Says of which pools something may be different now.
     pub(super) fn claim(&mut self, claim: AllocatedClaim) -> Vec<PoolName> {
         let known = self.claims.get(&claim.key);

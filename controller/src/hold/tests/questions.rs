@@ -4,6 +4,7 @@ use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase};
 use serde_json::json;
 
 use super::world::{World, wants, wants_and};
+use crate::hold::HoldEvent;
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -127,4 +128,17 @@ fn what_only_schedulers_can_give_is_not_kept_for_a_gated_pod_and_it_is_said_why(
         assert_eq!(world.phase("pod-u"), Phase::Available);
         world.check_rest();
     }
+}
+
+#[test]
+fn a_list_of_claims_that_says_nothing_new_has_no_pod_asked_for_again() {
+    let mut world = World::new(&[1]);
+    world.pod("old", "web", 1, "");
+    assert!(world.schedule("old"));
+    world.reserve("r", wants_and(1, "web", json!({"preAllocation": true})));
+    world.settle();
+    assert_eq!(world.phase("r"), Phase::Waiting);
+    let claims: Vec<_> = world.server.claims.values().cloned().collect();
+    claims.into_iter().for_each(|claim| world.feed(HoldEvent::Claim(Box::new(claim))));
+    assert!(world.controller.commands.is_empty(), "{:?}", world.controller.commands);
 }
