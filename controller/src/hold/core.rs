@@ -333,7 +333,7 @@ impl HoldCore {
         self.agenda.after(FENCE_DELAY, topic);
     }
 
-    fn look_at_pools(&mut self, mut pools: Vec<PoolName>) {
+    pub(super) fn look_at_pools(&mut self, mut pools: Vec<PoolName>) {
         pools.sort();
         pools.dedup();
         for pool in pools {

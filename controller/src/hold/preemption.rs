@@ -11,6 +11,7 @@ use hostler_api::{
 
 use super::{
     agenda::Topic,
+    asking::MOST_ASKED,
     core::{HoldCore, device_key},
     event::DeviceKey,
     question::{HoldQuestion, PlannedWish},
@@ -18,8 +19,6 @@ use super::{
     victims::Victim,
 };
 
-/// Pods that are asked for at once, of which nothing is known.
-const MOST_ASKED: usize = 1024;
 /// Pods that are tried alone, and pods that are tried to be spared: each takes a plan.
 const MOST_TRIES: usize = 32;
 

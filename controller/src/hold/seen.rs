@@ -35,6 +35,8 @@ pub(super) struct Seen {
     /// Claims that stand for parts of devices, by the UID of the Reservation that keeps these.
     placeholders: BTreeMap<String, BTreeSet<ObjectKey>>,
     pub(super) pods: BTreeMap<ObjectKey, PodKnowledge>,
+    /// The claims of a pod.
+    of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     nodes: BTreeSet<String>,
     /// When a node was first missed.
     missed: BTreeMap<String, Duration>,
@@ -135,6 +137,10 @@ impl Seen {
             self.holders.entry(device.clone()).or_default().insert(key.clone());
             pools.push((device.driver.clone(), device.pool.clone()));
         }
+        for pod in &claim.pods {
+            let pod = ObjectKey::new(&key.namespace, &pod.name);
+            self.of_pods.entry(pod).or_default().insert(key.clone());
+        }
         for value in &claim.tolerates {
             self.tolerating.entry(value.clone()).or_default().insert(key.clone());
         }
@@ -153,7 +159,9 @@ impl Seen {
         let Some(claim) = self.claims.remove(key) else { return Vec::new() };
         for pod in &claim.pods {
             // Somebody else may come under the name.
-            self.pods.remove(&ObjectKey::new(&key.namespace, &pod.name));
+            let pod = ObjectKey::new(&key.namespace, &pod.name);
+            forget(&mut self.of_pods, &pod, key);
+            self.pods.remove(&pod);
         }
         claim.devices.iter().for_each(|device| forget(&mut self.holders, device, key));
         claim.tolerates.iter().for_each(|value| forget(&mut self.tolerating, value, key));
@@ -171,6 +179,11 @@ impl Seen {
     /// The claims that tolerate a value by name.
     pub(super) fn tolerating(&self, value: &str) -> impl Iterator<Item = &AllocatedClaim> {
         self.tolerating.get(value).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    }
+
+    /// The claims of a pod.
+    pub(super) fn claims_of_pod(&self, pod: &ObjectKey) -> impl Iterator<Item = &AllocatedClaim> {
+        self.of_pods.get(pod).into_iter().flatten().filter_map(|key| self.claims.get(key))
     }
 
     /// The claims that stand for parts which this Reservation keeps.

@@ -1,11 +1,12 @@
 //! Pods whose devices are kept while they have them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::{DeviceOwner, OwnerCandidate, ReservedDevice};
 
 use super::{
+    asking::MOST_ASKED,
     core::{HoldCore, device_key, owner_of},
     event::{AllocatedClaim, DeviceKey},
     question::Closing,
@@ -26,21 +27,28 @@ pub(super) struct Victim {
 impl HoldCore {
     /// Pods of the owners that have devices, by name. Who is not known is asked for, and looked at another time.
     pub(super) fn victims(&mut self, name: &str) -> Vec<Victim> {
-        let mut found: BTreeMap<ObjectKey, Victim> = BTreeMap::new();
+        let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
         let claims: Vec<AllocatedClaim> =
             self.seen.claims.values().filter(|it| !it.devices.is_empty()).cloned().collect();
         for claim in claims {
             // What several pods share does not get free with one of them.
             let [pod] = &claim.pods[..] else { continue };
             let key = ObjectKey::new(&claim.key.namespace, &pod.name);
-            self.ask_for(&key);
-            let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get(&key) else { continue };
+            let known = match self.seen.pods.get(&key) {
+                Some(PodKnowledge::Known(Some(known))) => known,
+                Some(_) => continue,
+                None => {
+                    unknown.insert(key);
+                    continue;
+                }
+            };
             let candidate: OwnerCandidate<'_> = known.candidate(&key);
             if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
                 let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority };
                 found.entry(key).or_insert(victim).claims.push(claim);
             }
         }
+        unknown.iter().take(MOST_ASKED).for_each(|pod| self.ask_for(pod));
         found.into_values().take(MOST_VICTIMS).collect()
     }
 }

@@ -3,8 +3,11 @@
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase};
 use serde_json::json;
 
-use super::world::{World, wants, wants_and};
-use crate::hold::HoldEvent;
+use super::{
+    cluster::key,
+    world::{World, wants, wants_and},
+};
+use crate::hold::{HoldEvent, agenda::Topic};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -141,4 +144,19 @@ fn a_list_of_claims_that_says_nothing_new_has_no_pod_asked_for_again() {
     let claims: Vec<_> = world.server.claims.values().cloned().collect();
     claims.into_iter().for_each(|claim| world.feed(HoldEvent::Claim(Box::new(claim))));
     assert!(world.controller.commands.is_empty(), "{:?}", world.controller.commands);
+}
+
+#[test]
+fn who_a_pod_is_matters_to_those_alone_who_keep_something_of_its_pools() {
+    let mut world = World::new(&[2, 1]);
+    world.running("old", "db", 1, 0);
+    world.reserve("near", wants(1, "web"));
+    world.settle();
+    world.reserve("far", wants(1, "web"));
+    world.settle();
+    assert_eq!((world.held("near"), world.held("far")), (vec!["a/gpu-1".to_owned()], vec!["b/gpu-0".to_owned()]));
+    let core = &mut world.controller.core;
+    core.pod_seen(key("old"), Ok(None));
+    let topics: Vec<Topic> = std::iter::from_fn(|| core.agenda.pop()).collect();
+    assert_eq!(topics, [Topic::Reservation("near".to_owned())]);
 }

@@ -47,7 +47,7 @@ impl Fate {
 
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
-    core: HoldCore,
+    pub(super) core: HoldCore,
     pub(super) seen: usize,
     pub(super) commands: VecDeque<HoldCommand>,
     /// What the planner has found, and the controller was not told yet.
