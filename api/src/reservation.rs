@@ -56,6 +56,8 @@ pub const PLACED_POD_LABEL: &str = "hostler.dev/placed-pod";
 pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
 /// On the same: its UID, since a name can be given to another one later.
 pub const RESERVATION_UID_ANNOTATION: &str = "hostler.dev/reservation-uid";
+/// Claims that a Reservation asks for without a template.
+pub const MAX_DEVICE_CLAIMS: usize = 8;
 /// For how many pods a Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
 /// The annotation, in JSON, with which a pod says to which Reservations it wants to be led.

@@ -13,6 +13,7 @@
 mod allocate;
 mod decide;
 mod keeper;
+mod placed;
 mod sight;
 #[cfg(test)]
 mod tests;

@@ -173,6 +173,8 @@ pub enum ReservationConditionType {
     Ready,
     /// Nothing is being done, and nothing is left to do before something changes.
     Settled,
+    /// Of one that was made for a gated pod: False where its devices cannot be given to the pod.
+    Placed,
 }
 
 /// Why a condition of a Reservation has its status.
@@ -204,6 +206,8 @@ pub enum ReservationConditionReason {
     Releasing,
     /// Nothing is left to do.
     Settled,
+    /// The API server refuses a write.
+    Refused,
 }
 
 impl ReservationPhase {
@@ -250,6 +254,7 @@ impl ReservationConditionType {
             Self::Scheduled => "Scheduled",
             Self::Ready => "Ready",
             Self::Settled => "Settled",
+            Self::Placed => "Placed",
         }
     }
 }
@@ -271,6 +276,7 @@ impl ReservationConditionReason {
             Self::Lost => "Lost",
             Self::Releasing => "Releasing",
             Self::Settled => "Settled",
+            Self::Refused => "Refused",
         }
     }
 }

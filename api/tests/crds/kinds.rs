@@ -8,7 +8,9 @@ use hostler_api::{
         MAX_OFFERED_SLICES, MAX_ZONES, NODE_HARDWARE, NODE_HARDWARE_KIND, VERSION,
     },
     limits::MAX_OBJECT_NAME,
-    reservation::{MAX_PAST_EVICTIONS, MAX_REPLICAS, MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS},
+    reservation::{
+        MAX_DEVICE_CLAIMS, MAX_PAST_EVICTIONS, MAX_REPLICAS, MAX_RESERVED_DEVICES, RESERVATION_KIND, RESERVATIONS,
+    },
 };
 use serde_json::{Value, json};
 
@@ -480,7 +482,7 @@ fn of_reservation_specs() -> Vec<(&'static str, Value)> {
         ("ReservationSpec.owners", json!({"minItems": 1, "maxItems": MOST})),
         (
             "ReservationSpec.deviceClaims",
-            json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+            json!({"maxItems": MAX_DEVICE_CLAIMS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
         ),
         ("ReservationSpec.mode", json!({"default": "Fence"})),
         ("ReservationSpec.replicas", json!({"minimum": 1, "maximum": MAX_REPLICAS, "default": 1})),

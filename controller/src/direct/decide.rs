@@ -2,15 +2,17 @@
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
-    reservation::{PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice, ReservedDeviceState as State},
+    reservation::{
+        MAX_DEVICE_CLAIMS, PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice,
+        ReservedDeviceState as State,
+    },
     resource::ResourceClaimConsumerReference,
 };
-use hostler_cluster::ObjectVersion;
 use serde_json::{Map, Value, json};
 
 use super::{
     allocate::allocation,
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite},
+    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, version_of},
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus},
@@ -41,7 +43,9 @@ pub(super) fn decide(sight: &DirectSight) -> DirectStep {
         return DirectStep::Write(release(other));
     }
     match (placed, own) {
-        (Some(pod), own) if pod.is_gated() || own.is_some() => sight.step_of_pod(pod, own),
+        (Some(pod), own) if pod.is_gated() || own.is_some() => {
+            own.and_then(|own| sight.say(own)).map_or_else(|| sight.step_of_pod(pod, own), DirectStep::Write)
+        }
         _ => DirectStep::Rest,
     }
 }
@@ -51,8 +55,7 @@ fn is_for(reservation: &ReservationObject, pod: &DirectPod) -> bool {
 }
 
 fn release(reservation: &ReservationObject) -> DirectWrite {
-    let version = ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() };
-    DirectWrite::Release(reservation.name.clone(), version)
+    DirectWrite::Release(reservation.name.clone(), version_of(reservation))
 }
 
 impl DirectSight {
@@ -69,7 +72,7 @@ impl DirectSight {
             // What has devices by now is where they are.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
-                false => DirectStep::Write(reserve(pod, &claims)),
+                false => reserve(pod, &claims),
             };
         };
         if own.is_deleting || own.status.phase.is_over() {
@@ -144,13 +147,21 @@ fn ungate(pod: &DirectPod) -> DirectStep {
 
 /// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from
 /// the pod: so it does not end with it, but is deleted when the pod is bound or gone.
-fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectWrite {
+fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectStep {
+    let lacking: Vec<_> = claims.iter().filter(|(_, claim)| !claim.is_allocated()).collect();
+    if lacking.len() > MAX_DEVICE_CLAIMS {
+        return DirectStep::Refuse(format!(
+            "it has {} claims that are to be given devices, and a Reservation keeps devices for {MAX_DEVICE_CLAIMS} at most; \
+             put requests together in fewer claims, or leave the scheduling gate {PLACEMENT_GATE} out",
+            lacking.len()
+        ));
+    }
     let metadata = &pod.metadata;
     let name = format!("pod-{}", metadata.uid);
     let spec: Map<String, Value> =
         OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect();
-    let lacking = claims.iter().filter(|(_, claim)| !claim.is_allocated());
-    let device_claims: Vec<Value> = lacking.map(|(name, claim)| json!({"name": name, "spec": claim.spec})).collect();
+    let device_claims: Vec<Value> =
+        lacking.iter().map(|(name, claim)| json!({"name": name, "spec": claim.spec})).collect();
     let object = json!({
         "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation",
         "metadata": {
@@ -163,7 +174,7 @@ fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectWrite {
             "owners": [{"object": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}}],
         },
     });
-    DirectWrite::Reserve(name, Box::new(object))
+    DirectStep::Write(DirectWrite::Reserve(name, Box::new(object)))
 }
 
 /// Which container uses which claim is of no matter here, and the template has none.

@@ -11,7 +11,11 @@ use hostler_api::{
     reservation::PLACED_POD_LABEL,
     resource::{ApiVersion, DeviceClass},
 };
-use hostler_cluster::{ApiClient, ApiFailure, Collection, rfc3339};
+use hostler_cluster::{
+    ApiClient, ApiFailure, Collection,
+    events::{EventNote, EventSubject},
+    rfc3339,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
@@ -23,11 +27,14 @@ use super::{
 use crate::{
     hold::{ReservationObject, adapter::reservations},
     looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
+    notices::Notices,
     rounds::LookEnd,
     view::ClusterView,
 };
 
 const FIELD_MANAGER: &str = "hostler-controller";
+/// Of Events of pods.
+const REFUSED: &str = "PlacementRefused";
 /// While others do something: a pod that is placed is waited for by somebody.
 const SOON: Duration = Duration::from_secs(1);
 /// Everything is looked at this often at least.
@@ -40,6 +47,13 @@ pub(crate) fn start(parts: LookParts) {
 
 struct DirectKeeper;
 
+struct DirectTerm {
+    placer: Placer,
+    notices: Notices,
+    /// What was refused last, by what the loop calls the pod.
+    troubles: BTreeMap<String, PlaceTrouble>,
+}
+
 /// Looks at pods.
 #[derive(Clone)]
 struct Placer {
@@ -47,18 +61,34 @@ struct Placer {
     version: ApiVersion,
 }
 
-impl LookKeeper for DirectKeeper {
-    type Term = Placer;
+/// Why a pod is not given its devices.
+#[derive(Clone, Debug, PartialEq)]
+struct PlaceTrouble {
+    /// Identity of the pod.
+    uid: String,
+    message: String,
+}
 
-    async fn begin(&self, parts: &LookParts) -> Result<Placer, String> {
+/// What came of a look.
+struct PlaceAnswer {
+    end: LookEnd,
+    /// What is in the way, or that nothing is any more.
+    trouble: Option<Option<PlaceTrouble>>,
+}
+
+impl LookKeeper for DirectKeeper {
+    type Term = DirectTerm;
+
+    async fn begin(&self, parts: &LookParts) -> Result<DirectTerm, String> {
         let client = parts.client.clone();
         let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
-        Ok(Placer { client, version })
+        let notices = Notices::start(client.clone(), &parts.tasks);
+        Ok(DirectTerm { placer: Placer { client, version }, notices, troubles: BTreeMap::new() })
     }
 }
 
-impl LookTerm for Placer {
-    type Answer = LookEnd;
+impl LookTerm for DirectTerm {
+    type Answer = PlaceAnswer;
 
     /// Pods that are gated, and those for which a Reservation was made, by `namespace/name`.
     fn objects(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
@@ -74,40 +104,88 @@ impl LookTerm for Placer {
         seen
     }
 
-    fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = LookEnd> + Send + 'static {
-        let (placer, key) = (self.clone(), key_of(name));
-        async move {
-            let made = reservations_for(&now.view, &key);
-            placer.place(&key, &made, &now).await.unwrap_or_else(|failure| {
-                warn!(pod = %key, error = %Chain(&failure), "a pod cannot be placed for now");
-                LookEnd::Failed
-            })
+    fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = PlaceAnswer> + Send + 'static {
+        let (placer, key, trouble) = (self.placer.clone(), key_of(name), self.troubles.get(name).cloned());
+        async move { placer.look(&key, &now, trouble).await }
+    }
+
+    /// People are told of each reason once.
+    fn answered(&mut self, name: &str, answer: PlaceAnswer) -> LookEnd {
+        match answer.trouble {
+            Some(Some(trouble)) if self.troubles.get(name) != Some(&trouble) => {
+                warn!(pod = name, error = trouble.message, "a pod cannot be placed");
+                self.notices
+                    .tell(subject(&key_of(name), &trouble.uid), EventNote::new(REFUSED, trouble.message.clone()));
+                self.troubles.insert(name.to_owned(), trouble);
+            }
+            Some(None) => drop(self.troubles.remove(name)),
+            Some(Some(_)) | None => {}
+        }
+        answer.end
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.troubles.remove(name);
+    }
+}
+
+impl PlaceAnswer {
+    fn new(end: LookEnd) -> Self {
+        Self { end, trouble: None }
+    }
+
+    /// What nobody but people can change is told them.
+    fn failed(pod: Option<&DirectPod>, failure: &ApiFailure) -> Self {
+        let is_refused = matches!(failure.code(), Some(400 | 403 | 413 | 422));
+        match pod.filter(|_| is_refused) {
+            Some(pod) => Self { end: LookEnd::Failed, trouble: Some(Some(pod.trouble(refusal(failure)))) },
+            None => {
+                warn!(error = %Chain(failure), "a pod cannot be placed for now");
+                Self::new(LookEnd::Failed)
+            }
         }
     }
+}
 
-    fn answered(&mut self, _name: &str, end: LookEnd) -> LookEnd {
-        end
+impl DirectPod {
+    fn trouble(&self, message: String) -> PlaceTrouble {
+        PlaceTrouble { uid: self.metadata.uid.clone(), message }
     }
-
-    fn forget(&mut self, _name: &str) {}
 }
 
 impl Placer {
-    async fn place(&self, key: &ObjectKey, made: &[String], now: &LookMoment) -> Result<LookEnd, ApiFailure> {
-        let sight = self.sight(key, made).await?;
-        match decide(&sight) {
-            DirectStep::Rest => Ok(LookEnd::Rest(LOOK_AGAIN)),
-            DirectStep::Wait => Ok(LookEnd::Rest(SOON)),
-            DirectStep::Write(_) if !now.may_write() => Ok(LookEnd::Failed),
-            DirectStep::Write(write) => {
-                debug!(pod = %key, what = write.what(), "a write for a gated pod");
-                match self.send(&write).await {
-                    Ok(()) => Ok(LookEnd::Again),
-                    // What it is now is read anew.
-                    Err(failure) if matches!(failure.code(), Some(404 | 409)) => Ok(LookEnd::Failed),
-                    Err(failure) => Err(failure),
-                }
+    async fn look(&self, key: &ObjectKey, now: &LookMoment, trouble: Option<PlaceTrouble>) -> PlaceAnswer {
+        let pods = Collection::core("Pod", "pods").of(&key.namespace);
+        let pod: Option<DirectPod> = match self.get(&pods, &key.name).await {
+            Ok(pod) => pod,
+            Err(failure) => return PlaceAnswer::failed(None, &failure),
+        };
+        // What was said of another pod of its name is not about this one.
+        let trouble = trouble.filter(|it| pod.as_ref().is_some_and(|pod| pod.metadata.uid == it.uid));
+        let sight = match self.sight(key, pod.clone(), &now.view).await {
+            Ok(sight) => DirectSight { trouble: trouble.map(|it| it.message), ..sight },
+            Err(failure) => return PlaceAnswer::failed(pod.as_ref(), &failure),
+        };
+        match (decide(&sight), &sight.pod) {
+            (DirectStep::Refuse(why), Some(pod)) => {
+                PlaceAnswer { end: LookEnd::Rest(LOOK_AGAIN), trouble: Some(Some(pod.trouble(why))) }
             }
+            (DirectStep::Rest | DirectStep::Refuse(_), _) => PlaceAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
+            (DirectStep::Wait, _) => PlaceAnswer::new(LookEnd::Rest(SOON)),
+            (DirectStep::Write(_), _) if !now.may_write() => PlaceAnswer::new(LookEnd::Failed),
+            (DirectStep::Write(write), _) => self.write(&sight, &write).await,
+        }
+    }
+
+    async fn write(&self, sight: &DirectSight, write: &DirectWrite) -> PlaceAnswer {
+        let is_status = matches!(write, DirectWrite::Status(..));
+        debug!(pod = ?sight.pod.as_ref().map(|pod| &pod.metadata.uid), what = write.what(), "a write for a gated pod");
+        match self.send(write).await {
+            // That it is said what is in the way does not take it away.
+            Ok(()) => PlaceAnswer { end: LookEnd::Again, trouble: (!is_status).then_some(None) },
+            // What it is now is read anew.
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => PlaceAnswer::new(LookEnd::Failed),
+            Err(failure) => PlaceAnswer::failed(sight.pod.as_ref().filter(|_| !is_status), &failure),
         }
     }
 
@@ -116,6 +194,10 @@ impl Placer {
         match write {
             DirectWrite::Reserve(name, object) => self.client.create::<Value>(&all, name, &**object).await.map(drop),
             DirectWrite::Release(name, version) => self.client.delete(&all, name, version).await,
+            DirectWrite::Status(name, version, status) => {
+                let whole = (&*version.resource_version, &**status);
+                self.client.write_status::<Value>(&all, name, FIELD_MANAGER, whole).await.map(drop)
+            }
             DirectWrite::Claim(write) => write.send(&self.client, self.version).await.map(drop),
             DirectWrite::Gates(key, version, gates) => {
                 let pods = Collection::core("Pod", "pods").of(&key.namespace);
@@ -137,12 +219,15 @@ impl Placer {
         }
     }
 
-    /// Everything as the server has it.
-    async fn sight(&self, key: &ObjectKey, made: &[String]) -> Result<DirectSight, ApiFailure> {
-        let pods = Collection::core("Pod", "pods").of(&key.namespace);
-        let pod: Option<DirectPod> = self.get(&pods, &key.name).await?;
+    /// Everything else as the server has it.
+    async fn sight(
+        &self,
+        key: &ObjectKey,
+        pod: Option<DirectPod>,
+        view: &ClusterView,
+    ) -> Result<DirectSight, ApiFailure> {
         let own = pod.as_ref().map(|pod| format!("pod-{}", pod.metadata.uid));
-        let names: BTreeSet<String> = made.iter().cloned().chain(own).collect();
+        let names: BTreeSet<String> = reservations_for(view, key).into_iter().chain(own).collect();
         let (all, mut kept) = (reservations(), Vec::new());
         for name in names {
             let found: Option<ReservationObject> = self.get(&all, &name).await?;
@@ -163,7 +248,27 @@ impl Placer {
                 classes.insert(class, found.map(|found| found.spec.config).unwrap_or_default());
             }
         }
-        Ok(DirectSight { pod, claims, reservations: kept, classes, now: rfc3339(SystemTime::now()) })
+        let now = rfc3339(SystemTime::now());
+        Ok(DirectSight { pod, claims, reservations: kept, classes, trouble: None, now })
+    }
+}
+
+/// What the server says against something, and what to do about it.
+fn refusal(failure: &ApiFailure) -> String {
+    let said = Chain(failure).to_string();
+    if failure.lacks_permission("resourceclaims/binding") {
+        return format!("{said}; apply deploy/holds/direct, whose role allows it");
+    }
+    said
+}
+
+fn subject(pod: &ObjectKey, uid: &str) -> EventSubject {
+    EventSubject {
+        api_version: "v1".to_owned(),
+        kind: "Pod",
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        uid: uid.to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::PodResourceClaim,
-    reservation::PLACEMENT_GATE,
+    reservation::{PLACEMENT_GATE, ReservationStatus},
     resource::{DeviceClassConfiguration, ResourceClaimSpec, ResourceClaimStatus},
 };
 use hostler_cluster::ObjectVersion;
@@ -28,6 +28,8 @@ pub(super) struct DirectSight {
     pub(super) reservations: Vec<ReservationObject>,
     /// What classes bring along for their devices.
     pub(super) classes: BTreeMap<String, Vec<DeviceClassConfiguration>>,
+    /// What the server said to the last write for the pod, where it refused that one.
+    pub(super) trouble: Option<String>,
     /// RFC 3339.
     pub(super) now: String,
 }
@@ -96,6 +98,8 @@ pub(super) enum DirectStep {
     Rest,
     /// Others do something first; it is looked at again soon.
     Wait,
+    /// It cannot be done before somebody changes something: the reason, and what to do.
+    Refuse(String),
     Write(DirectWrite),
 }
 
@@ -106,6 +110,8 @@ pub(super) enum DirectWrite {
     Reserve(String, Box<Value>),
     /// The Reservation goes, if it is this one in this version.
     Release(String, ObjectVersion),
+    /// What is said of the Reservation, if it is this one in this version.
+    Status(String, ObjectVersion, Box<ReservationStatus>),
     Claim(ClaimWrite),
     /// The pod has these gates, and no others.
     Gates(ObjectKey, ObjectVersion, Vec<String>),
@@ -117,10 +123,16 @@ impl DirectWrite {
         match self {
             Self::Reserve(..) => "reservation",
             Self::Release(..) => "reservation_deletion",
+            Self::Status(..) => "reservation_status",
             Self::Claim(write) => write.what(),
             Self::Gates(..) => "gates",
         }
     }
+}
+
+/// Which Reservation this is, in which version.
+pub(super) fn version_of(reservation: &ReservationObject) -> ObjectVersion {
+    ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() }
 }
 
 impl DirectMeta {

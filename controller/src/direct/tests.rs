@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState as State};
+use hostler_api::{
+    core::PodResourceClaim,
+    reservation::{ReservationConditionType, ReservationPhase, ReservedDevice, ReservedDeviceState as State},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -34,6 +37,9 @@ struct DirectWorld {
     /// Devices that others have.
     strangers: BTreeSet<String>,
     last: u64,
+    /// What the server refuses, in one word.
+    refused: Option<&'static str>,
+    trouble: Option<String>,
     writes: Vec<&'static str>,
     fates: BTreeMap<usize, Fate>,
 }
@@ -70,20 +76,32 @@ impl DirectWorld {
     }
 
     fn look(&self) -> DirectStep {
+        decide(&self.sight())
+    }
+
+    fn sight(&self) -> DirectSight {
         let config = json!([{"opaque": {"driver": "d", "parameters": {"of": "class"}}}]);
-        decide(&DirectSight {
+        DirectSight {
             pod: self.pod.clone(),
             claims: self.claim.iter().filter(|_| self.pod.is_some()).map(|it| ("gpu".to_owned(), it.clone())).collect(),
             reservations: self.reservation.iter().cloned().collect(),
             classes: BTreeMap::from([("gpu".to_owned(), serde_json::from_value(config).unwrap())]),
+            trouble: self.trouble.clone(),
             now: "2026-01-01T00:00:00Z".to_owned(),
-        })
+        }
     }
 
     fn control(&mut self) {
         let DirectStep::Write(write) = self.look() else { return };
         let fate = self.fates.remove(&self.writes.len());
         self.writes.push(write.what());
+        if self.refused == Some(write.what()) {
+            self.trouble = Some(format!("{} is refused", write.what()));
+            return;
+        }
+        if !matches!(write, DirectWrite::Status(..)) {
+            self.trouble = None;
+        }
         if !matches!(fate, Some(Fate::DieBefore)) {
             self.apply(&write);
         }
@@ -105,6 +123,12 @@ impl DirectWorld {
                 let known = self.reservation.as_mut();
                 if let Some(known) = known.filter(|it| it.uid == of.uid && it.version == of.resource_version) {
                     (known.is_deleting, known.version) = (true, version);
+                }
+            }
+            DirectWrite::Status(_, of, status) => {
+                let known = self.reservation.as_mut();
+                if let Some(known) = known.filter(|it| it.uid == of.uid && it.version == of.resource_version) {
+                    (known.status, known.version) = ((**status).clone(), version);
                 }
             }
             DirectWrite::Claim(write) => {
@@ -315,6 +339,53 @@ fn a_device_that_somebody_has_all_the_same_is_given_back_and_stays_closed() {
     world.strangers.clear();
     world.settle();
     assert!(world.is_bound());
+}
+
+#[test]
+fn what_is_refused_stands_in_its_reservation_until_it_is_not_refused_any_more() {
+    for refused in ["claim_finalizers", "claim_status", "gates"] {
+        let mut world = DirectWorld { refused: Some(refused), ..DirectWorld::new() };
+        for _ in 0..20 {
+            world.control();
+            world.keep();
+        }
+        let kept = world.reservation.as_ref().unwrap();
+        let placed = kept.status.condition(ReservationConditionType::Placed).unwrap();
+        assert_eq!((&*placed.reason, &*placed.message), ("Refused", &*format!("{refused} is refused")));
+        let said = world.writes.iter().filter(|what| **what == "reservation_status").count();
+        assert_eq!(said, 1, "{:?}", world.writes);
+        world.refused = None;
+        while world.trouble.is_some() || world.look() == DirectStep::Wait {
+            world.control();
+            world.keep();
+        }
+        world.control();
+        if let Some(kept) = &world.reservation {
+            assert_eq!(kept.status.condition(ReservationConditionType::Placed), None);
+        }
+        world.settle();
+        assert!(world.is_bound());
+        world.check_nothing_is_kept();
+    }
+}
+
+#[test]
+fn of_more_claims_than_a_reservation_can_have_it_is_said_how_many_there_may_be() {
+    let step = |count: usize| {
+        let mut world = DirectWorld::new();
+        let names: Vec<String> = (0..count).map(|at| format!("c{at}")).collect();
+        let named = |known: &[PodResourceClaim]| {
+            names.iter().map(|name| PodResourceClaim { name: name.clone(), ..known[0].clone() }).collect()
+        };
+        let pod = world.pod.as_mut().unwrap();
+        pod.spec.resource_claims = named(&pod.spec.resource_claims);
+        pod.status.resource_claim_statuses = named(&pod.status.resource_claim_statuses);
+        let claims = names.iter().map(|name| (name.clone(), world.claim.clone().unwrap())).collect();
+        decide(&DirectSight { claims, ..world.sight() })
+    };
+    let DirectStep::Refuse(why) = step(9) else { panic!("{:?}", step(9)) };
+    assert!(why.contains("9 claims") && why.contains("8 at most") && why.contains("hostler.dev/placement"), "{why}");
+    assert!(matches!(step(8), DirectStep::Write(DirectWrite::Reserve(..))));
 }
 
 #[test]

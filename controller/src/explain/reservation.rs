@@ -162,6 +162,8 @@ fn stand(reservation: &ReservationObject) -> Vec<String> {
     let scheduled = status.condition(Type::Scheduled).filter(|it| it.status == ConditionStatus::False);
     let scheduled = scheduled.filter(|it| it.reason != Reason::Invalid.as_str());
     lines.extend(scheduled.map(|it| format!("it looks for devices since {}: {}", it.last_transition_time, it.message)));
+    let placed = status.condition(Type::Placed);
+    lines.extend(placed.map(|it| format!("its pod is not placed since {}: {}", it.last_transition_time, it.message)));
     lines
 }
 

@@ -1,29 +1,27 @@
 //! Gated pods: the running controller keeps devices for them, writes these into their claims, and lets them go to their node.
 
-use std::fs;
-
-use hostler_testing::{
-    apiserver::{ApiServerView, PolicyRule},
-    controller::RunningController,
-};
+use hostler_testing::{apiserver::ApiServerView, controller::RunningController};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::HoldCluster,
-    rig::{USER, root},
+    cluster::{HoldCluster, rules_in},
+    rig::USER,
 };
 
 const GATE: &str = "hostler.dev/placement";
-
-fn more_rules() -> Vec<PolicyRule> {
-    PolicyRule::from_yaml(&fs::read_to_string(root().join("deploy/holds/direct/rbac.yaml")).unwrap())
-}
+const ROLE: &str = "deploy/holds/direct/rbac.yaml";
 
 async fn cluster(cards: usize) -> HoldCluster {
+    let cluster = without_role(cards).await;
+    cluster.allow(&["direct"]);
+    cluster
+}
+
+/// The controller may not place pods.
+async fn without_role(cards: usize) -> HoldCluster {
     let mut cluster = HoldCluster::start().await;
     cluster.run_kubelets();
-    cluster.server.allow(USER, more_rules());
     cluster.node("n1", cards);
     cluster.template("cards", None);
     cluster
@@ -39,15 +37,26 @@ async fn controller(cluster: &HoldCluster) -> RunningController {
 
 /// A pod with these gates, and two claims of a card each.
 fn pod(cluster: &HoldCluster, name: &str, gates: &[&str]) {
+    pod_with(cluster, name, gates, &["one", "two"]);
+}
+
+fn pod_with(cluster: &HoldCluster, name: &str, gates: &[&str], claims: &[&str]) {
     let gates: Vec<Value> = gates.iter().map(|gate| json!({ "name": gate })).collect();
-    let claim = |name: &str| json!({ "name": name, "resourceClaimTemplateName": "cards" });
+    let claims = claims.iter().map(|name| json!({ "name": name, "resourceClaimTemplateName": "cards" }));
     cluster.server.create(json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
         "spec": {
             "schedulingGates": gates, "containers": [{ "name": "c", "image": "i" }],
-            "resourceClaims": [claim("one"), claim("two")],
+            "resourceClaims": claims.collect::<Vec<_>>(),
         },
     }));
+}
+
+/// What people are told of a pod that cannot be placed.
+fn refusals(view: &ApiServerView<'_>, pod: &str) -> Vec<String> {
+    let is_one = |it: &&Value| it["reason"] == "PlacementRefused" && it["involvedObject"]["name"] == pod;
+    let events = view.list("events");
+    events.iter().filter(is_one).map(|it| it["message"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn until_nothing_is_kept(cluster: &HoldCluster) {
@@ -153,4 +162,57 @@ async fn a_controller_that_is_killed_after_any_write_places_the_pod_all_the_same
     let _controller = controller(&cluster).await;
     assert_eq!(cluster.until_bound("gang-0").await, "n1");
     until_nothing_is_kept(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_role_it_says_once_which_right_is_missing() {
+    let cluster = without_role(2).await;
+    let _controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE]);
+    let said = cluster
+        .server
+        .until("people are told", |view| Some(refusals(view, "gang-0")).filter(|said| !said.is_empty()))
+        .await;
+    assert!(said[0].contains("reservations") && said[0].contains("deploy/holds/direct"), "{said:?}");
+    let tries = |view: &ApiServerView<'_>| {
+        let refused = view.log().iter().filter(|call| call.user == USER && call.status == 403);
+        (refused.filter(|call| call.resource == "reservations").count() >= 3).then(|| refusals(view, "gang-0").len())
+    };
+    assert_eq!(cluster.server.until("it was tried three times", tries).await, 1, "and said once");
+    cluster.allow(&["direct"]);
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_of_its_role_stands_in_its_reservation_until_it_is_there() {
+    let cluster = without_role(2).await;
+    let part = rules_in(ROLE).into_iter().filter(|rule| !rule.resources.contains(&"pods".to_owned()));
+    cluster.server.allow(USER, part.collect());
+    let _controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE]);
+    let placed = |view: &ApiServerView<'_>| {
+        let kept = view.list("reservations").pop()?;
+        kept["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == "Placed").cloned()
+    };
+    let said = cluster.server.until("it is said in the Reservation", placed).await;
+    assert_eq!((&said["status"], &said["reason"]), (&json!("False"), &json!("Refused")));
+    let message = said["message"].as_str().unwrap();
+    assert!(message.contains("pods") && message.contains("deploy/holds/direct"), "{message}");
+    assert_eq!(cluster.server.look(|view| refusals(view, "gang-0")), [message]);
+    cluster.allow(&["direct"]);
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
+    until_nothing_is_kept(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_nine_claims_is_told_how_many_there_may_be() {
+    let cluster = cluster(9).await;
+    let _controller = controller(&cluster).await;
+    pod_with(&cluster, "gang-0", &[GATE], &["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+    let said = cluster
+        .server
+        .until("people are told", |view| Some(refusals(view, "gang-0")).filter(|said| !said.is_empty()))
+        .await;
+    assert!(said[0].contains("9 claims") && said[0].contains("8 at most"), "{said:?}");
+    assert!(cluster.server.list("reservations").is_empty(), "nothing is kept for it");
 }
