@@ -1,6 +1,6 @@
 //! Pods that make room: they go by the Eviction API, once it is certain that something is kept for whoever comes after them.
 
-use hostler_testing::apiserver::ApiServerView;
+use hostler_testing::apiserver::{ApiFault, ApiServerView, FaultEffect};
 use serde_json::{Value, json};
 
 use crate::{cluster::HoldCluster, rig::root, value};
@@ -62,6 +62,8 @@ async fn a_pod_is_moved_when_its_budget_allows_it_and_its_successor_gets_what_is
     assert_eq!(cluster.until_bound("web").await, "n1");
     budget(&cluster, "web", 0);
     let _controller = cluster.controller().await;
+    // One that kept changing is asked for again.
+    cluster.server.fail(ApiFault::new("create", "pods/eviction", 1, FaultEffect::Status(409, None)));
     cluster.reserve("move", 1, "web-2", &replaces(&cluster, "web"));
     cluster.node("n2", 1);
     let kept = cluster.until_phase("move", "Available").await;

@@ -17,6 +17,9 @@ use crate::hold::{HoldOutcome, OwnerPod, PodWrite, PriorityClasses};
 /// With what the controller is allowed to make room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
 
+/// In the server's words about a role that does not allow an eviction.
+const LACKS_RIGHT: &str = "cannot create resource";
+
 #[derive(Deserialize)]
 struct SeenPod {
     metadata: SeenPodMeta,
@@ -143,10 +146,25 @@ pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, St
     })
 }
 
+/// A conflict says that another pod has the name, or only that this one kept changing: then it is asked for again.
+async fn evict(client: &ApiClient, pod: &ObjectKey, uid: &str) -> Result<(), ApiFailure> {
+    match client.evict(&pods(pod), &pod.name, uid).await {
+        Err(failure) if failure.code() == Some(409) => {
+            let why = match read(client, pod).await {
+                Ok(found) if found.as_ref().is_none_or(|found| found.uid != uid) => return Err(failure),
+                Ok(_) => Chain(&failure).to_string(),
+                Err(error) => error,
+            };
+            Err(ApiFailure::unusable(format!("evict Pod {pod}"), why))
+        }
+        evicted => evicted,
+    }
+}
+
 /// Carries out a write about a pod.
 pub(super) async fn write(client: &ApiClient, write: &PodWrite) -> Result<(), ApiFailure> {
     match write {
-        PodWrite::Evict { pod, uid } => client.evict(&pods(pod), &pod.name, uid).await,
+        PodWrite::Evict { pod, uid } => evict(client, pod, uid).await,
         PodWrite::Annotate { pod, uid, value } => {
             // Another UID than the object's is a conflict.
             let patch = json!({"metadata": {"uid": uid, "annotations": {RESERVATION_ALLOCATED: value}}});
@@ -155,27 +173,58 @@ pub(super) async fn write(client: &ApiClient, write: &PodWrite) -> Result<(), Ap
     }
 }
 
-/// What a failed eviction means, where that is not what other failures mean: also "not now" is a plain no, and the pod stays.
+/// What a failed eviction means, where that is not what other failures mean: a budget that is against it is a plain no, and the pod
+/// stays. A server that has too much to do, or fails, says nothing about the pod.
 pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<HoldOutcome> {
     let said = Chain(failure).to_string();
     match failure.code()? {
-        403 => Some(HoldOutcome::Refused(format!("{said}; {RIGHT}"))),
-        429 => {
-            let budgets = failure.disruption_budgets();
-            let said = if budgets.is_empty() { said } else { format!("{said} {}", budgets.join("; ")) };
-            Some(HoldOutcome::Refused(said))
+        // Also webhooks forbid.
+        403 if said.contains(LACKS_RIGHT) => Some(HoldOutcome::Refused(format!("{said}; {RIGHT}"))),
+        429 if !failure.disruption_budgets().is_empty() => {
+            Some(HoldOutcome::Refused(format!("{said} {}", failure.disruption_budgets().join("; "))))
         }
         // More budgets than one are about it.
-        500 => Some(HoldOutcome::Refused(said)),
+        500 if said.contains("PodDisruptionBudget") => Some(HoldOutcome::Refused(said)),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hostler_cluster::{CallError, StatusError};
     use serde_json::json;
 
     use super::*;
+
+    fn failure(code: u16, message: &str, budgets: &[&str]) -> ApiFailure {
+        let disruption_budgets = budgets.iter().map(|it| (*it).to_owned()).collect();
+        let source = StatusError { code, message: message.to_owned(), disruption_budgets, ..StatusError::default() };
+        ApiFailure::Call { step: "evict Pod n/p".to_owned(), source: CallError::Status(source) }
+    }
+
+    #[test]
+    fn only_budgets_and_roles_block_an_eviction_and_only_roles_are_blamed_on_roles() {
+        let refused = |failure: &ApiFailure| match came_of_eviction(failure) {
+            Some(HoldOutcome::Refused(why)) => Some(why),
+            _ => None,
+        };
+        assert!(
+            refused(&failure(429, "Cannot evict pod", &["budget web needs 2"]))
+                .unwrap()
+                .ends_with("budget web needs 2")
+        );
+        assert!(
+            refused(&failure(500, "This pod has more than one PodDisruptionBudget, which is not supported", &[]))
+                .is_some()
+        );
+        let right = "pods \"p\" is forbidden: User \"u\" cannot create resource \"pods/eviction\"";
+        assert!(refused(&failure(403, right, &[])).unwrap().ends_with(RIGHT));
+        for (code, said) in
+            [(429, "too many requests"), (500, "etcd has no leader"), (403, "admission webhook \"w\" denied it")]
+        {
+            assert_eq!(refused(&failure(code, said, &[])), None, "{said}");
+        }
+    }
 
     #[test]
     fn a_pod_says_where_it_runs_how_important_it_is_and_whether_it_goes() {
