@@ -298,7 +298,7 @@ impl HoldCore {
             // What it kept can be somebody else's.
             self.agenda.inventory_changed();
         }
-        self.writes.remove(&HoldTarget::Reservation(name.to_owned()));
+        self.forget_write(&HoldTarget::Reservation(name.to_owned()));
     }
 
     /// Whose news matter to a Reservation follows from its devices; where these are closed as well.

@@ -294,6 +294,14 @@ impl HoldWrite {
         matches!(self.target(), HoldTarget::NodeFences(_) | HoldTarget::Rule(_))
     }
 
+    /// Of the Reservation that is written.
+    pub(crate) fn reservation_uid(&self) -> Option<&str> {
+        match self {
+            Self::Finalizers(it, _) | Self::Status(it, _) | Self::Delete(it) => Some(&it.uid),
+            _ => None,
+        }
+    }
+
     /// The object.
     pub(crate) fn target(&self) -> HoldTarget {
         match self {

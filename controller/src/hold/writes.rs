@@ -73,6 +73,13 @@ impl HoldCore {
         })
     }
 
+    /// The object is gone. An answer that is still to come is not one to a write of another object of its name.
+    pub(super) fn forget_write(&mut self, target: &HoldTarget) {
+        if self.writes.get(target).is_some_and(|state| state.under_way.is_none()) {
+            self.writes.remove(target);
+        }
+    }
+
     /// The object is another one than before: a write that lost against somebody may win now.
     pub(super) fn came_anew(&mut self, target: &HoldTarget) {
         if let Some(state) = self.writes.get_mut(target) {
@@ -83,7 +90,13 @@ impl HoldCore {
     pub(super) fn written(&mut self, target: HoldTarget, outcome: HoldOutcome) {
         let Some(state) = self.writes.get_mut(&target) else { return };
         let write = state.under_way.take();
-        if outcome == HoldOutcome::Done {
+        // Of what is gone nobody hears again.
+        let is_over = match &target {
+            HoldTarget::Reservation(name) => !self.holds.contains_key(name),
+            HoldTarget::Pod(_) | HoldTarget::Claim(_) => outcome == HoldOutcome::Gone,
+            HoldTarget::NodeFences(_) | HoldTarget::Rule(_) => false,
+        };
+        if outcome == HoldOutcome::Done || is_over {
             self.writes.remove(&target);
         } else {
             let pause = SHORTEST_PAUSE * 2u32.saturating_pow(state.failures);
@@ -93,8 +106,9 @@ impl HoldCore {
         self.agenda.now(target.topic());
         match (target, outcome) {
             (HoldTarget::Reservation(name), HoldOutcome::Gone) => {
-                if let Some(uid) = self.holds.get(&name).map(|hold| hold.object.uid.clone()) {
-                    self.reservation_gone(&name, &uid);
+                // Another one may have its name by now.
+                if let Some(uid) = write.as_ref().and_then(HoldWrite::reservation_uid) {
+                    self.reservation_gone(&name, uid);
                 }
             }
             (HoldTarget::Reservation(name), outcome) => self.reservation_written(&name, write, &outcome),

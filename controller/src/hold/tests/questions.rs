@@ -7,7 +7,7 @@ use super::{
     cluster::key,
     world::{World, wants, wants_and},
 };
-use crate::hold::{HoldEvent, agenda::Topic};
+use crate::hold::{HoldEvent, HoldOutcome, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -159,4 +159,20 @@ fn who_a_pod_is_matters_to_those_alone_who_keep_something_of_its_pools() {
     core.pod_seen(key("old"), Ok(None));
     let topics: Vec<Topic> = std::iter::from_fn(|| core.agenda.pop()).collect();
     assert_eq!(topics, [Topic::Reservation("near".to_owned())]);
+}
+
+#[test]
+fn one_that_was_made_anew_is_not_forgotten_for_a_late_word_that_the_last_one_is_gone() {
+    let mut world = World::new(&[1]);
+    world.reserve("r", wants(1, "web"));
+    while world.deliver() {}
+    let core = &mut world.controller.core;
+    let first = core.holds["r"].object.clone();
+    assert!(core.writes.contains_key(&HoldTarget::Reservation("r".to_owned())), "its finalizer is being written");
+    let now = HoldTime { elapsed: world.now, wall: world.true_time() };
+    let core = &mut world.controller.core;
+    let again = ReservationObject { uid: "other".to_owned(), version: "9999".to_owned(), ..first };
+    core.step(now, HoldEvent::Reservation(Box::new(again)));
+    core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), HoldOutcome::Gone));
+    assert_eq!(core.holds["r"].object.uid, "other");
 }
