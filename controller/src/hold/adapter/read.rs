@@ -122,10 +122,12 @@ pub(super) fn rule(object: &Value) -> Option<FenceRule> {
     let name = object["metadata"]["name"].as_str().filter(|name| name.starts_with(RULE_PREFIX))?;
     let (selector, taint) = (&object["spec"]["deviceSelector"], &object["spec"]["taint"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    // One that closes nothing is there for nobody.
+    let closes = taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute";
     (taint["key"] == HELD_TAINT).then(|| FenceRule {
         name: name.to_owned(),
         device: DeviceKey::new(&text(&selector["driver"]), &text(&selector["pool"]), &text(&selector["device"])),
-        value: text(&taint["value"]),
+        value: if closes { text(&taint["value"]) } else { String::new() },
     })
 }
 
@@ -165,12 +167,13 @@ mod tests {
 
     #[test]
     fn rules_of_others_are_none_of_ours() {
-        let rule_called = |name: &str, key: &str| {
-            rule(&json!({
-                "metadata": {"name": name},
-                "spec": {"deviceSelector": {"driver": "d", "pool": "p", "device": "a"}, "taint": {"key": key, "value": "v"}},
-            }))
+        let rule_with = |name: &str, key: &str, effect: &str| {
+            let taint = json!({"key": key, "value": "v", "effect": effect});
+            let selector = json!({"driver": "d", "pool": "p", "device": "a"});
+            rule(&json!({"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}))
         };
+        let rule_called = |name: &str, key: &str| rule_with(name, key, "NoSchedule");
+        assert_eq!(rule_with("hold-1", HELD_TAINT, "None").unwrap().value, "", "it closes nothing");
         let ours = rule_called("hold-1", HELD_TAINT).unwrap();
         assert_eq!((ours.device, ours.value.as_str()), (DeviceKey::new("d", "p", "a"), "v"));
         assert_eq!((rule_called("repair", HELD_TAINT), rule_called("hold-1", "x")), (None, None));
