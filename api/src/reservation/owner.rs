@@ -5,12 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::OwnerCandidate;
-
-/// With these annotations pods say of which ProvisioningRequest they are; the second is what older ones write.
-const CONSUME: [&str; 2] = [
-    "autoscaling.x-k8s.io/consume-provisioning-request",
-    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
-];
+use crate::provisioning::CONSUME_ANNOTATIONS;
 
 /// Pods for which devices are kept. All that is written must be true; where nothing is, it is about no pod.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -163,7 +158,7 @@ impl OwnerController {
 
 impl OwnerRequest {
     fn has(&self, pod: &OwnerCandidate<'_>) -> bool {
-        let said = CONSUME.iter().find_map(|key| pod.annotations.get(*key));
+        let said = CONSUME_ANNOTATIONS.iter().find_map(|key| pod.annotations.get(*key));
         self.namespace == pod.namespace && said == Some(&self.name)
     }
 }
