@@ -266,6 +266,8 @@ impl HoldCore {
                 self.reservation_gone(&name, &known.uid);
             }
             self.concern(&known, false);
+            let stays = |part: &ReservedDevice| object.status.devices.iter().any(|it| it.share_id == part.share_id);
+            known.status.devices.iter().filter(|part| !stays(part)).for_each(|part| self.part_gone(part));
         }
         self.concern(&object, true);
         if !self.holds.contains_key(&name)
@@ -295,6 +297,7 @@ impl HoldCore {
         if let Some(hold) = self.holds.remove(name) {
             self.names.remove(&hold.value);
             self.concern(&hold.object, false);
+            hold.object.status.devices.iter().for_each(|part| self.part_gone(part));
             // What it kept can be somebody else's.
             self.agenda.inventory_changed();
         }

@@ -49,13 +49,16 @@ impl HoldCore {
         let name = placeholder_name(&device.share_id);
         match reservation {
             Some(reservation) => drop(self.parts.names.insert(name.clone(), reservation.clone())),
-            None => {
-                self.parts.names.remove(&name);
-                self.parts.accounted.remove(&name);
-                self.parts.closed.remove(&device_key(device));
-            }
+            None => drop(self.parts.names.remove(&name)),
         }
         self.agenda.now(Topic::Placeholder(name));
+    }
+
+    /// Nobody keeps the part any more. Since when it is accounted for, and its device closed, is not forgotten before: each word about
+    /// its Reservation would have that waited for once more.
+    pub(super) fn part_gone(&mut self, device: &ReservedDevice) {
+        self.parts.accounted.remove(&placeholder_name(&device.share_id));
+        self.parts.closed.remove(&device_key(device));
     }
 
     /// Something is different about a claim: Reservations whose value it tolerates, and the part that it stands for.

@@ -360,3 +360,21 @@ pub(super) fn a_claim_of_somebody_else_with_the_name_of_ours_is_left_alone() {
     assert_eq!(world.server.claims[&claim].uid, "x");
     assert!(!world.server.claims.contains_key(&key("r")));
 }
+
+#[test]
+fn words_about_its_reservation_keep_nobody_waiting_for_the_rest_of_a_device() {
+    let mut world = World::with(settings(), DRIVER, &[1]);
+    world.share("a", "gpu-0", 8);
+    world.reserve("p", wants_part(5, "web", json!({})));
+    while !placeholders(&world.server).any(|claim| !claim.devices.is_empty()) {
+        assert!(world.now.as_secs() < 1100, "no claim stands for the part");
+        world.settle_for(1);
+    }
+    for _ in 0..8 {
+        let object = world.get("p").clone();
+        world.server.put_reservation(object);
+        world.settle_for(1);
+    }
+    assert!(world.server.node_fences["a"].fences.is_empty(), "the device is still closed");
+    world.check_rest();
+}
