@@ -15,6 +15,8 @@ mod spec;
 mod status;
 mod ttl;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use candidate::OwnerCandidate;
@@ -58,6 +60,23 @@ pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
 pub const RESERVATION_UID_ANNOTATION: &str = "hostler.dev/reservation-uid";
 /// Claims that a Reservation asks for without a template.
 pub const MAX_DEVICE_CLAIMS: usize = 8;
+
+/// The Reservation that an object of this name was made for, if its annotations say so: by name and UID, and the object is called
+/// after it. Whoever writes the name alone, as people do, means something else.
+#[must_use]
+pub fn made_for<'a>(object: &str, annotations: &'a BTreeMap<String, String>) -> Option<&'a str> {
+    let name = annotations.get(RESERVATION_ANNOTATION).filter(|name| !name.is_empty())?;
+    let has_uid = annotations.get(RESERVATION_UID_ANNOTATION).is_some_and(|uid| !uid.is_empty());
+    let is_called_so = object.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-'));
+    (has_uid && is_called_so).then_some(name)
+}
+
+/// The pod that asks for the devices of a Reservation of this name.
+#[must_use]
+pub fn reserve_pod_name(reservation: &str) -> String {
+    format!("{reservation}-reserve")
+}
+
 /// For how many pods a Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
 /// The annotation, in JSON, with which a pod says to which Reservations it wants to be led.

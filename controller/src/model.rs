@@ -109,9 +109,7 @@ impl ClusterModel {
     pub(crate) fn step(&mut self, now: Instant, event: ClusterEvent) -> Vec<ModelCommand> {
         match event {
             ClusterEvent::ListStarted(kind) => {
-                let state = self.kind(kind);
-                state.is_absent = false;
-                state.known.list_started();
+                self.kind(kind).known.list_started();
                 Vec::new()
             }
             ClusterEvent::Seen(object) => self.see(now, object),
@@ -125,16 +123,16 @@ impl ClusterModel {
             }
             ClusterEvent::ListEnded(kind) => {
                 let state = self.kind(kind);
-                (state.is_synced, state.silent) = (true, None);
+                (state.is_synced, state.is_absent, state.silent) = (true, false, None);
                 let gone = state.known.list_ended();
                 self.forget(kind, &gone)
             }
             // Then there are none of it.
             ClusterEvent::NotServed(kind) => {
-                let state = self.kind(kind);
-                state.is_absent = true;
-                state.known.list_started();
-                self.step(now, ClusterEvent::ListEnded(kind))
+                self.kind(kind).known.list_started();
+                let commands = self.step(now, ClusterEvent::ListEnded(kind));
+                self.kind(kind).is_absent = true;
+                commands
             }
             ClusterEvent::UpToDate(kind) => {
                 let was_silent = self.kind(kind).silent.take().is_some();

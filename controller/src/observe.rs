@@ -47,6 +47,7 @@ pub(crate) fn start(
         kind,
         events_tx,
         pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        was_heard: false,
         interruption: None,
         place: 0,
     };
@@ -67,6 +68,8 @@ struct KindObserver {
     kind: ObservedKind,
     events_tx: mpsc::Sender<ClusterEvent>,
     pauses: Backoff,
+    /// Whether anything was heard of it.
+    was_heard: bool,
     /// Why nothing is heard, as it was last told.
     interruption: Option<String>,
     /// Which of the places where the kind may be is tried.
@@ -126,7 +129,8 @@ impl KindObserver {
                     self.place += 1;
                     return Ok(());
                 }
-                Err(failure) if self.kind.is_optional() && failure.code() == Some(403) => {
+                // Where it was allowed before, that can pass: what is known stays, as with all other kinds.
+                Err(failure) if self.kind.is_optional() && !self.was_heard && failure.code() == Some(403) => {
                     return self.not_served(FORBIDDEN_PAUSE).await;
                 }
                 Err(failure) => {
@@ -147,6 +151,7 @@ impl KindObserver {
 
     fn heard(&mut self) {
         self.pauses.reset();
+        self.was_heard = true;
         if self.interruption.take().is_some() {
             info!(kind = self.kind.plural(), "watching again");
         }

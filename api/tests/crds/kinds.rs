@@ -535,7 +535,7 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
         ("ReservationStatus.devices", json!({"maxItems": MAX_RESERVED_DEVICES})),
         ("ReservationStatus.allocatable", quotas.clone()),
         ("ReservationStatus.allocated", quotas),
-        ("ReservationStatus.currentOwners", json!({"maxItems": 128})),
+        ("ReservationStatus.currentOwners", json!({"maxItems": MAX_RESERVED_DEVICES})),
         ("ReservationStatus.evictions", json!({"maxItems": MAX_RESERVED_DEVICES + MAX_PAST_EVICTIONS})),
         ("PodEviction.message", json!({"maxLength": 1024})),
         ("ReservationStatus.conditions", json!({"maxItems": 8})),

@@ -13,7 +13,7 @@ use hostler_api::{
     ExactQuantity, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
     few,
-    reservation::{NamedDeviceClaim, PLACEMENT_GATE, ReservedDevice, part_share_id},
+    reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, PLACEMENT_GATE, ReservedDevice, part_share_id},
     resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
@@ -184,7 +184,22 @@ impl HoldQuestion {
         if plan.placed < plan.wanted {
             return Err(problem_of(plan));
         }
+        let is_admin = |device: &&PlacedDevice| {
+            wish.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).is_admin)
+        };
+        if let Some(device) = plan.placements.iter().flat_map(|it| &it.devices).find(is_admin) {
+            return Err(format!(
+                "request {} of claim {} has adminAccess, which takes no device from anybody: leave it out",
+                device.request, device.claim
+            ));
+        }
         let devices = once(plan.placements.iter().flat_map(|placement| reserved(wish, placement)));
+        if devices.len() > MAX_RESERVED_DEVICES {
+            return Err(format!(
+                "that would be {} devices, and a Reservation keeps {MAX_RESERVED_DEVICES} at most: write several",
+                devices.len()
+            ));
+        }
         for device in &devices {
             let key = device_key(device);
             self.closing.can_close(&key, device)?;
@@ -321,7 +336,7 @@ fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish
 fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice> {
     let replicas = &wish.wish.asked.replicas;
     let device = |(at, device): (usize, &PlacedDevice)| {
-        let is_part = wish.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).1);
+        let is_part = wish.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).is_part);
         let reserved = ReservedDevice {
             replica: replicas.get(device.pod as usize).copied().unwrap_or_default(),
             claim: device.claim.clone(),
@@ -377,18 +392,35 @@ fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
 
 /// The same, of a claim that asks so.
 pub(super) fn class_of_spec(spec: &ResourceClaimSpec, request: &str) -> String {
-    asked_for(spec, request).0
+    asked_for(spec, request).class
 }
 
-/// Class, and whether a part of a device is asked for.
-fn asked_for(spec: &ResourceClaimSpec, request: &str) -> (String, bool) {
+/// What a request, or one of its alternatives, asks for.
+#[derive(Default)]
+struct AskedDevice {
+    class: String,
+    /// A part of a device.
+    is_part: bool,
+    /// To look at a device that is somebody else's.
+    is_admin: bool,
+}
+
+fn asked_for(spec: &ResourceClaimSpec, request: &str) -> AskedDevice {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
     let found = spec.devices.requests.iter().find(|request| request.name == name);
     let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
     let exactly = found.and_then(|request| request.exactly.as_ref());
-    let exactly = exactly.map(|it| (it.device_class_name.clone(), it.capacity.is_some()));
-    let of_alternative = alternatives.into_iter().find(|it| it.name == alternative);
-    exactly.or(of_alternative.map(|it| (it.device_class_name.clone(), it.capacity.is_some()))).unwrap_or_default()
+    let exactly = exactly.map(|it| AskedDevice {
+        class: it.device_class_name.clone(),
+        is_part: it.capacity.is_some(),
+        is_admin: it.admin_access == Some(true),
+    });
+    let of_alternative = alternatives.into_iter().find(|it| it.name == alternative).map(|it| AskedDevice {
+        class: it.device_class_name.clone(),
+        is_part: it.capacity.is_some(),
+        is_admin: false,
+    });
+    exactly.or(of_alternative).unwrap_or_default()
 }
 
 /// Whether anything is asked for by amounts of capacities.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::Pod,
-    reservation::{PLACEMENT_GATE, RESERVATION_ANNOTATION},
+    reservation::{PLACEMENT_GATE, made_for, reserve_pod_name},
 };
 
 use super::{ObjectStamp, ObservedKind, ObservedObject};
@@ -36,14 +36,18 @@ pub(super) fn see(
     stamp: ObjectStamp,
     object: &ObservedObject,
 ) {
-    let (annotations, is_gated) = match object {
-        ObservedObject::ResourceClaim(claim) => (&claim.metadata.annotations, false),
-        ObservedObject::Pod(pod) => (&pod.metadata.annotations, is_gated(pod)),
+    let (reservation, is_gated) = match object {
+        ObservedObject::ResourceClaim(claim) => (made_for(&key.name, &claim.metadata.annotations), false),
+        ObservedObject::Pod(pod) => {
+            let made = made_for(&key.name, &pod.metadata.annotations);
+            // Only the pod that asks for devices is made for a Reservation: those that use them are somebody's.
+            (made.filter(|name| key.name == reserve_pod_name(name)), is_gated(pod))
+        }
         _ => return,
     };
-    match annotations.get(RESERVATION_ANNOTATION) {
+    match reservation {
         Some(reservation) => {
-            let mark = ReservationMark { reservation: reservation.clone(), stamp };
+            let mark = ReservationMark { reservation: reservation.to_owned(), stamp };
             Arc::make_mut(marks).made.insert((kind, key.clone()), mark);
         }
         None => forget_made(marks, kind, key),

@@ -116,6 +116,8 @@ fn a_kind_that_is_not_there_is_known_to_have_nothing() {
     model.step(now, ClusterEvent::NotServed(KIND));
     let status = model.kinds()[&KIND].clone();
     assert!(status.is_absent && status.is_synced && status.objects == 0);
+    model.step(now, ClusterEvent::ListStarted(KIND));
+    assert!(model.kinds()[&KIND].is_absent, "what there is is known at the end of the list");
     list(&mut model, &["a"], 9);
     let status = model.kinds()[&KIND].clone();
     assert!(!status.is_absent && status.objects == 1);

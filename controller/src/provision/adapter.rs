@@ -41,6 +41,7 @@ use crate::{
     hold::adapter::{HoldPhase, HoldStatus},
     lead::Leadership,
     leading,
+    model::ObservedKind,
     notices::Notices,
     view::ClusterView,
 };
@@ -98,11 +99,14 @@ async fn run(mut parts: ProvisionParts) {
 
 impl ProvisionParts {
     /// Whether somebody keeps what Reservations ask for: whoever leads answers requests and keeps devices.
-    fn keeping(&mut self) -> Keeping {
+    fn keeping(&mut self, view: &ClusterView) -> Keeping {
+        let is_absent = view.kinds.get(&ObservedKind::Reservation).is_none_or(|status| status.is_absent);
         let Some(holds_rx) = &mut self.holds_rx else {
             return Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
         };
         match &holds_rx.borrow_and_update().phase {
+            // They are there, and cannot be seen: what is booked must not be taken for deleted.
+            HoldPhase::Keeping if is_absent => Keeping::Unknown,
             HoldPhase::Keeping => Keeping::Kept,
             HoldPhase::NotLeading | HoldPhase::Listing(_) | HoldPhase::Unknown(_) => Keeping::Unknown,
             HoldPhase::NotServed(what) => Keeping::NotKept(format!("the API server has no {what}: apply deploy/holds")),
@@ -217,7 +221,7 @@ impl<'a> ProvisionTerm<'a> {
         let view = self.parts.view_rx.borrow_and_update().clone();
         let now = ProvisionMoment { wall: SystemTime::now(), steady: self.began.elapsed() };
         self.wake = None;
-        let keeping = self.parts.keeping();
+        let keeping = self.parts.keeping(&view);
         let sight = ProvisionSight {
             objects: &view.provisioning,
             reservations: &view.reservations,

@@ -141,7 +141,8 @@ impl Decision {
     /// What of its Reservations is still needed, as long as it has its booking.
     fn booked(request: &SeenRequest, sets: &[PodSet], ends: Duration, sight: &ProvisionSight<'_>) -> Self {
         let named = parts(request);
-        if named.is_empty() {
+        // While nobody can say whether devices are kept, nobody can say either that they are not.
+        if named.is_empty() || *sight.keeping == Keeping::Unknown {
             return Self { due: Some(ends), ..Self::default() };
         }
         let BookingNeed { lost, names, shrinks } = need(request, sets, sight);

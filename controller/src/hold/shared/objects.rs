@@ -7,7 +7,7 @@ use hostler_api::{
     Chain,
     core::PodTemplateSpec,
     limits::MAX_OBJECT_NAME,
-    reservation::{RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, ReservedClaim},
+    reservation::{RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, ReservedClaim, reserve_pod_name},
     resource::ResourceClaimSpec,
 };
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ pub(super) fn claim_key(claim: &ReservedClaim) -> ObjectKey {
 
 /// The pod that only asks for devices.
 pub(super) fn pod_key(reservation: &str, namespace: &str) -> ObjectKey {
-    ObjectKey::new(namespace, &format!("{reservation}-reserve"))
+    ObjectKey::new(namespace, &reserve_pod_name(reservation))
 }
 
 fn annotations(reservation: &ReservationObject) -> BTreeMap<String, String> {

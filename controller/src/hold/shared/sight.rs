@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     hardware::GROUP,
-    reservation::{RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, RESERVATIONS, ReservedClaim},
+    reservation::{RESERVATION_UID_ANNOTATION, RESERVATIONS, ReservedClaim, made_for},
     resource::{ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus},
 };
 use hostler_cluster::ObjectVersion;
@@ -147,7 +147,7 @@ impl SightedMeta {
 
     /// Whether it was made for a Reservation of this name, be it an earlier one.
     pub(super) fn is_made_for(&self, name: &str) -> bool {
-        self.annotations.get(RESERVATION_ANNOTATION).is_some_and(|it| it == name)
+        made_for(&self.name, &self.annotations) == Some(name)
     }
 
     /// Whether it was made for just this one.

@@ -176,3 +176,34 @@ fn one_that_was_made_anew_is_not_forgotten_for_a_late_word_that_the_last_one_is_
     core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), HoldOutcome::Gone));
     assert_eq!(core.holds["r"].object.uid, "other");
 }
+
+#[test]
+fn more_devices_than_an_object_has_room_for_are_refused_in_so_many_words() {
+    let mut world = World::new(&[64; 20]);
+    let claims: Vec<_> = (0..5)
+        .map(|at| {
+            let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu"}});
+            json!({"name": format!("c{at}"), "spec": {"devices": {"requests": [request]}}})
+        })
+        .collect();
+    world.reserve("r", wants_and(4, "web", json!({"replicas": 128, "deviceClaims": claims})));
+    world.settle();
+    let (reason, message) = world.condition("r", "Scheduled");
+    assert_eq!(reason, "Unschedulable");
+    assert!(message.contains("that would be 1152 devices, and a Reservation keeps 1024 at most"), "{message}");
+    assert!(world.server.node_fences.values().all(|node| node.fences.is_empty()));
+}
+
+#[test]
+fn what_only_looks_at_devices_keeps_none() {
+    let mut world = World::new(&[2]);
+    let request = json!({"name": "look", "exactly": {"deviceClassName": "gpu", "adminAccess": true}});
+    let claims = json!([{"name": "monitor", "spec": {"devices": {"requests": [request]}}}]);
+    world.reserve("r", wants_and(1, "web", json!({"deviceClaims": claims})));
+    world.settle();
+    let (reason, message) = world.condition("r", "Scheduled");
+    assert_eq!(reason, "Unschedulable");
+    assert!(message.contains("request look of claim monitor has adminAccess"), "{message}");
+    assert!(world.server.node_fences.values().all(|node| node.fences.is_empty()));
+    world.check_rest();
+}

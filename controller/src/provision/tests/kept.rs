@@ -203,6 +203,21 @@ fn a_reservation_that_somebody_deletes_ends_the_booking() {
 }
 
 #[test]
+fn what_cannot_be_seen_for_a_while_is_not_taken_for_deleted() {
+    let mut world = World::of(&[1]);
+    world.ask("r", 1);
+    world.settle();
+    let kept = std::mem::take(&mut world.server.reservations);
+    world.keeping = Keeping::Unknown;
+    world.settle();
+    assert_eq!(world.says("r", Type::BookingExpired), "");
+    (world.server.reservations, world.keeping) = (kept, Keeping::Kept);
+    world.settle();
+    assert_eq!((world.says("r", Type::BookingExpired), world.kept()), (String::new(), 1));
+    world.check_rest();
+}
+
+#[test]
 fn without_anybody_who_keeps_devices_a_request_is_told_so() {
     let mut world = World::of(&[1]);
     world.keeping = Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
