@@ -40,10 +40,11 @@ pub(super) fn wanted(
         WantedClaim { is: ReservedClaim { name, namespace: namespace.clone(), resource_claim_name }, spec }
     });
     let named: Vec<WantedClaim> = named.collect();
-    match named.iter().find(|it| it.is.resource_claim_name.len() > MAX_OBJECT_NAME) {
-        Some(long) => Err(format!(
-            "ResourceClaim {} would have more than {MAX_OBJECT_NAME} characters; give the Reservation a shorter name",
-            long.is.resource_claim_name
+    let claims = named.iter().map(|it| ("ResourceClaim", it.is.resource_claim_name.clone()));
+    let mut made = claims.chain([("Pod", pod_key(&reservation.name, namespace).name)]);
+    match made.find(|(_, name)| name.len() > MAX_OBJECT_NAME) {
+        Some((kind, name)) => Err(format!(
+            "{kind} {name} would have more than {MAX_OBJECT_NAME} characters; give the Reservation a shorter name"
         )),
         None => Ok(named),
     }
@@ -109,4 +110,27 @@ pub(super) fn reserve_pod(reservation: &ReservationObject, wanted: &[WantedClaim
         },
         "spec": spec,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leaves_no_room_for_those_of_its_pod_and_claims_is_refused() {
+        let asked = |length: usize| {
+            let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+            let template =
+                json!({"metadata": {"namespace": "ml"}, "spec": {"containers": [], "resourceClaims": claims}});
+            let object: ReservationObject = serde_json::from_value(json!({
+                "metadata": {"name": "r".repeat(length)},
+                "spec": {"mode": "SharedClaim", "allocateOnce": false, "owners": [], "template": template},
+            }))
+            .unwrap();
+            wanted(&object, |_| Some(ResourceClaimSpec::default())).map(|claims| claims.len())
+        };
+        assert_eq!(asked(245), Ok(1));
+        assert!(asked(246).unwrap_err().starts_with("Pod rrr"));
+        assert!(asked(250).unwrap_err().contains("give the Reservation a shorter name"));
+    }
 }
