@@ -60,11 +60,11 @@ struct ClaimPage {
 pub(super) fn claims_of(page: &[u8], namespace: &str) -> Result<Vec<AllocatedClaim>, ApiFailure> {
     let page: ClaimPage = serde_json::from_slice(page)
         .map_err(|error| ApiFailure::unusable("read the list of all ResourceClaims", error))?;
-    let read = |text: &Box<RawValue>| match serde_json::from_str::<SeenClaim>(text.get()) {
+    let read = |text: &RawValue| match serde_json::from_str::<SeenClaim>(text.get()) {
         Ok(claim) => Ok(claim.allocated(namespace)),
         Err(error) => Err(ApiFailure::unusable(format!("read {}", title(text)), error)),
     };
-    page.items.iter().map(read).collect()
+    page.items.iter().map(|text| read(text)).collect()
 }
 
 fn title(text: &RawValue) -> String {
