@@ -42,7 +42,7 @@ pub use credentials::{CredentialsError, pod_namespace};
 pub use failure::{ApiFailure, CallError, StatusError};
 pub use follow::{FollowEvent, Follower, RawObject};
 pub use mirror::{Mirror, MirrorChange, Mirrored};
-pub use object::{ApiObject, ObjectVersion};
+pub use object::{ApiObject, ObjectVersion, is_older};
 pub use pace::WritePace;
 pub use patience::ApiPatience;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};

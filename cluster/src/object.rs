@@ -19,11 +19,16 @@ pub struct ObjectVersion {
 }
 
 impl ObjectVersion {
-    /// Versions are numbers that rise, wherever they are numbers. Where not, the later word counts.
+    /// See [`is_older`].
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
-        let number = |version: &Self| version.resource_version.parse::<u64>().ok();
-        number(self).zip(number(other)).is_some_and(|(one, other)| one < other)
+        is_older(&self.resource_version, &other.resource_version)
     }
+}
+
+/// Whether a version of an object came before another one. Versions are numbers that rise; where they are none, what comes later
+/// counts.
+pub fn is_older(version: &str, known: &str) -> bool {
+    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }
 
 /// An object with its `spec` as `S`, and its `status` as `T`, which may be absent.

@@ -7,9 +7,10 @@ use hostler_api::{
     classic::{ClassicConsumer, ClassicVersion, HandleData, HandleError, MAX_SCHEDULING_NODES, ParametersMistake},
     few,
 };
+use hostler_cluster::is_older;
 
 use super::{
-    core::{ClassicCore, consumer, is_older},
+    core::{ClassicCore, consumer},
     event::{ClassicCommand, ClassicWrite, NewAllocation, NoticeReason, WriteTarget},
     fit::{ClaimFit, NodeVerdict, Question, Unfit, prefer_extras},
     model::{PodFacts, SchedulingContext, UnsuitableNodes},

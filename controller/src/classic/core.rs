@@ -11,6 +11,7 @@ use hostler_api::{
     classic::{ClassicConsumer, ClassicVersion, deletion_protection},
     resource::DeviceClass,
 };
+use hostler_cluster::is_older;
 
 use super::{
     catalogue::Catalogue,
@@ -258,11 +259,6 @@ impl ClassicCore {
             self.commands.push(ClassicCommand::Tell(ClassicNotice { claim, uid, reason, message }));
         }
     }
-}
-
-/// Versions are numbers that rise; where they are none, what comes later counts.
-pub(super) fn is_older(version: &str, known: &str) -> bool {
-    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }
 
 /// A pod as a consumer of a claim.

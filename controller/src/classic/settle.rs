@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{classic::NodeGrant, resource::DeviceRequestAllocationResult};
+use hostler_cluster::is_older;
 
 use super::{
-    core::{ClassicCore, is_older},
+    core::ClassicCore,
     event::{ClassicCommand, ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
     model::ClassicClaim,
     state::{ClaimState, Stranger},

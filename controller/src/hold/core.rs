@@ -10,6 +10,7 @@ use hostler_allocator::plan::{ObjectKey, PlanOptions};
 use hostler_api::reservation::{
     DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
 };
+use hostler_cluster::is_older;
 
 use super::{
     agenda::{HoldClock, Topic},
@@ -19,7 +20,7 @@ use super::{
     planning::Questions,
     priorities::Priorities,
     published::PoolName,
-    seen::{Seen, is_older},
+    seen::Seen,
     writes::WriteState,
 };
 use crate::agenda::Agenda;

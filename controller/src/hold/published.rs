@@ -5,10 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    event::{DeviceKey, PublishedDevice, PublishedSlice},
-    seen::is_older,
-};
+use hostler_cluster::is_older;
+
+use super::event::{DeviceKey, PublishedDevice, PublishedSlice};
 
 /// Driver and name of a pool.
 pub(super) type PoolName = (String, String);

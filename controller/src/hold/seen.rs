@@ -7,6 +7,7 @@ use std::{
 };
 
 use hostler_allocator::plan::ObjectKey;
+use hostler_cluster::is_older;
 
 use super::{
     event::{AllocatedClaim, DeviceKey, Fence, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice},
@@ -40,11 +41,6 @@ pub(super) struct Seen {
     nodes: BTreeSet<String>,
     /// When a node was first missed.
     missed: BTreeMap<String, Duration>,
-}
-
-/// Versions are numbers that rise; where they are none, what comes later counts.
-pub(super) fn is_older(version: &str, known: &str) -> bool {
-    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }
 
 fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, entry: &K, claim: &ObjectKey) {

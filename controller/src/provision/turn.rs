@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hostler_cluster::ObjectVersion;
+use hostler_cluster::{ObjectVersion, is_older};
 
 use super::event::WriteOutcome;
 
@@ -79,9 +79,4 @@ impl WriteTurn {
             WriteState::Idle | WriteState::UnderWay => None,
         }
     }
-}
-
-/// Versions are numbers that rise; where they are none, what comes later counts.
-fn is_older(version: &str, known: &str) -> bool {
-    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }
