@@ -42,12 +42,15 @@ demo: ## Install what is missing, build, and show a claim's whole life on this m
 	$(CARGO) build --locked --bin hostler
 	$(CARGO) run --locked --quiet --example demo
 
+# A third of the time of tests is waiting for something to happen: half as many threads again as there are processors.
+TEST_THREADS ?= $(shell n=$$(nproc); echo $$((n + (n + 1) / 2)))
+
 # Documentation tests go first: nextest does not run them, and the last lines should be the summary of all others.
 test: ## Install what is missing and run every test
 	@tools/deps.sh test
 	$(CARGO) test --locked --workspace --doc
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --locked --workspace --no-fail-fast; \
+		$(CARGO) nextest run --locked --workspace --no-fail-fast --test-threads $(TEST_THREADS); \
 	else \
 		$(CARGO) test --locked --workspace --lib --bins --tests --examples --no-fail-fast; \
 	fi
